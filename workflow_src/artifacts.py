@@ -1,0 +1,143 @@
+"""Files that are whole or absent: atomic writing, digests, safetensors, and the provenance of what is written."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+PACKAGES = ("torch", "numpy", "sentencepiece", "subword-nmt", "sacremoses", "sacrebleu", "snakemake", "safetensors")
+
+
+class ArtifactError(ValueError):
+    """A file that cannot be used: missing, damaged, or made for something else."""
+
+
+@contextlib.contextmanager
+def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
+    """Open a temporary file beside `path`; on success it is flushed to disk and renamed, on any error removed.
+
+    Text is UTF-8 with plain newlines. A reader sees the old file or the whole new one, never a part.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    try:
+        with os.fdopen(handle, mode, **text) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files private; results are shared like any other output.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+
+
+def write_json(path: str | Path, content: Any) -> None:
+    """Write `content` as indented JSON with sorted keys, atomically."""
+    with atomic(path) as file:
+        json.dump(content, file, indent=1, sort_keys=True, ensure_ascii=False)
+        file.write("\n")
+
+
+def read_json(path: str | Path) -> Any:
+    """The content of a JSON file. Raises ArtifactError naming the file when it is missing or damaged."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ArtifactError(f"file {path} does not exist.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as failure:
+        raise ArtifactError(f"file {path} is damaged ({failure}); delete it and make it again.") from None
+
+
+def sha256(path: str | Path) -> str:
+    """SHA-256 of a file, as 64 hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fingerprint(content: Any) -> str:
+    """Digest of JSON-like content, independent of the order of keys."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the code that runs, marked when files differ from it; None outside git."""
+    folder = Path(__file__).resolve().parent
+    try:
+        run = lambda *words: subprocess.run(  # noqa: E731
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
+        return run("rev-parse", "HEAD") + ("-modified" if run("status", "--porcelain", "--", str(folder)) else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def provenance(settings: Any = None, inputs: dict[str, str | Path] | None = None, **more: Any) -> dict[str, Any]:
+    """What made an artefact: settings, digests of inputs (name -> path), versions, commit, hardware, time (UTC)."""
+    return {
+        "settings": settings,
+        "inputs": {name: {"path": str(path), "sha256": sha256(path)} for name, path in (inputs or {}).items()},
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+        "commit": _commit(),
+        "hardware": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.system()},
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **more,
+    }
+
+
+def save_tensors(path: str | Path, tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> None:
+    """Write tensors as safetensors, atomically. Metadata are strings."""
+    from safetensors.torch import save
+
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with atomic(path, "wb") as file:
+        file.write(save(plain, metadata))
+
+
+def load_tensors(path: str | Path) -> dict[str, Any]:
+    """Tensors of a safetensors file, on the CPU. Pickles are never read.
+
+    Raises ArtifactError naming the file when it is missing, damaged or another format.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(str(path))
+    except FileNotFoundError:
+        raise ArtifactError(f"weights {path} do not exist.") from None
+    except (SafetensorError, ValueError) as failure:
+        raise ArtifactError(
+            f"weights {path} are damaged or not a safetensors file ({failure}); make or copy them again."
+        ) from None

@@ -1,0 +1,144 @@
+"""A dataset as its YAML file under `config/datasets/` describes it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from workflow_src.config.base import Frozen
+
+HEX64 = r"^[0-9a-f]{64}$"
+LANGUAGE = r"^[a-z]{2,3}$"
+
+
+class RemoteFile(Frozen):
+    """One file to download; mirrors hold it under HOST/PATH of its URL."""
+
+    url: str = Field(pattern=r"^https?://")
+    sha256: str | None = Field(None, pattern=HEX64, description="null: the first download prints it and stops")
+    size: int | None = Field(None, gt=0, description="bytes")
+    filename: str | None = Field(None, description="name on disk where the URL's own does not serve")
+
+
+class Part(Frozen):
+    """Lines of one split, from one place.
+
+    Texts are `FILE` or `FILE!MEMBER` (or `FILE!MEMBER!MEMBER` for archives inside archives), where FILE is a key of
+    the dataset's `files` or a path of the user's; `.gz` is decompressed by itself.
+    """
+
+    texts: dict[str, str] | None = Field(None, description="language -> line-aligned text")
+    table: str | None = Field(None, description="a tab-separated text")
+    columns: dict[str, int] | None = Field(None, description="language -> column of the table, from 0")
+    score_column: int | None = None
+    minimum_score: float | None = None
+    markup: Literal["none", "sgm", "ted"] = Field("none", description="sgm: WMT's <seg>; ted: IWSLT's tags")
+
+    @model_validator(mode="after")
+    def _one_source(self):
+        if (self.texts is None) == (self.table is None):
+            raise ValueError("a part has either texts or a table")
+        if self.table is not None and not self.columns:
+            raise ValueError("a table needs columns: language -> column number")
+        if (self.score_column is None) != (self.minimum_score is None):
+            raise ValueError("score_column and minimum_score go together")
+        return self
+
+
+class Split(Frozen):
+    """How the lines of `train` give dev and test where the dataset has none of its own."""
+
+    method: Literal["connected-groups", "every-nth"]
+    dev: int = Field(0, ge=0, description="pairs (connected-groups)")
+    test: int = Field(0, ge=0, description="pairs (connected-groups)")
+    every: int | None = Field(None, gt=1, description="every this-many-th pair becomes dev (every-nth)")
+    largest_group: int = Field(20, gt=0, description="larger groups stay in train (connected-groups)")
+    key_language: str | None = Field(None, description="one translation is kept for each sentence of this language")
+    seed: int = 1
+
+
+class DatasetConfig(Frozen):
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    languages: tuple[str, ...] = Field(min_length=2)
+    kind: Literal["files", "generated", "folder"] = Field("files", description="folder: the user gives the files")
+    files: dict[str, RemoteFile] = {}
+    folder_hint: str | None = Field(None, description="what the user must put into the folder, and from where")
+    train: tuple[Part, ...] = ()
+    dev: tuple[Part, ...] = ()
+    test: tuple[Part, ...] = ()
+    split: Split | None = None
+    generator: dict[str, Any] = Field({}, description="settings of a generated corpus")
+    # What a recipe for this dataset starts from; the recipe's own `normalisation` wins key by key.
+    normalisation: dict[str, Any] = {}
+    licence: str = "unknown"
+    citation: str = ""
+    homepage: str = ""
+    notes: str = ""
+
+    @field_validator("languages")
+    @classmethod
+    def _codes(cls, value):
+        import re
+
+        for code in value:
+            if not re.match(LANGUAGE, code):
+                raise ValueError(f"a language is a code of two or three small letters, not {code!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self):
+        if self.kind == "generated":
+            return self
+        if not self.train:
+            raise ValueError("a dataset needs at least one part under train")
+        if self.split is None and not (self.dev and self.test):
+            raise ValueError("a dataset needs parts under dev and test, or a split")
+        return self
+
+
+class NormalisationConfig(Frozen):
+    """What turns raw lines into the text that models see and that scores are computed on."""
+
+    unicode: Literal["NFC", "NFKC"] = "NFC"
+    romanian: bool = Field(False, description="on Romanian text: cedilla to comma letters, then diacritics removed")
+    moses_punctuation: bool = Field(False, description="sacremoses punctuation normalisation")
+    moses_tokenise: bool = Field(False, description="sacremoses tokenisation; outputs are detokenised for scoring")
+    lowercase: bool = False
+    max_length_ratio: float | None = Field(None, gt=1, description="in words; training pairs beyond it are dropped")
+    max_words: int | None = Field(None, gt=0, description="longer training sentences are dropped")
+
+
+class SubwordsConfig(Frozen):
+    method: Literal["sentencepiece", "subword-nmt"] = "sentencepiece"
+    model: Literal["unigram", "bpe"] = "unigram"
+    vocabulary_size: int = Field(32000, gt=8)
+    joint: bool = Field(True, description="one vocabulary for both languages")
+    character_coverage: float = Field(1.0, gt=0.9, le=1)
+
+    @model_validator(mode="after")
+    def _bpe(self):
+        if self.method == "subword-nmt" and self.model != "bpe":
+            raise ValueError('subword-nmt knows model "bpe" only')
+        return self
+
+
+class RecipeConfig(Frozen):
+    """A data recipe: a dataset, its direction, its preparation and its subwords; `name` is its folder in results."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    dataset: str | DatasetConfig
+    folder: str | None = Field(None, description="the user's folder, for datasets that cannot be downloaded")
+    source: str = Field(pattern=LANGUAGE)
+    target: str = Field(pattern=LANGUAGE)
+    normalisation: dict[str, Any] = {}
+    subwords: SubwordsConfig = SubwordsConfig()
+    max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")
+    limits: dict[Literal["train", "dev", "test"], int] = Field({}, description="only the first so many pairs")
+    distilled: dict[str, str] = Field({}, description="name -> the user's own distilled target text for train")
+
+    @model_validator(mode="after")
+    def _direction(self):
+        if self.source == self.target:
+            raise ValueError("source and target must be different languages")
+        return self

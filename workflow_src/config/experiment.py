@@ -1,0 +1,130 @@
+"""An experiment: a data recipe, systems, seeds and decodes; and the settings of the machine it runs on."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from workflow_src.config.base import Frozen
+from workflow_src.config.datasets import RecipeConfig
+
+NAME = r"^[a-z0-9][a-z0-9_-]*$"
+
+
+class TrainingConfig(Frozen):
+    """How long and how a model learns. Everything here changes the result; devices and logging are elsewhere."""
+
+    max_steps: int = Field(ge=0, description="updates; 0 uses initial_weights as they are")
+    batch_tokens: int = Field(2000, gt=0, description="padded subwords of the longer side in one update")
+    accumulate: int = Field(1, gt=0, description="parts that one update's batch is computed in")
+    learning_rate: float = Field(2e-3, gt=0, description="at its peak")
+    schedule: Literal["inverse-sqrt", "polynomial"] = "inverse-sqrt"
+    decay_power: float = Field(0.9, gt=0, description="polynomial: (1 - step/max_steps) ** this")
+    warmup_steps: int = Field(300, ge=0)
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = Field(1e-9, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    clip_norm: float | None = Field(1.0, gt=0)
+    validate_every: int = Field(1000, gt=0, description="updates")
+    save_every: int = Field(1000, gt=0, description="updates between saved states")
+    dev_sentences: int | None = Field(None, gt=0, description="first so many dev pairs for BLEU while training")
+    keep: Literal["average", "best", "last"] = Field("average", description="which weights become the system")
+    average_last: int = Field(5, gt=0, description="validation checkpoints averaged (keep: average)")
+
+
+class SystemConfig(Frozen):
+    """One trained model. `data` is raw, distilled-by-SYSTEM, or the name of the user's own distilled text."""
+
+    family: str
+    preset: str
+    data: str | None = Field(None, description="default: raw, or that of the base")
+    base: str | None = Field(None, description="the system whose latent space a refiner works in")
+    init_from: str | None = Field(None, description="a system whose weights it starts from where shapes agree")
+    initial_weights: str | None = Field(None, description="a safetensors file of the user's to start from")
+    model: dict[str, Any] = Field({}, description="settings that differ from the preset's")
+    objective: dict[str, Any] = {}
+    training: TrainingConfig
+
+
+class DistillationConfig(Frozen):
+    """How a teacher translates the training source."""
+
+    beam: int = Field(4, gt=0)
+    length_penalty: float = Field(1.0, ge=0)
+    batch: int = Field(128, gt=0, description="sentences decoded together")
+    shards: int = Field(1, gt=0, description="jobs")
+    seed: int | None = Field(None, description="which of the teacher's seeds; default the first")
+
+
+class DecodeConfig(Frozen):
+    """A system, a search and its settings; lists of steps or beams give one decode each."""
+
+    system: str
+    search: Literal["greedy", "beam", "prior-mean", "delta", "score", "energy"]
+    name: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9._-]*$", description="default: made from the settings")
+    steps: int | tuple[int, ...] | None = None
+    beam: int | tuple[int, ...] | None = None
+    length_penalty: float = Field(1.0, ge=0)
+    step_size: float = Field(1.0, gt=0)
+    max_length_ratio: float = Field(2.0, gt=0, description="autoregressive outputs stop at this times |x| + 10")
+    batch: int = Field(64, gt=0, description="sentences decoded together")
+    splits: tuple[Literal["dev", "test"], ...] = ("test",)
+
+
+class SpeedConfig(Frozen):
+    """What measure_speed times, all rows in one job."""
+
+    sentences: int = Field(200, gt=0, description="of test, the same for every row")
+    warmup: int = Field(10, ge=0, description="untimed sentences of each row and round")
+    repeats: int = Field(5, gt=0, description="rounds, alternating between rows")
+    batch: int = Field(64, gt=0)
+    threads: int = Field(1, gt=0, description="CPU threads of the measuring process")
+
+
+class ReportConfig(Frozen):
+    title: str | None = None
+    examples: int = Field(10, ge=0, description="sentences shown with every refinement step")
+    remove_repetitions: bool = Field(True, description="in the main table, of non-autoregressive outputs")
+    expected: dict[str, float] = Field({}, description='published BLEU by row, such as "score-4": 29.1')
+    expected_source: str = ""
+    notes: str = ""
+
+
+class RuntimeConfig(Frozen):
+    """The machine, never the result: no rule reruns when these change."""
+
+    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool = False
+    training_threads: int = Field(2, gt=0)
+    log_every: int = Field(100, gt=0)
+
+
+class WorkflowConfig(Frozen):
+    """The whole configuration of one run."""
+
+    experiment: str = Field(pattern=NAME)
+    extends: str | None = None
+    description: str = ""
+    recipe: RecipeConfig
+    systems: dict[str, SystemConfig] = Field(min_length=1)
+    distillation: dict[str, DistillationConfig] = {}
+    seeds: tuple[int, ...] = Field((1,), min_length=1)
+    decodes: tuple[DecodeConfig, ...] = Field(min_length=1)
+    speed: SpeedConfig = SpeedConfig()
+    report: ReportConfig = ReportConfig()
+    runtime: RuntimeConfig = RuntimeConfig()
+    mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")
+    allow_unpinned: bool = False
+
+    @model_validator(mode="after")
+    def _distinct(self):
+        import re
+
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError("seeds must differ from each other")
+        for name in self.systems:
+            if not re.match(NAME, name):
+                raise ValueError(f"a system's name is made of small letters, digits, - and _, not {name!r}")
+        return self

@@ -1,0 +1,90 @@
+"""Model families as the configuration sees them: their settings, their rule, their searches. No torch here."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from workflow_src.config.base import Frozen
+
+Dimension = Field(gt=0)
+
+
+class StackConfig(Frozen):
+    """Sizes that every Transformer stack has."""
+
+    dim: int = Field(gt=0, description="model width D")
+    feed_forward: int = Field(gt=0, description="width of the feed-forward layers")
+    heads: int = Field(gt=0)
+    dropout: float = Field(0.1, ge=0, lt=1)
+    norm: Literal["pre", "post"] = "pre"
+    max_positions: int = Field(512, gt=0, description="longest sequence in subwords, end symbol counted")
+
+    @model_validator(mode="after")
+    def _heads_divide(self):
+        if self.dim % self.heads:
+            raise ValueError(f"dim {self.dim} must be a multiple of heads {self.heads}")
+        if self.dim % 2:
+            raise ValueError(f"dim {self.dim} must be even, because sinusoidal positions come in pairs")
+        return self
+
+
+class TransformerConfig(StackConfig):
+    encoder_layers: int = Field(gt=0)
+    decoder_layers: int = Field(gt=0)
+
+
+class LvmConfig(StackConfig):
+    encoder_layers: int = Field(gt=0)
+    layers: int = Field(gt=0, description="layers of the prior, of the posterior and of the decoder, each")
+    latent_dim: int = Field(8, gt=0, description="width Z of one latent")
+    max_length_difference: int = Field(50, gt=0, description="the length head classifies |y|-|x| in [-this, this]")
+    head_scale: float = Field(0.1, gt=0, description="scale of the mean and deviation heads at the start")
+
+
+class RefinerConfig(StackConfig):
+    layers: int = Field(gt=0)
+    latent_dim: int = Field(8, gt=0)
+    energy_pooling: Literal["mean", "sum"] = Field("mean", description="how an energy network pools positions")
+
+
+class CrossEntropyConfig(Frozen):
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+
+
+class ElboConfig(Frozen):
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    kl_budget: float = Field(1.0, ge=0, description="free nats a target position in the first part of training")
+    budget_hold: float = Field(0.5, ge=0, le=1, description="share of training with the full budget")
+    budget_end: float = Field(0.0, ge=0, description="budget at the end of training")
+    length_weight: float = Field(1.0, ge=0)
+    dev_samples: int = Field(4, gt=0, description="samples of z in the dev ELBO")
+
+
+class ScoreMatchingConfig(Frozen):
+    delta_steps: int = Field(4, gt=0, description="delta steps from z to its goal")
+    noise_power: float = Field(3.0, gt=0, description="prior noise is scaled by u ** this, u uniform in [0, 1]")
+    pre_update_probability: float = Field(0.5, ge=0, le=1, description="chance of one own step before the goal")
+    pre_update_after: float = Field(0.5, ge=0, le=1, description="share of training before own steps begin")
+    step_size: float = Field(1.0, gt=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A model family: `built_on` is the family its `base` must have, `searches` what can decode it."""
+
+    model: type[Frozen]
+    objective: type[Frozen]
+    rule: str
+    searches: tuple[str, ...]
+    built_on: str | None = None
+
+
+FAMILIES: dict[str, Family] = {
+    "transformer": Family(TransformerConfig, CrossEntropyConfig, "train_teacher", ("greedy", "beam")),
+    "lvm": Family(LvmConfig, ElboConfig, "train_lvm", ("prior-mean", "delta")),
+    "score": Family(RefinerConfig, ScoreMatchingConfig, "train_refiner", ("score",), built_on="lvm"),
+    "energy": Family(RefinerConfig, ScoreMatchingConfig, "train_refiner", ("energy",), built_on="lvm"),
+}

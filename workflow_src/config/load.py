@@ -1,0 +1,311 @@
+"""Reads YAML, merges what extends what, resolves presets, and checks everything that can be checked without data."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workflow_src.config.base import ConfigError, Frozen, parse, unknown
+from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
+from workflow_src.config.experiment import DecodeConfig, SystemConfig, WorkflowConfig
+from workflow_src.config.families import FAMILIES, Family
+
+PROJECT = Path(__file__).resolve().parents[2]
+CONFIG_FOLDER = PROJECT / "config"
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """A system with its preset applied and its relations followed."""
+
+    name: str
+    family_name: str
+    preset: str
+    data: str
+    base: str | None
+    init_from: str | None
+    initial_weights: str | None
+    model: Frozen
+    objective: Frozen
+    training: Frozen
+
+    @property
+    def family(self) -> Family:
+        return FAMILIES[self.family_name]
+
+    @property
+    def teacher(self) -> str | None:
+        """The system that distilled this one's training data, or None."""
+        return self.data.removeprefix("distilled-by-") if self.data.startswith("distilled-by-") else None
+
+    @property
+    def built_on(self) -> list[str]:
+        return [name for name in (self.base, self.init_from, self.teacher) if name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Decode:
+    """One decode: a system, a search, its settings, and the name that its files carry."""
+
+    system: str
+    search: str
+    name: str
+    settings: dict[str, Any]
+    splits: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A checked configuration."""
+
+    config: WorkflowConfig
+    dataset: DatasetConfig
+    normalisation: NormalisationConfig
+    systems: dict[str, System]
+    decodes: tuple[Decode, ...]
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file. Tags that build objects are refused (safe loader).
+
+    Raises ConfigError when the file is missing, is not YAML or holds no mapping.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"configuration file {path} does not exist.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as failure:
+        reason = " ".join(str(failure).split())
+        raise ConfigError(f"configuration file {path} is not valid YAML: {reason}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"configuration file {path} must hold settings as `name: value` lines.")
+    return content
+
+
+def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """`above` laid over `below`: mappings merge key by key, anything else replaces, null removes a key."""
+    merged = dict(below)
+    for key, value in above.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict) and isinstance(merged.get(key), dict):
+            merged[key] = merge(merged[key], value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _names(folder: str) -> list[str]:
+    return sorted(path.stem for path in (CONFIG_FOLDER / folder).glob("*.yaml"))
+
+
+def experiment_names() -> list[str]:
+    """Names of the experiments in `config/experiments/`."""
+    return _names("experiments")
+
+
+def _experiment(name: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    if name in seen:
+        raise ConfigError(f"experiments extend each other in a circle: {' -> '.join([*seen, name])}.")
+    if name not in experiment_names():
+        raise unknown("experiment", name, experiment_names())
+    return _extended(read_yaml(CONFIG_FOLDER / "experiments" / f"{name}.yaml"), (*seen, name))
+
+
+def _extended(raw: dict[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    parent = raw.get("extends")
+    if not parent:
+        return raw
+    return merge({k: v for k, v in _experiment(str(parent), seen).items() if k != "extends"}, raw)
+
+
+def load_experiment(name: str, **settings: Any) -> Loaded:
+    """The shipped experiment `name` on top of `config/config.yaml`, with `settings` over both."""
+    return load({**read_yaml(CONFIG_FOLDER / "config.yaml"), "experiment": name, **settings})
+
+
+def load(raw: dict[str, Any]) -> Loaded:
+    """Check a raw configuration, as Snakemake merged it.
+
+    A mapping that has `recipe` or `extends` is complete in itself; otherwise `experiment` names a file in
+    `config/experiments/`, and what else is given is laid over it.
+
+    Raises ConfigError with one sentence for the first thing that is wrong.
+    """
+    if "recipe" in raw or raw.get("extends"):
+        raw = _extended(raw)
+    else:
+        if "experiment" not in raw:
+            raise ConfigError("missing setting experiment: name a file of config/experiments/.")
+        raw = merge(_experiment(str(raw["experiment"])), raw)
+    config: WorkflowConfig = parse(WorkflowConfig, raw, "")
+    dataset = _dataset(config)
+    for code in (config.recipe.source, config.recipe.target):
+        if code not in dataset.languages:
+            raise unknown("language", code, list(dataset.languages), f"dataset {dataset.name}")
+    normalisation = parse(
+        NormalisationConfig, merge(dataset.normalisation, config.recipe.normalisation), "recipe.normalisation"
+    )
+    systems = _systems(config)
+    return Loaded(config, dataset, normalisation, systems, _decodes(config, systems))
+
+
+def _dataset(config: WorkflowConfig) -> DatasetConfig:
+    chosen = config.recipe.dataset
+    if isinstance(chosen, DatasetConfig):
+        return chosen
+    if chosen not in _names("datasets"):
+        raise unknown("dataset", chosen, _names("datasets"))
+    return parse(DatasetConfig, read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml"), f"datasets/{chosen}.yaml")
+
+
+def _preset(family: str, preset: str, system: str) -> dict[str, Any]:
+    presets = read_yaml(CONFIG_FOLDER / "models" / f"{family}.yaml")
+    if preset not in presets:
+        raise unknown("preset", preset, list(presets), f"systems.{system} (family {family})")
+    return presets[preset]
+
+
+def _systems(config: WorkflowConfig) -> dict[str, System]:
+    names = list(config.systems)
+    for name, system in config.systems.items():
+        where = f"systems.{name}"
+        if system.family not in FAMILIES:
+            raise unknown("family", system.family, list(FAMILIES), where)
+        for role in ("base", "init_from"):
+            other = getattr(system, role)
+            if other is not None and other not in names:
+                raise unknown("system", other, names, f"{where}.{role}")
+        if (system.data or "").startswith("distilled-by-"):
+            teacher = system.data.removeprefix("distilled-by-")
+            if teacher not in names:
+                raise unknown("system", teacher, names, f"{where}.data")
+        _check_base(name, system, config)
+    for name in config.distillation:
+        if name not in names:
+            raise unknown("system", name, names, "distillation")
+    _refuse_cycles(config)
+    return {name: _resolve(name, config) for name in names}
+
+
+def _check_base(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
+    needed = FAMILIES[system.family].built_on
+    if needed is None:
+        if system.base is not None:
+            raise ConfigError(f"systems.{name}: family {system.family} is built on no base; remove the setting base.")
+        return
+    if system.base is None:
+        raise ConfigError(f"systems.{name}: family {system.family} needs base, the name of a system of family {needed}.")
+    family = config.systems[system.base].family
+    if family != needed:
+        raise ConfigError(f"systems.{name}.base is {system.base}, of family {family}; it must be of family {needed}.")
+
+
+def _refuse_cycles(config: WorkflowConfig) -> None:
+    def needs(name: str) -> list[str]:
+        system = config.systems[name]
+        data = system.data or ""
+        teacher = data.removeprefix("distilled-by-") if data.startswith("distilled-by-") else None
+        return [other for other in (system.base, system.init_from, teacher) if other]
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            circle = " -> ".join([*path[path.index(name) :], name])
+            raise ConfigError(f"systems are built on each other in a circle: {circle}; break it.")
+        for other in needs(name):
+            visit(other, (*path, name))
+
+    for name in config.systems:
+        visit(name, ())
+
+
+def _resolve(name: str, config: WorkflowConfig) -> System:
+    system = config.systems[name]
+    family = FAMILIES[system.family]
+    where = f"systems.{name}"
+    data = system.data or (config.systems[system.base].data if system.base else None) or "raw"
+    if data != "raw" and not data.startswith("distilled-by-") and data not in config.recipe.distilled:
+        raise ConfigError(
+            f'{where}.data is "{data}"; allowed: raw, distilled-by-SYSTEM, or a name under recipe.distilled '
+            f"({', '.join(config.recipe.distilled) or 'none given'})."
+        )
+    if data.startswith("distilled-by-"):
+        teacher = data.removeprefix("distilled-by-")
+        if config.systems[teacher].family != "transformer":
+            raise ConfigError(f"{where}.data: {teacher} is of family {config.systems[teacher].family}; a teacher must be a transformer.")
+    model = parse(family.model, merge(_preset(system.family, system.preset, name), system.model), f"{where}.model")
+    resolved = System(
+        name=name,
+        family_name=system.family,
+        preset=system.preset,
+        data=data,
+        base=system.base,
+        init_from=system.init_from,
+        initial_weights=system.initial_weights,
+        model=model,
+        objective=parse(family.objective, system.objective, f"{where}.objective"),
+        training=system.training,
+    )
+    if system.base:
+        base = _resolve(system.base, config)
+        if base.model.latent_dim != model.latent_dim or base.model.dim != model.dim:
+            raise ConfigError(
+                f"{where}: dim and latent_dim are {model.dim} and {model.latent_dim}, its base {system.base} has "
+                f"{base.model.dim} and {base.model.latent_dim}; they must agree."
+            )
+    if system.training.max_steps == 0 and not system.initial_weights:
+        raise ConfigError(f"{where}.training.max_steps is 0 without initial_weights; give weights or steps.")
+    return resolved
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode, ...]:
+    found: list[Decode] = []
+    for number, decode in enumerate(config.decodes):
+        where = f"decodes[{number}]"
+        if decode.system not in systems:
+            raise unknown("system", decode.system, list(systems), where)
+        searches = systems[decode.system].family.searches
+        if decode.search not in searches:
+            raise unknown("search", decode.search, list(searches), f"{where} (system {decode.system})")
+        for steps in _each(decode.steps):
+            for beam in _each(decode.beam):
+                found.append(_decode(decode, steps, beam, where))
+    names = [(decode.system, decode.name) for decode in found]
+    for system, name in names:
+        if names.count((system, name)) > 1:
+            raise ConfigError(f'decodes: system {system} has two decodes named "{name}"; give one of them a name.')
+    return tuple(found)
+
+
+def _decode(decode: DecodeConfig, steps: int | None, beam: int | None, where: str) -> Decode:
+    iterative = decode.search in ("delta", "score", "energy")
+    if iterative != (steps is not None):
+        remedy = "add steps" if iterative else "remove steps"
+        raise ConfigError(f"{where}: search {decode.search} {'needs' if iterative else 'takes no'} steps; {remedy}.")
+    if (decode.search == "beam") != (beam is not None):
+        remedy = "add beam" if decode.search == "beam" else "remove beam"
+        raise ConfigError(f"{where}: only search beam takes a beam; {remedy}.")
+    for value, setting in ((steps, "steps"), (beam, "beam")):
+        if value is not None and value < (0 if setting == "steps" else 1):
+            raise ConfigError(f"{where}.{setting} is {value}; it must be {'0' if setting == 'steps' else '1'} or more.")
+    settings: dict[str, Any] = {"search": decode.search, "batch": decode.batch}
+    name = decode.search
+    if decode.search in ("greedy", "beam"):
+        settings |= {"beam": beam or 1, "length_penalty": decode.length_penalty, "max_length_ratio": decode.max_length_ratio}
+        name += f"-{beam}" if beam else ""
+        name += f"-penalty{decode.length_penalty:g}" if decode.length_penalty != 1 else ""
+    else:
+        settings |= {"steps": steps or 0, "step_size": decode.step_size}
+        name += f"-{steps}" if iterative else ""
+        name += f"-size{decode.step_size:g}" if decode.step_size != 1 else ""
+    if decode.name:
+        several = isinstance(decode.steps, tuple) or isinstance(decode.beam, tuple)
+        name = f"{decode.name}-{steps if iterative else beam}" if several else decode.name
+    return Decode(decode.system, decode.search, name, settings, decode.splits)

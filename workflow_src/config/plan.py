@@ -1,0 +1,207 @@
+"""Which files an experiment has and which settings make each of them: the one place that names paths.
+
+Rules get their inputs, outputs and params from here. `settings_*` return canonical JSON that holds exactly what
+changes the rule's result, so that Snakemake reruns what a change touches and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from workflow_src.config.load import Decode, Loaded, System
+
+SPLITS = ("train", "dev", "test")
+
+
+class Plan:
+    """Paths and settings of a checked configuration. Paths are relative to the working directory."""
+
+    def __init__(self, loaded: Loaded):
+        self.loaded = loaded
+        self.config = loaded.config
+        self.experiment = loaded.config.experiment
+        self.recipe = loaded.config.recipe
+        self.root = f"results/{self.recipe.name}"
+
+    # Files, in the order of the flow
+
+    def raw(self, split: str, language: str) -> str:
+        """Text of a split as downloaded and split, before normalisation."""
+        return f"{self.root}/raw/{split}.{language}"
+
+    def corpus(self, split: str, side: str) -> str:
+        return f"{self.root}/corpus/{split}.{self.language(side)}"
+
+    def language(self, side: str) -> str:
+        """`source` or `target` as a language code; a code stays as it is."""
+        return {"source": self.recipe.source, "target": self.recipe.target}.get(side, side)
+
+    def reference(self, split: str) -> str:
+        """Target side of dev or test for scoring: clean Unicode, but neither tokenised nor lowercased."""
+        return f"{self.root}/corpus/{split}.reference.{self.recipe.target}"
+
+    @property
+    def corpus_summary(self) -> str:
+        return f"{self.root}/corpus/corpus.json"
+
+    @property
+    def subwords(self) -> str:
+        """Folder of the subword models; `subwords.json` inside it describes them."""
+        return f"{self.root}/subwords"
+
+    def encoded(self, text: str, split: str) -> str:
+        """Prefix of an encoded split: `.json` describes it, `.source.bin`, `.target.bin` and offsets hold it."""
+        return f"{self.root}/encoded/{text if split == 'train' else 'raw'}/{split}"
+
+    def system_folder(self, system: str, seed: int | str) -> str:
+        return f"{self.root}/systems/{system}/seed-{seed}"
+
+    def weights(self, system: str, seed: int | str) -> str:
+        return f"{self.system_folder(system, seed)}/model.safetensors"
+
+    def bundle(self, system: str, seed: int | str) -> str:
+        return f"{self.system_folder(system, seed)}/bundle"
+
+    def state_folder(self, system: str, seed: int | str) -> str:
+        """Training state; no rule declares it, so that Snakemake never deletes it."""
+        return f"work/{self.recipe.name}/{system}/seed-{seed}"
+
+    def distilled_text(self, teacher: str) -> str:
+        return f"{self.root}/distilled/{teacher}/train.{self.recipe.target}"
+
+    def distilled_shard(self, teacher: str, shard: int | str, shards: int | str) -> str:
+        return f"{self.root}/distilled/{teacher}/shards/{shard}-of-{shards}.jsonl"
+
+    def translation(self, decode: Decode, seed: int | str, split: str) -> str:
+        return f"{self.root}/translations/{decode.system}/seed-{seed}/{decode.name}/{split}.txt"
+
+    def quality(self, decode: Decode, seed: int | str, split: str) -> str:
+        return f"{self.root}/quality/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
+
+    @property
+    def speed(self) -> str:
+        return f"results/{self.experiment}/speed.json"
+
+    @property
+    def traces(self) -> str:
+        """Example sentences with their translation at every refinement step."""
+        return f"results/{self.experiment}/analysis/traces.json"
+
+    @property
+    def report(self) -> str:
+        return f"results/{self.experiment}/report"
+
+    # What depends on what
+
+    def system(self, name: str) -> System:
+        return self.loaded.systems[name]
+
+    def distillation_seed(self, teacher: str) -> int:
+        settings = self.config.distillation.get(teacher)
+        return settings.seed if settings and settings.seed is not None else self.config.seeds[0]
+
+    def shards(self, teacher: str) -> int:
+        settings = self.config.distillation.get(teacher)
+        return settings.shards if settings else 1
+
+    @property
+    def texts(self) -> list[str]:
+        """Training texts that systems use, without repeats."""
+        return list(dict.fromkeys(system.data for system in self.loaded.systems.values()))
+
+    def target_text(self, text: str) -> str:
+        """Path of the target side of a training text."""
+        if text == "raw":
+            return self.corpus("train", "target")
+        if text.startswith("distilled-by-"):
+            return self.distilled_text(text.removeprefix("distilled-by-"))
+        return self.recipe.distilled[text]
+
+    @property
+    def rows(self) -> list[tuple[Decode, int, str]]:
+        """Every (decode, seed, split) of the experiment."""
+        return [
+            (decode, seed, split)
+            for decode in self.loaded.decodes
+            for seed in self.config.seeds
+            for split in decode.splits
+        ]
+
+    def decode(self, system: str, name: str) -> Decode:
+        return next(d for d in self.loaded.decodes if (d.system, d.name) == (system, name))
+
+    # Settings of rules: JSON, and only what changes the result
+
+    def settings_download(self) -> str:
+        return _json(self.loaded.dataset.model_dump(mode="json", exclude={"licence", "citation", "homepage", "notes"})
+                     | {"folder": self.recipe.folder})
+
+    def settings_normalise(self) -> str:
+        return _json({"source": self.recipe.source, "target": self.recipe.target, "limits": self.recipe.limits,
+                      "normalisation": self.loaded.normalisation.model_dump(mode="json")})
+
+    def settings_subwords(self) -> str:
+        return self.recipe.subwords.canonical()
+
+    def settings_encode(self) -> str:
+        return _json({"max_length": self.recipe.max_length})
+
+    def settings_training(self, system: str) -> str:
+        """Everything of one system that changes its weights, for the seed given beside it."""
+        resolved = self.system(system)
+        return _json({
+            "system": system,
+            "family": resolved.family_name,
+            "preset": resolved.preset,
+            "data": resolved.data,
+            "model": resolved.model.model_dump(mode="json"),
+            "objective": resolved.objective.model_dump(mode="json"),
+            "training": resolved.training.model_dump(mode="json"),
+        })
+
+    def settings_distillation(self, teacher: str) -> str:
+        """Search settings of a teacher; the number of shards is left out, because it changes no output."""
+        from workflow_src.config.experiment import DistillationConfig
+
+        settings = self.config.distillation.get(teacher) or DistillationConfig()
+        return _json(settings.model_dump(mode="json", exclude={"shards", "seed"}))
+
+    def settings_decode(self, decode: Decode) -> str:
+        return _json(decode.settings)
+
+    def settings_speed(self) -> str:
+        return _json({"speed": self.config.speed.model_dump(mode="json"),
+                      "rows": [{"system": d.system, "name": d.name} | d.settings for d in self.loaded.decodes]})
+
+    def settings_quality(self) -> str:
+        """How a translation is scored; `generator` is set where the corpus can tell valid translations."""
+        return _json({"source": self.recipe.source, "target": self.recipe.target,
+                      "generator": self.loaded.dataset.generator or None})
+
+    def settings_report(self) -> str:
+        """The manifest of the report: every row with its files, every trained system with its training log."""
+        systems = {
+            name: {"family": s.family_name, "preset": s.preset, "data": s.data, "base": s.base, "init_from": s.init_from}
+            for name, s in self.loaded.systems.items()
+        }
+        rows = [
+            {"system": d.system, "name": d.name, "seed": seed, "split": split, "quality": self.quality(d, seed, split)}
+            | {"settings": d.settings}
+            for d, seed, split in self.rows
+        ]
+        training = [
+            {"system": name, "seed": seed, "log": f"{self.system_folder(name, seed)}/training.jsonl",
+             "config": f"{self.system_folder(name, seed)}/config.json"}
+            for name in systems
+            for seed in self.config.seeds
+        ]
+        return _json({"experiment": self.experiment, "description": self.config.description,
+                      "recipe": self.recipe.name, "dataset": self.loaded.dataset.name,
+                      "source": self.recipe.source, "target": self.recipe.target,
+                      "report": self.config.report.model_dump(mode="json"),
+                      "systems": systems, "rows": rows, "training": training})
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, ensure_ascii=False)

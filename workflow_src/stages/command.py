@@ -1,0 +1,65 @@
+"""What every stage shares: arguments, a log on screen and in a file, and errors as one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("continuum")
+
+
+def boolean(text: str) -> bool:
+    """`True` or `False`, as Snakemake prints them."""
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"must be true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """A parser with the arguments that all stages have: --settings (JSON) and --log (a file)."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--settings", type=json.loads, required=True, help="JSON: what changes the result")
+    made.add_argument("--log", type=Path, help="file that also gets what is logged")
+    return made
+
+
+def add_runtime(made: argparse.ArgumentParser) -> None:
+    """Arguments that say where and how fast, never what."""
+    made.add_argument("--device", default="auto")
+    made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
+    made.add_argument("--threads", type=int, default=1)
+
+
+def start(run: Callable[[argparse.Namespace], Any], made: argparse.ArgumentParser, words: list[str] | None = None) -> None:
+    """Parse, run, and leave: 0 when done, 1 with one sentence for bad input, 130 when interrupted.
+
+    `run` returns a one-line summary or None. Anything but bad input is a fault of ours and keeps its traceback.
+    """
+    arguments = made.parse_args(words)
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if arguments.log:
+        arguments.log.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(arguments.log, mode="w", encoding="utf-8"))
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers, force=True)
+    began = time.perf_counter()
+    try:
+        summary = run(arguments)
+    except (ValueError, OSError) as failure:
+        # Bad input is told in ValueErrors (ConfigError and ArtifactError are such); files that cannot be read in OSErrors.
+        log.error("error: %s", failure)
+        log.debug("where", exc_info=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        log.error("interrupted")
+        sys.exit(130)
+    except Exception:
+        log.exception("a fault in the program, not in its input:")
+        sys.exit(70)
+    if summary:
+        log.info("%s (%.1f s)", summary, time.perf_counter() - began)

@@ -1,0 +1,116 @@
+"""Shared shapes and protocols: what travels between data, models, objectives, inference and training.
+
+Legend of tensor shapes used in names and docstrings:
+
+    B  sentences of a batch      S  source positions      T  target positions
+    D  model width               Z  latent width          V  vocabulary
+    H  heads                     L  refinement steps      K  samples or beams
+
+Token tensors are int64, padded with PAD at the end. `source` ends with EOS; `target` has neither BOS nor EOS.
+Masks are bool and True at real positions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Sentence pairs: source (B, S) with EOS, target (B, T) without, and the pairs' row numbers in the corpus."""
+
+    source: Tensor
+    target: Tensor
+    indices: tuple[int, ...] = ()
+
+    @property
+    def source_mask(self) -> Tensor:
+        return self.source != PAD
+
+    @property
+    def target_mask(self) -> Tensor:
+        return self.target != PAD
+
+    @property
+    def target_lengths(self) -> Tensor:
+        return (self.target != PAD).sum(1)
+
+    @property
+    def num_target_tokens(self) -> int:
+        """Real target subwords, one end symbol a sentence counted, as training speeds count them."""
+        return int((self.target != PAD).sum()) + self.target.size(0)
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(self.source.to(device, non_blocking=True), self.target.to(device, non_blocking=True), self.indices)
+
+
+@dataclasses.dataclass(frozen=True)
+class LossTerms:
+    """What an objective returns: `total` to minimise (a mean), and named figures to log (floats or 0-d tensors)."""
+
+    total: Tensor
+    figures: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingContext:
+    """What an objective may know beside model and batch."""
+
+    step: int
+    total_steps: int
+    generator: torch.Generator
+    frozen: Any = None
+
+    @property
+    def progress(self) -> float:
+        """Share of training done, in [0, 1]."""
+        return self.step / max(1, self.total_steps)
+
+
+class Objective(Protocol):
+    def __call__(self, model: torch.nn.Module, batch: Batch, context: TrainingContext) -> LossTerms: ...
+
+
+@dataclasses.dataclass
+class Hypotheses:
+    """Outputs of a search, one entry a source sentence: subword ids without BOS and EOS."""
+
+    tokens: list[list[int]]
+    scores: list[float]
+    steps: list[int] | None = None
+    # Refinement only: tokens after every step, traces[step][sentence].
+    traces: list[list[list[int]]] | None = None
+
+
+RefinementStep = Callable[[Tensor], Tensor]
+
+
+class LatentModel(Protocol):
+    """What latent inference needs of a model (an `lvm`, whatever its layers)."""
+
+    def encode(self, source: Tensor) -> Any: ...
+
+    def predict_lengths(self, memory: Any) -> Tensor:
+        """Predicted target lengths, (B,) int64, at least 1."""
+
+    def prior(self, memory: Any, target_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of p(z|x), each (B, T, Z)."""
+
+    def posterior(self, memory: Any, target: Tensor, target_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of q(z|y,x), each (B, T, Z)."""
+
+    def decode(self, memory: Any, z: Tensor, target_mask: Tensor) -> Tensor:
+        """Logits of p(y|z,x) at every position, (B, T, V)."""
+
+
+class Refiner(Protocol):
+    """A network that moves latents: direction (B, T, Z) to be added to z."""
+
+    def direction(self, memory: Any, z: Tensor, target_mask: Tensor) -> Tensor: ...
