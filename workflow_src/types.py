@@ -22,6 +22,11 @@ from torch import Tensor
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 
 
+def wide(x: Tensor) -> Tensor:
+    """`x` in float32 for sums and exponentials; float64 stays as it is."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
 @dataclasses.dataclass(frozen=True)
 class Batch:
     """Sentence pairs: source (B, S) with EOS, target (B, T) without, and the pairs' row numbers in the corpus."""
@@ -53,9 +58,13 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class LossTerms:
-    """What an objective returns: `total` to minimise (a mean), and named figures to log (floats or 0-d tensors)."""
+    """What an objective returns: `total` to minimise, a mean over `count` terms, and named figures to log.
+
+    Figures are means over the batch (floats or 0-d tensors). Batches computed in parts are joined by their counts.
+    """
 
     total: Tensor
+    count: int
     figures: dict[str, Any]
 
 

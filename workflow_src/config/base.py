@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from typing import Any
 
 import pydantic
+
+ALTERNATIVE = re.compile(r"^(str|int|float|tuple\[.*|[A-Z]\w*Config)$")
 
 
 class ConfigError(ValueError):
@@ -45,11 +48,15 @@ def parse(model: type[Frozen], raw: Any, where: str) -> Any:
     try:
         return model.model_validate(raw)
     except pydantic.ValidationError as failure:
-        raise ConfigError(_sentence(model, failure.errors()[0], where)) from None
+        errors = failure.errors()
+        # Of a setting that is a name or a section, a section was meant where one is given.
+        meant = [e for e in errors if not (e["type"] == "string_type" and isinstance(e["input"], dict))]
+        raise ConfigError(_sentence(model, (meant or errors)[0], where)) from None
 
 
 def _sentence(model: type[Frozen], error: dict[str, Any], where: str) -> str:
-    location = [str(part) for part in error["loc"]]
+    # Pydantic names the tried alternative of a union in between: no user wrote that.
+    location = [str(part) for part in error["loc"] if not ALTERNATIVE.match(str(part))]
     path = ".".join(filter(None, [where, *location]))
     if error["type"] == "extra_forbidden":
         allowed = _fields_at(model, error["loc"][:-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -29,9 +29,12 @@ class Part(Frozen):
     """
 
     texts: dict[str, str] | None = Field(None, description="language -> line-aligned text")
-    table: str | None = Field(None, description="a tab-separated text")
-    columns: dict[str, int] | None = Field(None, description="language -> column of the table, from 0")
-    score_column: int | None = None
+    table: str | None = Field(None, description="a text with columns, tab-separated unless separator says otherwise")
+    columns: dict[str, Annotated[int, Field(ge=0)]] | None = Field(
+        None, description="language -> column of the table, from 0"
+    )
+    separator: str = Field("\t", min_length=1, description="what separates a table's columns")
+    score_column: int | None = Field(None, ge=0)
     minimum_score: float | None = None
     markup: Literal["none", "sgm", "ted"] = Field("none", description="sgm: WMT's <seg>; ted: IWSLT's tags")
 
@@ -57,6 +60,14 @@ class Split(Frozen):
     key_language: str | None = Field(None, description="one translation is kept for each sentence of this language")
     seed: int = 1
 
+    @model_validator(mode="after")
+    def _numbers(self):
+        if self.method == "every-nth" and (self.every is None or self.dev or self.test):
+            raise ValueError("every-nth needs every, and neither dev nor test")
+        if self.method == "connected-groups" and (self.every is not None or not (self.dev and self.test)):
+            raise ValueError("connected-groups needs dev and test, numbers of pairs, and not every")
+        return self
+
 
 class DatasetConfig(Frozen):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
@@ -71,6 +82,7 @@ class DatasetConfig(Frozen):
     generator: dict[str, Any] = Field({}, description="settings of a generated corpus")
     # What a recipe for this dataset starts from; the recipe's own `normalisation` wins key by key.
     normalisation: dict[str, Any] = {}
+    pairs: int | None = Field(None, gt=0, description="training pairs, about; for estimates only")
     licence: str = "unknown"
     citation: str = ""
     homepage: str = ""
@@ -94,7 +106,24 @@ class DatasetConfig(Frozen):
             raise ValueError("a dataset needs at least one part under train")
         if self.split is None and not (self.dev and self.test):
             raise ValueError("a dataset needs parts under dev and test, or a split")
+        if self.split is not None and self.split.method == "every-nth" and (self.dev or not self.test):
+            raise ValueError("with split every-nth a dataset needs parts under test, and none under dev")
+        if self.split is not None and self.split.method == "connected-groups" and (self.dev or self.test):
+            raise ValueError("with split connected-groups a dataset has no parts under dev and test")
+        if self.split is not None and self.split.key_language not in (None, *self.languages):
+            raise ValueError(f"key_language of the split must be one of {', '.join(self.languages)}")
+        if self.kind == "folder" and not self.folder_hint:
+            raise ValueError("a dataset of kind folder needs folder_hint: what to put there, and from where")
         return self
+
+    def own_files(self, languages: tuple[str, ...], folder: str | None = None) -> list[str]:
+        """Paths of the user's files that a direction reads: what is not downloaded. For rules to depend on."""
+        names: dict[str, None] = {}
+        for part in (*self.train, *self.dev, *self.test):
+            given = [part.table] if part.table is not None else [(part.texts or {}).get(code) for code in languages]
+            names.update({text.split("!")[0]: None for text in given if text})
+        own = [name for name in names if name not in self.files]
+        return [f"{folder}/{name}" for name in own] if self.kind == "folder" and folder else own
 
 
 class NormalisationConfig(Frozen):
@@ -114,7 +143,7 @@ class SubwordsConfig(Frozen):
     model: Literal["unigram", "bpe"] = "unigram"
     vocabulary_size: int = Field(32000, gt=8)
     joint: bool = Field(True, description="one vocabulary for both languages")
-    character_coverage: float = Field(1.0, gt=0.9, le=1)
+    character_coverage: float = Field(1.0, ge=0.98, le=1)
 
     @model_validator(mode="after")
     def _bpe(self):

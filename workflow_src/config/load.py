@@ -131,11 +131,13 @@ def load(raw: dict[str, Any]) -> Loaded:
     """Check a raw configuration, as Snakemake merged it.
 
     A mapping that has `recipe` or `extends` is complete in itself; otherwise `experiment` names a file in
-    `config/experiments/`, and what else is given is laid over it.
+    `config/experiments/`, and what else is given is laid over it: also parts of a recipe, without a name of its own.
 
     Raises ConfigError with one sentence for the first thing that is wrong.
     """
-    if "recipe" in raw or raw.get("extends"):
+    recipe = raw.get("recipe", {})
+    partial = isinstance(recipe, dict) and "name" not in recipe and raw.get("experiment") in experiment_names()
+    if raw.get("extends") or not partial and "recipe" in raw:
         raw = _extended(raw)
     else:
         if "experiment" not in raw:

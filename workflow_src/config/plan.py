@@ -7,11 +7,13 @@ changes the rule's result, so that Snakemake reruns what a change touches and no
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from workflow_src.config.load import Decode, Loaded, System
 
 SPLITS = ("train", "dev", "test")
+ITERATIVE = ("delta", "score", "energy")
 
 
 class Plan:
@@ -52,7 +54,8 @@ class Plan:
 
     def encoded(self, text: str, split: str) -> str:
         """Prefix of an encoded split: `.json` describes it, `.source.bin`, `.target.bin` and offsets hold it."""
-        return f"{self.root}/encoded/{text if split == 'train' else 'raw'}/{split}"
+        # Written so that wildcards in place of both give the pattern of all of them.
+        return f"{self.root}/encoded/{'raw' if split in ('dev', 'test') else text}/{split}"
 
     def system_folder(self, system: str, seed: int | str) -> str:
         return f"{self.root}/systems/{system}/seed-{seed}"
@@ -63,6 +66,10 @@ class Plan:
     def bundle(self, system: str, seed: int | str) -> str:
         return f"{self.system_folder(system, seed)}/bundle"
 
+    def bundle_file(self, system: str, seed: int | str) -> str:
+        """The file of a bundle that is written last."""
+        return f"{self.bundle(system, seed)}/bundle.json"
+
     def state_folder(self, system: str, seed: int | str) -> str:
         """Training state; no rule declares it, so that Snakemake never deletes it."""
         return f"work/{self.recipe.name}/{system}/seed-{seed}"
@@ -70,11 +77,19 @@ class Plan:
     def distilled_text(self, teacher: str) -> str:
         return f"{self.root}/distilled/{teacher}/train.{self.recipe.target}"
 
+    def distilled_scores(self, teacher: str) -> str:
+        """The teacher's score of each line of the distilled text."""
+        return f"{self.root}/distilled/{teacher}/train.scores.txt"
+
     def distilled_shard(self, teacher: str, shard: int | str, shards: int | str) -> str:
         return f"{self.root}/distilled/{teacher}/shards/{shard}-of-{shards}.jsonl"
 
     def translation(self, decode: Decode, seed: int | str, split: str) -> str:
         return f"{self.root}/translations/{decode.system}/seed-{seed}/{decode.name}/{split}.txt"
+
+    def translation_details(self, decode: Decode, seed: int | str, split: str) -> str:
+        """A JSON line for each translation: score, length, steps."""
+        return self.translation(decode, seed, split).removesuffix(".txt") + ".jsonl"
 
     def quality(self, decode: Decode, seed: int | str, split: str) -> str:
         return f"{self.root}/quality/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
@@ -128,13 +143,38 @@ class Plan:
             for split in decode.splits
         ]
 
+    def systems_of(self, rule: str) -> list[str]:
+        """Names of the systems that a training rule makes, in the order of the configuration."""
+        return [name for name, system in self.loaded.systems.items() if system.family.rule == rule]
+
+    @property
+    def teachers(self) -> list[str]:
+        """Systems whose translations are training data of others."""
+        return list(dict.fromkeys(s.teacher for s in self.loaded.systems.values() if s.teacher))
+
+    def initial_weights(self, system: str, seed: int | str) -> str | None:
+        """Weights that a system starts from: the user's file, those of `init_from` with the same seed, or none."""
+        resolved = self.system(system)
+        if resolved.initial_weights:
+            return resolved.initial_weights
+        return self.weights(resolved.init_from, seed) if resolved.init_from else None
+
+    def own_files(self) -> list[str]:
+        """Files of the user's that the dataset reads, as far as they exist: changed ones make the corpus anew.
+
+        A missing one is left to the download stage, which says what to do.
+        """
+        languages = (self.recipe.source, self.recipe.target)
+        files = self.loaded.dataset.own_files(languages, self.recipe.folder)
+        return [file for file in files if os.path.exists(file)]
+
     def decode(self, system: str, name: str) -> Decode:
         return next(d for d in self.loaded.decodes if (d.system, d.name) == (system, name))
 
     # Settings of rules: JSON, and only what changes the result
 
     def settings_download(self) -> str:
-        return _json(self.loaded.dataset.model_dump(mode="json", exclude={"licence", "citation", "homepage", "notes"})
+        return _json(self.loaded.dataset.model_dump(mode="json", exclude={"normalisation", "pairs", "licence", "citation", "homepage", "notes"})
                      | {"folder": self.recipe.folder})
 
     def settings_normalise(self) -> str:
@@ -169,6 +209,27 @@ class Plan:
 
     def settings_decode(self, decode: Decode) -> str:
         return _json(decode.settings)
+
+    def settings_bundle(self, system: str) -> str:
+        """What an exported folder says about its system beside what the weights' own config.json says."""
+        return _json({"system": system, "source": self.recipe.source, "target": self.recipe.target})
+
+    def settings_analysis(self) -> str:
+        """Every refining search once, with the most steps that any decode takes; the teacher with its largest beam."""
+        searches: dict[tuple[str, str], int] = {}
+        for decode in self.loaded.decodes:
+            if decode.search in ITERATIVE:
+                key = (decode.system, decode.search)
+                searches[key] = max(searches.get(key, 0), decode.settings["steps"])
+        teachers = [d for d in self.loaded.decodes if d.search in ("greedy", "beam")]
+        teacher = max(teachers, key=lambda d: d.settings["beam"], default=None)
+        return _json({
+            "examples": self.config.report.examples,
+            "searches": [
+                {"system": system, "search": search, "steps": steps} for (system, search), steps in searches.items()
+            ],
+            "teacher": teacher and {"system": teacher.system} | teacher.settings,
+        })
 
     def settings_speed(self) -> str:
         return _json({"speed": self.config.speed.model_dump(mode="json"),

@@ -1,0 +1,46 @@
+# `make demo` and `make test` set everything up by themselves; nothing is installed outside .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test lint format clean
+
+help:
+	@echo "make setup   .venv with the pinned packages of requirements.lock (PYTHON=python3.12 chooses another Python)"
+	@echo "make demo    the default experiment on the embedded corpus, and where its report is"
+	@echo "make test    the tests"
+	@echo "make lint    what CI checks beside the tests; make format repairs most of it"
+	@echo "make clean   removes .venv and caches; results, work, logs and benchmarks stay"
+
+setup: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Continuum needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another: make setup PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' requirements.lock)"
+	$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup
+	$(BIN)/snakemake --profile config/profiles/default --config experiment=demo
+	@echo "The report is results/demo/report/index.html: open it in a browser."
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/snakemake --lint
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile rules
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,41 @@
+"""Continuum: from a raw parallel corpus to a table of non-autoregressive translation systems.
+
+Stages lie in `rules/`, one file each, in the order of the flow; every stage is also a target of its own, such as
+`snakemake teachers`. What files there are follows from the configuration alone (`workflow_src/config/plan.py`).
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: f"{workflow.current_basedir}/config/config.yaml"
+
+
+include: "rules/common.smk"
+
+
+rule all:
+    input:
+        REPORT,
+
+
+include: "rules/data.smk"
+include: "rules/teacher.smk"
+include: "rules/distill.smk"
+include: "rules/lvm.smk"
+include: "rules/refine.smk"
+include: "rules/decode.smk"
+include: "rules/evaluate.smk"
+include: "rules/report.smk"
+
+
+# Beside these, `download` and `report` are rules and targets at once.
+for target, files in TARGETS.items():
+
+    rule:
+        name:
+            target
+        input:
+            files,
+        localrule: True

@@ -1,0 +1,156 @@
+"""What all rules share: the checked configuration, the environment of jobs, wildcards, and the targets."""
+
+import glob
+import os
+import shlex
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+# Jobs import `workflow_src` from here, wherever Snakemake was started.
+PROJECT = str(Path(workflow.current_basedir).parent)
+sys.path.insert(0, PROJECT)
+os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [PROJECT, os.environ.get("PYTHONPATH")])))
+if find_spec("torch"):
+    # `.venv/bin/snakemake` without an activated environment: jobs get the same Python. Conda's environments, if they
+    # are used, come before this.
+    os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]))
+
+from workflow_src.config import ConfigError, Plan, load
+from workflow_src.config.load import Decode
+from workflow_src.config.plan import SPLITS
+
+try:
+    plan = Plan(load(config))
+except ConfigError as error:
+    raise WorkflowError(str(error)) from None
+
+# Settings of the machine reach the commands as resources, because changed resources rerun nothing.
+RUNTIME = plan.config.runtime
+GPUS = int(RUNTIME.device.startswith("cuda") or (RUNTIME.device == "auto" and shutil.which("nvidia-smi") is not None))
+
+ANY_DECODE = Decode(system="{system}", search="", name="{search}", settings={}, splits=())
+FIRST_SEED = plan.config.seeds[0]
+LANGUAGES = [plan.recipe.source, plan.recipe.target]
+ENCODED = plan.encoded("{text}", "{split}")
+SUBWORDS = f"{plan.subwords}/subwords.json"
+SYSTEMS = list(plan.loaded.systems)
+REPORT = f"{plan.report}/index.html"
+LOGS = f"logs/{plan.recipe.name}"
+BENCHMARKS = f"benchmarks/{plan.recipe.name}"
+EXPERIMENT_LOGS = f"logs/{plan.experiment}"
+EXPERIMENT_BENCHMARKS = f"benchmarks/{plan.experiment}"
+
+
+wildcard_constraints:
+    system="|".join(SYSTEMS),
+    teacher="|".join(plan.teachers) or "none",
+    text="[^/]+",
+    search="[^/]+",
+    split="train|dev|test",
+    seed=r"\d+",
+    shard=r"\d+",
+    shards=r"\d+",
+
+
+def systems_of(rule_name):
+    """Constraint of the wildcard `system` in a training rule: the systems that it makes."""
+    # A system's name has no space: nothing matches where an experiment has no such system.
+    return "|".join(plan.systems_of(rule_name)) or "no such system"
+
+
+def input_folder(name):
+    """A function for params: the folder that the input `name` lies in."""
+    return lambda wildcards, input: os.path.dirname(input[name])
+
+
+def output_folder(name):
+    """A function for params: the folder that the output `name` lies in."""
+    return lambda wildcards, output: os.path.dirname(output[name])
+
+
+def training_inputs(wildcards):
+    """Inputs of every training rule, by the names that its command uses."""
+    system = plan.system(wildcards.system)
+    inputs = {
+        "train": plan.encoded(system.data, "train") + ".json",
+        "dev": plan.encoded("raw", "dev") + ".json",
+        "subwords": SUBWORDS,
+        "reference": plan.reference("dev"),
+        "summary": plan.corpus_summary,
+    }
+    if system.base:
+        inputs["base"] = plan.weights(system.base, wildcards.seed)
+    if plan.initial_weights(system.name, wildcards.seed):
+        inputs["initial"] = plan.initial_weights(system.name, wildcards.seed)
+    return inputs
+
+
+def input_prefix(name):
+    """A function for params: the prefix of the encoded split whose PREFIX.json is the input `name`."""
+    return lambda wildcards, input: os.path.splitext(input[name])[0]
+
+
+def option(name):
+    """A function for params: `--name FILE` where the rule has an input `name`, else nothing."""
+    return lambda wildcards, input: f"--{name} {shlex.quote(input[name])}" if name in input.keys() else ""
+
+
+def state_folder(wildcards):
+    """Training state. No rule declares it, so that it outlives failed jobs."""
+    return plan.state_folder(wildcards.system, wildcards.seed)
+
+
+def finished_shards(wildcards):
+    """Shards to merge: a whole set on disk, however many it has, or else as many as the configuration says.
+
+    A changed number of shards alone therefore distils nothing anew.
+    """
+    teacher, wanted = wildcards.teacher, plan.shards(wildcards.teacher)
+    found = glob.glob(plan.distilled_shard(glob.escape(teacher), "0", "*"))
+    counts = [wanted, *sorted(int(Path(name).stem.split("-of-")[1]) for name in found)]
+    sets = [[plan.distilled_shard(teacher, shard, count) for shard in range(count)] for count in counts]
+    return next((shards for shards in sets if all(map(os.path.exists, shards))), sets[0])
+
+
+def bundle_inputs(wildcards):
+    """Inputs of an export: the weights, those of the base beside a refiner's, and the subwords."""
+    system = plan.system(wildcards.system)
+    base = {"base": plan.weights(system.base, wildcards.seed)} if system.base else {}
+    return {
+        "model": plan.weights(system.name, wildcards.seed),
+        "subwords": SUBWORDS,
+        **base,
+    }
+
+
+def all_cores(wildcards):
+    """The cores that Snakemake was given; 1 where it was given none, as for a dry run or on a cluster."""
+    try:
+        return workflow.cores
+    except WorkflowError:
+        return 1
+
+
+def bundle_words(wildcards, input):
+    """`SYSTEM=FOLDER` for each decoded system, as words of a command; `input.bundles` lists them in that order."""
+    return [f"{system}={os.path.dirname(bundle)}" for system, bundle in zip(DECODED, input.bundles)]
+
+
+DECODED = list(dict.fromkeys(decode.system for decode in plan.loaded.decodes))
+# Speed and examples are taken from the first seed.
+BUNDLES = [plan.bundle_file(system, FIRST_SEED) for system in DECODED]
+TRAINED = [(system, seed) for system in SYSTEMS for seed in plan.config.seeds]
+TARGETS = {
+    "normalised": plan.corpus_summary,
+    "subwords": SUBWORDS,
+    "teachers": [plan.weights(*trained) for trained in TRAINED if trained[0] in plan.systems_of("train_teacher")],
+    "distilled": [plan.distilled_text(teacher) for teacher in plan.teachers],
+    "systems": [plan.weights(*trained) for trained in TRAINED],
+    "bundles": [plan.bundle_file(*trained) for trained in TRAINED if trained[0] in DECODED],
+    "translations": [plan.translation(*row) for row in plan.rows],
+    "quality": [plan.quality(*row) for row in plan.rows],
+}

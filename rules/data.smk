@@ -1,0 +1,123 @@
+"""Raw files -> text of each split -> normalised corpus -> subwords -> arrays of subword ids."""
+
+
+localrules:
+    download,
+
+
+rule download:
+    input:
+        own=plan.own_files(),
+    output:
+        texts=[plan.raw(split, code) for split in SPLITS for code in LANGUAGES],
+        summary=plan.raw("raw", "json"),
+    log:
+        f"{LOGS}/download.log",
+    benchmark:
+        f"{BENCHMARKS}/download.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=240,
+        mirrors=shlex.join(plan.config.mirrors),
+        allow_unpinned=str(plan.config.allow_unpinned),
+    params:
+        settings=plan.settings_download(),
+        languages=LANGUAGES,
+        folder=output_folder("summary"),
+    message:
+        f"Fetching dataset {plan.loaded.dataset.name}"
+    shell:
+        "python -m workflow_src.stages.download --settings {params.settings:q} --log {log:q}"
+        " --mirrors {resources.mirrors} --allow-unpinned {resources.allow_unpinned}"
+        " --languages {params.languages} --output-folder {params.folder:q}"
+
+
+rule normalise:
+    input:
+        texts=rules.download.output.texts,
+        summary=rules.download.output.summary,
+    output:
+        texts=[plan.corpus(split, code) for split in SPLITS for code in LANGUAGES],
+        references=[plan.reference(split) for split in ("dev", "test")],
+        summary=plan.corpus_summary,
+    log:
+        f"{LOGS}/normalise.log",
+    benchmark:
+        f"{BENCHMARKS}/normalise.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=240,
+    params:
+        settings=plan.settings_normalise(),
+        raw=input_folder("summary"),
+        folder=output_folder("summary"),
+    message:
+        "Normalising and filtering the corpus"
+    shell:
+        "python -m workflow_src.stages.normalise --settings {params.settings:q} --log {log:q}"
+        " --raw-folder {params.raw:q} --output-folder {params.folder:q}"
+
+
+rule learn_subwords:
+    input:
+        source=plan.corpus("train", "source"),
+        target=plan.corpus("train", "target"),
+    output:
+        summary=SUBWORDS,
+    log:
+        f"{LOGS}/learn_subwords.log",
+    benchmark:
+        f"{BENCHMARKS}/learn_subwords.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 2
+    resources:
+        mem_mb=8000,
+        runtime=240,
+    params:
+        settings=plan.settings_subwords(),
+        folder=output_folder("summary"),
+    message:
+        "Learning subwords on the training text"
+    shell:
+        "python -m workflow_src.stages.learn_subwords --settings {params.settings:q} --log {log:q}"
+        " --source {input.source:q} --target {input.target:q} --threads {threads}"
+        " --output-folder {params.folder:q}"
+
+
+rule encode:
+    input:
+        subwords=rules.learn_subwords.output.summary,
+        source=plan.corpus("{split}", "source"),
+        target=lambda wildcards: (
+            plan.target_text(wildcards.text) if wildcards.split == "train" else plan.corpus(wildcards.split, "target")
+        ),
+    output:
+        summary=f"{ENCODED}.json",
+        arrays=multiext(ENCODED, ".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy"),
+    log:
+        f"{LOGS}/encode/{{text}}-{{split}}.log",
+    benchmark:
+        f"{BENCHMARKS}/encode/{{text}}-{{split}}.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=240,
+    params:
+        settings=plan.settings_encode(),
+        subwords=input_folder("subwords"),
+        prefix=lambda wildcards, output: os.path.splitext(output.summary)[0],
+    message:
+        "Encoding {wildcards.split} with {wildcards.text} targets"
+    shell:
+        "python -m workflow_src.stages.encode --settings {params.settings:q} --log {log:q}"
+        " --subwords {params.subwords:q} --source {input.source:q} --target {input.target:q}"
+        " --split {wildcards.split} --output-prefix {params.prefix:q}"

@@ -1,0 +1,61 @@
+"""Trained systems -> folders that hold all a translation needs -> translations of dev and test."""
+
+
+rule export_bundle:
+    input:
+        unpack(bundle_inputs),
+    output:
+        bundle=plan.bundle_file("{system}", "{seed}"),
+    log:
+        f"{LOGS}/export_bundle/{{system}}-{{seed}}.log",
+    benchmark:
+        f"{BENCHMARKS}/export_bundle/{{system}}-{{seed}}.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=60,
+    params:
+        settings=lambda wildcards: plan.settings_bundle(wildcards.system),
+        normalisation=plan.loaded.normalisation.canonical(),
+        subwords=input_folder("subwords"),
+        base=option("base"),
+        folder=output_folder("bundle"),
+    message:
+        "Exporting {wildcards.system}, seed {wildcards.seed}"
+    shell:
+        "python -m workflow_src.stages.export_bundle --settings {params.settings:q} --log {log:q}"
+        " --model {input.model:q} {params.base} --subwords {params.subwords:q}"
+        " --normalisation {params.normalisation:q} --output-folder {params.folder:q}"
+
+
+rule decode:
+    input:
+        bundle=rules.export_bundle.output.bundle,
+        source=plan.corpus("{split}", "source"),
+    output:
+        text=plan.translation(ANY_DECODE, "{seed}", "{split}"),
+        details=plan.translation_details(ANY_DECODE, "{seed}", "{split}"),
+    log:
+        f"{LOGS}/decode/{{system}}-{{seed}}-{{search}}-{{split}}.log",
+    benchmark:
+        f"{BENCHMARKS}/decode/{{system}}-{{seed}}-{{search}}-{{split}}.tsv"
+    conda:
+        "../envs/gpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=240,
+        gpu=GPUS,
+        device=RUNTIME.device,
+        precision=RUNTIME.precision,
+    params:
+        settings=lambda wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
+        bundle=input_folder("bundle"),
+    message:
+        "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"
+    shell:
+        "python -m workflow_src.stages.decode --settings {params.settings:q} --log {log:q}"
+        " --bundle {params.bundle:q} --source {input.source:q} --output {output.text:q}"
+        " --device {resources.device} --precision {resources.precision} --threads {threads}"

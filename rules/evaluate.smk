@@ -1,0 +1,91 @@
+"""Translations -> quality; bundles -> speed, and example sentences at every refinement step."""
+
+
+rule score_quality:
+    input:
+        text=rules.decode.output.text,
+        details=rules.decode.output.details,
+        source=plan.corpus("{split}", "source"),
+        reference=plan.reference("{split}"),
+    output:
+        quality=plan.quality(ANY_DECODE, "{seed}", "{split}"),
+    log:
+        f"{LOGS}/score_quality/{{system}}-{{seed}}-{{search}}-{{split}}.log",
+    benchmark:
+        f"{BENCHMARKS}/score_quality/{{system}}-{{seed}}-{{search}}-{{split}}.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        settings=plan.settings_quality(),
+    message:
+        "Scoring {wildcards.split} of {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"
+    shell:
+        "python -m workflow_src.stages.score_quality --settings {params.settings:q} --log {log:q}"
+        " --hypotheses {input.text:q} --details {input.details:q} --source {input.source:q}"
+        " --reference {input.reference:q} --output {output.quality:q}"
+
+
+rule measure_speed:
+    input:
+        bundles=BUNDLES,
+        source=plan.corpus("test", "source"),
+    output:
+        speed=plan.speed,
+    log:
+        f"{EXPERIMENT_LOGS}/measure_speed.log",
+    benchmark:
+        f"{EXPERIMENT_BENCHMARKS}/measure_speed.tsv"
+    conda:
+        "../envs/gpu.yaml"
+    # All cores are claimed, whatever the measuring process uses, so that no other job disturbs it.
+    threads: all_cores
+    resources:
+        mem_mb=8000,
+        runtime=240,
+        gpu=GPUS,
+        device=RUNTIME.device,
+        precision=RUNTIME.precision,
+    params:
+        settings=plan.settings_speed(),
+        bundles=bundle_words,
+    message:
+        "Measuring the speed of every system, alone on the machine"
+    shell:
+        "python -m workflow_src.stages.measure_speed --settings {params.settings:q} --log {log:q}"
+        " --bundles {params.bundles:q} --source {input.source:q} --output {output.speed:q}"
+        " --device {resources.device} --precision {resources.precision}"
+
+
+rule analyse:
+    input:
+        bundles=BUNDLES,
+        source=plan.corpus("test", "source"),
+        reference=plan.reference("test"),
+    output:
+        traces=plan.traces,
+    log:
+        f"{EXPERIMENT_LOGS}/analyse.log",
+    benchmark:
+        f"{EXPERIMENT_BENCHMARKS}/analyse.tsv"
+    conda:
+        "../envs/gpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=60,
+        gpu=GPUS,
+        device=RUNTIME.device,
+        precision=RUNTIME.precision,
+    params:
+        settings=plan.settings_analysis(),
+        bundles=bundle_words,
+    message:
+        "Following example sentences through every refinement step"
+    shell:
+        "python -m workflow_src.stages.analyse --settings {params.settings:q} --log {log:q}"
+        " --bundles {params.bundles:q} --source {input.source:q} --reference {input.reference:q}"
+        " --output {output.traces:q} --device {resources.device} --precision {resources.precision}"

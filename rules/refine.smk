@@ -1,0 +1,45 @@
+"""Networks that move a latent-variable model's latents: scores and energies, by score matching."""
+
+
+rule train_refiner:
+    input:
+        unpack(training_inputs),
+    output:
+        weights=plan.weights("{system}", "{seed}"),
+        config=f"{plan.system_folder('{system}', '{seed}')}/config.json",
+        training=f"{plan.system_folder('{system}', '{seed}')}/training.jsonl",
+    log:
+        f"{LOGS}/train_refiner/{{system}}-{{seed}}.log",
+    benchmark:
+        f"{BENCHMARKS}/train_refiner/{{system}}-{{seed}}.tsv"
+    wildcard_constraints:
+        system=systems_of("train_refiner"),
+    conda:
+        "../envs/gpu.yaml"
+    threads: RUNTIME.training_threads
+    resources:
+        mem_mb=16000,
+        runtime=2880,
+        gpu=GPUS,
+        device=RUNTIME.device,
+        precision=RUNTIME.precision,
+        compile=str(RUNTIME.compile),
+        log_every=RUNTIME.log_every,
+    params:
+        settings=lambda wildcards: plan.settings_training(wildcards.system),
+        train=input_prefix("train"),
+        dev=input_prefix("dev"),
+        subwords=input_folder("subwords"),
+        base=option("base"),
+        initial=option("initial"),
+        state=state_folder,
+        folder=output_folder("weights"),
+    message:
+        "Training the refiner {wildcards.system}, seed {wildcards.seed}"
+    shell:
+        "python -m workflow_src.stages.train_refiner --settings {params.settings:q} --log {log:q}"
+        " --seed {wildcards.seed} --train {params.train:q} --dev {params.dev:q} --subwords {params.subwords:q}"
+        " --reference {input.reference:q} --corpus-summary {input.summary:q} {params.base} {params.initial}"
+        " --state {params.state:q} --output-folder {params.folder:q} --threads {threads}"
+        " --device {resources.device} --precision {resources.precision} --compile {resources.compile}"
+        " --log-every {resources.log_every}"

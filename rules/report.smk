@@ -1,0 +1,41 @@
+"""Everything measured -> one page, its tables and its figures."""
+
+
+rule report:
+    input:
+        quality=[plan.quality(*row) for row in plan.rows],
+        training=[f"{plan.system_folder(*trained)}/training.jsonl" for trained in TRAINED],
+        configs=[f"{plan.system_folder(*trained)}/config.json" for trained in TRAINED],
+        speed=plan.speed,
+        traces=plan.traces,
+        corpus=plan.corpus_summary,
+    output:
+        page=report(REPORT, category="Report", labels={"what": "the whole report"}),
+        rows=f"{plan.report}/results.json",
+        text=f"{plan.report}/results.md",
+        table=report(f"{plan.report}/table.csv", category="Report", labels={"what": "table"}),
+        figures=report(
+            directory(f"{plan.report}/figures"),
+            patterns=["{figure}.svg"],
+            category="Figures",
+            labels={"what": "{figure}"},
+        ),
+    log:
+        f"{EXPERIMENT_LOGS}/report.log",
+    benchmark:
+        f"{EXPERIMENT_BENCHMARKS}/report.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        settings=plan.settings_report(),
+        folder=output_folder("page"),
+    message:
+        "Writing the report"
+    shell:
+        "python -m workflow_src.stages.report --settings {params.settings:q} --log {log:q}"
+        " --speed {input.speed:q} --traces {input.traces:q} --corpus {input.corpus:q}"
+        " --output-folder {params.folder:q}"

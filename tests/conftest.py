@@ -1,0 +1,87 @@
+"""What several tests share: running Snakemake, and a project whose stages only write empty files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def snakemake(*words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path) -> subprocess.CompletedProcess:
+    """Run Snakemake in `folder` as a user would from there, without an activated environment."""
+    command = [str(Path(sys.executable).parent / "snakemake"), "--snakefile", str(snakefile), *words]
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment["PATH"] = os.defpath
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+FAKE_STAGE = """
+import argparse, json, pathlib, sys
+
+stage = pathlib.Path(sys.argv[0]).stem
+given = argparse.ArgumentParser(allow_abbrev=False)
+for name in ("settings", "log", "output", "output-folder", "output-prefix", "output-text", "output-scores", "state"):
+    given.add_argument("--" + name)
+given.add_argument("--languages", nargs="*")
+given, _ = given.parse_known_args()
+settings = json.loads(given.settings)
+pairs = [f"{split}.{code}" for split in ("train", "dev", "test")
+         for code in given.languages or (settings.get("source"), settings.get("target"))]
+references = [f"{split}.reference.{settings.get('target')}" for split in ("dev", "test")]
+system = ["model.safetensors", "config.json", "training.jsonl"]
+files = {
+    "download": [*pairs, "raw.json"],
+    "normalise": [*pairs, *references, "corpus.json"],
+    "learn_subwords": ["subwords.json"],
+    "encode": [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy", ".json"],
+    "train_teacher": system, "train_lvm": system, "train_refiner": system,
+    "export_bundle": ["bundle.json"],
+    "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],
+}
+paths = [given.output, given.output_text, given.output_scores]
+if given.output_folder:
+    paths += [f"{given.output_folder}/{name}" for name in files[stage]]
+if given.output_prefix:
+    paths += [given.output_prefix + name for name in files[stage]]
+if stage == "decode":
+    paths.append(given.output.removesuffix(".txt") + ".jsonl")
+for path in map(pathlib.Path, filter(None, paths)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(stage)
+"""
+STAGES = (
+    "download normalise learn_subwords encode train_teacher distill merge_distilled train_lvm train_refiner"
+    " export_bundle decode score_quality measure_speed analyse report"
+).split()
+
+
+@pytest.fixture(scope="session")
+def hollow_project(tmp_path_factory) -> Path:
+    """A clone elsewhere, with a space in its path: the real rules and configuration, stages that write empty files."""
+    project = tmp_path_factory.mktemp("a clone") / "continuum"
+    for folder in ("config", "rules", "envs", "workflow_src/config"):
+        shutil.copytree(PROJECT / folder, project / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "Snakefile", project)
+    stages = project / "workflow_src/stages"
+    stages.mkdir()
+    for package in (stages, stages.parent):
+        (package / "__init__.py").touch()
+    for stage in STAGES:
+        (stages / f"{stage}.py").write_text(FAKE_STAGE)
+    return project
+
+
+@pytest.fixture(scope="session")
+def smoke_run(tmp_path_factory) -> Path:
+    """The folder of a whole run of the experiment `smoke`, with its real stages."""
+    folder = tmp_path_factory.mktemp("smoke")
+    done = snakemake("--cores", "2", "--configfile", str(PROJECT / "config/experiments/smoke.yaml"), folder=folder)
+    logs = "\n".join(f"{path}: {path.read_text()[-1000:]}" for path in sorted(folder.glob("logs/**/*.log")))
+    assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-6000:]}"
+    return folder

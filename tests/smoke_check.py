@@ -1,0 +1,105 @@
+"""Reads what a finished experiment left behind and says what is wrong with it: `smoke_check.py EXPERIMENT FOLDER`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from pathlib import Path
+
+from workflow_src.artifacts import load_tensors
+from workflow_src.config import Plan, load_experiment
+
+
+def problems(experiment: str, folder: Path) -> list[str]:
+    """What is wrong with the outputs of `experiment` in the working directory `folder`, one sentence each."""
+    plan = Plan(load_experiment(experiment))
+    return [*_corpus(plan, folder), *_systems(plan, folder), *_translations(plan, folder), *_report(plan, folder)]
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def _corpus(plan: Plan, folder: Path) -> list[str]:
+    wrong = []
+    for split in ("train", "dev", "test"):
+        source, target = (_lines(folder / plan.corpus(split, side)) for side in ("source", "target"))
+        if not source or len(source) != len(target):
+            wrong.append(f"corpus {split} has {len(source)} source and {len(target)} target lines")
+    train = _lines(folder / plan.corpus("train", "source"))
+    for teacher in plan.teachers:
+        distilled = _lines(folder / plan.distilled_text(teacher))
+        scores = _lines(folder / plan.distilled_scores(teacher))
+        if not len(distilled) == len(scores) == len(train):
+            wrong.append(f"{teacher} distilled {len(distilled)} lines with {len(scores)} scores of {len(train)}")
+        if not all(math.isfinite(float(score)) for score in scores):
+            wrong.append(f"{teacher} gave scores that are no numbers")
+    return wrong
+
+
+def _systems(plan: Plan, folder: Path) -> list[str]:
+    wrong = []
+    for name, system in plan.loaded.systems.items():
+        for seed in plan.config.seeds:
+            place = folder / plan.system_folder(name, seed)
+            tensors = load_tensors(place / "model.safetensors")
+            if not tensors or not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+                wrong.append(f"weights of {name} are empty or not finite")
+            history = [json.loads(line) for line in _lines(place / "training.jsonl")]
+            if not history:
+                wrong.append(f"{name} has no training history")
+            if history and history[-1].get("step", system.training.max_steps) != system.training.max_steps:
+                wrong.append(f"{name} stopped at step {history[-1]['step']} of {system.training.max_steps}")
+            if not json.loads((place / "config.json").read_text()):
+                wrong.append(f"config.json of {name} is empty")
+    return wrong
+
+
+def _translations(plan: Plan, folder: Path) -> list[str]:
+    wrong = []
+    for decode, seed, split in plan.rows:
+        expected = len(_lines(folder / plan.corpus(split, "source")))
+        text = _lines(folder / plan.translation(decode, seed, split))
+        details = [json.loads(line) for line in _lines(folder / plan.translation_details(decode, seed, split))]
+        if not len(text) == len(details) == expected:
+            wrong.append(f"{decode.system} {decode.name}: {len(text)} lines, {len(details)} details, {expected} wanted")
+        quality = json.loads((folder / plan.quality(decode, seed, split)).read_text())
+        if not quality:
+            wrong.append(f"{decode.system} {decode.name}: no quality")
+    return wrong
+
+
+def _report(plan: Plan, folder: Path) -> list[str]:
+    wrong = []
+    place = folder / plan.report
+    rows = json.loads((place / "results.json").read_text())["rows"]
+    found = {(row["system"], row["search"], row["steps"] or 0, row["seed"]) for row in rows}
+    for decode, seed, split in plan.rows:
+        key = (decode.system, decode.search, decode.settings.get("steps") or 0, seed)
+        if split == "test" and key not in found:
+            wrong.append(f"results.json has no row {key}")
+    for row in rows:
+        name = f"{row['system']} {row['search']}"
+        if not isinstance(row["bleu"], (int, float)) or not 0 <= row["bleu"] <= 100:
+            wrong.append(f"{name}: BLEU is {row['bleu']}")
+        if not isinstance(row["latency_ms"], (int, float)) or row["latency_ms"] <= 0:
+            wrong.append(f"{name}: latency is {row['latency_ms']}")
+    page = (place / "index.html").read_text(encoding="utf-8")
+    if page.count("<tr") < len(plan.rows):
+        wrong.append("index.html has no table with all rows")
+    if 'src="http' in page or '<link href="http' in page:
+        wrong.append("index.html needs a network")
+    with open(place / "table.csv", encoding="utf-8", newline="") as file:
+        if len(list(csv.reader(file))) <= len({(d.system, d.name) for d, _, split in plan.rows if split == "test"}):
+            wrong.append("table.csv lacks rows")
+    if not list((place / "figures").glob("*.svg")):
+        wrong.append("there are no figures")
+    return wrong
+
+
+if __name__ == "__main__":
+    found = problems(sys.argv[1], Path(sys.argv[2]))
+    print("\n".join(found) or f"the outputs of {sys.argv[1]} make sense")
+    sys.exit(bool(found))

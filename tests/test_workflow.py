@@ -1,0 +1,298 @@
+"""The rules: what a dry run says, what reruns after which change, and what a whole small run leaves behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import smoke_check
+import yaml
+from conftest import PROJECT, snakemake
+
+from workflow_src.config import Plan, load_experiment
+from workflow_src.config.load import experiment_names
+from workflow_src.estimate import jobs
+
+SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
+BIN = Path(sys.executable).parent
+
+
+def scheduled(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, int]:
+    """Jobs by rule that a dry run would run, target rules left out."""
+    done = snakemake("--dry-run", *words, snakefile=project / "Snakefile", folder=folder)
+    assert done.returncode == 0, done.stderr + done.stdout
+    text = done.stdout + done.stderr
+    if "Nothing to be done" in text:
+        return {}
+    table = text.split("Job stats:")[-1].split("total")[0]
+    counts = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
+    assert counts, text
+    targets = {
+        "all",
+        "normalised",
+        "subwords",
+        "teachers",
+        "distilled",
+        "systems",
+        "bundles",
+        "translations",
+        "quality",
+    }
+    return {name: count for name, count in counts.items() if name not in targets}
+
+
+# Dry runs
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_every_experiment_plans_the_jobs_that_the_estimate_counts(name, tmp_path):
+    configuration = str(PROJECT / f"config/experiments/{name}.yaml")
+    assert scheduled("--configfile", configuration, folder=tmp_path) == jobs(Plan(load_experiment(name)))
+
+
+def test_the_default_is_the_demo_and_its_dry_run_is_quick_and_imports_no_torch(tmp_path):
+    # A module of that name which cannot be imported makes any attempt fail.
+    (tmp_path / "torch.py").write_text("raise RuntimeError('torch was imported')")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [str(BIN / "snakemake"), "-s", str(PROJECT / "Snakefile"), "--dry-run", "--quiet", "all"]
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        seconds.append(time.perf_counter() - start)
+        assert done.returncode == 0, done.stderr
+    # Promised are 3 seconds on a quiet machine; a busy one gets some slack.
+    assert min(seconds) < 5
+    assert scheduled(folder=tmp_path) == jobs(Plan(load_experiment("demo")))
+
+
+@pytest.mark.parametrize(
+    ("target", "last"),
+    [
+        ("download", {"download"}),
+        ("normalised", {"normalise"}),
+        ("subwords", {"learn_subwords"}),
+        ("teachers", {"train_teacher"}),
+        ("distilled", {"merge_distilled"}),
+        ("systems", {"train_refiner"}),
+        ("bundles", {"export_bundle"}),
+        ("translations", {"decode"}),
+        ("quality", {"score_quality"}),
+        ("report", {"report"}),
+    ],
+)
+def test_targets_stop_where_their_name_says(target, last, tmp_path):
+    flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
+            "train_lvm", "train_refiner", "export_bundle", "decode", "score_quality", "measure_speed", "analyse",
+            "report"]  # fmt: skip
+    planned = scheduled(target, "--configfile", SMOKE, folder=tmp_path)
+    assert max(planned, key=flow.index) in last
+
+
+def test_it_works_from_another_directory_and_as_a_module(tmp_path):
+    (tmp_path / "Snakefile").write_text(
+        f"module continuum:\n    snakefile: {str(PROJECT / 'Snakefile')!r}\n    config: {{'experiment': 'smoke'}}\n\n"
+        "use rule * from continuum as continuum_*\n"
+    )
+    planned = scheduled("continuum_report", project=tmp_path, folder=tmp_path)
+    expected = {f"continuum_{rule}": count for rule, count in jobs(Plan(load_experiment("smoke"))).items()}
+    assert planned == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--config", "experiment=dmo"], 'unknown experiment "dmo"; allowed: '),
+        (["--config", "sedes=[1]"], 'unknown setting "sedes" in the configuration; allowed: '),
+        (["--config", "seeds=[one]"], "setting seeds.0 has the value 'one': "),
+        (["--config", "runtime={device: tpu}"], "setting runtime.device has the value 'tpu': "),
+    ],
+)
+def test_a_wrong_setting_ends_snakemake_with_a_sentence(words, sentence, tmp_path):
+    done = snakemake("--dry-run", *words, folder=tmp_path)
+    assert done.returncode == 1
+    told = done.stdout + done.stderr
+    assert sentence in told
+    assert "Traceback" not in told
+    assert [path.name for path in tmp_path.iterdir()] in ([], [".snakemake"])
+
+
+@pytest.mark.parametrize("words", [["--dag"], ["--rulegraph"], ["--filegraph"]])
+def test_graphs_are_drawn(words, tmp_path):
+    done = snakemake(*words, "--configfile", SMOKE, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "digraph" in done.stdout and "train_refiner" in done.stdout
+
+
+# Style of the rules
+
+
+def test_lint_and_format():
+    done = snakemake("--lint", folder=PROJECT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    formatted = subprocess.run(
+        [str(BIN / "snakefmt"), "--check", "Snakefile", "rules"], cwd=PROJECT, capture_output=True, text=True
+    )
+    assert formatted.returncode == 0, formatted.stderr
+    assert len((PROJECT / "Snakefile").read_text().splitlines()) < 50
+
+
+def test_every_rule_states_everything_and_runs_one_command():
+    wanted = "input output log benchmark params resources threads conda message shell".split()
+    texts = [path.read_text() for path in sorted((PROJECT / "rules").glob("*.smk"))]
+    rules = [part for text in texts for part in re.split(r"^rule ", text, flags=re.MULTILINE)[1:]]
+    assert len(rules) == 15
+    for rule in rules:
+        name = rule.split(":")[0]
+        missing = [word for word in wanted if not re.search(rf"^    {word}:", rule, re.MULTILINE)]
+        assert not missing, f"rule {name} lacks {missing}"
+        command = rule.split("    shell:\n")[1]
+        assert command.strip().startswith(f'"python -m workflow_src.stages.{name} ')
+        assert not re.search(r"&&|\||;", command), f"rule {name} runs more than one command"
+        assert re.search(r"mem_mb=\d+,\n +runtime=\d+,", rule), f"rule {name} says no memory or time"
+
+
+def test_the_environments_agree_with_the_lock():
+    lines = (PROJECT / "requirements.lock").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert pins[0] == "torch==2.13.0"
+    assert not [line for line in pins if "==" not in line or "+" in line]
+    lock = {line.split("==")[0].lower(): line.split("==")[1] for line in pins}
+    assert "setuptools" in lock
+    direct = {re.split("[>=]", line)[0].lower() for line in _dependencies()} - {"snakemake"}
+    for kind in ("cpu", "gpu"):
+        environment = yaml.safe_load((PROJECT / f"envs/{kind}.yaml").read_text())
+        pip = environment["dependencies"][-1]["pip"]
+        versions = dict(line.lower().split("==") for line in pip if not line.startswith("--"))
+        assert set(versions) == direct
+        assert versions == {name: lock[name] for name in versions}
+
+
+def _dependencies() -> list[str]:
+    import tomllib
+
+    return tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
+
+
+# What reruns: a clone elsewhere whose stages write empty files, run once
+
+
+@pytest.fixture(scope="module")
+def finished(hollow_project, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    snakefile = hollow_project / "Snakefile"
+    done = snakemake("--cores", "2", "--config", "experiment=smoke", snakefile=snakefile, folder=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+ENDS = {"measure_speed": 1, "analyse": 1, "report": 1}
+CHANGES = {
+    "nothing": ("seeds: [1]", {}),
+    "device, threads, precision, logging": (
+        "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7}",
+        {},
+    ),
+    "mirrors": ("mirrors: [/some/where, '/some where/else']\nallow_unpinned: true", {}),
+    "number of shards": ("distillation: {teacher: {shards: 5}}", {}),
+    "seed of the teacher, said explicitly": ("distillation: {teacher: {seed: 1}}", {}),
+    "title of the report": ("report: {title: Another}", {"report": 1}),
+    "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
+    "how speed is measured": ("speed: {repeats: 3}", {"measure_speed": 1, "report": 1}),
+    "learning rate of a refiner": (
+        "systems: {score: {training: {learning_rate: 0.001}}}",
+        {"train_refiner": 1, "export_bundle": 1, "decode": 2, "score_quality": 2, **ENDS},
+    ),
+    "steps of the latent-variable model": (
+        "systems: {lvm: {training: {max_steps: 31}}}",
+        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 5, "score_quality": 5, **ENDS},
+    ),
+    "beam of distillation": (
+        "distillation: {teacher: {beam: 3}}",
+        {"distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 3,
+         "decode": 5, "score_quality": 5, **ENDS},
+    ),
+    "size of the subwords": (
+        "recipe: {subwords: {vocabulary_size: 250}}",
+        {"learn_subwords": 1, "encode": 3, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
+         "train_refiner": 2, "export_bundle": 4, "decode": 7, "score_quality": 7, **ENDS},
+    ),
+    "another seed of the corpus": (
+        "recipe: {dataset: {generator: {seed: 2}}}",
+        jobs(Plan(load_experiment("smoke"))),
+    ),
+    "one more seed": (
+        "seeds: [1, 2]",
+        {"train_teacher": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 4, "decode": 7, "score_quality": 7,
+         "report": 1},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_reruns_what_it_touches_and_nothing_else(change, finished, hollow_project, tmp_path):
+    text, expected = CHANGES[change]
+    overlay = tmp_path / "change.yaml"
+    overlay.write_text(f"experiment: smoke\n{text}\n")
+    assert scheduled("--configfile", str(overlay), project=hollow_project, folder=finished) == expected
+
+
+def test_a_changed_beam_reruns_that_decode_alone(finished, hollow_project, tmp_path):
+    content = yaml.safe_load(Path(SMOKE).read_text())
+    content["decodes"][1] |= {"length_penalty": 0.6, "name": "beam-2"}
+    overlay = tmp_path / "change.yaml"
+    overlay.write_text(yaml.safe_dump(content))
+    planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
+    assert planned == {"decode": 1, "score_quality": 1, "measure_speed": 1, "report": 1}
+
+
+def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
+    for split in ("train", "dev", "test"):
+        for code in ("de", "en"):
+            (tmp_path / f"{split}.{code}").write_text("one line\n")
+    texts = {split: [{"texts": {c: f"{split}.{c}" for c in ("de", "en")}}] for split in ("train", "dev", "test")}
+    own = {
+        "experiment": "mine",
+        "extends": "smoke",
+        "recipe": {
+            "name": "mine",
+            "dataset": {"name": "mine", "languages": ["de", "en"], "kind": "files", "generator": None, **texts},
+        },
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
+    words = ("normalised", "--configfile", "mine.yaml")
+    snakefile = hollow_project / "Snakefile"
+    done = snakemake("--cores", "1", *words, snakefile=snakefile, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
+    time.sleep(1.1)
+    (tmp_path / "train.en").write_text("another line\n")
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"download": 1, "normalise": 1}
+
+
+# A whole run with the real stages
+
+
+@pytest.mark.slow
+def test_a_whole_run_leaves_results_that_make_sense(smoke_run):
+    assert smoke_check.problems("smoke", smoke_run) == []
+
+
+@pytest.mark.slow
+def test_a_finished_run_has_nothing_left_to_do(smoke_run):
+    assert scheduled("--configfile", SMOKE, folder=smoke_run) == {}
+
+
+@pytest.mark.slow
+def test_snakemakes_own_report_holds_ours(smoke_run, tmp_path):
+    page = tmp_path / "report.zip"
+    done = snakemake("--configfile", SMOKE, "--report", str(page), folder=smoke_run)
+    assert done.returncode == 0, done.stderr
+    assert page.stat().st_size > 10_000
+    shutil.rmtree(tmp_path)

@@ -1,0 +1,207 @@
+"""What a wrong configuration is told: the setting, its value, what is allowed, the nearest valid name."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.config import ConfigError, Plan, load, load_experiment
+from workflow_src.config.load import CONFIG_FOLDER, experiment_names, merge, read_yaml
+
+SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
+
+
+def told(changes: dict[str, Any], base: dict[str, Any] = SMOKE) -> str:
+    """The sentence that the smoke experiment with `changes` laid over it is refused with."""
+    with pytest.raises(ConfigError) as refused:
+        load(merge(copy.deepcopy(base), changes))
+    message = str(refused.value)
+    assert "\n" not in message and message.endswith((".", "?")) or "; change it in the configuration" in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"sedes": [1]}, ['unknown setting "sedes" in the configuration', "seeds", 'Did you mean "seeds"?']),
+        ({"zzz": 1}, ['unknown setting "zzz"', "allowed: "]),
+        (
+            {"systems": {"lvm": {"training": {"max_step": 5}}}},
+            ['unknown setting "max_step" in systems.lvm.training', "warmup_steps", 'Did you mean "max_steps"?'],
+        ),
+        (
+            {"systems": {"lvm": {"objective": {"kl_budgets": 5}}}},
+            ["systems.lvm.objective", 'Did you mean "kl_budget"?'],
+        ),
+        ({"systems": {"lvm": {"model": {"layer": 5}}}}, ["systems.lvm.model", 'Did you mean "layers"?']),
+        ({"recipe": {"subwords": {"vocab_size": 5}}}, ["recipe.subwords", "vocabulary_size"]),
+        ({"recipe": {"normalisation": {"lowercased": True}}}, ["recipe.normalisation", 'Did you mean "lowercase"?']),
+        ({"recipe": {"dataset": {"generators": {}}}}, ["recipe.dataset", 'Did you mean "generator"?']),
+        ({"runtime": {"devise": "cpu"}}, ["runtime", 'Did you mean "device"?']),
+        ({"speed": {"repeat": 1}}, ["in speed", 'Did you mean "repeats"?']),
+        ({"report": {"tittle": "x"}}, ["in report", 'Did you mean "title"?']),
+    ],
+)
+def test_an_unknown_key_is_told_with_the_nearest(changes, parts):
+    message = told(changes)
+    assert not [part for part in parts if part not in message], message
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"seeds": "many"}, ["setting seeds ", "'many'"]),
+        ({"seeds": []}, ["setting seeds ", "[]", "at least 1"]),
+        ({"seeds": [1, 1]}, ["seeds must differ"]),
+        ({"systems": {"teacher": {"training": {"max_steps": -1}}}}, ["systems.teacher.training.max_steps", "-1"]),
+        (
+            {"systems": {"teacher": {"training": {"learning_rate": 0}}}},
+            ["learning_rate has the value 0", "greater than 0"],
+        ),
+        ({"systems": {"teacher": {"training": {"schedule": "cosine"}}}}, ["'cosine'", "inverse-sqrt", "polynomial"]),
+        (
+            {"systems": {"teacher": {"model": {"dropout": 1.5}}}},
+            ["systems.teacher.model.dropout", "1.5", "less than 1"],
+        ),
+        ({"systems": {"teacher": {"model": {"heads": 3}}}}, ["dim 32 must be a multiple of heads 3"]),
+        ({"systems": {"teacher": {"training": {"batch_tokens": "lots"}}}}, ["batch_tokens", "'lots'", "integer"]),
+        ({"recipe": {"source": "English"}}, ["recipe.source", "'English'"]),
+        ({"recipe": {"target": "de"}}, ["source and target must be different"]),
+        ({"recipe": {"subwords": {"vocabulary_size": 2}}}, ["vocabulary_size", "greater than 8"]),
+        ({"runtime": {"device": "tpu"}}, ["runtime.device", "'tpu'"]),
+        ({"runtime": {"precision": "float8"}}, ["runtime.precision", "'float8'", "bfloat16"]),
+        ({"systems": {"Big Model": {"family": "lvm"}}}, ["systems.Big Model"]),
+    ],
+)
+def test_a_wrong_value_is_told_with_what_is_allowed(changes, parts):
+    message = told(changes)
+    assert not [part for part in parts if part not in message], message
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"recipe": {"dataset": "totoeba"}}, ['unknown dataset "totoeba"', "multi30k", 'Did you mean "tatoeba"?']),
+        ({"recipe": {"source": "fr"}}, ['unknown language "fr" in dataset toy-smoke', "de, en"]),
+        ({"systems": {"teacher": {"family": "transfomer"}}}, ["systems.teacher", 'Did you mean "transformer"?']),
+        ({"systems": {"teacher": {"preset": "tinny"}}}, ['unknown preset "tinny"', 'Did you mean "tiny"?']),
+        (
+            {"systems": {"score": {"base": "lvn"}}},
+            ['unknown system "lvn" in systems.score.base', 'Did you mean "lvm"?'],
+        ),
+        ({"systems": {"lvm": {"init_from": "teecher"}}}, ["systems.lvm.init_from", 'Did you mean "teacher"?']),
+        (
+            {"systems": {"lvm": {"data": "distilled-by-teache"}}},
+            ['unknown system "teache" in systems.lvm.data', 'Did you mean "teacher"?'],
+        ),
+        ({"systems": {"lvm": {"data": "mine"}}}, ['systems.lvm.data is "mine"', "recipe.distilled"]),
+        ({"distillation": {"teechers": {}}}, ['unknown system "teechers" in distillation']),
+        ({"decodes": [{"system": "teach", "search": "greedy"}]}, ['unknown system "teach" in decodes[0]']),
+        (
+            {"decodes": [{"system": "lvm", "search": "beam", "beam": 4}]},
+            ['unknown search "beam" in decodes[0] (system lvm)', "delta, prior-mean"],
+        ),
+        ({"decodes": [{"system": "lvm", "search": "dleta", "steps": 1}]}, ["decodes.0.search", "'dleta'", "delta"]),
+        ({"extends": "smok"}, ['unknown experiment "smok"', 'Did you mean "smoke"?']),
+    ],
+)
+def test_an_unknown_name_is_told_with_the_nearest(changes, parts):
+    message = told(changes)
+    assert not [part for part in parts if part not in message], message
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"systems": {"score": {"base": None}}}, ["systems.score", "needs base", "family lvm"]),
+        ({"systems": {"score": {"base": "teacher"}}}, ["systems.score.base is teacher", "must be of family lvm"]),
+        ({"systems": {"teacher": {"base": "lvm"}}}, ["systems.teacher", "remove the setting base"]),
+        ({"systems": {"lvm": {"data": "distilled-by-score"}}}, ["circle", "lvm -> score -> lvm"]),
+        ({"systems": {"teacher": {"init_from": "teacher"}}}, ["circle", "teacher -> teacher"]),
+        ({"systems": {"lvm": {"data": "distilled-by-energy"}, "energy": {"base": "lvm"}}}, ["circle"]),
+        ({"systems": {"score": {"model": {"latent_dim": 4}}}}, ["systems.score", "4", "its base lvm", "must agree"]),
+        ({"systems": {"lvm": {"training": {"max_steps": 0}}}}, ["max_steps is 0 without initial_weights"]),
+        ({"decodes": [{"system": "lvm", "search": "delta"}]}, ["decodes[0]", "needs steps"]),
+        ({"decodes": [{"system": "lvm", "search": "prior-mean", "steps": 1}]}, ["takes no steps"]),
+        ({"decodes": [{"system": "teacher", "search": "beam"}]}, ["decodes[0]", "add beam"]),
+        ({"decodes": [{"system": "teacher", "search": "greedy", "beam": 2}]}, ["remove beam"]),
+        ({"decodes": [{"system": "teacher", "search": "beam", "beam": 0}]}, ["decodes[0].beam is 0", "1 or more"]),
+        ({"decodes": [{"system": "lvm", "search": "delta", "steps": [1, 1]}]}, ['two decodes named "delta-1"']),
+    ],
+)
+def test_systems_and_decodes_that_do_not_fit_are_told_with_the_remedy(changes, parts):
+    message = told(changes)
+    assert not [part for part in parts if part not in message], message
+
+
+def test_experiments_that_do_not_exist_or_are_not_named():
+    with pytest.raises(ConfigError, match='unknown experiment "dmo"; allowed: .*Did you mean "demo"'):
+        load({"experiment": "dmo"})
+    with pytest.raises(ConfigError, match="missing setting experiment"):
+        load({})
+    with pytest.raises(ConfigError, match=r"missing setting recipe.name"):
+        load({"experiment": "mine", "recipe": {"dataset": "toy"}})
+
+
+def test_parts_of_a_recipe_are_laid_over_a_shipped_experiment():
+    loaded = load({"experiment": "smoke", "recipe": {"subwords": {"vocabulary_size": 250}}})
+    assert loaded.config.recipe.subwords.vocabulary_size == 250
+    assert loaded.config.recipe.name == "smoke"
+
+
+def refused_file(text: str | bytes, folder: Path) -> str:
+    path = folder / "mine.yaml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(ConfigError) as refused:
+        read_yaml(path)
+    assert "\n" not in str(refused.value) and str(path) in str(refused.value)
+    return str(refused.value)
+
+
+def test_files_that_are_no_configuration(tmp_path):
+    assert "is not valid YAML" in refused_file("a: [1", tmp_path)
+    assert "must hold settings" in refused_file("- a\n- b\n", tmp_path)
+    assert "is not valid YAML" in refused_file(b"a: \xff\xfe", tmp_path)
+    with pytest.raises(ConfigError, match="nothing.yaml does not exist"):
+        read_yaml(tmp_path / "nothing.yaml")
+
+
+@pytest.mark.parametrize("tag", ["!!python/object/apply:os.system", "!!python/name:os.system", "!!python/tuple"])
+def test_tags_that_build_objects_are_refused_and_nothing_runs(tag, tmp_path):
+    trace = tmp_path / "trace"
+    message = refused_file(f"experiment: {tag} ['touch {trace}']\n", tmp_path)
+    assert "python" in message and not trace.exists()
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_shipped_experiments_are_valid_and_stay_so_when_written_and_read(name):
+    loaded = load_experiment(name)
+    again = load(yaml.safe_load(yaml.safe_dump(loaded.config.model_dump(mode="json"), sort_keys=False)))
+    assert Plan(again).settings_report() == Plan(loaded).settings_report()
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_expected_figures_name_rows_of_the_experiment(name):
+    loaded = load_experiment(name)
+    assert set(loaded.config.report.expected) <= {decode.name for decode in loaded.decodes}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+        max_leaves=6,
+    ),
+    st.sampled_from(["seeds", "systems", "decodes", "recipe", "distillation", "speed", "runtime", "mirrors"]),
+)
+def test_whatever_is_given_either_loads_or_is_refused_in_a_sentence(value, key):
+    try:
+        load({**SMOKE, key: value})
+    except ConfigError as error:
+        assert str(error)

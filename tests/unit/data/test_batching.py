@@ -1,0 +1,141 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.data import batching, encoded
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.types import EOS, PAD
+
+
+@dataclasses.dataclass
+class Lengths:
+    source_lengths: np.ndarray
+    target_lengths: np.ndarray
+
+
+@st.composite
+def corpora(draw):
+    pairs = draw(st.lists(st.tuples(st.integers(0, 25), st.integers(0, 25)), max_size=60))
+    return Lengths(np.array([s for s, _ in pairs], np.int32), np.array([t for _, t in pairs], np.int32))
+
+
+def cost(corpus, rows):
+    return len(rows) * max(max(corpus.source_lengths[r], corpus.target_lengths[r]) + 1 for r in rows)
+
+
+def realistic(rows=20_000, seed=3):
+    generator = np.random.default_rng(seed)
+    source = generator.poisson(10, rows) + 1
+    return Lengths(source.astype(np.int32), np.maximum(1, source + generator.integers(-4, 5, rows)).astype(np.int32))
+
+
+@given(corpora(), st.integers(1, 120), st.integers(0, 3), st.integers(0, 3))
+def test_every_row_once_and_within_the_budget(corpus, budget, seed, epoch):
+    batches = batching.epoch_batches(corpus, budget, seed, epoch)
+    rows = [row for batch in batches for row in batch.tolist()]
+    assert sorted(rows) == list(range(len(corpus.source_lengths)))
+    for batch in batches:
+        assert cost(corpus, batch) <= budget or len(batch) == 1
+
+
+@given(corpora(), st.integers(1, 120), st.integers(0, 30))
+def test_max_length_leaves_out_longer_pairs_and_no_other(corpus, budget, limit):
+    batches = batching.epoch_batches(corpus, budget, 1, 0, max_length=limit)
+    rows = sorted(row for batch in batches for row in batch.tolist())
+    longest = np.maximum(corpus.source_lengths, corpus.target_lengths)
+    assert rows == np.flatnonzero(longest <= limit).tolist()
+
+
+@given(corpora(), st.integers(1, 120))
+def test_cutting_is_greedy(corpus, budget):
+    """Against a loop that adds one row at a time."""
+    costs = np.sort(np.maximum(corpus.source_lengths, corpus.target_lengths) + 1)
+    expected, current = [], []
+    for row, value in enumerate(costs.tolist()):
+        if current and (len(current) + 1) * value > budget:
+            expected.append(current)
+            current = []
+        current.append(row)
+    expected += [current] if current else []
+    assert [batch.tolist() for batch in batching._cut(np.arange(len(costs)), costs, budget)] == expected
+
+
+def test_same_for_the_same_seed_and_epoch_only():
+    corpus = realistic(2000)
+
+    def flat(seed, epoch):
+        return [batch.tolist() for batch in batching.epoch_batches(corpus, 400, seed, epoch)]
+
+    assert flat(1, 0) == flat(1, 0)
+    different = [flat(1, 0), flat(1, 1), flat(2, 0), flat(0, 1)]
+    for number, one in enumerate(different):
+        for other in different[number + 1 :]:
+            assert one != other
+            # Not only the order differs: other rows meet.
+            assert len({frozenset(b) for b in one} & {frozenset(b) for b in other}) < len(one) / 2
+
+
+def test_order_of_batches_does_not_follow_length():
+    corpus = realistic()
+    sizes = [cost(corpus, batch) / len(batch) for batch in batching.epoch_batches(corpus, 1000, 1, 0)]
+    assert abs(np.corrcoef(np.arange(len(sizes)), sizes)[0, 1]) < 0.2
+
+
+def test_little_is_padded_and_budgets_are_filled():
+    corpus = realistic()
+    batches = batching.epoch_batches(corpus, 2000, 1, 0)
+    assert batching.padding_waste(corpus, batches) < 0.05
+    assert np.mean([cost(corpus, batch) for batch in batches]) > 0.95 * 2000
+
+
+def test_refuses_a_budget_below_one():
+    with pytest.raises(ValueError, match="batch_tokens is 0; it must be 1 or more"):
+        batching.epoch_batches(realistic(10), 0, 1, 0)
+
+
+def naive(sequences, eos):
+    full = [list(sequence) + [EOS] * eos for sequence in sequences]
+    width = max([len(sequence) for sequence in full] + [1])
+    return [sequence + [PAD] * (width - len(sequence)) for sequence in full]
+
+
+sentences = st.lists(st.integers(4, 300), max_size=8)
+
+
+@given(st.lists(sentences, min_size=1, max_size=8), st.booleans())
+def test_pad_is_naive_padding(sequences, eos):
+    made = batching.pad(sequences, eos)
+    assert made.dtype == torch.int64
+    assert made.tolist() == naive(sequences, eos)
+
+
+def test_pad_of_nothing():
+    assert batching.pad([], eos=True).shape == (0, 1)
+
+
+@given(st.lists(st.tuples(sentences, sentences), min_size=1, max_size=10), st.data())
+def test_collate_and_waste_against_brute_force(tmp_path_factory, pairs, data):
+    prefix = tmp_path_factory.mktemp("corpus") / "x"
+    encoded.write(prefix, [s for s, _ in pairs], [t for _, t in pairs], {})
+    corpus = EncodedCorpus.open(prefix)
+    rows = data.draw(st.permutations(range(len(pairs))))
+    cut = data.draw(st.integers(1, len(rows)))
+    groups = [np.array(group) for group in (rows[:cut], rows[cut:]) if group]
+    cells = real = 0
+    for group in groups:
+        batch = batching.collate(corpus, group)
+        assert batch.source.tolist() == naive([pairs[row][0] for row in group], True)
+        assert batch.target.tolist() == naive([pairs[row][1] for row in group], False)
+        assert batch.source.dtype == batch.target.dtype == torch.int64
+        assert batch.indices == tuple(group.tolist())
+        cells += batch.source.numel() + batch.target.numel()
+        real += int(batch.source_mask.sum() + batch.target_mask.sum())
+    assert batching.padding_waste(corpus, groups) == pytest.approx(1 - real / cells)
+
+
+def test_no_batches_waste_nothing():
+    assert batching.padding_waste(realistic(5), []) == 0.0

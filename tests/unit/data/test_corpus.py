@@ -1,0 +1,326 @@
+"""Parts, markup and tables; every shipped dataset on miniature archives of the layout that its definition expects."""
+
+import gzip
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.artifacts import ArtifactError
+from workflow_src.config.base import ConfigError, parse
+from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
+from workflow_src.config.load import CONFIG_FOLDER, read_yaml
+from workflow_src.data.corpus import RawCorpus, every_nth, segments
+
+TRAIN = [(f"deutsch {n}", f"english {n}") for n in range(1, 101)]
+
+
+def dataset(name: str) -> DatasetConfig:
+    return parse(DatasetConfig, read_yaml(CONFIG_FOLDER / "datasets" / f"{name}.yaml"), name)
+
+
+def own(**more) -> DatasetConfig:
+    return DatasetConfig.model_validate({"name": "own", "languages": ["de", "en"]} | more)
+
+
+def collected(settings: DatasetConfig, languages, files=None, folder=None) -> dict[str, list[tuple[str, str]]]:
+    made: dict[str, list] = {"train": [], "dev": [], "test": []}
+    with RawCorpus(settings, languages, lambda name: (files or {})[name], folder) as corpus:
+        for split, pairs in corpus.splits():
+            made[split] += pairs
+    return made
+
+
+def tar(path: Path, members: dict[str, str | bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            content = content if isinstance(content, bytes) else content.encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def tagged(lines: list[str], language: str) -> str:
+    head = f"<url>http://x</url>\n<keywords>talks, {language}</keywords>\n<speaker>A</speaker>\n<title>T</title>\n"
+    return head + "".join(f" {line} \n" for line in lines) + "<reviewer></reviewer>\n<translator>B</translator>\n"
+
+
+def sgm(lines: list[str], kind: str = "srcset") -> str:
+    body = "\n".join(f'<seg id="{n}"> {line} </seg>' for n, line in enumerate(lines, 1))
+    return f'<{kind} setid="x" srclang="any">\n<doc docid="1"><title>Title</title>\n<p>\n{body}\n</p></doc></{kind}>\n'
+
+
+def sides(pairs, first="de", second="en"):
+    return {first: [a for a, _ in pairs], second: [b for _, b in pairs]}
+
+
+def plain(lines):
+    return "".join(line + "\n" for line in lines)
+
+
+def numbered(name: str, count: int = 3):
+    return [(f"{name} quelle {n}", f"{name} target {n}") for n in range(count)]
+
+
+# The shipped definitions
+
+
+def test_iwslt16_reads_an_archive_inside_an_archive(tmp_path):
+    members = {f"de-en/train.tags.de-en.{code}": tagged(text, code) for code, text in sides(TRAIN).items()}
+    for year in ("dev2010", "tst2013", "tst2014"):
+        for code, text in sides(numbered(year)).items():
+            members[f"de-en/IWSLT16.TED.{year}.de-en.{code}.xml"] = "<?xml version='1.0'?>\n" + sgm(text, "mteval")
+    inner = tar(tmp_path / "inner.tgz", members).read_bytes()
+    outer = tar(
+        tmp_path / "2016-01.tgz", {"2016-01/texts/de/en/de-en.tgz": inner, "2016-01/texts/fr/en/fr-en.tgz": b"x"}
+    )
+    made = collected(dataset("iwslt16"), ("de", "en"), {"talks": outer})
+    assert made == {"train": TRAIN, "dev": numbered("tst2013"), "test": numbered("tst2014")}
+    turned = collected(dataset("iwslt16"), ("en", "de"), {"talks": outer})
+    assert turned["dev"] == [(b, a) for a, b in numbered("tst2013")]
+
+
+def test_iwslt14_takes_every_23rd_pair_for_dev_and_five_sets_for_test(tmp_path):
+    members = {f"de-en/train.tags.de-en.{code}": tagged(text, code) for code, text in sides(TRAIN).items()}
+    names = ["TED.dev2010", "TED.tst2010", "TED.tst2011", "TED.tst2012", "TEDX.dev2012"]
+    for name in names:
+        for code, text in sides(numbered(name)).items():
+            members[f"de-en/IWSLT14.{name}.de-en.{code}.xml"] = sgm(text)
+    made = collected(dataset("iwslt14"), ("de", "en"), {"talks": tar(tmp_path / "de-en.tgz", members)})
+    assert made["dev"] == [TRAIN[n - 1] for n in (23, 46, 69, 92)]
+    assert made["train"] == [pair for n, pair in enumerate(TRAIN, 1) if n % 23]
+    assert made["test"] == [pair for name in names for pair in numbered(name)]
+
+
+def test_wmt14_joins_three_corpora(tmp_path):
+    layouts = {
+        "europarl": "training/europarl-v7.{}.{}", "commoncrawl": "commoncrawl.{}.{}",
+        "news-commentary": "training/news-commentary-v9.{}.{}",
+    }  # fmt: skip
+    files = {}
+    for key, layout in layouts.items():
+        members = {layout.format("de-en", code): plain(text) for code, text in sides(numbered(key), "en", "de").items()}
+        members[layout.format("cs-en", "cs")] = "jiný\n"
+        files[key] = tar(tmp_path / f"{key}.tgz", members)
+    dev, test = sides(numbered("dev"), "en", "de"), sides(numbered("test"), "en", "de")
+    files["dev"] = tar(tmp_path / "dev.tgz", {
+        "dev/newstest2013-src.en.sgm": sgm(dev["en"]), "dev/newstest2013-ref.de.sgm": sgm(dev["de"], "refset"),
+        "dev/newstest2013-src.de.sgm": sgm(["other"]), "dev/newstest2013-ref.en.sgm": sgm(["other"]),
+    })  # fmt: skip
+    files["test"] = tar(tmp_path / "test-full.tgz", {
+        "test-full/newstest2014-deen-src.en.sgm": sgm(test["en"]),
+        "test-full/newstest2014-deen-ref.de.sgm": sgm(test["de"]),
+    })  # fmt: skip
+    made = collected(dataset("wmt14"), ("en", "de"), files)
+    assert made["train"] == [pair for key in layouts for pair in numbered(key)]
+    assert (made["dev"], made["test"]) == (numbered("dev"), numbered("test"))
+
+
+def test_wmt16_reads_tar_and_zip(tmp_path):
+    europarl = sides(numbered("europarl"), "ro", "en")
+    files = {"europarl": tar(tmp_path / "ro-en.tgz", {f"europarl-v7.ro-en.{c}": plain(t) for c, t in europarl.items()})}
+    files["setimes"] = tmp_path / "en-ro.txt.zip"
+    with zipfile.ZipFile(files["setimes"], "w") as archive:
+        archive.writestr("README", "about")
+        for code, text in sides(numbered("setimes"), "ro", "en").items():
+            archive.writestr(f"SETIMES.en-ro.{code}", plain(text))
+    for split, year in (("dev", "newsdev2016"), ("test", "newstest2016")):
+        text = sides(numbered(split), "ro", "en")
+        members = {
+            f"{split}/{year}-roen-src.ro.sgm": sgm(text["ro"]),
+            f"{split}/{year}-roen-ref.en.sgm": sgm(text["en"]),
+        }
+        files[split] = tar(tmp_path / f"{split}.tgz", members)
+    made = collected(dataset("wmt16"), ("ro", "en"), files)
+    assert made["train"] == numbered("europarl") + numbered("setimes")
+    assert (made["dev"], made["test"]) == (numbered("dev"), numbered("test"))
+
+
+def aspec(folder: Path) -> None:
+    for part in ("train-1", "train-2", "train-3"):
+        (folder / "train").mkdir(exist_ok=True)
+        rows = [f"0.9 ||| A-{n} ||| {n} ||| {ja} ||| {en}" for n, (ja, en) in enumerate(numbered(part))]
+        (folder / "train" / f"{part}.txt").write_text(plain(rows))
+    for split in ("dev", "test"):
+        (folder / split).mkdir()
+        rows = [f"A-{n} ||| {n} ||| {ja} ||| {en}" for n, (ja, en) in enumerate(numbered(split))]
+        (folder / split / f"{split}.txt").write_text(plain(rows))
+
+
+def test_aspec_reads_the_users_folder(tmp_path):
+    aspec(tmp_path)
+    made = collected(dataset("aspec"), ("ja", "en"), folder=str(tmp_path))
+    assert made["train"] == numbered("train-1") + numbered("train-2") + numbered("train-3")
+    assert (made["dev"], made["test"]) == (numbered("dev"), numbered("test"))
+    (tmp_path / "train/train-2.txt").unlink()
+    with pytest.raises(
+        ArtifactError, match="train/train-2.txt of dataset aspec is missing from the folder .*Apply for"
+    ):
+        collected(dataset("aspec"), ("ja", "en"), folder=str(tmp_path))
+
+
+def test_a_licensed_corpus_without_its_folder_says_what_to_do(tmp_path):
+    with pytest.raises(
+        ConfigError, match="aspec cannot be downloaded: name its folder in recipe.folder. Apply for ASPEC"
+    ):
+        collected(dataset("aspec"), ("ja", "en"))
+    with pytest.raises(
+        ConfigError, match="recipe.folder .*nowhere of dataset wmt20-ja-en does not exist. Download the"
+    ):
+        collected(dataset("wmt20-ja-en"), ("ja", "en"), folder=str(tmp_path / "nowhere"))
+
+
+def test_wmt20_filters_by_score_and_joins_the_parts_of_a_folder(tmp_path):
+    rows = [f"web\t{score}\t{en}\t{ja}" for score, (ja, en) in zip((0.9, 0.3, 0.6), numbered("crawl"), strict=True)]
+    (tmp_path / "en-ja.bicleaner05.txt").write_text(plain(rows))
+    tables = {"news-commentary-v15.en-ja": "{en}\t{ja}", "wikititles-v2.ja-en": "{ja}\t{en}",
+              "WikiMatrix.v1.en-ja.langid": "1.1\t{en}\t{ja}\ten\tja"}  # fmt: skip
+    for name, row in tables.items():
+        text = plain([row.format(ja=ja, en=en) for ja, en in numbered(name)])
+        (tmp_path / f"{name}.tsv.gz").write_bytes(gzip.compress(text.encode()))
+    tar(tmp_path / "raw.tar.gz", {"raw/raw": plain([f"{en}\t{ja}" for ja, en in numbered("jesc")])})
+    kyoto = sides(numbered("kftt"), "ja", "en")
+    tar(
+        tmp_path / "kftt-data-1.0.tar.gz",
+        {f"kftt-data-1.0/data/orig/kyoto-train.{c}": plain(t) for c, t in kyoto.items()},
+    )
+    files = {}
+    for split, stem in (("dev", "dev/newsdev2020"), ("test", "sgm/newstest2020")):
+        text = sides(numbered(split), "ja", "en")
+        members = {f"{stem}-jaen-src.ja.sgm": sgm(text["ja"]), f"{stem}-jaen-ref.en.sgm": sgm(text["en"])}
+        files[split] = tar(tmp_path / f"{split}.tgz", members)
+    made = collected(dataset("wmt20-ja-en"), ("ja", "en"), files, str(tmp_path))
+    crawl = numbered("crawl")
+    assert made["train"] == [crawl[0], crawl[2]] + [p for n in [*tables, "jesc", "kftt"] for p in numbered(n)]
+    assert (made["dev"], made["test"]) == (numbered("dev"), numbered("test"))
+
+
+def test_multi30k_has_three_languages_in_any_direction(tmp_path):
+    files = {}
+    for split in ("train", "dev", "test"):
+        for code in ("de", "en", "fr"):
+            files[f"{split}.{code}"] = tmp_path / f"{split}.{code}.gz"
+            files[f"{split}.{code}"].write_bytes(gzip.compress(f"{split} {code} 1\n{split} {code} 2\n".encode()))
+    made = collected(dataset("multi30k"), ("fr", "de"), files)
+    assert made["test"] == [("test fr 1", "test de 1"), ("test fr 2", "test de 2")]
+    with pytest.raises(ConfigError, match='dataset multi30k has no language "ro"; it has de, en, fr'):
+        collected(dataset("multi30k"), ("ro", "en"), files)
+
+
+@pytest.mark.parametrize("path", sorted((CONFIG_FOLDER / "datasets").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_definition_is_valid_and_says_whose_it_is(path):
+    settings = dataset(path.stem)
+    assert settings.name == path.stem
+    assert settings.licence != "unknown"
+    parse(NormalisationConfig, settings.normalisation, "normalisation")
+    used = {text.split("!")[0] for part in (*settings.train, *settings.dev, *settings.test)
+            for text in ([part.table] if part.table else part.texts.values())}  # fmt: skip
+    assert set(settings.files) <= used
+
+
+# The user's own files
+
+
+def test_own_texts_tables_and_archives_follow_each_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.de").write_text("\ufeffeins \r\nzwei\r\n", encoding="utf-8")
+    Path("a.en.gz").write_bytes(gzip.compress(b"one\ntwo"))
+    Path("b.tsv").write_text("x\tthree\tdrei\nx\tfour\tvier\n")
+    with zipfile.ZipFile("c.zip", "w") as archive:
+        archive.writestr("c/c.de", "fünf\u2028noch fünf\n")
+        archive.writestr("c/c.en", "five\n")
+    part = {"texts": {"de": "a.de", "en": "a.en.gz"}}
+    settings = own(
+        train=[
+            part,
+            {"table": "b.tsv", "columns": {"en": 1, "de": 2}},
+            {"texts": {"de": "c.zip!c.de", "en": "c.zip!c.en"}},
+        ],
+        dev=[part],
+        test=[part],
+    )
+    made = collected(settings, ("de", "en"))
+    first = [("eins", "one"), ("zwei", "two")]
+    assert made["train"] == [*first, ("drei", "three"), ("vier", "four"), ("fünf\u2028noch fünf", "five")]
+    assert made["dev"] == made["test"] == first
+    assert settings.own_files(("de", "en")) == ["a.de", "a.en.gz", "b.tsv", "c.zip"]
+
+
+def failing(tmp_path, german: bytes, english: bytes, **part) -> str:
+    (tmp_path / "x.de").write_bytes(german)
+    (tmp_path / "x.en").write_bytes(english)
+    given_part = part or {"texts": {"de": f"{tmp_path}/x.de", "en": f"{tmp_path}/x.en"}}
+    settings = own(train=[given_part], dev=[given_part], test=[given_part])
+    with pytest.raises(ValueError) as failure:
+        collected(settings, ("de", "en"))
+    assert "\n" not in str(failure.value)
+    return str(failure.value)
+
+
+def test_line_counts_that_differ_name_both_files_and_counts(tmp_path):
+    assert f"{tmp_path}/x.de has 3 lines, but {tmp_path}/x.en has 2" in failing(tmp_path, b"a\nb\nc\n", b"a\nb\n")
+    assert f"{tmp_path}/x.de has 1 lines, but {tmp_path}/x.en has 4" in failing(tmp_path, b"a\n", b"a\nb\nc\nd")
+
+
+def test_invalid_utf8_names_file_line_and_byte(tmp_path):
+    message = failing(tmp_path, b"gut\nsch\xf6n\n", b"good\nfine\n")
+    assert f"{tmp_path}/x.de is not UTF-8: line 2, byte 4 of that line is 0xf6; convert" in message
+
+
+def test_empty_texts_are_named(tmp_path):
+    assert f"{tmp_path}/x.en is empty" in failing(tmp_path, b"a\n", b"")
+
+
+def test_tables_that_do_not_fit_are_named(tmp_path):
+    table = {"table": f"{tmp_path}/x.de", "columns": {"de": 0, "en": 1}}
+    assert "x.de has 1 columns in line 2, but 2 are needed" in failing(tmp_path, b"a\tb\nc\n", b"", **table)
+    scored = table | {"score_column": 2, "minimum_score": 0.5}
+    assert "has 'high' in column 2 of line 1" in failing(tmp_path, b"a\tb\thigh\n", b"", **scored)
+    assert "no row of" in failing(tmp_path, b"a\tb\t0.1\nc\td\tnan\n", b"", **scored)
+
+
+def test_missing_files_and_languages_are_named(tmp_path):
+    assert "file no.de of dataset own does not exist" in failing(
+        tmp_path, b"", b"", texts={"de": "no.de", "en": "no.en"}
+    )
+    assert 'part 1 of train in dataset own has no language "en"; it has de' in failing(
+        tmp_path, b"", b"", texts={"de": "x"}
+    )
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"split": {"method": "every-nth"}}, "every-nth needs every"),
+        ({"split": {"method": "every-nth", "every": 3}}, "needs parts under test"),
+        ({"split": {"method": "connected-groups", "dev": 5}}, "connected-groups needs dev and test"),
+        ({"split": {"method": "connected-groups", "dev": 5, "test": 5, "key_language": "fr"}}, "must be one of de, en"),
+        ({}, "needs parts under dev and test, or a split"),
+    ],
+)
+def test_definitions_that_cannot_work_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        own(train=[{"texts": {"de": "a", "en": "b"}}], **change)
+
+
+# Markup and splits
+
+
+def test_segments_of_sgml_and_xml():
+    lines = ['<DOC>title <seg id="1">A &amp; B</seg><seg id=2>', "two", 'lines </seg> <SEG id="3"></SEG><seg id="4"/>',
+             '<seg id="5">&lt;b&gt; 2 &lt; 3</seg>']  # fmt: skip
+    assert list(segments(lines)) == ["A & B", "two lines", "", "", "<b> 2 < 3"]
+
+
+@given(st.integers(0, 200), st.integers(2, 30))
+def test_every_nth_loses_and_repeats_nothing(count, every):
+    made = {"train": [], "dev": []}
+    for split, pairs in every_nth([(str(n), str(n)) for n in range(1, count + 1)], every):
+        made[split] += pairs
+    assert [int(a) for a, _ in made["dev"]] == list(range(every, count + 1, every))
+    assert sorted(int(a) for pairs in made.values() for a, _ in pairs) == list(range(1, count + 1))

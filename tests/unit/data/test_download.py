@@ -1,0 +1,167 @@
+"""Downloads: mirrors, checksums, and a network that fails. Served by a small server of the test's own."""
+
+import hashlib
+import http.server
+import threading
+
+import pytest
+
+from workflow_src.artifacts import ArtifactError
+from workflow_src.config.datasets import RemoteFile
+from workflow_src.data.download import ATTEMPTS, fetch, places
+
+CONTENT = b"one line\n" * 5000
+SUM = hashlib.sha256(CONTENT).hexdigest()
+OTHER = hashlib.sha256(b"other").hexdigest()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        answer = self.server.answers.pop(0) if self.server.answers else "whole"
+        if answer.isdigit():
+            self.send_error(int(answer))
+            return
+        content = b"<!DOCTYPE html><html>sign in</html>" if answer == "page" else CONTENT
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[:100] if answer == "cut" else content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "*")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        running.answers, running.asked = [], []
+        running.url = f"http://127.0.0.1:{running.server_port}/data/file.gz"
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def files_in(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_downloads_once_and_keeps_it_under_host_and_path(tmp_path, server):
+    file = RemoteFile(url=server.url, sha256=SUM, size=len(CONTENT))
+    path, digest = fetch("f", file, tmp_path)
+    assert path == tmp_path / f"127.0.0.1_{server.server_port}" / "data" / "file.gz"
+    assert (path.read_bytes(), digest) == (CONTENT, SUM)
+    assert fetch("f", file, tmp_path) == (path, SUM)
+    assert server.asked == ["/data/file.gz"]
+
+
+@pytest.mark.parametrize("failures", [["503"], ["cut"], ["500", "cut", "429"]])
+def test_tries_again_when_the_network_fails(tmp_path, server, failures):
+    server.answers = list(failures)
+    path, _ = fetch("f", RemoteFile(url=server.url, sha256=SUM), tmp_path, first_wait=0.01)
+    assert path.read_bytes() == CONTENT
+    assert len(server.asked) == len(failures) + 1
+    assert files_in(tmp_path) == [path]
+
+
+@pytest.mark.parametrize("answer, times", [("cut", ATTEMPTS), ("503", ATTEMPTS), ("404", 1), ("403", 1)])
+def test_gives_up_with_one_sentence_and_leaves_nothing(tmp_path, server, answer, times):
+    server.answers = [answer] * 10
+    with pytest.raises(ArtifactError) as failure:
+        fetch("f", RemoteFile(url=server.url, sha256=SUM), tmp_path, first_wait=0.01)
+    message = str(failure.value)
+    assert message.startswith(f"cannot download {server.url} (")
+    assert "mirror folder as 127.0.0.1_" in message and "CONTINUUM_MIRRORS" in message and "\n" not in message
+    assert len(server.asked) == times
+    assert files_in(tmp_path) == []
+
+
+def test_no_server_at_all(tmp_path):
+    with pytest.raises(ArtifactError, match="cannot download http://127.0.0.1:9/x"):
+        fetch("f", RemoteFile(url="http://127.0.0.1:9/x", sha256=SUM), tmp_path, first_wait=0.001)
+
+
+def test_a_wrong_sum_from_the_network_names_both_sums_and_leaves_nothing(tmp_path, server):
+    with pytest.raises(ArtifactError) as failure:
+        fetch("f", RemoteFile(url=server.url, sha256=OTHER, size=7), tmp_path, first_wait=0.01)
+    message = str(failure.value)
+    assert SUM in message and OTHER in message and server.url in message and "delete or replace it" in message
+    assert f"({len(CONTENT)} bytes instead of 7)" in message
+    assert len(server.asked) == 1 and files_in(tmp_path) == []
+
+
+def test_a_web_page_instead_of_the_file_is_told(tmp_path, server):
+    server.answers = ["page"]
+    with pytest.raises(ArtifactError, match="is a web page, not the file f"):
+        fetch("f", RemoteFile(url=server.url), tmp_path, allow_unpinned=True)
+    assert files_in(tmp_path) == []
+
+
+def test_an_unknown_sum_is_printed_and_stops_unless_allowed(tmp_path, server):
+    file = RemoteFile(url=server.url)
+    for _ in range(2):
+        with pytest.raises(ArtifactError, match=f"has SHA-256 {SUM}.*sha256 of files.f, or set allow_unpinned"):
+            fetch("f", file, tmp_path)
+    assert fetch("f", file, tmp_path, allow_unpinned=True)[1] == SUM
+    assert fetch("f", file.model_copy(update={"sha256": SUM}), tmp_path)[1] == SUM
+    assert len(server.asked) == 1
+
+
+def test_a_kept_file_that_changed_is_downloaded_again(tmp_path, server):
+    file = RemoteFile(url=server.url, sha256=SUM)
+    path, _ = fetch("f", file, tmp_path)
+    path.write_bytes(b"damaged")
+    assert fetch("f", file, tmp_path)[0].read_bytes() == CONTENT
+    assert len(server.asked) == 2
+
+
+def test_mirrors_come_first_in_their_order(tmp_path, server):
+    file = RemoteFile(url=server.url, sha256=SUM)
+    first, second = tmp_path / "first", tmp_path / "second"
+    kept = second / places(file)[0]
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(CONTENT)
+    assert fetch("f", file, tmp_path / "downloads", [first, second]) == (kept, SUM)
+    assert server.asked == [] and not (tmp_path / "downloads").exists()
+
+
+def test_a_wrong_sum_in_a_mirror_is_an_error_not_a_reason_to_go_on(tmp_path, server):
+    file = RemoteFile(url=server.url, sha256=SUM)
+    wrong = tmp_path / "mirror" / places(file)[0]
+    wrong.parent.mkdir(parents=True)
+    wrong.write_bytes(b"other")
+    with pytest.raises(ArtifactError) as failure:
+        fetch("f", file, tmp_path / "downloads", [tmp_path / "mirror"])
+    message = str(failure.value)
+    assert str(wrong) in message and SUM in message and OTHER in message and "delete or replace it" in message
+    assert wrong.exists() and server.asked == []
+    with pytest.raises(ArtifactError, match="the dataset gives none to compare it with"):
+        fetch("f", RemoteFile(url=server.url), tmp_path / "downloads", [tmp_path / "mirror"])
+
+
+@pytest.mark.parametrize(
+    "url, filename, expected",
+    [
+        ("https://a.org/x/y.tgz", None, ["a.org/x/y.tgz"]),
+        ("https://u:p@a.org/x%20y.gz", None, ["a.org/x y.gz"]),
+        ("https://d.com/uc?id=1a", None, ["d.com/uc?id=1a"]),
+        ("https://d.com/uc?id=1a", "b.tgz", ["d.com/b.tgz", "d.com/uc?id=1a"]),
+        ("https://d.com/uc?p=a/../../b", None, ["d.com/uc?p=a%2F..%2F..%2Fb"]),
+    ],
+)
+def test_places_in_mirrors(url, filename, expected):
+    assert places(RemoteFile(url=url, filename=filename)) == expected
+
+
+@pytest.mark.parametrize("url", ["https://a.org/x/../../etc/passwd", "https://a.org/%2e%2e/%2e%2e/x"])
+def test_addresses_cannot_lead_out_of_the_folder(url):
+    with pytest.raises(ArtifactError, match="without `..`"):
+        places(RemoteFile(url=url))
+
+
+def test_filenames_cannot_lead_out_of_the_folder():
+    with pytest.raises(ArtifactError, match="must be a plain name without folders"):
+        places(RemoteFile(url="https://a.org/x", filename="../x"))

@@ -1,0 +1,171 @@
+import json
+import pickle
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.artifacts import ArtifactError
+from workflow_src.data import encoded
+from workflow_src.data.encoded import EncodedCorpus
+
+SOURCES = [[5, 6, 7], [], [65535]]
+TARGETS = [[9], [8, 4], []]
+ENDINGS = ["json", "source.bin", "target.bin", "source.offsets.npy", "target.offsets.npy"]
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    encoded.write(tmp_path / "train", SOURCES, TARGETS, {"split": "train"})
+    return tmp_path / "train"
+
+
+@given(
+    pairs=st.lists(st.tuples(*[st.lists(st.integers(0, 69999), max_size=5)] * 2), max_size=12),
+    chunk=st.integers(1, 5),
+)
+def test_gives_back_what_was_written(tmp_path_factory, pairs, chunk):
+    prefix = tmp_path_factory.mktemp("corpus") / "x"
+    sources, targets = [s for s, _ in pairs], [t for _, t in pairs]
+    encoded.write(prefix, iter(sources), iter(targets), {"note": "n"}, vocabulary_size=70000, chunk=chunk)
+    corpus = EncodedCorpus.open(prefix)
+    corpus.verify()
+    assert len(corpus) == len(pairs)
+    assert [corpus.source(i).tolist() for i in range(len(pairs))] == sources
+    assert [corpus.target(i).tolist() for i in range(len(pairs))] == targets
+    assert corpus.source_lengths.tolist() == [len(s) for s in sources]
+    assert corpus.target_lengths.tolist() == [len(t) for t in targets]
+    assert corpus.source_lengths.dtype == corpus.target_lengths.dtype == np.int32
+    assert corpus.summary["source_tokens"] == sum(map(len, sources))
+    assert corpus.summary["note"] == "n"
+
+
+def test_ids_take_two_bytes_where_they_fit(tmp_path):
+    for vocabulary, dtype in ((65536, np.uint16), (65537, np.int32)):
+        encoded.write(tmp_path / "x", SOURCES, TARGETS, {}, vocabulary_size=vocabulary)
+        assert EncodedCorpus.open(tmp_path / "x").source(0).dtype == dtype
+
+
+def test_refuses_ids_that_do_not_fit_and_leaves_nothing(tmp_path):
+    with pytest.raises(ValueError, match="ids must be from 0 to 65535, not 1 to 65536"):
+        encoded.write(tmp_path / "x", [[1, 65536]], [[1]], {})
+    with pytest.raises(ValueError, match="not -1 to 4"):
+        encoded.write(tmp_path / "x", [[-1, 4]], [[1]], {})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("targets", "side"), [([[1]], "target"), ([[1]] * 4, "source")])
+def test_refuses_sides_of_different_numbers_of_sentences(tmp_path, targets, side):
+    with pytest.raises(ValueError, match=f"the {side} side ends after"):
+        encoded.write(tmp_path / "x", SOURCES, targets, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_digest_tells_contents_apart(tmp_path):
+    def digest(sources, targets, vocabulary=10):
+        return encoded.write(tmp_path / "x", sources, targets, {}, vocabulary)["digest"]
+
+    base = digest([[1, 2], [3]], [[4], [5]])
+    assert base == digest([[1, 2], [3]], [[4], [5]])
+    others = [digest([[1], [2, 3]], [[4], [5]]), digest([[4], [5]], [[1, 2], [3]]), digest([[1, 2], [3]], [[5], [4]])]
+    assert len({base, *others}) == 4
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_missing_file_is_named(prefix, ending):
+    (prefix.parent / f"train.{ending}").unlink()
+    with pytest.raises(ArtifactError, match=rf"train\.{ending} does not exist"):
+        EncodedCorpus.open(prefix)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_truncated_file_is_named(prefix, ending):
+    path = prefix.parent / f"train.{ending}"
+    path.write_bytes(path.read_bytes()[:-1])
+    if ending == "json":
+        path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ArtifactError, match=rf"train\.{ending}"):
+        EncodedCorpus.open(prefix)
+
+
+def test_file_of_another_corpus_is_refused(prefix, tmp_path):
+    encoded.write(tmp_path / "other", SOURCES[:2], TARGETS[:2], {})
+    for ending in ENDINGS[3:]:
+        kept = (tmp_path / f"train.{ending}").read_bytes()
+        (tmp_path / f"train.{ending}").write_bytes((tmp_path / f"other.{ending}").read_bytes())
+        with pytest.raises(ArtifactError, match=rf"train\.{ending} does not belong to .*train\.json"):
+            EncodedCorpus.open(prefix)
+        (tmp_path / f"train.{ending}").write_bytes(kept)
+    (tmp_path / "train.source.bin").write_bytes((tmp_path / "other.source.bin").read_bytes())
+    with pytest.raises(ArtifactError, match=r"train\.source\.bin has 6 bytes, but by .*train\.json 8"):
+        EncodedCorpus.open(prefix)
+
+
+def test_description_of_something_else_is_refused(prefix):
+    (prefix.parent / "train.json").write_text(json.dumps({"pairs": 3}))
+    with pytest.raises(ArtifactError, match="does not describe an encoded corpus"):
+        EncodedCorpus.open(prefix)
+    (prefix.parent / "train.json").write_text(json.dumps({"pairs": 3, "format": encoded.FORMAT}))
+    with pytest.raises(ArtifactError, match="lacks counts"):
+        EncodedCorpus.open(prefix)
+
+
+@pytest.mark.parametrize("ending", ENDINGS[1:])
+def test_verify_finds_a_flipped_bit(prefix, ending):
+    EncodedCorpus.open(prefix).verify()
+    path = prefix.parent / f"train.{ending}"
+    content = bytearray(path.read_bytes())
+    content[-9 if "offsets" in ending else -1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match="is damaged"):
+        EncodedCorpus.open(prefix).verify()
+
+
+def test_failed_rewrite_leaves_the_old_corpus(prefix):
+    def breaking():
+        yield [1]
+        raise RuntimeError("disk")
+
+    with pytest.raises(RuntimeError):
+        encoded.write(prefix, breaking(), iter([[1], [2]]), {})
+    corpus = EncodedCorpus.open(prefix)
+    corpus.verify()
+    assert corpus.source(0).tolist() == SOURCES[0]
+    assert len(list(prefix.parent.iterdir())) == len(ENDINGS)
+
+
+def test_rows_count_from_both_ends_and_stop(prefix):
+    corpus = EncodedCorpus.open(prefix)
+    assert corpus.source(-3).tolist() == SOURCES[0]
+    for row in (3, -4):
+        with pytest.raises(IndexError):
+            corpus.target(row)
+
+
+def test_pickles_by_name(prefix):
+    corpus = EncodedCorpus.open(prefix)
+    copied = pickle.dumps(corpus)
+    assert len(copied) < 500
+    assert pickle.loads(copied).source(0).tolist() == SOURCES[0]
+
+
+def test_large_corpus_is_written_in_little_memory_and_opens_at_once(tmp_path):
+    rows = 200_000
+    sentence = list(range(30))
+    tracemalloc.start()
+    encoded.write(tmp_path / "x", (sentence for _ in range(rows)), (sentence for _ in range(rows)), {}, chunk=1000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # 24 MB of ids; what may grow are lengths (4 bytes a sentence and side) and, at the end, offsets (8).
+    assert peak < 8e6
+    best = min(_seconds_to_open(tmp_path / "x") for _ in range(5))
+    assert best < 0.05
+
+
+def _seconds_to_open(prefix):
+    began = time.perf_counter()
+    EncodedCorpus.open(prefix)
+    return time.perf_counter() - began

@@ -1,0 +1,52 @@
+import pytest
+
+from workflow_src.data.lines import check_parallel, count_lines, read_lines
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"a", ["a"]),
+        (b"a\n\nb\n", ["a", "", "b"]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        # Unicode's own line separators are text here, or two files would cease to be aligned.
+        ("a\u2028b\x85c\x0cd\n".encode(), ["a\u2028b\x85c\x0cd"]),
+        ("größer\n😀".encode(), ["größer", "😀"]),
+    ],
+)
+def test_reads_and_counts_the_same_lines(tmp_path, content, lines):
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    assert list(read_lines(path)) == lines
+    assert count_lines(path) == len(lines)
+
+
+def test_names_file_line_and_byte_of_what_is_not_utf8(tmp_path):
+    path = tmp_path / "latin"
+    path.write_bytes("äh\nso\nGr".encode() + b"\xfc\xdfe\n")
+    reader = read_lines(path)
+    assert [next(reader), next(reader)] == ["äh", "so"]
+    # 4 bytes of the first line, 3 of the second, 2 before the wrong one.
+    with pytest.raises(ValueError, match=rf"text {path} is not UTF-8 in line 3, byte 10 of the file \(0xfc\)"):
+        next(reader)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(ValueError, match="nothing does not exist"):
+        list(read_lines(tmp_path / "nothing"))
+    with pytest.raises(ValueError, match="nothing does not exist"):
+        count_lines(tmp_path / "nothing")
+
+
+def test_parallel_texts(tmp_path):
+    source, target, empty = tmp_path / "s", tmp_path / "t", tmp_path / "e"
+    source.write_text("a\nb\n")
+    target.write_text("A\nB")
+    empty.write_text("")
+    assert check_parallel(source, target) == 2
+    target.write_text("A\nB\nC\n")
+    with pytest.raises(ValueError, match=rf"{source} has 2, {target} has 3; make them line-aligned"):
+        check_parallel(source, target)
+    with pytest.raises(ValueError, match=f"text {empty} is empty"):
+        check_parallel(source, empty)

@@ -1,0 +1,161 @@
+"""Archives: what is read from them, and which are refused."""
+
+import gzip
+import io
+import tarfile
+import zipfile
+
+import pytest
+
+from workflow_src.artifacts import ArtifactError
+from workflow_src.data.unpack import Archives, is_unsafe
+
+
+def tar_bytes(members: dict[str, bytes], mode: str = "w:gz", links: dict[str, str] | None = None) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+        for name, target in (links or {}).items():
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            archive.addfile(entry)
+    return buffer.getvalue()
+
+
+def zip_bytes(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def read(path, *members: str) -> bytes:
+    with Archives() as archives, archives.open(path, *members) as stream:
+        return stream.read()
+
+
+TEXT = b"eins\nzwei\n"
+
+
+@pytest.mark.parametrize(
+    "content, members",
+    [
+        (TEXT, []),
+        (gzip.compress(TEXT), []),
+        (tar_bytes({"a/other": b"x", "a/text.de": TEXT}), ["a/text.de"]),
+        (tar_bytes({"a/text.de": TEXT}, "w"), ["a/text.de"]),
+        (tar_bytes({"./a/text.de": TEXT}, "w:bz2"), ["a/text.de"]),
+        (tar_bytes({"top/a/text.de": TEXT, "top/b/text.de": b"x"}), ["a/text.de"]),
+        (tar_bytes({"text.de.gz": gzip.compress(TEXT)}), ["text.de.gz"]),
+        (zip_bytes({"deu.txt": TEXT, "_about.txt": b"x"}), ["deu.txt"]),
+        (zip_bytes({"text.gz": gzip.compress(TEXT)}), ["text.gz"]),
+        (tar_bytes({"x/inner.tgz": tar_bytes({"t.de": TEXT})}), ["x/inner.tgz", "t.de"]),
+        (tar_bytes({"x/inner.zip": zip_bytes({"t.de": TEXT})}), ["inner.zip", "t.de"]),
+        (zip_bytes({"inner.tar": tar_bytes({"t.de": TEXT}, "w")}), ["inner.tar", "t.de"]),
+    ],
+)
+def test_reads_texts_wherever_they_are(tmp_path, content, members):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    assert read(path, *members) == TEXT
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_members_of_a_nested_archive_are_read_in_turn(tmp_path):
+    left, right = (b"".join(b"%s %d\n" % (side, i) for i in range(20_000)) for side in (b"left", b"right"))
+    path = tmp_path / "file.tgz"
+    path.write_bytes(tar_bytes({"in.tgz": tar_bytes({"l": left, "r": right})}))
+    with Archives() as archives, archives.open(path, "in.tgz", "l") as a, archives.open(path, "in.tgz", "r") as b:
+        for number, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert (x, y) == (b"left %d\n" % number, b"right %d\n" % number)
+    assert number == 19_999
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/etc/evil", "C:\\evil", "..\\evil", "\\\\host\\evil"])
+@pytest.mark.parametrize("make", [tar_bytes, zip_bytes])
+def test_members_that_point_outside_are_refused_even_when_another_is_wanted(tmp_path, name, make):
+    assert is_unsafe(name)
+    path = tmp_path / "archive"
+    path.write_bytes(make({"good": TEXT, name: b"evil"}))
+    with pytest.raises(ArtifactError, match=r"archive .* is refused: its member .*evil\" points outside"):
+        read(path, "good")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../secret", "a/../../../secret"])
+def test_links_out_of_a_tar_are_refused(tmp_path, target):
+    path = tmp_path / "archive.tgz"
+    path.write_bytes(tar_bytes({"good": TEXT}, links={"a/link": target}))
+    with pytest.raises(ArtifactError, match='its member "a/link" is a link to ".*", outside the archive'):
+        read(path, "good")
+
+
+def test_links_out_of_a_zip_are_refused(tmp_path):
+    path = tmp_path / "archive.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        entry = zipfile.ZipInfo("link")
+        entry.external_attr = 0o120777 << 16
+        archive.writestr(entry, "../secret")
+    with pytest.raises(ArtifactError, match='its member "link" is a link'):
+        read(path, "link")
+
+
+def test_links_inside_do_no_harm_but_are_no_texts(tmp_path):
+    path = tmp_path / "archive.tgz"
+    path.write_bytes(tar_bytes({"a/good": TEXT}, links={"a/link": "../a/good"}))
+    assert read(path, "a/good") == TEXT
+    with pytest.raises(ArtifactError, match="is a folder or a link, not a file"):
+        read(path, "a/link")
+
+
+def noise(size: int) -> bytes:
+    import random
+
+    return random.Random(1).randbytes(size)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+@pytest.mark.parametrize(
+    "content, members",
+    [
+        (gzip.compress(noise(50_000)), []),
+        (tar_bytes({"a": noise(30_000), "b": noise(30_000)}), ["a"]),
+        (tar_bytes({"a": noise(30_000), "b": noise(30_000)}, "w"), ["a"]),
+        (zip_bytes({"a": noise(30_000), "b": noise(30_000)}), ["a"]),
+    ],
+)
+def test_truncated_files_are_named(tmp_path, content, members, share):
+    path = tmp_path / "cut"
+    path.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(ArtifactError, match="cut is truncated or damaged .*download or copy it again"):
+        read(path, *members)
+
+
+def test_a_truncated_archive_inside_an_archive_is_named(tmp_path):
+    path = tmp_path / "outer.tgz"
+    path.write_bytes(tar_bytes({"inner.tgz": tar_bytes({"a": noise(50_000)})[:30_000]}))
+    with pytest.raises(ArtifactError, match="outer.tgz!inner.tgz is truncated or damaged"):
+        read(path, "inner.tgz", "a")
+
+
+def test_what_is_missing_is_named_with_what_is_there(tmp_path):
+    path = tmp_path / "archive.tgz"
+    path.write_bytes(tar_bytes({"x/a.de": TEXT, "y/a.de": TEXT}))
+    with pytest.raises(ArtifactError, match=r'has no member "b.de"; it has x/a.de, y/a.de'):
+        read(path, "b.de")
+    with pytest.raises(ArtifactError, match="fits x/a.de and y/a.de; write its whole path"):
+        read(path, "a.de")
+    with pytest.raises(ArtifactError, match="is an archive, not a text; name the text inside it"):
+        read(path)
+    with pytest.raises(ArtifactError, match="nowhere does not exist"):
+        read(tmp_path / "nowhere")
+    (tmp_path / "empty.tgz").write_bytes(b"")
+    with pytest.raises(ArtifactError, match="empty.tgz is empty"):
+        read(tmp_path / "empty.tgz", "a")
+    (tmp_path / "page.tgz").write_bytes(b"<html>not here</html>")
+    with pytest.raises(ArtifactError, match="page.tgz is truncated or damaged"):
+        read(tmp_path / "page.tgz", "a")

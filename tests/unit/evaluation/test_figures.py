@@ -1,0 +1,49 @@
+"""Pictures: labels apart, nothing from a network, reproducible bytes."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.evaluation import figures
+
+
+@given(st.lists(st.floats(0, 100), max_size=8), st.floats(0.1, 12))
+def test_labels_are_moved_apart_in_order_and_inside(positions, gap):
+    moved = figures.apart(positions, gap, 0, 100)
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    assert all(moved[b] - moved[a] >= gap - 1e-9 for a, b in zip(order, order[1:], strict=False))
+    assert all(-1e-9 <= place <= 100 + 1e-9 for place in moved)
+
+
+@given(st.lists(st.integers(0, 9), max_size=6, unique=True))
+def test_labels_that_do_not_touch_stay(positions):
+    assert figures.apart([10.0 * p for p in positions], 5, 0, 100) == pytest.approx([10.0 * p for p in positions])
+
+
+def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_path):
+    logs = [
+        {
+            "system": "teacher",
+            "family": "transformer",
+            "seed": 1,
+            "entries": [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}],
+        }
+    ]
+    inline = figures.save(figures.learning_curves(logs), tmp_path / "a", "curves")
+    again = figures.save(figures.learning_curves(logs), tmp_path / "b", "curves")
+    assert inline == again
+    for name in ("curves.svg", "curves.png"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert inline.startswith("<svg") and "<metadata" not in inline and "var(--ink)" in inline
+    assert not re.search(r'(href|src)="(?!#)', inline)
+    ids = set(re.findall(r'\bid="([^"]+)"', inline))
+    assert all(name.startswith("curves-") for name in ids)
+    assert set(re.findall(r'(?:url\(|href=")#([^")]+)', inline)) <= ids
+    assert "Training loss" in inline and "BLEU on dev" not in inline
+
+
+def test_there_is_a_picture_that_says_so_when_there_is_nothing_to_draw(tmp_path):
+    for figure in (figures.learning_curves([]), figures.quality_speed([]), figures.refinement([])):
+        assert re.search("No |not measured", figure.texts[0].get_text())

@@ -1,0 +1,53 @@
+"""The page's words: marked changes, folded steps, escaping."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.evaluation import page
+from workflow_src.evaluation.changes import changed_words
+
+sentences = st.lists(st.sampled_from(["the", "a<b>", "&", "dog"]), max_size=6).map(" ".join)
+
+
+@given(sentences, sentences)
+def test_marking_changes_no_word_and_escapes_all(before, after):
+    html = str(page.marked(before, after))
+    text = html.replace("<mark>", "").replace("</mark>", "")
+    assert "<" not in text
+    assert text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").split() == after.split()
+    assert ("<mark>" in html) == any(changed_words(before.split(), after.split()))
+
+
+def test_neighbouring_changes_share_a_mark():
+    assert page.marked("a b c", "a x y c") == "a <mark>x y</mark> c"
+
+
+def test_steps_that_change_nothing_more_are_folded():
+    steps = page.example_steps(["a", "b", "b", "b", "c", "c"])
+    assert [(s["label"], s["same"]) for s in steps] == [("1", False), ("2–3", True), ("4", False), ("5", True)]
+    assert page.example_steps(["a"]) == []
+
+
+def test_the_prior_mean_stands_once_where_searches_share_it():
+    example = {"index": 0, "source": "s", "reference": "r", "teacher": None}
+    shared = page.examples({"examples": [example | {"searches": {"delta": ["a", "b"], "score": ["a", "c"]}}]})[0]
+    assert shared["prior_mean"] == "a" and all(search["start"] is None for search in shared["searches"])
+    split = page.examples({"examples": [example | {"searches": {"delta": ["a", "b"], "score": ["x", "c"]}}]})[0]
+    assert split["prior_mean"] is None and [search["start"] for search in split["searches"]] == ["a", "x"]
+    assert page.examples(None) == []
+
+
+def test_protocol_in_words_is_honest_about_disturbance():
+    protocol = {
+        "sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 2, "device": "cpu", "device_name": None,
+        "precision": "float32", "baseline": None, "other_load_cores": [0.1, 0.8], "disturbed_rounds": 1,
+        "redone_rounds": 2, "disturbed_above_cores": 0.25,
+    }  # fmt: skip
+    text = page.protocol_words({"protocol": protocol, "rows": []})
+    assert re.search(
+        r"two CPU threads .* 0.10 to 0.80 of a core .* redone \(two in all\), and one of those kept stayed", text
+    )
+    assert "Speed-ups" not in text
+    assert page.protocol_words(None) == "Speed was not measured in this run."

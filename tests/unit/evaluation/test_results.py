@@ -1,0 +1,158 @@
+"""The schema of results.json: exactly its keys, checked when written and when read."""
+
+import json
+
+import pytest
+
+from workflow_src.evaluation import results
+
+KEYS = [
+    "system",
+    "family",
+    "preset",
+    "data",
+    "seed",
+    "search",
+    "steps",
+    "beam",
+    "candidates",
+    "repetitions_removed",
+    "bleu",
+    "bleu_ci",
+    "p_value",
+    "chrf",
+    "validity",
+    "latency_ms",
+    "latency_std",
+    "sentences_per_second",
+    "speedup",
+    "device",
+    "threads",
+    "batch",
+]
+ROW = {
+    "system": "lvm",
+    "family": "lvm",
+    "preset": "tiny",
+    "data": "distilled",
+    "seed": 1,
+    "search": "delta",
+    "steps": 2,
+    "beam": None,
+    "candidates": None,
+    "repetitions_removed": True,
+    "bleu": 30.0,
+    "bleu_ci": [29.0, 31.0],
+    "p_value": None,
+    "chrf": 50.0,
+    "validity": 0.5,
+    "latency_ms": 3.0,
+    "latency_std": 1.0,
+    "sentences_per_second": 900.0,
+    "speedup": 2.0,
+    "device": "cpu",
+    "threads": 1,
+    "batch": 64,
+}
+
+
+def _content(**changes):
+    return {"experiment": "e", "dataset": "toy", "provenance": {}, "rows": [ROW | changes]}
+
+
+def test_keys_are_those_agreed_and_survive_writing(tmp_path):
+    assert list(results.Row.model_fields) == KEYS
+    results.write_results(tmp_path / "results.json", _content())
+    raw = json.loads((tmp_path / "results.json").read_text())
+    assert set(raw) == {"experiment", "dataset", "provenance", "rows"}
+    assert raw["rows"] == [ROW]
+    assert results.read_results(tmp_path / "results.json").rows[0].bleu == 30
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bleu": 101}, r"rows.0.bleu \(value '101'\)"),
+        ({"bleu": float("nan")}, "rows.0.bleu"),
+        ({"bleu_ci": [31.0, 29.0]}, "low not above high"),
+        ({"data": "distilled-by-teacher"}, "rows.0.data.*'raw' or 'distilled'"),
+        ({"validity": 50}, "rows.0.validity"),
+        ({"latency_ms": 0}, "rows.0.latency_ms"),
+        ({"p": 0.1}, r"rows.0.p \(value '0.1'\)"),
+        ({"seed": None}, "rows.0.seed"),
+    ],
+)
+def test_wrong_rows_are_refused_by_name_and_nothing_is_written(tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        results.write_results(tmp_path / "results.json", _content(**changes))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_keys_are_named(tmp_path):
+    content = _content()
+    del content["rows"][0]["speedup"]
+    with pytest.raises(ValueError, match="rows.0.speedup: [Ff]ield required"):
+        results.validate(content, "here")
+
+
+MANIFEST = {
+    "systems": {
+        "teacher": {"family": "transformer", "preset": "tiny", "data": "raw", "base": None},
+        "lvm": {"family": "lvm", "preset": "tiny", "data": "distilled-by-teacher", "base": None},
+    },
+    "rows": [
+        {
+            "system": "teacher",
+            "name": "beam-4",
+            "seed": 1,
+            "split": "test",
+            "quality": "t",
+            "settings": {"search": "beam", "beam": 4},
+        },
+        {
+            "system": "lvm",
+            "name": "delta-2",
+            "seed": 1,
+            "split": "test",
+            "quality": "l",
+            "settings": {"search": "delta", "steps": 2},
+        },
+        {
+            "system": "lvm",
+            "name": "delta-2",
+            "seed": 1,
+            "split": "dev",
+            "quality": "d",
+            "settings": {"search": "delta", "steps": 2},
+        },
+    ],
+}
+VARIANT = {"bleu": 30.0, "bleu_ci": [29.0, 31.0], "chrf": 50.0, "validity": None}
+QUALITIES = {name: {"kept": VARIANT, "removed": VARIANT | {"bleu": 31.0}} for name in "tl"}
+
+
+def test_autoregressive_rows_come_once_and_others_twice():
+    rows = results.build_rows(MANIFEST, QUALITIES, None, "test")
+    assert [(r["system"], r["repetitions_removed"], r["bleu"]) for r in rows] == [
+        ("teacher", False, 30.0),
+        ("lvm", False, 30.0),
+        ("lvm", True, 31.0),
+    ]
+    assert rows[0]["beam"] == 4 and rows[0]["steps"] is None and rows[1]["steps"] == 2
+    assert rows[1]["data"] == "distilled" and rows[0]["data"] == "raw"
+    assert all(r["latency_ms"] is None and r["device"] is None for r in rows)
+    content = {"experiment": "e", "dataset": "d", "provenance": {}, "rows": [results.without_name(r) for r in rows]}
+    assert len(results.validate(content, "here").rows) == 3
+
+
+def test_speed_stands_beside_the_rows_it_was_measured_for():
+    timed = {"latency_ms": 4.0, "latency_std": 1.0, "sentences_per_second": 500.0, "speedup": 2.5, "batch": 32}
+    speed = {"rows": [timed | {"system": "lvm", "name": "delta-2"}], "protocol": {"device": "cpu", "threads": 2}}
+    rows = results.build_rows(MANIFEST, QUALITIES, speed, "test")
+    assert rows[0]["latency_ms"] is None and rows[0]["threads"] is None
+    assert rows[1] | timed | {"device": "cpu", "threads": 2} == rows[1]
+
+
+def test_tables_are_of_test_unless_there_is_only_dev():
+    assert results.table_split(MANIFEST) == "test"
+    assert results.table_split({"rows": MANIFEST["rows"][2:]}) == "dev"

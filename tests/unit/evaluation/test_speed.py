@@ -1,0 +1,164 @@
+"""Speed: bookkeeping against hand-made times; no assertion depends on how fast this machine is."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.evaluation import speed
+
+ROWS = [
+    {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0, "batch": 64},
+    {"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1, "step_size": 1.0, "batch": 64},
+    {"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2, "step_size": 1.0, "batch": 64},
+]
+SETTINGS = {"sentences": 3, "warmup": 2, "repeats": 4, "batch": 2, "threads": 1}
+
+
+class Recorder:
+    """Notes every call; the clock it drives advances by what the call should cost."""
+
+    def __init__(self, calls, clock=None):
+        self.calls, self.clock = calls, clock
+
+    def translate(self, lines, **settings):
+        self.calls.append((list(lines), settings))
+        if self.clock is not None:
+            self.clock[0] += sum(float(line) for line in lines) * (1 + settings.get("steps", 9))
+        self.last_timings = {"encode": 0.5, "search": 9.0, "decode": 0.25}
+        return lines
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    monkeypatch.setattr(speed.OtherLoad, "_used", staticmethod(dict))
+
+
+def test_times_are_those_of_the_clock(clock, quiet):
+    calls = []
+    translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
+    measured = speed.measure(translators, ROWS, ["1", "2", "6"], SETTINGS)
+    found = speed.results(ROWS, measured, 2)
+    by_name = {row["name"]: row for row in found["rows"]}
+    delta = by_name["delta-1"]
+    assert delta["latency_ms"] == 4000 and delta["latency_mean"] == 6000
+    assert delta["latency_std"] == pytest.approx(np.std([2000, 4000, 12000], ddof=1))
+    assert delta["sentences_per_second"] == pytest.approx(3 / 18)
+    assert delta["subword_share"] == pytest.approx(3 * 0.75 / 18)
+    assert by_name["beam-4"]["speedup"] == 1 and delta["speedup"] == pytest.approx(20 / 4)
+    assert found["baseline"] == {"system": "teacher", "name": "beam-4"}
+    assert found["step_costs"]["costs"][0]["ms_per_step"] == pytest.approx(3000)
+    assert found["step_costs"]["delta_over_score"] is None
+    assert {row["batch"] for row in found["rows"]} == {2}
+
+
+def test_rounds_alternate_between_rows_and_use_their_settings(clock, quiet):
+    calls = []
+    translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
+    speed.measure(translators, ROWS, ["1", "2", "6"], SETTINGS)
+    order = [settings.get("steps", 0) for _, settings in calls[len(ROWS) :]]
+    rounds = np.array(order).reshape(SETTINGS["repeats"], len(ROWS), -1)
+    assert (rounds == rounds[:, :, :1]).all()
+    assert rounds[:, :, 0].tolist() == [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]
+    # 2 of warm-up, 3 alone, 1 batch of warm-up, 1 run in batches
+    assert rounds.shape[2] == 2 + 3 + 1 + 1
+    assert {settings["batch"] for lines, settings in calls if len(lines) == 3} == {2}
+    teacher = next(settings for lines, settings in calls if len(lines) == 3 and settings["search"] == "beam")
+    assert teacher == {"search": "beam", "beam": 4, "length_penalty": 1.0, "batch": 2}
+
+
+def _loads(monkeypatch, loads):
+    """Rounds meet these loads by others, one after the other."""
+    source = iter(loads)
+
+    class Fake:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.cores = next(source)
+
+    monkeypatch.setattr(speed, "OtherLoad", Fake)
+
+
+def test_disturbed_rounds_are_redone(monkeypatch):
+    _loads(monkeypatch, [0.1, 0.9, 0.0, 0.2, 0.1])
+    measured = speed.measure({"lvm": Recorder([])}, ROWS[1:], ["1"], SETTINGS)
+    assert measured.load == [0.1, 0.0, 0.2, 0.1] and measured.redone == 1
+    assert len(measured.times[("lvm", "delta-1")].batches) == 4
+
+
+def test_steady_load_is_kept_and_not_waited_for(monkeypatch):
+    _loads(monkeypatch, [0.9, 0.8, 0.7, 0.9, 0.1, 0.9])
+    measured = speed.measure({"lvm": Recorder([])}, ROWS[1:], ["1"], SETTINGS)
+    assert measured.load == [0.7, 0.9, 0.1, 0.9] and measured.redone == speed.REDOS
+
+
+def test_load_counts_other_processes_only(monkeypatch):
+    used = iter([{(1, 0.0): 5.0, (2, 0.0): 1.0}, {(1, 0.0): 6.0, (3, 9.0): 0.5}])
+    monkeypatch.setattr(speed.OtherLoad, "_used", staticmethod(lambda: next(used)))
+    clock = iter([10.0, 13.0])
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(clock))
+    with speed.OtherLoad() as load:
+        pass
+    assert load.cores == pytest.approx(1.5 / 3)
+
+
+def test_own_work_is_no_load():
+    own = speed.psutil.Process().pid
+    assert own not in {pid for pid, _ in speed.OtherLoad._used()}
+    with speed.OtherLoad() as load:
+        until = time.perf_counter() + 0.05
+        while time.perf_counter() < until:
+            pass
+    assert load.cores >= 0
+
+
+@given(st.floats(-5, 5), st.floats(-5, 5), st.lists(st.integers(0, 9), min_size=2, max_size=6, unique=True))
+def test_slope_of_a_line_is_exact_and_agrees_with_polyfit(a, b, steps):
+    assert speed.slope([(x, a + b * x) for x in steps]) == pytest.approx(b, abs=1e-9)
+    noisy = [(x, a + b * x + (-1) ** i) for i, x in enumerate(steps)]
+    assert speed.slope(noisy) == pytest.approx(np.polyfit(*zip(*noisy, strict=True), 1)[0], abs=1e-6)
+
+
+def test_step_costs_and_their_ratio():
+    rows = [
+        {"system": s, "search": search, "steps": n, "latency_mean": 2 + cost * n}
+        for s, search, cost in (("lvm", "delta", 1.8), ("score", "score", 0.6))
+        for n in (1, 2, 4)
+    ]
+    rows.append({"system": "energy", "search": "energy", "steps": 1, "latency_mean": 3.0})
+    rows.append({"system": "lvm", "search": "prior-mean", "steps": 0, "latency_mean": 2.0})
+    found = speed.step_costs(rows)
+    assert [cost["search"] for cost in found["costs"]] == ["delta", "score"]
+    assert found["costs"][1]["ms_per_step"] == pytest.approx(0.6)
+    assert found["delta_over_score"] == pytest.approx(3)
+
+
+def test_baseline_prefers_beam_four_then_the_largest():
+    def beams(*sizes):
+        return [{"system": "teacher", "name": f"beam-{n}", "search": "beam", "beam": n} for n in sizes]
+
+    assert speed.baseline(beams(2, 4, 8))["beam"] == 4
+    assert speed.baseline(beams(2, 5))["beam"] == 5
+    assert speed.baseline([{"system": "lvm", "search": "delta", "steps": 1}]) is None
+    raw = [{"system": "raw", "name": "beam-4", "search": "beam", "beam": 4}]
+    assert speed.baseline(raw + beams(4))["system"] == "teacher"
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="no sentences"):
+        speed.measure({}, ROWS, [], SETTINGS)
+    with pytest.raises(ValueError, match="no rows"):
+        speed.measure({}, [], ["a"], SETTINGS)
+    with pytest.raises(ValueError, match='row beam-4 needs the bundle of system "teacher"; given: lvm'):
+        speed.measure({"lvm": Recorder([])}, ROWS, ["a"], SETTINGS)

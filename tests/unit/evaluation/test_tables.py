@@ -1,0 +1,114 @@
+"""The main table: grouping, order, means over seeds, published figures."""
+
+import csv
+import io
+import statistics
+
+import pytest
+
+from workflow_src.evaluation import tables
+
+SYSTEMS = {
+    "teacher": {"family": "transformer", "preset": "tiny", "data": "raw", "base": None},
+    "lvm": {"family": "lvm", "preset": "tiny", "data": "distilled-by-teacher", "base": None},
+    "score": {"family": "score", "preset": "tiny", "data": "distilled-by-teacher", "base": "lvm"},
+    "lvm-raw": {"family": "lvm", "preset": "tiny", "data": "raw", "base": None},
+}
+
+
+def _manifest(**expected):
+    return {"systems": SYSTEMS, "report": {"expected": expected}}
+
+
+def _row(system, name, search, bleu, steps=None, beam=None, seed=1, removed=False, **more):
+    row = {
+        "system": system,
+        "name": name,
+        "family": SYSTEMS[system]["family"],
+        "search": search,
+        "steps": steps,
+        "beam": beam,
+        "seed": seed,
+        "repetitions_removed": removed,
+        "bleu": bleu,
+        "bleu_ci": [bleu - 1, bleu + 1],
+        "chrf": bleu + 20,
+        "validity": None,
+        "latency_ms": None,
+        "latency_std": None,
+        "sentences_per_second": None,
+        "speedup": None,
+    }
+    return row | more
+
+
+ROWS = [
+    _row("score", "score-4", "score", 34.0, steps=4),
+    _row("lvm-raw", "prior-mean", "prior-mean", 29.0, steps=0),
+    _row("lvm", "prior-mean", "prior-mean", 33.0, steps=0),
+    _row("lvm", "prior-mean", "prior-mean", 33.5, steps=0, removed=True),
+    _row("score", "score-1", "score", 33.7, steps=1),
+    _row("lvm", "delta-1", "delta", 33.4, steps=1),
+    _row("teacher", "beam-4", "beam", 41.0, beam=4),
+]
+
+
+def test_groups_and_their_order():
+    found = tables.groups(ROWS, _manifest(), removed=False)
+    assert [(group.key, [line.label for line in group.lines]) for group in found] == [
+        ("teacher", ["beam 4"]),
+        ("lvm", ["prior mean", "delta, L = 1", "score, L = 1", "score, L = 4"]),
+        ("lvm-raw", ["prior mean"]),
+    ]
+    removed = tables.groups(ROWS, _manifest(), removed=True)
+    assert [(line.label, line.figures["bleu"]) for group in removed for line in group.lines] == [
+        ("beam 4", 41.0),
+        ("prior mean", 33.5),
+    ]
+
+
+def test_several_seeds_give_mean_and_deviation():
+    bleus = [30.0, 31.0, 33.5]
+    rows = [_row("lvm", "delta-1", "delta", bleu, steps=1, seed=seed) for seed, bleu in enumerate(bleus)]
+    (line,) = tables.groups(rows, _manifest(), removed=False)[0].lines
+    assert line.figures["bleu"] == pytest.approx(statistics.mean(bleus)) and line.seeds == 3
+    assert line.interval is None
+    assert tables.cell(line, "bleu") == ("31.5", f"± {statistics.stdev(bleus):.1f}")
+
+
+def test_published_figures_stand_by_name_in_the_first_group_or_by_system():
+    manifest = _manifest(**{"score-4": 29.1, "prior-mean": 27.0, "lvm-raw/prior-mean": 20.0, "latent-search": 30.2})
+    rows = sorted(ROWS, key=lambda row: row["system"] == "lvm-raw")
+    table = tables.groups(rows, manifest, removed=False)
+    found = {(line.system, line.name): line.expected for group in table for line in group.lines}
+    assert found[("score", "score-4")] == 29.1 and found[("lvm", "prior-mean")] == 27.0
+    assert found[("lvm-raw", "prior-mean")] == 20.0 and found[("lvm", "delta-1")] is None
+    assert tables.unmatched_expected(table, manifest["report"]["expected"]) == {"latent-search": 30.2}
+
+
+def test_columns_without_figures_are_left_out():
+    table = tables.groups(ROWS, _manifest(), removed=False)
+    assert [key for key, _ in tables.columns(table)] == ["bleu", "chrf"]
+    timed = [row | {"latency_ms": 2.0, "latency_std": 0.5, "validity": 0.5} for row in ROWS]
+    table = tables.groups(timed, _manifest(**{"score-4": 29.1}), removed=False)
+    assert [key for key, _ in tables.columns(table)] == ["bleu", "expected", "chrf", "validity", "latency_ms"]
+    assert tables.cell(table[0].lines[0], "latency_ms") == ("2.00", "± 0.50")
+    assert tables.cell(table[0].lines[0], "validity") == ("50.0", "")
+    assert tables.cell(table[0].lines[0], "expected") == ("–", "")
+
+
+def test_names_that_differ_from_the_settings_are_shown():
+    row = _row("lvm", "delta-1-size0.5", "delta", 33.0, steps=1)
+    assert tables.row_label(row, _manifest()) == "delta, L = 1 (delta-1-size0.5)"
+
+
+def test_markdown_has_as_many_cells_in_every_line():
+    text = tables.markdown(tables.groups(ROWS, _manifest(), removed=False))
+    assert len({line.count("|") for line in text.splitlines()}) == 1
+    assert "| score, L = 4 | 34.0 [33.0, 35.0] | 54.0 |" in text
+
+
+def test_csv_reads_back():
+    rows = list(csv.DictReader(io.StringIO(tables.csv_text(ROWS))))
+    assert len(rows) == len(ROWS)
+    assert rows[0]["system"] == "score" and float(rows[0]["bleu_low"]) == 33.0 and rows[0]["validity"] == ""

@@ -1,0 +1,211 @@
+"""Fixtures that several stages' tests share."""
+
+import json
+import sys
+
+import pytest
+
+
+class Translator:
+    """A stand-in: a translation tells its settings; each refinement step capitalises one more word."""
+
+    device = "cpu"
+    precision = "float32"
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    @classmethod
+    def load(cls, folder, device="auto", precision="auto", threads=None):
+        assert threads is not None
+        return cls(folder)
+
+    def translate(self, lines, search=None, steps=None, beam=None, length_penalty=1.0, step_size=1.0, batch=64):
+        return [f"{search} {beam}: {line}" for line in lines]
+
+    def trace(self, lines, search, steps):
+        split = [line.split() for line in lines]
+        return [[" ".join([*map(str.upper, w[:n]), *w[n:]]) for n in range(steps + 1)] for w in split]
+
+
+@pytest.fixture
+def fake_translator(monkeypatch):
+    """`workflow_src.translate` with the stand-in, so that no model is needed."""
+    module = type(sys)("workflow_src.translate")
+    module.Translator = Translator
+    monkeypatch.setitem(sys.modules, "workflow_src.translate", module)
+    return Translator
+
+
+def _write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = content if isinstance(content, str) else json.dumps(content)
+    path.write_text(lines, encoding="utf-8")
+    return str(path)
+
+
+def _decodes(system, family):
+    if family == "transformer":
+        for beam in (1, 4):
+            yield "greedy" if beam == 1 else "beam-4", {"search": "greedy" if beam == 1 else "beam", "beam": beam}
+        return
+    if family == "lvm":
+        yield "prior-mean", {"search": "prior-mean", "steps": 0, "step_size": 1.0}
+    search = "delta" if family == "lvm" else family
+    for steps in (1, 2, 4):
+        yield f"{search}-{steps}", {"search": search, "steps": steps, "step_size": 1.0}
+
+
+QUALITY = {"greedy": 40.0, "beam": 41.6, "prior-mean": 33.2, "delta": 33.9, "score": 34.1, "energy": 33.0}
+STEP_MS = {"delta": 1.8, "score": 0.6, "energy": 1.3}
+START_MS = {"greedy": 7.4, "beam": 10.5}
+
+
+def _quality(system, settings, seed, valid):
+    steps, search = settings.get("steps") or 0, settings["search"]
+    bleu = QUALITY[search] + 0.9 * (1 - 0.5**steps) - 4 * system.endswith("raw") + 0.3 * (seed - 1)
+
+    def variant(score):
+        return {
+            "bleu": score,
+            "bleu_ci": [score - 0.8, score + 0.8],
+            "chrf": score + 20,
+            "length_ratio": 0.97,
+            "validity": round(score / 50, 3) if valid else None,
+            "bleu_signature": "nrefs:1|bs:1000|case:mixed|tok:13a",
+            "chrf_signature": "nrefs:1|nc:6",
+        }
+
+    return {"kept": variant(bleu - 1), "removed": variant(bleu), "sentences": 1000, "repetitions_per_100_words": 1.5}
+
+
+def _log(family, seed):
+    for number in range(1, 9):
+        done = 1 - 0.6**number
+        entry = {
+            "step": 500 * number,
+            "minutes": 0.4 * number,
+            "loss": 5 - 3.5 * done + 0.1 * seed,
+            "target_tokens": 9,
+            "tokens_per_second": 13000,
+        }
+        if family == "transformer":
+            entry |= {"dev_bleu": 41 * done, "dev_loss": 4.6 - 3 * done}
+        elif family == "lvm":
+            entry |= {
+                "dev_elbo": -9 + 4 * done,
+                "dev_kl": 1.2 - 0.7 * done,
+                "dev_bleu": 33 * done**2,
+                "dev_bleu_posterior": 45 * done,
+                "dev_length_accuracy": 0.3 * done,
+            }
+        else:
+            entry |= {"dev_cosine": 0.92 * done, "dev_cosine_noise0": 0.5 * done, "dev_bleu": 32 + 2 * done}
+        yield json.dumps(entry) + "\n"
+
+
+SYSTEMS = {"teacher": "transformer", "lvm": "lvm", "score": "score", "energy": "energy", "lvm-raw": "lvm"}
+
+
+def _described(name, family):
+    base = "lvm" if family in ("score", "energy") else None
+    data = "raw" if family == "transformer" or name.endswith("raw") else "distilled-by-teacher"
+    return {"family": family, "preset": "tiny", "init_from": None, "base": base, "data": data}
+
+
+def _training(folder, name, family, seed):
+    config = {"parameters": 2_500_000, "target_tokens_seen": 1_234_567, "minutes": 8.5, "steps": 4000}
+    log = _write(folder / "training.jsonl", "".join(_log(family, seed)))
+    return {"system": name, "seed": seed, "log": log, "config": _write(folder / "config.json", config)}
+
+
+def _timed(name, decode, settings):
+    ms = START_MS.get(settings["search"], 2.6) + STEP_MS.get(settings["search"], 0) * (settings.get("steps") or 0)
+    figures = {"latency_ms": ms, "latency_mean": ms, "latency_std": ms / 3, "sentences_per_second": 4000 / ms}
+    return (
+        {"system": name, "name": decode, "speedup": 10.5 / ms, "batch": 64, "subword_share": 0.05} | figures | settings
+    )
+
+
+def _speed(rows):
+    protocol = {
+        "sentences": 200,
+        "warmup": 10,
+        "repeats": 5,
+        "batch": 64,
+        "threads": 1,
+        "device": "cpu",
+        "device_name": None,
+        "precision": "float32",
+        "baseline": {"system": "teacher", "name": "beam-4"},
+        "other_load_cores": [0.01, 0.12],
+        "disturbed_rounds": 0,
+        "redone_rounds": 1,
+        "disturbed_above_cores": 0.25,
+    }
+    costs = [
+        {"system": system, "search": system.replace("lvm", "delta"), "ms_per_step": cost}
+        for system, cost in (("lvm", 1.8), ("score", 0.6))
+    ]
+    step_costs = {"costs": costs, "delta_over_score": 3.0}
+    provenance = {"hardware": {"processor": "A CPU"}}
+    return {"rows": rows, "protocol": protocol, "step_costs": step_costs, "provenance": provenance}
+
+
+def _traces():
+    start, goal = "the the dog sees house <b>old</b> .", "the big dog sees an old house ."
+    slow = ["the the dog sees the old house .", "the old dog sees the old house ."]
+    example = {
+        "source": "der große Hund sieht ein altes Haus & <script>alert(1)</script> .",
+        "reference": goal,
+        "teacher": "the large dog sees an old house .",
+        "searches": {"delta": [start, *slow, slow[-1], slow[-1]], "score": [start, *[goal] * 4]},
+    }
+    return {"pool": 200, "examples": [example | {"index": 7}, example | {"index": 9}]}
+
+
+CORPUS = {
+    "pairs": {"dev": 1000, "test": 1000, "train": 24000},
+    "words": {"train": {"de": 180000, "en": 190000}},
+    "dropped": {"train": {"max_words": 3, "empty": 0}},
+    "sha256": {"train.de": "ab" * 32},
+}
+
+
+@pytest.fixture
+def report_inputs(tmp_path):
+    """Writes the inputs of a report and returns the words of its command line; options say what is there."""
+
+    def make(
+        systems=SYSTEMS, seeds=(1,), valid=True, speed=True, traces=True, expected=None, description="A fabricated run."
+    ):
+        rows, training, timed = [], [], []
+        for name, family in systems.items():
+            training += [_training(tmp_path / f"systems/{name}/seed-{seed}", name, family, seed) for seed in seeds]
+            for decode, settings in _decodes(name, family):
+                timed.append(_timed(name, decode, settings))
+                for seed in seeds:
+                    scored = _quality(name, settings, seed, valid)
+                    path = _write(tmp_path / f"quality/{name}/{decode}-{seed}.json", scored)
+                    row = {"system": name, "name": decode, "seed": seed, "split": "test", "quality": path}
+                    rows.append(row | {"settings": settings})
+        report = {"title": None, "examples": 10, "remove_repetitions": True, "notes": ""}
+        manifest = {
+            "experiment": "fabricated",
+            "description": description,
+            "recipe": "toy",
+            "dataset": "toy",
+            "source": "de",
+            "target": "en",
+            "report": report | {"expected": expected or {}, "expected_source": "Lee et al. (2020)"},
+            "systems": {name: _described(name, family) for name, family in systems.items()},
+            "rows": rows,
+            "training": training,
+        }
+        words = ["--settings", json.dumps(manifest), "--output-folder", str(tmp_path / "report")]
+        words += ["--corpus", _write(tmp_path / "corpus.json", CORPUS)]
+        words += ["--speed", _write(tmp_path / "speed.json", _speed(timed))] if speed else []
+        words += ["--traces", _write(tmp_path / "traces.json", _traces())] if traces else []
+        return words
+
+    return make

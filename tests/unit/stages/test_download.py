@@ -1,0 +1,125 @@
+"""The download stage: from a definition and a mirror to raw text and raw.json."""
+
+import hashlib
+import io
+import json
+import zipfile
+
+import pytest
+
+from workflow_src.stages.download import main
+
+URL = "https://example.org/corpora/pairs.zip"
+PAIRS = [(f"Satz {n}.", f"Sentence {n}.") for n in range(50)]
+
+
+def archive() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as made:
+        made.writestr("deu.txt", "".join(f"{b}\t{a}\tsource\n" for a, b in PAIRS))
+    return buffer.getvalue()
+
+
+CONTENT = archive()
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CONTINUUM_MIRRORS", raising=False)
+    path = tmp_path / "mirror/example.org/corpora/pairs.zip"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT)
+    return tmp_path / "mirror"
+
+
+def settings(**change):
+    return {
+        "name": "mini", "languages": ["de", "en"], "folder": None,
+        "files": {"pairs": {"url": URL, "sha256": hashlib.sha256(CONTENT).hexdigest()}},
+        "train": [{"table": "pairs!deu.txt", "columns": {"en": 0, "de": 1}}],
+        "split": {"method": "connected-groups", "dev": 5, "test": 6, "key_language": "de"},
+    } | change  # fmt: skip
+
+
+def words(given, *more, languages=("de", "en")):
+    return ["--settings", json.dumps(given), "--languages", *languages, "--output-folder", "results/mini/raw", *more]
+
+
+def failure(capsys, given, *more, **options) -> str:
+    with pytest.raises(SystemExit) as left:
+        main(words(given, *more, **options))
+    assert left.value.code == 1
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_raw_text_and_summary(tmp_path, mirror):
+    main(words(settings(), "--mirrors", str(mirror), "--log", "logs/download.log"))
+    raw = tmp_path / "results/mini/raw"
+    summary = json.loads((raw / "raw.json").read_text())
+    assert summary["pairs"] == {"train": 39, "dev": 5, "test": 6}
+    rows = []
+    for split, count in summary["pairs"].items():
+        sides = [(raw / f"{split}.{code}").read_text().splitlines() for code in ("de", "en")]
+        assert len(sides[0]) == len(sides[1]) == count
+        rows += zip(*sides, strict=True)
+    assert sorted(rows) == sorted(PAIRS)
+    assert {path.name for path in raw.iterdir()} == {*summary["sha256"], "raw.json"}
+    for name, digest in summary["sha256"].items():
+        assert hashlib.sha256((raw / name).read_bytes()).hexdigest() == digest
+    assert summary["downloads"]["pairs"]["url"] == URL and summary["downloads"]["pairs"]["pinned"] is True
+    assert "mini de-en: train 39, dev 5, test 6 pairs" in (tmp_path / "logs/download.log").read_text()
+
+
+def test_mirrors_of_the_environment_come_first(tmp_path, mirror, monkeypatch, capsys):
+    monkeypatch.setenv("CONTINUUM_MIRRORS", f"{tmp_path / 'nowhere'}:{mirror}")
+    main(words(settings(), "--mirrors", str(tmp_path / "other")))
+    told = capsys.readouterr().err
+    assert f"mirror folder {tmp_path / 'nowhere'} does not exist" in told and f"found in mirror {mirror}" in told
+
+
+def test_wrong_and_unknown_sums(tmp_path, mirror, capsys):
+    mirrors = ("--mirrors", str(mirror))
+    found = hashlib.sha256(CONTENT).hexdigest()
+    wrong = settings(files={"pairs": {"url": URL, "sha256": "0" * 64}})
+    message = failure(capsys, wrong, *mirrors)
+    assert found in message and "0" * 64 in message and "pairs.zip" in message
+    unknown = settings(files={"pairs": {"url": URL}})
+    assert f"has SHA-256 {found}" in failure(capsys, unknown, *mirrors)
+    assert not (tmp_path / "results/mini/raw").exists() or not list((tmp_path / "results/mini/raw").iterdir())
+    main(words(unknown, *mirrors, "--allow-unpinned", "True"))
+    assert json.loads((tmp_path / "results/mini/raw/raw.json").read_text())["downloads"]["pairs"]["pinned"] is False
+
+
+def test_bad_input_leaves_no_half_written_corpus(tmp_path, mirror, capsys):
+    mirrors = ("--mirrors", str(mirror))
+    part = {"texts": {"de": "x.de", "en": "x.en"}}
+    own = settings(files={}, split=None, train=[part], dev=[part], test=[{"texts": {"de": "x.de", "en": "y.en"}}])
+    (tmp_path / "x.de").write_text("eins\nzwei\n")
+    (tmp_path / "x.en").write_text("one\ntwo\n")
+    (tmp_path / "y.en").write_text("one\n")
+    assert "x.de has 2 lines, but y.en has 1" in failure(capsys, own)
+    assert 'dataset mini has no language "fr"' in failure(capsys, settings(), *mirrors, languages=("de", "fr"))
+    assert "two different languages" in failure(capsys, settings(), *mirrors, languages=("de", "de"))
+    assert 'unknown setting "trian"' in failure(capsys, settings(trian=[]), *mirrors)
+    assert "too few for 30 dev" in failure(
+        capsys, settings(split={"method": "connected-groups", "dev": 30, "test": 30}), *mirrors
+    )
+    folder = tmp_path / "results/mini/raw"
+    assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_a_generated_corpus_in_both_directions(tmp_path, mirror, monkeypatch):
+    import sys
+
+    import workflow_src.data
+
+    grammar = type(sys)("workflow_src.data.toy_grammar")
+    grammar.generate = lambda given: {split: [("ja", "yes")] * given[split] for split in ("train", "dev", "test")}
+    monkeypatch.setitem(sys.modules, "workflow_src.data.toy_grammar", grammar)
+    monkeypatch.setattr(workflow_src.data, "toy_grammar", grammar, raising=False)
+    toy = {"name": "toy", "languages": ["de", "en"], "kind": "generated",
+           "generator": {"train": 3, "dev": 2, "test": 1, "seed": 1}}  # fmt: skip
+    for languages, expected in ((("de", "en"), "ja\n"), (("en", "de"), "yes\n")):
+        main(words(toy, languages=languages))
+        assert (tmp_path / f"results/mini/raw/train.{languages[0]}").read_text() == expected * 3

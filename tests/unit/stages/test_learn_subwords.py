@@ -1,0 +1,76 @@
+"""The learn_subwords stage: its command line, its files, its errors."""
+
+import json
+
+import pytest
+
+from workflow_src.data.subwords import Subwords
+from workflow_src.stages.learn_subwords import main
+
+
+@pytest.fixture
+def texts(tmp_path):
+    (tmp_path / "de").write_text("der Hund schläft\nder Hund liest\n" * 5, encoding="utf-8")
+    (tmp_path / "en").write_text("the dog sleeps\nthe dog reads\n" * 5, encoding="utf-8")
+    return tmp_path
+
+
+def run(folder, code=0, capsys=None, **settings):
+    words = ["--settings", json.dumps({"vocabulary_size": 40} | settings), "--log", str(folder / "logs" / "learn.log")]
+    words += ["--source", str(folder / "de"), "--target", str(folder / "en")]
+    words += ["--output-folder", str(folder / "results" / "subwords"), "--threads", "1"]
+    if not code:
+        main(words)
+        return None
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == code
+    assert not (folder / "results" / "subwords").exists()
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and error.startswith("error: ")
+    return error
+
+
+def test_learns(texts, capsys):
+    run(texts)
+    learned = Subwords.load(texts / "results" / "subwords")
+    assert learned.source_size == 40
+    assert learned.decode_target(learned.encode_target(["the dog sleeps"])) == ["the dog sleeps"]
+    # SentencePiece's own chatter stays away.
+    assert capsys.readouterr().err.count("\n") == 1
+    assert "learned 40 subwords for both languages" in (texts / "logs" / "learn.log").read_text()
+
+
+def test_learns_apart_by_subword_nmt(texts, capsys):
+    run(texts, method="subword-nmt", model="bpe", joint=False, vocabulary_size=70)
+    assert not Subwords.load(texts / "results" / "subwords").joint
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "learned 70 subwords for the source, 70 for the target" in error
+
+
+def test_vocabulary_too_large(texts, capsys):
+    error = run(texts, 1, capsys, vocabulary_size=4000)
+    assert "recipe.subwords.vocabulary_size is 4000, but the two texts allow at most" in error
+
+
+def test_unknown_setting(texts, capsys):
+    assert 'unknown setting "vocab" in recipe.subwords' in run(texts, 1, capsys, vocab=3)
+
+
+def test_texts_that_do_not_match(texts, capsys):
+    (texts / "en").write_text("the dog\n")
+    error = run(texts, 1, capsys)
+    assert f"{texts / 'de'} has 10, {texts / 'en'} has 1" in error
+
+
+def test_text_that_is_not_utf8(texts, capsys):
+    (texts / "en").write_bytes(b"the dog\n" * 9 + b"caf\xe9\n")
+    assert f"text {texts / 'en'} is not UTF-8 in line 10, byte 76 of the file" in run(texts, 1, capsys)
+    error = run(texts, 1, capsys, method="subword-nmt", model="bpe", vocabulary_size=100)
+    assert f"text {texts / 'en'} is not UTF-8 in line 10, byte 76 of the file" in error
+
+
+def test_missing_text(texts, capsys):
+    (texts / "de").unlink()
+    assert f"text {texts / 'de'} does not exist" in run(texts, 1, capsys)

@@ -1,0 +1,157 @@
+"""The whole report from fabricated inputs: values, escaping, no network, absent parts, errors."""
+
+import csv
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from workflow_src.evaluation.results import read_results
+from workflow_src.stages import command, report
+
+
+def _build(words):
+    command.start(report.run, report.make_parser(), words)
+    return Path(words[words.index("--output-folder") + 1])
+
+
+class Page(HTMLParser):
+    """Collects what a page loads, its tags, and the rows of its tables."""
+
+    VOID = {"meta", "br", "path", "use", "rect", "link"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.loads, self.tags, self.open, self.rows = [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.loads += [value for name, value in attributes if name in ("src", "href", "xlink:href", "srcset", "data")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th") and self.rows:
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.loads += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag, f"</{tag}> closes another tag"
+
+    def handle_data(self, data):
+        if {"td", "th"} & set(self.open) and self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data + " "
+
+
+@pytest.fixture
+def page_of():
+    return lambda folder: Page((folder / "index.html").read_text(encoding="utf-8"))
+
+
+def test_full_report(report_inputs, page_of):
+    folder = _build(report_inputs(expected={"score-4": 29.1}))
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    pictures = {f"figures/{n}.{e}" for n in ("learning_curves", "quality_speed", "refinement") for e in ("svg", "png")}
+    assert names == {"index.html", "results.json", "results.md", "table.csv"} | pictures
+
+    rows = read_results(folder / "results.json").rows
+    # 2 autoregressive rows once, 4 + 3 + 3 + 4 others twice
+    assert len(rows) == 2 + 2 * 14
+    score = next(r for r in rows if r.search == "score" and r.steps == 4 and r.repetitions_removed)
+    assert score.bleu == pytest.approx(34.1 + 0.9 * (1 - 0.5**4)) and score.speedup == pytest.approx(10.5 / 5.0)
+    assert (
+        score.device == "cpu"
+        and score.data == "distilled"
+        and score.validity == pytest.approx(score.bleu / 50, abs=1e-3)
+    )
+    assert len(list(csv.DictReader((folder / "table.csv").open(encoding="utf-8")))) == len(rows)
+
+    html = page_of(folder)
+    assert html.open == []
+    cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith("score, L = 4")]
+    # First the main table (repetitions removed), then the folded one.
+    assert cells[0] == ["score, L = 4", "34.9 [34.1, 35.7]", "29.1", "54.9", "69.9", "5.00 ± 1.67", "800", "2.10×"]
+    assert cells[1][1] == "33.9 [33.1, 34.7]"
+    markdown = (folder / "results.md").read_text(encoding="utf-8")
+    assert "| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 800 | 2.10× |" in markdown
+    for told in (
+        "snakemake --config experiment=fabricated",
+        "tok:13a",
+        "1,234,567",
+        "24,000",
+        "repetitions of a word are removed",
+    ):
+        assert told in markdown + (folder / "index.html").read_text(encoding="utf-8")
+
+
+def test_page_loads_nothing_and_escapes_sentences(report_inputs, page_of):
+    folder = _build(report_inputs(description="A <b>bold</b> claim & more"))
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    html = page_of(folder)
+    files = {"results.json", "results.md", "table.csv", "figures/"}
+    assert all(load.startswith("#") or load in files for load in html.loads), html.loads
+    assert {"script", "link", "iframe", "img"}.isdisjoint(html.tags)
+    assert not re.search(r"@import|url\((?!#)", text)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text and "A &lt;b&gt;bold&lt;/b&gt; claim &amp; more" in text
+    assert "&lt;b&gt;old&lt;/b&gt;" in text
+    assert "<mark>the old</mark>" in text
+
+
+def test_bare_report_of_a_teacher_alone(report_inputs, page_of):
+    folder = _build(report_inputs({"teacher": "transformer"}, valid=False, speed=False, traces=False))
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    assert "Speed was not measured" in text and "valid, %" not in text and "Sentences</h2>" not in text
+    assert page_of(folder).open == []
+    assert all(row.latency_ms is None for row in read_results(folder / "results.json").rows)
+
+
+def test_seeds_are_averaged(report_inputs, page_of):
+    folder = _build(report_inputs({"teacher": "transformer", "lvm": "lvm"}, seeds=(1, 2, 3), traces=False))
+    rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
+    # Kept figures of greedy are 39.0, 39.3 and 39.6.
+    assert next(row for row in rows if row and row[0] == "greedy")[1] == "39.3 ± 0.3"
+    assert len(read_results(folder / "results.json").rows) == 3 * (2 + 2 * 4)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (
+            lambda f: (f / "systems/lvm/seed-1/training.jsonl").write_text('{"loss": 1}\n'),
+            "line 1 of .*no JSON object with a step",
+        ),
+        (lambda f: (f / "systems/lvm/seed-1/training.jsonl").unlink(), "training.jsonl does not exist"),
+        (lambda f: (f / "quality/lvm/delta-1-1.json").unlink(), "delta-1-1.json does not exist"),
+        (lambda f: (f / "quality/lvm/delta-1-1.json").write_text('{"kept": {}}'), "has no kept.bleu; score"),
+        (lambda f: (f / "speed.json").write_text("{"), "speed.json is damaged"),
+    ],
+)
+def test_bad_inputs_are_one_sentence_and_leave_no_page(report_inputs, tmp_path, capsys, spoil, message):
+    words = report_inputs({"teacher": "transformer", "lvm": "lvm"})
+    spoil(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        _build(words)
+    assert left.value.code == 1
+    said = capsys.readouterr().err.strip()
+    assert re.search(message, said) and "\n" not in said
+    assert not (tmp_path / "report").exists()
+
+
+def test_scores_out_of_range_are_refused_before_anything_is_written(report_inputs, tmp_path, capsys):
+    words = report_inputs({"teacher": "transformer"})
+    path = tmp_path / "quality/teacher/greedy-1.json"
+    spoilt = json.loads(path.read_text())
+    spoilt["kept"]["bleu"] = 141.0
+    path.write_text(json.dumps(spoilt))
+    with pytest.raises(SystemExit):
+        _build(words)
+    assert re.search(r"rows.0.bleu \(value '141.0'\)", capsys.readouterr().err)
+    assert not (tmp_path / "report").exists()

@@ -1,0 +1,79 @@
+"""The `continuum` command: translate text, estimate an experiment, check a configuration.
+
+PyTorch is imported by `translate` alone, so that the others answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from workflow_src.config import ConfigError, Plan, load
+from workflow_src.config.load import CONFIG_FOLDER, Loaded, experiment_names, load_experiment, merge, read_yaml
+
+
+def read_configuration(name: str) -> Loaded:
+    """The configuration that `name` means: an experiment of `config/experiments/`, or a YAML file.
+
+    A file is laid over `config/config.yaml`, as `snakemake --configfile` does. Raises ConfigError.
+    """
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        return load(merge(read_yaml(CONFIG_FOLDER / "config.yaml"), read_yaml(path)))
+    return load_experiment(name)
+
+
+def check(arguments: argparse.Namespace) -> None:
+    plan = Plan(read_configuration(arguments.configuration))
+    systems = ", ".join(plan.loaded.systems)
+    print(
+        f"{arguments.configuration} is valid: experiment {plan.experiment}, data recipe {plan.recipe.name}, "
+        f"systems {systems}, {len(plan.rows)} translations."
+    )
+
+
+def estimate(arguments: argparse.Namespace) -> None:
+    from workflow_src.estimate import as_text
+    from workflow_src.estimate import estimate as estimate_plan
+
+    plan = Plan(read_configuration(arguments.configuration))
+    result = estimate_plan(plan, pairs=arguments.pairs, length=arguments.length)
+    print(json.dumps(result, indent=1) if arguments.json else as_text(result))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("translate", help="translate standard input with a trained system", add_help=False)
+    part = commands.add_parser("estimate", help="jobs, training tokens, disk and GPU-hours of an experiment")
+    what = f"an experiment ({', '.join(experiment_names())}) or a YAML file"
+    part.add_argument("configuration", help=what)
+    part.add_argument("--pairs", type=int, help="training pairs, where the dataset does not say")
+    part.add_argument("--length", type=float, help="mean subwords of a sentence")
+    part.add_argument("--json", action="store_true", help="for programs to read")
+    part.set_defaults(run=estimate)
+    part = commands.add_parser("check", help="say what is wrong with a configuration, or that nothing is")
+    part.add_argument("configuration", help=what)
+    part.set_defaults(run=check)
+    return made
+
+
+def main(words: list[str] | None = None) -> None:
+    """Run the command; 1 is the exit code for bad input, told in one sentence."""
+    words = sys.argv[1:] if words is None else words
+    if words[:1] == ["translate"]:
+        from workflow_src.translate import main as translate
+
+        translate(words[1:])
+        return
+    arguments = parser().parse_args(words)
+    try:
+        arguments.run(arguments)
+    except ConfigError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Batches by token budget: which rows go together in an epoch, and their tensors."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.types import EOS, PAD, Batch
+
+
+class Lengths(Protocol):
+    """What batching needs of a corpus: subwords a sentence, without end symbols."""
+
+    source_lengths: np.ndarray
+    target_lengths: np.ndarray
+
+
+def epoch_batches(
+    corpus: Lengths, batch_tokens: int, seed: int, epoch: int, max_length: int | None = None
+) -> list[np.ndarray]:
+    """Row numbers of every batch of an epoch, in the order of training; the same for the same (seed, epoch).
+
+    A batch of B rows costs B times the longest side of any of its rows, one end symbol counted, and costs at most
+    `batch_tokens`; a pair that is longer than that is a batch by itself. Every row comes exactly once, except rows
+    with more than `max_length` subwords on a side, which are left out. Rows of like lengths go together: rows are
+    shuffled, sorted by the longer side and then by the difference of the sides (in turns up and down, so that
+    neighbours stay alike across the border), cut, and the batches shuffled.
+
+    Raises ValueError when the budget is not positive.
+    """
+    if batch_tokens < 1:
+        raise ValueError(f"batch_tokens is {batch_tokens}; it must be 1 or more.")
+    generator = np.random.Generator(np.random.PCG64([seed, epoch]))
+    rows = generator.permutation(len(corpus.source_lengths))
+    source = corpus.source_lengths[rows].astype(np.int64)
+    target = corpus.target_lengths[rows].astype(np.int64)
+    longest = np.maximum(source, target)
+    if max_length is not None:
+        kept = longest <= max_length
+        rows, source, target, longest = rows[kept], source[kept], target[kept], longest[kept]
+    if not len(rows):
+        return []
+    # Along rising differences one side is at its longest while the other rises to it, then falls from it.
+    difference = np.where(longest % 2 == 0, target - source, source - target)
+    # One number instead of two keys; stable, so that equal rows stay shuffled.
+    order = np.argsort(longest * (2 * int(longest.max()) + 1) + difference, kind="stable")
+    batches = _cut(rows[order], longest[order] + 1, batch_tokens)
+    return [batches[number] for number in generator.permutation(len(batches))]
+
+
+def _cut(rows: np.ndarray, costs: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Cut rows, sorted by rising cost, into the longest runs whose number times last cost is within the budget."""
+    batches, begin = [], 0
+    # Rows up to ends[i] cost no more than values[i]: what a batch may hold changes only there.
+    values, starts = np.unique(costs, return_index=True)
+    ends = np.append(starts[1:], len(costs)).tolist()
+    values = values.tolist()
+    group = 0
+    while begin < len(rows):
+        while ends[group] <= begin:
+            group += 1
+        # Grow over whole groups of equal cost while all of them still fit.
+        end, last = begin, group
+        while last < len(ends) and end == (begin if last == group else ends[last - 1]):
+            end = max(end, min(ends[last], begin + budget // values[last]))
+            last += 1
+        # A row beyond the budget goes alone.
+        end = max(end, begin + 1)
+        batches.append(rows[begin:end])
+        begin = end
+    return batches
+
+
+def padding_waste(corpus: Lengths, batches: Sequence[np.ndarray]) -> float:
+    """Share of PAD in the tensors that `collate` makes of these batches, over both sides."""
+    if not len(batches):
+        return 0.0
+    sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
+    rows = np.concatenate(batches)
+    starts = np.append(0, np.cumsum(sizes)[:-1])
+    cells = real = 0
+    for lengths, end_symbol in ((corpus.source_lengths, 1), (corpus.target_lengths, 0)):
+        chosen = lengths[rows].astype(np.int64) + end_symbol
+        cells += int((np.maximum(np.maximum.reduceat(chosen, starts), 1) * sizes).sum())
+        real += int(chosen.sum())
+    return 1 - real / cells
+
+
+def _padded(flat: np.ndarray, lengths: np.ndarray, eos: bool) -> Tensor:
+    """Sentences given one after another in `flat`, as (B, longest), int64, at least one column wide."""
+    width = max(int(lengths.max(initial=0)) + eos, 1)
+    made = np.full((len(lengths), width), PAD, dtype=np.int64)
+    made[np.arange(width) < lengths[:, None]] = flat
+    if eos:
+        made[np.arange(len(lengths)), lengths] = EOS
+    return torch.from_numpy(made)
+
+
+def pad(sequences: Sequence[Sequence[int]], eos: bool) -> Tensor:
+    """Sequences of ids as one int64 tensor (B, longest), each followed by EOS where asked, then by PAD.
+
+    The tensor is at least one column wide, so that a batch of empty sentences is still one.
+    """
+    lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
+    flat = np.fromiter(itertools.chain.from_iterable(sequences), dtype=np.int64, count=int(lengths.sum()))
+    return _padded(flat, lengths, eos)
+
+
+def collate(corpus: EncodedCorpus, indices: np.ndarray) -> Batch:
+    """The batch of these rows: source (B, S) with EOS, target (B, T) without, both int64."""
+    rows = np.asarray(indices, dtype=np.int64)
+    source = _padded(*_gather(corpus, "source", rows), eos=True)
+    target = _padded(*_gather(corpus, "target", rows), eos=False)
+    return Batch(source, target, tuple(rows.tolist()))
+
+
+def _gather(corpus: EncodedCorpus, side: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of the rows, one after another, and their lengths."""
+    starts = corpus.offsets[side][rows]
+    lengths = corpus.offsets[side][rows + 1] - starts
+    # Position in the file = position in the result + (start in the file - start in the result).
+    shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    return corpus.tokens[side][np.arange(int(lengths.sum())) + shift], lengths

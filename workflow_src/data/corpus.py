@@ -1,0 +1,248 @@
+"""From a dataset's files to line-aligned raw text: parts, markup, tables, and splits of a corpus that has none."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from workflow_src.artifacts import ArtifactError
+from workflow_src.config.base import ConfigError, nearest
+from workflow_src.config.datasets import DatasetConfig, Part, Split
+from workflow_src.data.splits import connected_groups
+from workflow_src.data.unpack import Archives, reported
+
+Pair = tuple[str, str]
+SEGMENT = re.compile(r"<seg\b[^>]*?(?:/>|>(.*?)</seg\s*>)", re.DOTALL | re.IGNORECASE)
+TAGGED = re.compile(r"\s*</?[A-Za-z][^>]*>")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class RawCorpus:
+    """Pairs of every split of a dataset in one direction, as strings stripped of outer whitespace.
+
+    `locate` gives the local path of a key of the dataset's `files` (it may download); `folder` is the user's, for
+    datasets of kind `folder`. Other paths are the user's own, relative to the working directory. Use as a context
+    manager. Texts are streamed; only `connected-groups` splits hold the corpus in memory.
+    """
+
+    def __init__(
+        self,
+        dataset: DatasetConfig,
+        languages: tuple[str, str],
+        locate: Callable[[str], Path],
+        folder: str | None = None,
+    ):
+        for language in languages:
+            if language not in dataset.languages:
+                raise ConfigError(
+                    f'dataset {dataset.name} has no language "{language}"; it has {", ".join(dataset.languages)}.'
+                )
+        if dataset.kind == "folder":
+            check_folder(dataset, folder)
+        self.dataset, self.languages, self.locate, self.folder = dataset, languages, locate, folder
+        self._archives = Archives()
+
+    def __enter__(self) -> RawCorpus:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._archives.__exit__()
+
+    def splits(self) -> Iterator[tuple[str, Iterable[Pair]]]:
+        """(split, its pairs) for train, dev and test; take the pairs of one split before asking for the next.
+
+        The pairs of dev may come before those of train are complete, so a split can appear more than once
+        (`every-nth` gives pairs to train and dev in turn). Raises ConfigError or ArtifactError with one sentence.
+        """
+        dataset = self.dataset
+        if dataset.kind == "generated":
+            from workflow_src.data import toy_grammar
+
+            yield from self._generated(toy_grammar.generate(dataset.generator))
+            return
+        if dataset.split is not None and dataset.split.method == "connected-groups":
+            yield from self._connected(dataset.split).items()
+            return
+        if dataset.split is not None:
+            yield from every_nth(self._pairs("train", dataset.train), dataset.split.every)
+        else:
+            yield "train", self._pairs("train", dataset.train)
+            yield "dev", self._pairs("dev", dataset.dev)
+        yield "test", self._pairs("test", dataset.test)
+
+    def _generated(self, corpus: dict[str, list[Pair]]) -> Iterator[tuple[str, list[Pair]]]:
+        if set(self.languages) != {"de", "en"}:
+            raise ConfigError(f"a generated corpus is German and English, not {' and '.join(self.languages)}.")
+        for name in ("train", "dev", "test"):
+            german_first = self.languages == ("de", "en")
+            yield name, corpus[name] if german_first else [(english, german) for german, english in corpus[name]]
+
+    def _connected(self, split: Split) -> dict[str, list[Pair]]:
+        """The split does not depend on the direction: it is made with the key language first, and turned after."""
+        key = split.key_language or self.dataset.languages[0]
+        turned = self.languages[1] == key
+        pairs = self._pairs("train", self.dataset.train)
+        made = connected_groups([(b, a) for a, b in pairs] if turned else list(pairs), split)
+        return {name: [(b, a) for a, b in rows] for name, rows in made.items()} if turned else made
+
+    def _pairs(self, split: str, parts: tuple[Part, ...]) -> Iterator[Pair]:
+        for number, part in enumerate(parts):
+            place = f"part {number + 1} of {split} in dataset {self.dataset.name}"
+            given = part.texts if part.texts is not None else part.columns
+            for language in self.languages:
+                if language not in given:
+                    raise ConfigError(f'{place} has no language "{language}"; it has {", ".join(sorted(given))}.')
+            yield from self._texts(part) if part.texts is not None else self._table(part)
+
+    def _texts(self, part: Part) -> Iterator[Pair]:
+        first, second = (part.texts[language] for language in self.languages)
+        with self._lines(first, part.markup) as left, self._lines(second, part.markup) as right:
+            yield from aligned(left, right, first, second)
+
+    def _table(self, part: Part) -> Iterator[Pair]:
+        columns = [part.columns[language] for language in self.languages]
+        with self._lines(part.table, part.markup, strip=False) as lines:
+            yield from table_pairs(lines, part, columns)
+
+    @contextlib.contextmanager
+    def _lines(self, text: str, markup: str, strip: bool = True) -> Iterator[Iterator[str]]:
+        name, *members = text.split("!")
+        with self._archives.open(self._path(name), *members) as stream:
+            lines = decoded(stream, text)
+            if markup == "sgm":
+                lines = segments(lines)
+            elif markup == "ted":
+                lines = (line for line in lines if not TAGGED.match(line))
+            lines = nonempty(reading(lines, text), text)
+            yield (line.strip() for line in lines) if strip else lines
+
+    def _path(self, name: str) -> Path:
+        if name in self.dataset.files:
+            return self.locate(name)
+        if self.dataset.kind != "folder":
+            path = Path(name)
+            if not path.is_file():
+                known = f", and is none of the dataset's files ({', '.join(self.dataset.files)})"
+                raise ArtifactError(
+                    f"file {name} of dataset {self.dataset.name} does not exist{known if self.dataset.files else ''}; "
+                    f"correct its path, which starts from the working directory.{nearest(name, [*self.dataset.files])}"
+                )
+            return path
+        path = Path(self.folder) / name
+        if not path.is_file():
+            raise ArtifactError(
+                f"file {name} of dataset {self.dataset.name} is missing from the folder {self.folder}. "
+                f"{_one_line(self.dataset.folder_hint)}"
+            )
+        return path
+
+
+def check_folder(dataset: DatasetConfig, folder: str | None) -> None:
+    """Raises ConfigError, with the dataset's own hint, when the user's folder is not given or is not there."""
+    hint = _one_line(dataset.folder_hint)
+    if folder is None:
+        raise ConfigError(f"dataset {dataset.name} cannot be downloaded: name its folder in recipe.folder. {hint}")
+    if not Path(folder).is_dir():
+        raise ConfigError(f"recipe.folder {folder} of dataset {dataset.name} does not exist. {hint}")
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def decoded(stream: IO[bytes], name: str) -> Iterator[str]:
+    """Lines of a UTF-8 stream without line ends (LF or CR LF) and without a byte order mark.
+
+    Raises ArtifactError naming the text, the line and the byte (counted from 1, in the line) where it is not UTF-8.
+    """
+    for number, line in enumerate(stream, 1):
+        if number == 1:
+            line = line.removeprefix(BYTE_ORDER_MARK)
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as failure:
+            raise ArtifactError(
+                f"{name} is not UTF-8: line {number}, byte {failure.start + 1} of that line "
+                f"is 0x{line[failure.start]:02x}; convert the file to UTF-8."
+            ) from None
+        yield text.rstrip("\r\n")
+
+
+def reading(lines: Iterator[str], name: str) -> Iterator[str]:
+    """The same lines; damage that shows while reading becomes one sentence."""
+    with reported(name):
+        yield from lines
+
+
+def nonempty(lines: Iterator[str], name: str) -> Iterator[str]:
+    """The same lines; ArtifactError naming the text when there are none."""
+    first = next(lines, None)
+    if first is None:
+        raise ArtifactError(f"{name} is empty: it has no lines of text; check the file.")
+    yield from itertools.chain([first], lines)
+
+
+def segments(lines: Iterable[str]) -> Iterator[str]:
+    """Texts of the <seg> elements of SGML or XML, entities resolved, each on one line; empty ones stay as lines."""
+    for found in SEGMENT.finditer("\n".join(lines)):
+        yield " ".join(html.unescape(found.group(1) or "").split())
+
+
+def aligned(left: Iterator[str], right: Iterator[str], left_name: str, right_name: str) -> Iterator[Pair]:
+    """Pairs of lines; ArtifactError with both names and counts when one text is longer."""
+    count = 0
+    for a, b in itertools.zip_longest(left, right):
+        if a is None or b is None:
+            more = count + 1 + sum(1 for _ in (right if a is None else left))
+            counts = (count, more) if a is None else (more, count)
+            raise ArtifactError(
+                f"{left_name} has {counts[0]} lines, but {right_name} has {counts[1]}; texts of one part must be "
+                "aligned line by line."
+            )
+        count += 1
+        yield a, b
+
+
+def table_pairs(lines: Iterable[str], part: Part, columns: list[int]) -> Iterator[Pair]:
+    """Two columns of a table's lines, rows below the minimum score left out.
+
+    Raises ArtifactError naming the table and the line where a column is missing or a score is no number.
+    """
+    needed = max([*columns, part.score_column if part.score_column is not None else 0]) + 1
+    kept = 0
+    for number, line in enumerate(lines, 1):
+        cells = line.split(part.separator)
+        if len(cells) < needed:
+            raise ArtifactError(
+                f"{part.table} has {len(cells)} columns in line {number}, but {needed} are needed; check columns and "
+                "separator in the dataset."
+            )
+        if part.score_column is not None:
+            try:
+                score = float(cells[part.score_column])
+            except ValueError:
+                raise ArtifactError(
+                    f"{part.table} has {cells[part.score_column]!r} in column {part.score_column} of line {number}, "
+                    "where a score is expected; check score_column in the dataset."
+                ) from None
+            # Written so that NaN is left out.
+            if not score >= part.minimum_score:
+                continue
+        kept += 1
+        yield cells[columns[0]].strip(), cells[columns[1]].strip()
+    if not kept:
+        raise ArtifactError(f"no row of {part.table} reaches the score {part.minimum_score}; lower minimum_score.")
+
+
+def every_nth(pairs: Iterable[Pair], every: int) -> Iterator[tuple[str, list[Pair]]]:
+    """("dev", every `every`-th pair) and ("train", the pairs between), in turn."""
+    pairs = iter(pairs)
+    while block := list(itertools.islice(pairs, every)):
+        yield "train", block[: every - 1]
+        if len(block) == every:
+            yield "dev", block[every - 1 :]

@@ -1,0 +1,244 @@
+"""Encoded corpora: sentence pairs as flat, memory-mapped arrays of subword ids.
+
+A corpus PREFIX is five files: PREFIX.{source,target}.bin, the ids of all sentences one after another;
+PREFIX.{source,target}.offsets.npy, where each sentence begins (int64, one more than there are sentences); and
+PREFIX.json, written last, with counts and a digest of the content.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import functools
+import hashlib
+import itertools
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workflow_src import artifacts
+from workflow_src.artifacts import ArtifactError
+
+SIDES = ("source", "target")
+FORMAT = "continuum-encoded-1"
+# Largest vocabulary whose ids fit into 16 bits.
+SMALL_VOCABULARY = 65536
+
+
+def _path(prefix: str | Path, ending: str) -> Path:
+    return Path(f"{prefix}.{ending}")
+
+
+class _SideWriter:
+    """Appends sentences of one side to a file; memory grows by 4 bytes a sentence, whatever its length."""
+
+    def __init__(self, file: Any, dtype: np.dtype):
+        self.file = file
+        self.dtype = dtype
+        self.limit = np.iinfo(dtype).max
+        self.lengths = array.array("i")
+        self.digest = hashlib.sha256()
+
+    def append(self, sentences: list[Any]) -> None:
+        lengths = [len(sentence) for sentence in sentences]
+        flat = np.fromiter(itertools.chain.from_iterable(sentences), dtype=np.int64, count=sum(lengths))
+        if flat.size and (flat.min() < 0 or flat.max() > self.limit):
+            raise ValueError(f"subword ids must be from 0 to {self.limit}, not {flat.min()} to {flat.max()}.")
+        content = flat.astype(self.dtype).tobytes()
+        self.file.write(content)
+        self.digest.update(content)
+        self.lengths.extend(lengths)
+
+    def offsets(self) -> np.ndarray:
+        made = np.zeros(len(self.lengths) + 1, dtype=np.int64)
+        np.cumsum(np.frombuffer(self.lengths, dtype=np.intc), out=made[1:])
+        self.digest.update(made.tobytes())
+        return made
+
+
+def write(
+    prefix: str | Path,
+    sources: Iterable[list[int]],
+    targets: Iterable[list[int]],
+    summary: dict[str, Any],
+    vocabulary_size: int = SMALL_VOCABULARY,
+    chunk: int = 8192,
+) -> dict[str, Any]:
+    """Write sentence pairs as they come, `chunk` at a time, and return what PREFIX.json says.
+
+    Ids take 2 bytes where the larger vocabulary has at most 65,536 entries, else 4. `summary` is kept in PREFIX.json
+    beside the counts (pairs, source_tokens, target_tokens; no end symbols) and the digest; it may be a mapping that
+    fills while the sentences are consumed. Files appear by renaming, PREFIX.json last.
+
+    Raises ValueError when the sides have different numbers of sentences or an id does not fit.
+    """
+    return write_pairs(prefix, _zipped(sources, targets), summary, vocabulary_size, chunk)
+
+
+def _zipped(sources: Iterable[list[int]], targets: Iterable[list[int]]) -> Iterable[tuple[list[int], list[int]]]:
+    missing = object()
+    for row, (source, target) in enumerate(itertools.zip_longest(sources, targets, fillvalue=missing)):
+        if source is missing or target is missing:
+            side = "source" if source is missing else "target"
+            raise ValueError(f"the {side} side ends after {row:,} sentences, the other goes on; they must be aligned.")
+        yield source, target
+
+
+def write_pairs(
+    prefix: str | Path,
+    pairs: Iterable[tuple[list[int], list[int]]],
+    summary: dict[str, Any],
+    vocabulary_size: int = SMALL_VOCABULARY,
+    chunk: int = 8192,
+) -> dict[str, Any]:
+    """`write` for pairs of (source ids, target ids)."""
+    dtype = np.dtype("<u2" if vocabulary_size <= SMALL_VOCABULARY else "<i4")
+    description = _path(prefix, "json")
+    pairs = iter(pairs)
+    with contextlib.ExitStack() as stack:
+        # Leaving the stack renames all four files, the last opened first; an error removes them all.
+        files = {side: stack.enter_context(artifacts.atomic(_path(prefix, f"{side}.bin"), "wb")) for side in SIDES}
+        tables = {
+            side: stack.enter_context(artifacts.atomic(_path(prefix, f"{side}.offsets.npy"), "wb")) for side in SIDES
+        }
+        writers = {side: _SideWriter(files[side], dtype) for side in SIDES}
+        while block := list(itertools.islice(pairs, chunk)):
+            writers["source"].append([source for source, _ in block])
+            writers["target"].append([target for _, target in block])
+        counts = {}
+        digest = hashlib.sha256(dtype.str.encode())
+        for side, writer in writers.items():
+            offsets = writer.offsets()
+            np.save(tables[side], offsets)
+            digest.update(writer.digest.digest())
+            counts[f"{side}_tokens"] = int(offsets[-1])
+        # What is there under this name is no longer whole once the first file is replaced.
+        description.unlink(missing_ok=True)
+    whole = {
+        **summary,
+        **counts,
+        "format": FORMAT,
+        "pairs": len(writers["source"].lengths),
+        "dtype": dtype.name,
+        "digest": digest.hexdigest(),
+    }
+    artifacts.write_json(description, whole)
+    return whole
+
+
+class EncodedCorpus:
+    """Sentence pairs in files that are mapped, not read: opening is quick, and processes share the memory."""
+
+    def __init__(
+        self, prefix: str, summary: dict[str, Any], tokens: dict[str, np.ndarray], offsets: dict[str, np.ndarray]
+    ):
+        self.prefix = prefix
+        self.summary = summary
+        self.tokens = tokens
+        self.offsets = offsets
+
+    @classmethod
+    def open(cls, prefix: str | Path) -> EncodedCorpus:
+        """Map the files of PREFIX and check that their sizes agree; `verify` checks the content too.
+
+        Raises ArtifactError naming the file that is missing, damaged or does not belong to the others.
+        """
+        description = _path(prefix, "json")
+        summary = artifacts.read_json(description)
+        if not isinstance(summary, dict) or summary.get("format") != FORMAT:
+            raise ArtifactError(f"file {description} does not describe an encoded corpus ({FORMAT}); encode it again.")
+        try:
+            pairs, dtype = int(summary["pairs"]), np.dtype(summary["dtype"]).newbyteorder("<")
+            counts = {side: int(summary[f"{side}_tokens"]) for side in SIDES}
+        except (KeyError, TypeError, ValueError):
+            raise ArtifactError(f"file {description} lacks counts or the type of ids; encode it again.") from None
+        offsets = {side: _offsets(prefix, side, pairs, counts[side]) for side in SIDES}
+        tokens = {side: _tokens(prefix, side, dtype, counts[side]) for side in SIDES}
+        return cls(str(prefix), summary, tokens, offsets)
+
+    def __len__(self) -> int:
+        return int(self.summary["pairs"])
+
+    def __reduce__(self):
+        # Worker processes map the files themselves instead of getting a copy.
+        return EncodedCorpus.open, (self.prefix,)
+
+    def source(self, row: int) -> np.ndarray:
+        """Source ids of a pair, without BOS and EOS; a view into the file, not to be written."""
+        return self._sentence("source", row)
+
+    def target(self, row: int) -> np.ndarray:
+        """Target ids of a pair, as `source`."""
+        return self._sentence("target", row)
+
+    def _sentence(self, side: str, row: int) -> np.ndarray:
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        row = row % len(self)
+        return self.tokens[side][self.offsets[side][row] : self.offsets[side][row + 1]]
+
+    @functools.cached_property
+    def source_lengths(self) -> np.ndarray:
+        """Subwords of every source sentence, without EOS (int32)."""
+        return self._lengths("source")
+
+    @functools.cached_property
+    def target_lengths(self) -> np.ndarray:
+        """Subwords of every target sentence, without EOS (int32)."""
+        return self._lengths("target")
+
+    def _lengths(self, side: str) -> np.ndarray:
+        lengths = np.diff(self.offsets[side])
+        if lengths.size and lengths.min() < 0:
+            raise ArtifactError(
+                f"file {_path(self.prefix, f'{side}.offsets.npy')} is damaged; encode the corpus again."
+            )
+        return lengths.astype(np.int32)
+
+    def verify(self) -> None:
+        """Compare all content with the digest in PREFIX.json; about a second for a gigabyte.
+
+        Raises ArtifactError when they differ.
+        """
+        digest = hashlib.sha256(self.tokens["source"].dtype.newbyteorder("<").str.encode())
+        for side in SIDES:
+            inner = hashlib.sha256(np.ascontiguousarray(self.tokens[side]))
+            inner.update(np.ascontiguousarray(self.offsets[side]))
+            digest.update(inner.digest())
+        if digest.hexdigest() != self.summary.get("digest"):
+            raise ArtifactError(
+                f"encoded corpus {self.prefix} is damaged: its content has another digest than {self.prefix}.json "
+                "says; encode it again."
+            )
+
+
+def _offsets(prefix: str | Path, side: str, pairs: int, tokens: int) -> np.ndarray:
+    path = _path(prefix, f"{side}.offsets.npy")
+    try:
+        offsets = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise ArtifactError(f"file {path} does not exist; encode the corpus again.") from None
+    except (ValueError, OSError, EOFError) as failure:
+        raise ArtifactError(f"file {path} is damaged ({failure}); encode the corpus again.") from None
+    # A plain array over the same mapping: numpy's own class slows every access down.
+    offsets = np.asarray(offsets)
+    if offsets.dtype != np.int64 or offsets.shape != (pairs + 1,) or offsets[0] != 0 or offsets[-1] != tokens:
+        raise ArtifactError(f"file {path} does not belong to {prefix}.json; encode the corpus again.")
+    return offsets
+
+
+def _tokens(prefix: str | Path, side: str, dtype: np.dtype, count: int) -> np.ndarray:
+    path = _path(prefix, f"{side}.bin")
+    try:
+        size = os.path.getsize(path)
+    except FileNotFoundError:
+        raise ArtifactError(f"file {path} does not exist; encode the corpus again.") from None
+    if size != count * dtype.itemsize:
+        raise ArtifactError(
+            f"file {path} has {size:,} bytes, but by {prefix}.json {count * dtype.itemsize:,}; encode the corpus again."
+        )
+    # An empty file cannot be mapped.
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r")) if count else np.zeros(0, dtype)

@@ -1,0 +1,52 @@
+"""Writing characters that a subword model does not know as characters that every model knows.
+
+An unknown character becomes its UTF-8 bytes, each as two of sixteen reserved characters ("nibbles", in Unicode's
+private use area) that every vocabulary holds. They cost sixteen entries, instead of the 256 of byte fallback, and serve
+both kinds of subword models; a text without unknown characters is not changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+FIRST_NIBBLE = 0xF8A0
+NIBBLES = tuple(chr(FIRST_NIBBLE + value) for value in range(16))
+_RUN = re.compile(f"[{NIBBLES[0]}-{NIBBLES[-1]}]+")
+# What can never stand for itself: nibbles, control characters (they separate pieces and lines in model files), and the
+# two characters that SentencePiece writes for a space and for an unknown.
+RESERVED = frozenset(NIBBLES) | frozenset(map(chr, range(32))) | {"\x7f", "\u2581", "\u2585"}
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return "".join(NIBBLES[byte >> 4] + NIBBLES[byte & 15] for byte in match.group().encode("utf-8"))
+
+
+class Escape:
+    """Escapes what is outside `alphabet` (None: only RESERVED), and every match of the regular expression `also`."""
+
+    def __init__(self, alphabet: Iterable[str] | None = None, also: str | None = None):
+        if alphabet is None:
+            characters = f"[{_set(RESERVED)}]"
+        else:
+            characters = f"[^{_set((set(alphabet) | {' '}) - RESERVED)}]"
+        self.pattern = re.compile(f"{also}|{characters}" if also else characters)
+
+    def __call__(self, text: str) -> str:
+        return self.pattern.sub(_spelled, text)
+
+
+def _set(characters: Iterable[str]) -> str:
+    return "".join(map(re.escape, sorted(characters)))
+
+
+def _read(match: re.Match[str]) -> str:
+    values = [ord(character) - FIRST_NIBBLE for character in match.group()]
+    # A model may write half a byte or half a character: the half byte is dropped, the rest becomes U+FFFD.
+    pairs = zip(values[::2], values[1::2], strict=False)
+    return bytes(high << 4 | low for high, low in pairs).decode("utf-8", errors="replace")
+
+
+def unescape(text: str) -> str:
+    """Undo `Escape`; never fails, whatever a model wrote."""
+    return _RUN.sub(_read, text)

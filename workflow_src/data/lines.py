@@ -1,0 +1,64 @@
+"""Reading text line by line, strictly: UTF-8 or an error that says where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """The lines of a UTF-8 file without their line ends (LF or CR LF); nothing else separates lines.
+
+    Raises ValueError naming the file, when it is missing, or file, line and byte (both from 1, the byte within the
+    file) where it is not UTF-8.
+    """
+    try:
+        file = open(path, "rb")
+    except FileNotFoundError:
+        raise ValueError(f"text {path} does not exist.") from None
+    with file:
+        before = 0
+        for number, raw in enumerate(file, start=1):
+            try:
+                line = raw.decode("utf-8")
+            except UnicodeDecodeError as failure:
+                raise ValueError(
+                    f"text {path} is not UTF-8 in line {number}, byte {before + failure.start + 1} of the file "
+                    f"(0x{raw[failure.start]:02x}): convert the file to UTF-8."
+                ) from None
+            before += len(raw)
+            yield line.removesuffix("\n").removesuffix("\r")
+
+
+def count_lines(path: str | Path) -> int:
+    """Number of lines that `read_lines` gives, without decoding them.
+
+    Raises ValueError naming the file when it is missing.
+    """
+    try:
+        with open(path, "rb") as file:
+            count, last = 0, b"\n"
+            while block := file.read(1 << 20):
+                count += block.count(b"\n")
+                last = block[-1:]
+    except FileNotFoundError:
+        raise ValueError(f"text {path} does not exist.") from None
+    return count + (last != b"\n")
+
+
+def check_parallel(source: str | Path, target: str | Path) -> int:
+    """Number of lines of two files that belong together.
+
+    Raises ValueError when one is missing or empty, or when their numbers of lines differ; it names both and the counts.
+    """
+    counts = {}
+    for path in (source, target):
+        counts[path] = count_lines(path)
+        if counts[path] == 0:
+            raise ValueError(f"text {path} is empty: give a file with at least one line.")
+    if counts[source] != counts[target]:
+        raise ValueError(
+            f"texts that belong together differ in their numbers of lines: {source} has {counts[source]:,}, "
+            f"{target} has {counts[target]:,}; make them line-aligned."
+        )
+    return counts[source]

@@ -1,0 +1,122 @@
+"""Text normalisation: what models see and what references look like; and which training pairs are left out."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+from workflow_src.config.datasets import NormalisationConfig
+
+# Control characters (Cc) that do not separate words, and invisible format characters that carry no text: soft hyphen,
+# zero-width space, word joiner, byte order mark, marks of writing direction, interlinear annotation. Joiners
+# (U+200C, U+200D) stay: Indic and Persian words and emoji need them.
+INVISIBLE = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
+    "\ufff9-\ufffb]"
+)
+# Old fonts had cedillas (U+015E/F, U+0162/3) where Romanian has commas (U+0218/9, U+021A/B).
+CEDILLA_TO_COMMA = str.maketrans("ŞşŢţ", "ȘșȚț")
+# Removed because writers leave them out as often as not (Sennrich et al. 2016, WMT'16 Romanian-English).
+WITHOUT_DIACRITICS = str.maketrans("ĂăÂâÎîȘșȚț", "AaAaIiSsTt")
+
+
+def clean(text: str, form: str = "NFC") -> str:
+    """Unicode normal form, no control or invisible characters, runs of whitespace as one space, none at the ends.
+
+    Idempotent. Line separators of any kind become spaces, so that a line stays a line.
+    """
+    if not (text.isascii() and text.isprintable()):
+        # Whitespace that is a control character (tab, U+0085, ...) is not among INVISIBLE: split() folds it.
+        text = INVISIBLE.sub("", text)
+        if not unicodedata.is_normalized(form, text):
+            text = unicodedata.normalize(form, text)
+    return " ".join(text.split())
+
+
+def romanian(text: str) -> str:
+    """Cedilla letters as comma letters, then ă â î ș ț (and capitals) without marks; idempotent, NFC in and out."""
+    while not text.isascii():
+        plain = text.translate(CEDILLA_TO_COMMA).translate(WITHOUT_DIACRITICS)
+        if plain == text:
+            break
+        # A letter that had one mark more composes anew, perhaps to a letter of the table: look again.
+        text = unicodedata.normalize("NFC", plain)
+    return text
+
+
+class Normaliser:
+    """Normalisation of one language's text.
+
+    The order is that of the WMT'16 Romanian scripts: Unicode and whitespace, punctuation, Romanian letters,
+    tokenisation, lowercasing. Without Moses tokenisation, normalising twice is normalising once.
+    """
+
+    def __init__(self, settings: NormalisationConfig, language: str):
+        self.settings = settings
+        self.language = language
+        self._steps: list[Callable[[str], str]] = []
+        self._detokeniser = None
+        if settings.moses_punctuation:
+            self._steps.append(self._punctuation())
+        if settings.romanian and language == "ro":
+            self._steps.append(romanian)
+        if settings.moses_tokenise:
+            self._steps.append(self._tokenisation())
+        if settings.lowercase:
+            self._steps.append(str.lower)
+
+    def _punctuation(self) -> Callable[[str], str]:
+        from sacremoses import MosesPunctNormalizer
+
+        normalise = MosesPunctNormalizer(lang=self.language).normalize
+
+        def settled(text: str) -> str:
+            # One replacement can make room for another (spaces before quotes, say); a few rounds settle it.
+            for _ in range(4):
+                previous, text = text, clean(normalise(text), self.settings.unicode)
+                if text == previous:
+                    break
+            return text
+
+        return settled
+
+    def _tokenisation(self) -> Callable[[str], str]:
+        from sacremoses import MosesDetokenizer, MosesTokenizer
+
+        tokenise = MosesTokenizer(lang=self.language).tokenize
+        self._detokeniser = MosesDetokenizer(lang=self.language)
+        # No escapes such as &apos;: subwords do not need them and detokenising would have to guess them back.
+        return lambda text: tokenise(text, return_str=True, escape=False)
+
+    def clean(self, text: str) -> str:
+        """Unicode, control characters and whitespace only: for references that outputs are scored against."""
+        return clean(text, self.settings.unicode)
+
+    def line(self, text: str) -> str:
+        """The normalised line, which may be empty. It holds no line breaks, tabs or double spaces."""
+        text = clean(text, self.settings.unicode)
+        for step in self._steps:
+            text = clean(step(text), self.settings.unicode)
+        return text
+
+    def detokenise(self, text: str) -> str:
+        """Undoes Moses tokenisation of a normalised line or of a translation; other text stays as it is."""
+        if self._detokeniser is None:
+            return text
+        return self._detokeniser.detokenize(text.split(), return_str=True, unescape=False)
+
+
+def drop_reason(source: str, target: str, settings: NormalisationConfig, training: bool) -> str | None:
+    """Why a normalised pair is left out: `empty` (any split), `max_words` or `length_ratio` (train only); or None."""
+    if not source or not target:
+        return "empty"
+    if not training or (settings.max_words is None and settings.max_length_ratio is None):
+        return None
+    # Words are separated by exactly one space here.
+    lengths = source.count(" ") + 1, target.count(" ") + 1
+    if settings.max_words is not None and max(lengths) > settings.max_words:
+        return "max_words"
+    if settings.max_length_ratio is not None and max(lengths) > settings.max_length_ratio * min(lengths):
+        return "length_ratio"
+    return None

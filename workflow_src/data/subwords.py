@@ -1,0 +1,363 @@
+"""Subword models: text to ids and back, without losing a character.
+
+Two methods: SentencePiece (unigram or BPE) on plain text, and subword-nmt's BPE on words between spaces. Both give
+`decode(encode(text)) == text` for text with single spaces between words: what a model does not know is escaped (see
+escapes.py). Ids 0 to 3 are PAD, BOS, EOS and UNK in every vocabulary; encoding never yields one of them.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import io
+import itertools
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from workflow_src import artifacts
+from workflow_src.artifacts import ArtifactError
+from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.data.escapes import NIBBLES, RESERVED, Escape, unescape
+from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.types import BOS, EOS, PAD, UNK
+
+FORMAT = "continuum-subwords-1"
+# Of model files.
+ENDINGS = ("model", "codes", "vocabulary")
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+JOINER = "@@"
+# Words in which subword-nmt's own signs occur as text.
+_BPE_SIGNS = "@@+|</w>"
+# SentencePiece's result depends on the number of threads, so that it cannot be the machine's.
+SENTENCEPIECE_THREADS = 4
+# Lines that SentencePiece learns from, of both languages; of more, every so many-th.
+MOST_LINES = 10_000_000
+SETTING = "recipe.subwords.vocabulary_size"
+
+
+class _Side(Protocol):
+    """A subword model of one language, or of both."""
+
+    size: int
+
+    def encode(self, lines: list[str]) -> list[list[int]]: ...
+
+    def decode(self, ids: list[list[int]]) -> list[str]: ...
+
+    def pieces(self, ids: list[int]) -> list[str]: ...
+
+
+class SentencePieceSide:
+    """A SentencePiece model whose unknown characters are escaped."""
+
+    def __init__(self, model: bytes, threads: int = 1):
+        import sentencepiece
+
+        self.model = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.size = self.model.get_piece_size()
+        self.threads = threads
+        ordinary = (i for i in range(self.size) if not self.model.is_control(i) and not self.model.is_unknown(i))
+        self.escape = Escape(piece for piece in map(self.model.id_to_piece, ordinary) if len(piece) == 1)
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        return self.model.encode([self.escape(line) for line in lines], num_threads=self.threads) if lines else []
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        if not ids:
+            return []
+        return [unescape(text) for text in self.model.decode(ids, num_threads=self.threads)]
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return [self.model.id_to_piece(i) for i in ids]
+
+
+class BpeSide:
+    """subword-nmt's BPE: `codes` as it learned them, `vocabulary` all pieces in the order of their ids."""
+
+    def __init__(self, codes: str, vocabulary: list[str]):
+        from subword_nmt.apply_bpe import BPE
+
+        # Told the number of merges, because it takes no merges for a damaged line.
+        self.bpe = BPE(io.StringIO(codes, newline="\n"), codes.count("\n") - 1, JOINER)
+        self.vocabulary = vocabulary
+        self.size = len(vocabulary)
+        self.ids = {piece: number for number, piece in enumerate(vocabulary)}
+        alphabet = (p[0] for p in vocabulary if len(p) == 1 + len(JOINER) and p.endswith(JOINER))
+        self.escape = Escape(alphabet, also=_BPE_SIGNS)
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        return [[self.ids[p] for p in self.bpe.segment_tokens(self.escape(line).split(" "))] for line in lines]
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        return [self._text(sentence) for sentence in ids]
+
+    def _text(self, ids: list[int]) -> str:
+        pieces = (SPECIALS[UNK] if i == UNK else self.vocabulary[i] for i in ids if i not in (PAD, BOS, EOS))
+        text = "".join(piece[: -len(JOINER)] if piece.endswith(JOINER) else piece + " " for piece in pieces)
+        return unescape(text.removesuffix(" "))
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return [self.vocabulary[i] for i in ids]
+
+
+class Subwords:
+    """The subword models of a recipe, as `learn` wrote them."""
+
+    def __init__(self, source: _Side, target: _Side, description: dict[str, Any]):
+        self._source = source
+        self._target = target
+        self.description = description
+
+    @classmethod
+    def load(cls, folder: str | Path, threads: int = 1) -> Subwords:
+        """Read a folder with `subwords.json`; `threads` serve SentencePiece on many lines, and change no result.
+
+        Raises ArtifactError naming the file that is missing, damaged or not the one described.
+        """
+        folder = Path(folder)
+        description = artifacts.read_json(folder / "subwords.json")
+        if not isinstance(description, dict) or description.get("format") != FORMAT:
+            raise ArtifactError(
+                f"file {folder / 'subwords.json'} does not describe subwords ({FORMAT}); learn them again."
+            )
+        for name, expected in description["files"].items():
+            path = folder / name
+            if not path.is_file():
+                raise ArtifactError(f"subword model {path} does not exist; copy or learn it again.")
+            if artifacts.sha256(path) != expected:
+                raise ArtifactError(
+                    f"subword model {path} is not the one that subwords.json describes; learn it again."
+                )
+        read = _read_bpe if description["method"] == "subword-nmt" else _read_sentencepiece
+        if description["joint"]:
+            side = read(folder, "joint", threads)
+            return cls(side, side, description)
+        return cls(read(folder, "source", threads), read(folder, "target", threads), description)
+
+    @property
+    def source_size(self) -> int:
+        return self._source.size
+
+    @property
+    def target_size(self) -> int:
+        return self._target.size
+
+    @property
+    def joint(self) -> bool:
+        """Whether both languages share one vocabulary."""
+        return self.description["joint"]
+
+    @property
+    def digest(self) -> str:
+        """Identifies the models: equal for equal ids of every text."""
+        return self.description["digest"]
+
+    def encode_source(self, lines: list[str]) -> list[list[int]]:
+        """Ids of every line, without BOS and EOS."""
+        return self._source.encode(lines)
+
+    def encode_target(self, lines: list[str]) -> list[list[int]]:
+        return self._target.encode(lines)
+
+    def decode_source(self, ids: list[list[int]]) -> list[str]:
+        """Text of every sentence of ids; never fails on what a model wrote."""
+        return self._source.decode(ids)
+
+    def decode_target(self, ids: list[list[int]]) -> list[str]:
+        return self._target.decode(ids)
+
+    def pieces_target(self, ids: list[int]) -> list[str]:
+        """The pieces as the model names them, to show."""
+        return self._target.pieces(ids)
+
+
+def _read_sentencepiece(folder: Path, name: str, threads: int) -> SentencePieceSide:
+    path = folder / f"{name}.model"
+    try:
+        return SentencePieceSide(path.read_bytes(), threads)
+    except RuntimeError as failure:
+        raise ArtifactError(f"subword model {path} is no SentencePiece model ({failure}).") from None
+
+
+def _read_bpe(folder: Path, name: str, threads: int) -> BpeSide:
+    codes = (folder / f"{name}.codes").read_bytes().decode("utf-8")
+    vocabulary = (folder / f"{name}.vocabulary").read_bytes().decode("utf-8")
+    return BpeSide(codes, vocabulary.removesuffix("\n").split("\n"))
+
+
+def learn(
+    settings: SubwordsConfig, source_file: str | Path, target_file: str | Path, folder: str | Path, threads: int = 1
+) -> Subwords:
+    """Learn subwords from two line-aligned texts and write them to `folder`, subwords.json last.
+
+    The result does not depend on the machine or on `threads`. `vocabulary_size` counts everything: specials, nibbles,
+    characters and longer pieces; two vocabularies of that size each where they are not joint.
+
+    Raises ValueError when a text is missing, empty, not UTF-8 or of another number of lines than the other, and when
+    the vocabulary is larger than the text allows or too small for its characters.
+    """
+    check_parallel(source_file, target_file)
+    separate = {"source": [source_file], "target": [target_file]}
+    texts = {"joint": [source_file, target_file]} if settings.joint else separate
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = _learn_bpe if settings.method == "subword-nmt" else _learn_sentencepiece
+    building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        sizes = {}
+        for name, files in texts.items():
+            for ending, content in made(settings, name, files).items():
+                with artifacts.atomic(building / f"{name}.{ending}", "wb") as file:
+                    file.write(content)
+            read = _read_bpe if settings.method == "subword-nmt" else _read_sentencepiece
+            sizes[name] = read(building, name, threads).size
+        description = _describe(settings, sizes, building, source_file, target_file)
+        # Models lie in place before subwords.json does; without it the folder counts as absent.
+        folder.mkdir(exist_ok=True)
+        (folder / "subwords.json").unlink(missing_ok=True)
+        for left in (path for ending in ENDINGS for path in folder.glob(f"*.{ending}")):
+            left.unlink()
+        for name in description["files"]:
+            os.replace(building / name, folder / name)
+        artifacts.write_json(folder / "subwords.json", description)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return Subwords.load(folder, threads)
+
+
+def _describe(
+    settings: SubwordsConfig, sizes: dict[str, int], building: Path, source_file: str | Path, target_file: str | Path
+) -> dict[str, Any]:
+    files = {path.name: artifacts.sha256(path) for path in sorted(building.iterdir())}
+    kind = {"format": FORMAT, "method": settings.method, "model": settings.model, "joint": settings.joint}
+    return {
+        **kind,
+        "files": files,
+        "sizes": {side: sizes["joint" if settings.joint else side] for side in ("source", "target")},
+        "specials": {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK},
+        "digest": artifacts.fingerprint({**kind, "files": files}),
+        "provenance": artifacts.provenance(
+            settings.model_dump(mode="json"), {"source": source_file, "target": target_file}
+        ),
+    }
+
+
+def _escaped_lines(files: list[str | Path], escape: Escape) -> Iterator[str]:
+    for path in files:
+        for line in read_lines(path):
+            yield escape(line)
+
+
+def _too_large(settings: SubwordsConfig, name: str, largest: int) -> ValueError:
+    text = "the two texts allow" if name == "joint" else f"the {name} text allows"
+    return ValueError(f"{SETTING} is {settings.vocabulary_size}, but {text} at most {largest}; lower it.")
+
+
+def _too_small(settings: SubwordsConfig, name: str, needed: int) -> ValueError:
+    text = "the two texts" if name == "joint" else f"the {name} text"
+    return ValueError(
+        f"{SETTING} is {settings.vocabulary_size}, but the characters of {text} alone need {needed}; raise it, or "
+        "lower recipe.subwords.character_coverage."
+    )
+
+
+def _no_words(files: list[str | Path]) -> ValueError:
+    return ValueError(f"no word to learn subwords from in {' and '.join(map(str, files))}: the lines are empty.")
+
+
+def _learn_sentencepiece(settings: SubwordsConfig, name: str, files: list[str | Path]) -> dict[str, bytes]:
+    import sentencepiece
+
+    lines: Iterable[str] = _escaped_lines(files, Escape())
+    total = sum(1 for path in files for _ in read_lines(path))
+    if total > MOST_LINES:
+        lines = itertools.islice(lines, 0, None, -(-total // MOST_LINES))
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type=settings.model,
+            vocab_size=settings.vocabulary_size,
+            character_coverage=settings.character_coverage,
+            # Text comes normalised; what is done to it here could not be undone.
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            user_defined_symbols=list(NIBBLES),
+            pad_id=PAD,
+            bos_id=BOS,
+            eos_id=EOS,
+            unk_id=UNK,
+            num_threads=SENTENCEPIECE_THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as failure:
+        message = str(failure)
+        if limit := re.search(r"too high \(\d+\).*<= (\d+)", message):
+            raise _too_large(settings, name, int(limit[1])) from None
+        if limit := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+            raise _too_small(settings, name, int(limit[1])) from None
+        if "!sentences_.empty()" in message:
+            raise _no_words(files) from None
+        raise
+    return {"model": model.getvalue()}
+
+
+def _learn_bpe(settings: SubwordsConfig, name: str, files: list[str | Path]) -> dict[str, bytes]:
+    """Codes and a vocabulary that is closed: every piece that applying the codes to any text can yield is in it.
+
+    These are, with and without the sign for "the word goes on", the characters and nibbles, and the products of merges.
+    """
+    from subword_nmt.learn_bpe import learn_bpe
+
+    words = collections.Counter(w for path in files for line in read_lines(path) for w in line.split(" ") if w)
+    if not words:
+        raise _no_words(files)
+    alphabet = _alphabet(words, settings.character_coverage)
+    characters = [*alphabet, *NIBBLES]
+    base = [*SPECIALS, *(character + JOINER for character in characters), *characters]
+    merges = settings.vocabulary_size - len(base)
+    if merges < 0:
+        raise _too_small(settings, name, len(base))
+    escape = Escape(alphabet, also=_BPE_SIGNS)
+    # Sorted, so that ties cannot depend on the order of lines.
+    counted = sorted((escape(word), count) for word, count in words.items())
+    codes = io.StringIO(newline="\n")
+    # It reports progress on stderr, and fails where a text has no pair left to merge: the codes so far are right.
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(ValueError):
+        learn_bpe((f"{word} {count}\n" for word, count in counted), codes, merges, is_dict=True)
+    pairs = [line.split(" ") for line in codes.getvalue().split("\n")[1:] if line]
+    if len(pairs) < merges:
+        raise _too_large(settings, name, len(base) + len(pairs))
+    # Different pairs may have one product, so that the vocabulary can be a little smaller than asked for.
+    vocabulary = base + list(dict.fromkeys(_product(left, right) for left, right in pairs))
+    return {"codes": codes.getvalue().encode(), "vocabulary": ("\n".join(vocabulary) + "\n").encode()}
+
+
+def _alphabet(words: collections.Counter[str], coverage: float) -> list[str]:
+    """The characters that together make up the share `coverage` of the text, the most frequent ones, in code order."""
+    counts: collections.Counter[str] = collections.Counter()
+    for word, count in words.items():
+        for character in word:
+            counts[character] += count
+    for character in RESERVED:
+        counts.pop(character, None)
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    total, covered, chosen = sum(counts.values()), 0, []
+    for character, count in ranked:
+        if covered >= coverage * total:
+            break
+        chosen.append(character)
+        covered += count
+    return sorted(chosen)
+
+
+def _product(left: str, right: str) -> str:
+    """The piece that merging two of subword-nmt's symbols gives; `</w>` ends the last symbol of a word."""
+    merged = left + right
+    return merged.removesuffix("</w>") if merged.endswith("</w>") else merged + JOINER

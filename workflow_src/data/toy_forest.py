@@ -1,0 +1,217 @@
+"""Synchronous grammar rules, sampled derivations and packed parse forests: the engine under the toy corpus.
+
+A rule rewrites one symbol into *slots* (child symbols) and says how they are spoken on either side. A symbol may have
+several *forms* on a side (German: the participle or the infinitive of one verb phrase; English: "bought" or "buy"), and
+a form has one or more *patterns*, sequences of words and (slot, form) pairs. Every pattern uses every slot exactly once
+and is never empty, so that the same grammar parses either side. A sentence is parsed into a forest that unites all
+its analyses; the other side of the forest is the set of its translations.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterable, Sequence
+
+Symbol = Hashable
+Item = str | tuple[int, str]
+Pattern = tuple[Item, ...]
+DE, EN = 0, 1
+
+
+class Rule:
+    """One rule: symbol, slots, patterns of either side (`{form: [pattern, ...]}`), weight when sampling.
+
+    `passes` marks a rule with one slot whose forms are those of the slot. `head` is the lemma that stands for the
+    constituent, or the slot that gives it; `link` names two heads (a lemma or a slot each) that make a *combination*,
+    such as a verb and its object.
+    """
+
+    __slots__ = ("symbol", "slots", "sides", "weight", "head", "link", "passes")
+
+    def __init__(self, symbol, slots, german, english, weight=1.0, head=None, link=None, passes=False):
+        self.symbol: Symbol = symbol
+        self.slots: tuple[Symbol, ...] = tuple(slots)
+        self.sides = (german, english)
+        self.weight: float = weight
+        self.head: str | int | None = head
+        self.link: tuple[str | int, str | int] | None = link
+        self.passes: bool = passes
+        for patterns in (*german.values(), *english.values()):
+            for pattern in patterns:
+                used = sorted(item[0] for item in pattern if isinstance(item, tuple))
+                assert pattern and used == list(range(len(self.slots))), (symbol, pattern)
+
+    def patterns(self, side: int, form: str) -> Sequence[Pattern]:
+        return (((0, form),),) if self.passes else self.sides[side].get(form, ())
+
+
+class Node:
+    """A packed node: every analysis (rule, children) of one stretch of text as one symbol and form."""
+
+    __slots__ = ("options",)
+
+    def __init__(self, options: list[tuple[Rule, tuple[Node, ...]]] | None = None):
+        self.options = options if options is not None else []
+
+
+class _Trie:
+    """Patterns of one (symbol, form), sharing their beginnings."""
+
+    __slots__ = ("words", "children", "accepts")
+
+    def __init__(self):
+        self.words: dict[str, _Trie] = {}
+        self.children: dict[tuple[Symbol, str], _Trie] = {}
+        # (rule, order): order[k] is the slot of the k-th child in the pattern.
+        self.accepts: list[tuple[Rule, tuple[int, ...]]] = []
+
+
+class Grammar:
+    """Rules by symbol, with a sampler and a memoising left-to-right parser for either side."""
+
+    def __init__(self, rules: Iterable[Rule], start: Symbol):
+        self.start = start
+        self.rules: dict[Symbol, list[Rule]] = {}
+        for rule in rules:
+            self.rules.setdefault(rule.symbol, []).append(rule)
+        self._weights = {symbol: [rule.weight for rule in rules] for symbol, rules in self.rules.items()}
+        self._tries: tuple[dict, dict] = ({}, {})
+        self._firsts: tuple[dict, dict] = ({}, {})
+
+    def sample(self, random_: random.Random, symbol: Symbol | None = None) -> Node:
+        """A random derivation, as a node with one option everywhere."""
+        symbol = self.start if symbol is None else symbol
+        rule = random_.choices(self.rules[symbol], self._weights[symbol])[0]
+        return Node([(rule, tuple(self.sample(random_, slot) for slot in rule.slots))])
+
+    def parse(self, side: int, tokens: Sequence[str]) -> Node | None:
+        """The forest of all analyses of `tokens` as a whole sentence; None when there is none."""
+        memo: dict[tuple[Symbol, str, int], dict[int, Node]] = {}
+        return self._spans(side, tokens, (self.start, ""), 0, memo).get(len(tokens))
+
+    def _spans(self, side, tokens, key, begin, memo) -> dict[int, Node]:
+        """Nodes of (symbol, form) that begin at `begin`, by their end."""
+        place = (key, begin)
+        if place in memo:
+            return memo[place]
+        found: dict[int, Node] = {}
+        states = [(self._trie(side, key), begin, ())]
+        while states:
+            trie, position, children = states.pop()
+            for rule, order in trie.accepts:
+                slots = tuple(children[order.index(slot)] for slot in range(len(order)))
+                found.setdefault(position, Node()).options.append((rule, slots))
+            if position == len(tokens):
+                continue
+            word = tokens[position]
+            if word in trie.words:
+                states.append((trie.words[word], position + 1, children))
+            for child, rest in trie.children.items():
+                if word in self._first(side, child):
+                    for end, node in self._spans(side, tokens, child, position, memo).items():
+                        states.append((rest, end, (*children, node)))
+        memo[place] = found
+        return found
+
+    def _trie(self, side: int, key: tuple[Symbol, str]) -> _Trie:
+        tries = self._tries[side]
+        if key not in tries:
+            symbol, form = key
+            root = tries[key] = _Trie()
+            for rule in self.rules[symbol]:
+                for pattern in rule.patterns(side, form):
+                    trie = root
+                    for item in pattern:
+                        if isinstance(item, str):
+                            trie = trie.words.setdefault(item, _Trie())
+                        else:
+                            trie = trie.children.setdefault((rule.slots[item[0]], item[1]), _Trie())
+                    trie.accepts.append((rule, tuple(item[0] for item in pattern if not isinstance(item, str))))
+        return tries[key]
+
+    def _first(self, side: int, key: tuple[Symbol, str]) -> frozenset[str]:
+        firsts = self._firsts[side]
+        if key not in firsts:
+            trie = self._trie(side, key)
+            words = set(trie.words)
+            firsts[key] = frozenset(words.union(*(self._first(side, child) for child in trie.children)))
+        return firsts[key]
+
+
+def choose(node: Node, side: int, form: str, random_: random.Random) -> list[str]:
+    """One wording of a derivation, each pattern chosen uniformly."""
+    rule, children = node.options[0]
+    words: list[str] = []
+    for item in random_.choice(rule.patterns(side, form)):
+        words += [item] if isinstance(item, str) else choose(children[item[0]], side, item[1], random_)
+    return words
+
+
+def count(node: Node, side: int, form: str) -> int:
+    """Wordings of a forest on a side, equal ones of different analyses counted apart (so an upper bound)."""
+    total = 0
+    for rule, children in node.options:
+        for pattern in rule.patterns(side, form):
+            product = 1
+            for item in pattern:
+                if not isinstance(item, str):
+                    product *= count(children[item[0]], side, item[1])
+            total += product
+    return total
+
+
+def wordings(node: Node, side: int, form: str) -> set[tuple[str, ...]]:
+    """All wordings of a forest on a side."""
+    found: set[tuple[str, ...]] = set()
+    for rule, children in node.options:
+        for pattern in rule.patterns(side, form):
+            partial: set[tuple[str, ...]] = {()}
+            for item in pattern:
+                tails = {(item,)} if isinstance(item, str) else wordings(children[item[0]], side, item[1])
+                partial = {words + tail for words in partial for tail in tails}
+            found |= partial
+    return found
+
+
+def recognise(node: Node, side: int, form: str, tokens: Sequence[str]) -> bool:
+    """Whether `tokens` is a wording of the forest, in time that does not grow with the number of wordings."""
+    memo: dict[tuple[int, str, int], frozenset[int]] = {}
+
+    def ends(node: Node, form: str, begin: int) -> frozenset[int]:
+        place = (id(node), form, begin)
+        if place not in memo:
+            found: set[int] = set()
+            for rule, children in node.options:
+                for pattern in rule.patterns(side, form):
+                    here = {begin}
+                    for item in pattern:
+                        if isinstance(item, str):
+                            here = {at + 1 for at in here if at < len(tokens) and tokens[at] == item}
+                        else:
+                            here = {end for at in here for end in ends(children[item[0]], item[1], at)}
+                        if not here:
+                            break
+                    found |= here
+            memo[place] = frozenset(found)
+        return memo[place]
+
+    return len(tokens) in ends(node, form, 0)
+
+
+def combinations(node: Node) -> set[tuple[str, str]]:
+    """Pairs of lemmas that the links of all analyses make: (verb, object noun), (adjective, noun)."""
+    found: set[tuple[str, str]] = set()
+
+    def visit(node: Node) -> frozenset[str]:
+        heads: set[str] = set()
+        for rule, children in node.options:
+            below = [visit(child) for child in children]
+            named = lambda head, below=below: {head} if isinstance(head, str) else below[head]  # noqa: E731
+            if rule.link is not None:
+                found.update((first, second) for first in named(rule.link[0]) for second in named(rule.link[1]))
+            if rule.head is not None:
+                heads |= named(rule.head)
+        return frozenset(heads)
+
+    visit(node)
+    return found

@@ -1,0 +1,240 @@
+"""Reading texts inside archives (tar, zip, gz, archives inside archives) without unpacking them to paths of their own.
+
+A member is streamed. Nothing is ever written to a path that an archive gives; an archive inside an archive is copied
+to an unnamed temporary file, because zip and a second pass need one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import lzma
+import posixpath
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from workflow_src.artifacts import ArtifactError
+
+DAMAGE = (EOFError, tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+TAR_MAGIC_AT = 257
+MOST_NAMES_SHOWN = 8
+
+
+@contextlib.contextmanager
+def reported(name: str) -> Iterator[None]:
+    """Turns what readers of archives raise about damaged bytes into one sentence that names the file."""
+    try:
+        yield
+    except DAMAGE as failure:
+        reason = " ".join(str(failure).split()) or type(failure).__name__
+        raise ArtifactError(
+            f"{name} is truncated or damaged ({reason}); delete it and download or copy it again."
+        ) from None
+
+
+def is_unsafe(member: str) -> bool:
+    """Whether a member's path would leave the folder that it is unpacked in, on any system."""
+    slashed = member.replace("\\", "/")
+    return slashed.startswith("/") or re.match(r"[A-Za-z]:", slashed) is not None or ".." in slashed.split("/")
+
+
+class Archives:
+    """Opens texts and archive members; a context manager that owns the temporary copies of nested archives.
+
+    Every archive is looked through once before anything of it is used, so that an unsafe or cut one is refused as a
+    whole.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[tuple[str, ...], IO[bytes]] = {}
+        self._contents: dict[tuple[str, ...], dict[str, bool]] = {}
+
+    def __enter__(self) -> Archives:
+        return self
+
+    def __exit__(self, *_) -> None:
+        for copy in self._copies.values():
+            copy.close()
+
+    @contextlib.contextmanager
+    def open(self, path: str | Path, *members: str) -> Iterator[IO[bytes]]:
+        """The bytes of `path`, or of the member that `members` lead to, with gzip undone.
+
+        A member is named by its path inside the archive, or by the end of it as long as that fits one member only.
+        Raises ArtifactError when the file is missing, damaged or unsafe, or has no such member.
+        """
+        name = "!".join([str(path), *members])
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(reported(name))
+            stream = stack.enter_context(self._raw(str(path), *members))
+            plain = stack.enter_context(_without_gzip(stream))
+            start = plain.peek(TAR_MAGIC_AT + 8)
+            if start[:4] == ZIP or start[TAR_MAGIC_AT : TAR_MAGIC_AT + 5] == b"ustar":
+                raise ArtifactError(f"{name} is an archive, not a text; name the text inside it as {name}!MEMBER.")
+            yield plain
+
+    @contextlib.contextmanager
+    def _raw(self, path: str, *members: str) -> Iterator[IO[bytes]]:
+        if not members:
+            if not Path(path).is_file():
+                raise ArtifactError(f"file {path} does not exist; correct its path or put it there.")
+            with open(path, "rb") as file:
+                yield file
+            return
+        *outer, member = members
+        with self._seekable(path, *outer) as file, _opened(file, "!".join([path, *outer])) as archive:
+            key = (path, *outer)
+            if key not in self._contents:
+                self._contents[key] = _checked_contents(archive, "!".join(key))
+            entry = _find(member, self._contents[key], "!".join(key))
+            with _member(archive, entry) as stream:
+                yield stream
+
+    @contextlib.contextmanager
+    def _seekable(self, path: str, *members: str) -> Iterator[IO[bytes]]:
+        """An archive as a file that can be read from its start: the file itself, or a copy of a nested one."""
+        if not members:
+            with self._raw(path) as file:
+                yield file
+            return
+        key = (path, *members)
+        if key not in self._copies:
+            copy = tempfile.TemporaryFile()
+            try:
+                with reported("!".join(key)), self._raw(*key) as stream:
+                    shutil.copyfileobj(stream, copy, 1 << 20)
+            except BaseException:
+                copy.close()
+                raise
+            self._copies[key] = copy
+        self._copies[key].seek(0)
+        # Two texts of one nested archive are read in turn, line by line: each needs a position of its own.
+        with _View(self._copies[key]) as view:
+            yield view
+
+
+class _View(io.RawIOBase):
+    """A reader of a shared file that keeps its own position."""
+
+    def __init__(self, file: IO[bytes]):
+        self._file, self._position = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position}.get(whence)
+        self._position = (self._file.seek(0, io.SEEK_END) if base is None else base) + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer) -> int:
+        self._file.seek(self._position)
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
+@contextlib.contextmanager
+def _without_gzip(stream: IO[bytes]) -> Iterator[io.BufferedReader]:
+    buffered = io.BufferedReader(stream, 1 << 16) if not hasattr(stream, "peek") else stream
+    if buffered.peek(2)[:2] != GZIP:
+        # ZipExtFile has a peek of its own that may give less than asked for.
+        yield io.BufferedReader(buffered, 1 << 16) if not isinstance(buffered, io.BufferedReader) else buffered
+        return
+    with gzip.GzipFile(fileobj=buffered) as plain:
+        yield io.BufferedReader(plain, 1 << 16)
+
+
+@contextlib.contextmanager
+def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
+    start = file.read(4)
+    file.seek(0)
+    if not start:
+        raise ArtifactError(f"archive {name} is empty; delete it and download or copy it again.")
+    with reported(f"archive {name}"):
+        archive = zipfile.ZipFile(file) if start == ZIP else tarfile.open(fileobj=file, mode="r:*")
+    with archive:
+        yield archive
+
+
+def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str) -> dict[str, bool]:
+    """Names of all members, with whether each is a plain file; refuses archives that point outside themselves."""
+    contents: dict[str, bool] = {}
+    with reported(f"archive {name}"):
+        for member, link, plain in _entries(archive):
+            if is_unsafe(member):
+                raise ArtifactError(
+                    f'archive {name} is refused: its member "{member}" points outside the archive; '
+                    "get the archive from a source you trust."
+                )
+            if link is not None and is_unsafe(posixpath.normpath(link)):
+                raise ArtifactError(
+                    f'archive {name} is refused: its member "{member}" is a link to "{link}", outside the archive; '
+                    "get the archive from a source you trust."
+                )
+            contents[member] = plain
+    return contents
+
+
+def _member(archive: zipfile.ZipFile | tarfile.TarFile, name: str) -> IO[bytes]:
+    if isinstance(archive, zipfile.ZipFile):
+        return archive.open(name)
+    # In the archive's order: asking by name would first read a compressed archive to its end.
+    return archive.extractfile(next(entry for entry in archive if entry.name == name))
+
+
+def _entries(archive: zipfile.ZipFile | tarfile.TarFile) -> Iterator[tuple[str, str | None, bool]]:
+    """(name, where it links to from the archive's top, is a plain file) of every member."""
+    if isinstance(archive, zipfile.ZipFile):
+        for entry in archive.infolist():
+            link = None
+            if stat.S_ISLNK(entry.external_attr >> 16):
+                link = _linked(entry.filename, archive.read(entry)[:4096].decode("utf-8", "replace"))
+            # orig_filename: ZipFile cuts names at a null byte and turns backslashes on some systems.
+            yield entry.orig_filename, link, link is None and not entry.is_dir()
+        return
+    for entry in archive:
+        link = entry.linkname if entry.islnk() else _linked(entry.name, entry.linkname) if entry.issym() else None
+        yield entry.name, link, entry.isfile()
+
+
+def _linked(member: str, target: str) -> str:
+    """A symbolic link's target as a path from the archive's top."""
+    return target if is_unsafe(target) and target[:1] in "/\\" else posixpath.join(posixpath.dirname(member), target)
+
+
+def _find(wanted: str, contents: dict[str, bool], name: str) -> str:
+    """The member that `wanted` names, by its whole path or by an end of it that is unique."""
+    tidy = {member: posixpath.normpath(member) for member in contents}
+    wanted_path = posixpath.normpath(wanted)
+    found = [member for member in contents if tidy[member] == wanted_path]
+    found = found or [member for member in contents if tidy[member].endswith("/" + wanted_path) and contents[member]]
+    if not found:
+        files = [tidy[member] for member, plain in contents.items() if plain]
+        shown = ", ".join(sorted(files)[:MOST_NAMES_SHOWN]) or "no files"
+        more = f" and {len(files) - MOST_NAMES_SHOWN} more" if len(files) > MOST_NAMES_SHOWN else ""
+        raise ArtifactError(f'archive {name} has no member "{wanted}"; it has {shown}{more}.')
+    if len({tidy[member] for member in found}) > 1:
+        raise ArtifactError(
+            f'member "{wanted}" of archive {name} fits {" and ".join(sorted(found)[:3])}; write its whole path.'
+        )
+    if not contents[found[-1]]:
+        raise ArtifactError(f'member "{wanted}" of archive {name} is a folder or a link, not a file; name a file.')
+    return found[-1]

@@ -1,0 +1,274 @@
+"""What an experiment costs, from its configuration alone: jobs, tokens, disk, GPU-hours. No torch here.
+
+Floating-point operations are counted as two for each weight of a matrix product and each position that it is applied
+to; attention's own products (a few per cent at sentence lengths), embeddings, norms and the length head are left out.
+A backward pass costs twice its forward pass:
+
+    training a teacher or a latent-variable model    6 N_p     a position and update
+    a score network                                  6 N_p     and the goal of frozen steps before it, 2 N_p each
+    an energy network                               12 N_p     its direction is itself a gradient: forward and backward
+                                                               to the latents (4), and a backward pass through both (8)
+    beam search                                      2 N_p     a position and hypothesis
+    non-autoregressive decoding                      2 N_p     a position and step; an energy step 4
+
+where N_p are the weights that the part in question multiplies with. Hours divide that by a range of rates of one
+A100 (312e12 operations a second in bfloat16 at most): training reaches 10 to 40 % of it at width 512 and more and 3 to
+15 % below, decoding 0.3 to 5 %, because its products are small.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from workflow_src.config.load import Decode, System
+from workflow_src.config.plan import Plan
+
+PEAK = 312e12
+GPU = "NVIDIA A100 in bfloat16"
+TRAINING_SHARE = {"wide": (0.10, 0.40), "narrow": (0.03, 0.15)}
+DECODING_SHARE = (0.003, 0.05)
+WIDE = 512
+# Assumed where nothing better is known; an experiment's own numbers win.
+HELD_OUT = 2000
+LENGTH = {"generated": 12.0, "files": 28.0, "folder": 28.0}
+BYTES_A_SUBWORD = 4.5
+
+
+def encoder_layer(dim: int, width: int) -> int:
+    """Weights of one encoder layer: query, key, value and output of attention; two linear layers."""
+    return 4 * dim * dim + 2 * dim * width
+
+
+def decoder_layer(dim: int, width: int) -> int:
+    """Weights of one decoder layer: those of an encoder layer, and attention to the source."""
+    return encoder_layer(dim, width) + 4 * dim * dim
+
+
+def parts(system: System, vocabulary: int) -> dict[str, int]:
+    """Weights of a system's matrix products by part; `output` is the projection onto the vocabulary."""
+    model = system.model
+    dim, width = model.dim, model.feed_forward
+    if system.family_name == "transformer":
+        return {
+            "encoder": model.encoder_layers * encoder_layer(dim, width),
+            "decoder": model.decoder_layers * decoder_layer(dim, width),
+            "output": vocabulary * dim,
+        }
+    stack = model.layers * decoder_layer(dim, width)
+    if system.family_name == "lvm":
+        return {
+            "encoder": model.encoder_layers * encoder_layer(dim, width),
+            "prior": stack + 2 * dim * model.latent_dim,
+            "posterior": stack + 2 * dim * model.latent_dim,
+            "decoder": stack + model.latent_dim * dim,
+            "output": vocabulary * dim,
+        }
+    head = model.latent_dim if system.family_name == "score" else 1
+    return {"network": stack + model.latent_dim * dim + head * dim}
+
+
+def parameters(system: System, vocabulary: int, joint: bool) -> int:
+    """Trained parameters, roughly: the weights of `parts`, and a source embedding of its own where not joint."""
+    separate = 0 if joint or system.base else vocabulary * system.model.dim
+    return sum(parts(system, vocabulary).values()) + separate
+
+
+def operations_a_position(system: System, plan: Plan) -> float:
+    """Floating-point operations of training on one position of a batch, source and target taken as equally long."""
+    vocabulary = plan.recipe.subwords.vocabulary_size
+    own = parts(system, vocabulary)
+    if system.base is None:
+        return 6.0 * sum(own.values())
+    base = parts(plan.system(system.base), vocabulary)
+    objective = system.objective
+    delta = base["decoder"] + base["output"] + base["posterior"]
+    goal = 2.0 * (base["encoder"] + base["prior"] + objective.delta_steps * delta)
+    network = own["network"]
+    learning, moving = (12.0, 4.0) if system.family_name == "energy" else (6.0, 2.0)
+    own_steps = objective.pre_update_probability * (1 - objective.pre_update_after)
+    return goal + (learning + moving * own_steps) * network
+
+
+def decoding_operations(plan: Plan, system: System, search: dict[str, Any], sentences: float, length: float) -> float:
+    """Floating-point operations of decoding `sentences` of `length` subwords; `search` has beam or steps."""
+    vocabulary = plan.recipe.subwords.vocabulary_size
+    own = parts(system, vocabulary)
+    positions = sentences * length
+    if system.family_name == "transformer":
+        return 2.0 * positions * (own["encoder"] + search.get("beam", 1) * (own["decoder"] + own["output"]))
+    base = parts(plan.system(system.base), vocabulary) if system.base else own
+    kind = search["search"]
+    step = {
+        "delta": base["decoder"] + base["output"] + base["posterior"],
+        "score": own.get("network", 0),
+        "energy": 2 * own.get("network", 0),
+    }.get(kind, 0)
+    once = base["encoder"] + base["prior"] + base["decoder"] + base["output"]
+    return 2.0 * positions * (once + search.get("steps", 0) * step)
+
+
+def jobs(plan: Plan) -> dict[str, int]:
+    """Number of jobs by rule when nothing has been made yet."""
+    seeds = len(plan.config.seeds)
+    systems = plan.loaded.systems.values()
+    needed = _needed(plan)
+    counts = {"download": 1, "normalise": 1, "learn_subwords": 1, "encode": 1 + len({s.data for s in systems})}
+    counts |= {rule: seeds * len(plan.systems_of(rule)) for rule in ("train_teacher", "train_lvm", "train_refiner")}
+    counts |= {
+        "distill": sum(plan.shards(teacher) for teacher in plan.teachers),
+        "merge_distilled": len(plan.teachers),
+        "export_bundle": seeds * len(needed),
+        "decode": len(plan.rows),
+        "score_quality": len(plan.rows),
+        "measure_speed": 1,
+        "analyse": 1,
+        "report": 1,
+    }
+    return {rule: count for rule, count in counts.items() if count}
+
+
+def _needed(plan: Plan) -> set[str]:
+    return {decode.system for decode in plan.loaded.decodes}
+
+
+def _length(plan: Plan, length: float | None) -> float:
+    return min(length or LENGTH[plan.loaded.dataset.kind], plan.recipe.max_length)
+
+
+def _pairs(plan: Plan, pairs: int | None) -> int | None:
+    dataset = plan.loaded.dataset
+    known = pairs or dataset.generator.get("train") or dataset.pairs
+    limit = plan.recipe.limits.get("train")
+    return min(known, limit) if known and limit else known
+
+
+def _hours(operations: float, shares: tuple[float, float]) -> tuple[float, float]:
+    low, high = shares
+    return operations / (PEAK * high) / 3600, operations / (PEAK * low) / 3600
+
+
+def _system_row(plan: Plan, system: System) -> dict[str, Any]:
+    """Tokens, operations and hours of training one system with all seeds."""
+    training = system.training
+    seeds = len(plan.config.seeds)
+    tokens = training.max_steps * training.batch_tokens * seeds
+    operations = tokens * operations_a_position(system, plan)
+    subwords = plan.recipe.subwords
+    return {
+        "work": f"train {system.name}",
+        "parameters": parameters(system, subwords.vocabulary_size, subwords.joint),
+        "tokens": tokens,
+        "operations": operations,
+        "hours": _hours(operations, TRAINING_SHARE["wide" if system.model.dim >= WIDE else "narrow"]),
+    }
+
+
+def _decode_operations(plan: Plan, decode: Decode, length: float) -> float:
+    sentences = plan.recipe.limits.get("test") or plan.loaded.dataset.generator.get("test") or HELD_OUT
+    runs = len(decode.splits) * len(plan.config.seeds)
+    return runs * decoding_operations(plan, plan.system(decode.system), decode.settings, sentences, length)
+
+
+def _disk(plan: Plan, pairs: int | None, length: float) -> float:
+    """Bytes: texts (raw, normalised, distilled), arrays, and for each system its weights, bundle and training state."""
+    subwords = plan.recipe.subwords
+    texts = 0.0
+    if pairs:
+        characters = pairs * length * BYTES_A_SUBWORD
+        texts = characters * (4 + len(plan.teachers)) + len(plan.texts) * pairs * 2 * length * 4
+    models = 0.0
+    for system in plan.loaded.systems.values():
+        weights = 4.0 * parameters(system, subwords.vocabulary_size, subwords.joint)
+        base = (
+            4.0 * parameters(plan.system(system.base), subwords.vocabulary_size, subwords.joint) if system.base else 0
+        )
+        averaged = system.training.average_last if system.training.keep == "average" else 1
+        # Final weights, the bundle (with the base), two states of weights and two moments, and validated weights.
+        models += (2 * weights + base + 2 * 3 * weights + averaged * weights) * len(plan.config.seeds)
+    return texts + models
+
+
+def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) -> dict[str, Any]:
+    """Jobs, tokens, operations, GPU-hours and bytes of an experiment of which nothing has been made yet.
+
+    `pairs` (training pairs) and `length` (mean subwords of a sentence) replace what the dataset says or is assumed.
+    Where pairs are not known at all, distillation is None.
+    """
+    pairs, length = _pairs(plan, pairs), _length(plan, length)
+    work = [_system_row(plan, system) for system in plan.loaded.systems.values()]
+    for teacher in plan.teachers:
+        settings = plan.config.distillation.get(teacher)
+        beam = {"search": "beam", "beam": settings.beam if settings else 4}
+        operations = decoding_operations(plan, plan.system(teacher), beam, pairs, length) if pairs else None
+        work.append(
+            {
+                "work": f"distil with {teacher}",
+                "parameters": None,
+                "tokens": pairs * length if pairs else None,
+                "operations": operations,
+                "hours": _hours(operations, DECODING_SHARE) if pairs else None,
+            }
+        )
+    decoding = math.fsum(_decode_operations(plan, decode, length) for decode in plan.loaded.decodes)
+    work.append(
+        {
+            "work": "decode",
+            "parameters": None,
+            "tokens": None,
+            "operations": decoding,
+            "hours": _hours(decoding, DECODING_SHARE),
+        }
+    )
+    known = [row["hours"] for row in work if row["hours"]]
+    return {
+        "experiment": plan.experiment,
+        "jobs": jobs(plan),
+        "pairs": pairs,
+        "length": length,
+        "training_tokens": sum(row["tokens"] for row in work if row["work"].startswith("train ")),
+        "work": work,
+        "hours": (sum(low for low, _ in known), sum(high for _, high in known)),
+        "gpu": GPU,
+        "disk_bytes": _disk(plan, pairs, length),
+    }
+
+
+def as_text(result: dict[str, Any]) -> str:
+    """The estimate as lines to read."""
+    counts = result["jobs"]
+    lines = [f"experiment {result['experiment']}: {sum(counts.values())} jobs"]
+    lines += [f"  {count:6d}  {rule}" for rule, count in counts.items()]
+    lines += ["", f"{'work':24} {'parameters':>12} {'tokens':>12} {'operations':>12}   GPU-hours"]
+    for row in result["work"]:
+        figures = [_short(row[key]) for key in ("parameters", "tokens", "operations")]
+        lines.append(
+            f"{row['work']:24} " + " ".join(f"{figure:>12}" for figure in figures) + f"   {_range(row['hours'])}"
+        )
+    lines += [
+        f"{'all':24} {'':12} {_short(result['training_tokens']):>12} {'':12}   {_range(result['hours'])}",
+        "",
+        f"disk: about {result['disk_bytes'] / 1e9:.1f} GB, downloads not counted",
+        f"GPU-hours: of one {result['gpu']}, at 10 to 40 % of its peak in training (3 to 15 % below width {WIDE}) and",
+        "0.3 to 5 % in decoding. Tokens are target positions with padding; operations count matrix products alone.",
+        f"Assumed: {result['length']:g} subwords a sentence"
+        + (f", {result['pairs']:,} training pairs." if result["pairs"] else "."),
+    ]
+    if result["pairs"] is None and any(row["hours"] is None for row in result["work"]):
+        lines.append("Distillation is not counted: the number of training pairs is not known; give --pairs.")
+    return "\n".join(lines)
+
+
+def _short(value: float | None) -> str:
+    if value is None:
+        return "-"
+    for limit, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def _range(hours: tuple[float, float] | None) -> str:
+    if hours is None:
+        return "not known"
+    return " to ".join(f"{value:.1f}" if value >= 0.1 else "under 0.1" for value in hours)

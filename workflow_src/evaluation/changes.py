@@ -1,0 +1,36 @@
+"""Which words differ between two versions of a sentence, by longest common subsequence."""
+
+from __future__ import annotations
+
+
+def changed_words(before: list[str], after: list[str]) -> list[bool]:
+    """For each word of `after`, whether it is new: outside a longest common subsequence with `before`.
+
+    Among equally long subsequences the leftmost matches in `after` count as kept, so the result is deterministic.
+    """
+    rows, columns = len(before), len(after)
+    # longest[i][j]: length of the longest common subsequence of before[i:] and after[j:].
+    longest = [[0] * (columns + 1) for _ in range(rows + 1)]
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            longest[i][j] = (
+                longest[i + 1][j + 1] + 1 if before[i] == after[j] else max(longest[i + 1][j], longest[i][j + 1])
+            )
+    changed = [True] * columns
+    i = j = 0
+    while i < rows and j < columns:
+        if before[i] == after[j]:
+            changed[j] = False
+            i, j = i + 1, j + 1
+        elif longest[i + 1][j] >= longest[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return changed
+
+
+def count_changes(before: str, after: str) -> int:
+    """Words added to or missing from `after` against `before`, whichever are more: 0 only for the same words."""
+    old, new = before.split(), after.split()
+    added = sum(changed_words(old, new))
+    return max(added, len(old) - (len(new) - added))

@@ -1,0 +1,234 @@
+"""The report as one HTML page that opens without a network, and as Markdown."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import markupsafe
+
+from workflow_src.evaluation import tables
+from workflow_src.evaluation.changes import changed_words
+from workflow_src.evaluation.tables import Group, Line
+
+TEMPLATE = Path(__file__).with_name("report.html.j2")
+LANGUAGES = {
+    "de": "German", "en": "English", "ro": "Romanian", "ja": "Japanese", "fr": "French", "cs": "Czech", "es": "Spanish",
+}  # fmt: skip
+NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+def language(code: str) -> str:
+    return LANGUAGES.get(code, code)
+
+
+def in_words(number: int) -> str:
+    """Small numbers as words."""
+    return NUMBER_WORDS[number] if number < len(NUMBER_WORDS) else f"{number:,}"
+
+
+def marked(before: str, after: str) -> markupsafe.Markup:
+    """`after` as HTML, neighbouring words that are new against `before` inside one <mark>."""
+    words = after.split()
+    parts = []
+    flags = changed_words(before.split(), words)
+    for new, run in itertools.groupby(zip(words, flags, strict=True), key=lambda pair: pair[1]):
+        text = markupsafe.escape(" ".join(word for word, _ in run))
+        parts.append(markupsafe.Markup("<mark>{}</mark>").format(text) if new else text)
+    return markupsafe.Markup(" ").join(parts)
+
+
+def example_steps(texts: list[str]) -> list[dict[str, Any]]:
+    """Steps 1.. of a trace: label ("1", or "2–4" for steps that change nothing more), HTML, and whether it changed."""
+    found = []
+    for step in range(1, len(texts)):
+        same = texts[step] == texts[step - 1]
+        if same and found and found[-1]["same"]:
+            found[-1]["last"] = step
+            continue
+        found.append({"first": step, "last": step, "same": same, "html": marked(texts[step - 1], texts[step])})
+    for entry in found:
+        entry["label"] = str(entry["first"]) if entry["first"] == entry["last"] else f"{entry['first']}–{entry['last']}"
+    return found
+
+
+def examples(traces: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Example sentences for the page. The prior mean stands once where all searches start from the same text."""
+    found = []
+    for example in (traces or {}).get("examples", []):
+        searches = {name: texts for name, texts in example["searches"].items() if texts}
+        starts = {texts[0] for texts in searches.values()}
+        shared = starts.pop() if len(starts) == 1 else None
+        found.append(
+            {
+                **{key: example[key] for key in ("index", "source", "reference", "teacher")},
+                "prior_mean": shared,
+                "searches": [
+                    {"name": name, "start": None if shared is not None else texts[0], "steps": example_steps(texts)}
+                    for name, texts in searches.items()
+                ],
+            }
+        )
+    return found
+
+
+def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
+    """What the table shows in a few sentences; only what was measured is said."""
+    lines = [line for group in table for line in group.lines]
+    beams = [line for line in lines if line.search == "beam"]
+    named = [
+        line for line in beams if reference and (line.system, line.name) == (reference["system"], reference["name"])
+    ]
+    teacher = (named or sorted(beams, key=lambda line: line.system != "teacher") or [None])[0]
+    refined = [line for line in lines if line.search in ("delta", "score", "energy")]
+    told = []
+    if teacher:
+        told.append(
+            f"Beam search with the autoregressive {teacher.system} ({teacher.label}) reaches {_figures(teacher)}."
+        )
+    if refined:
+        best = max(refined, key=lambda line: line.figures["bleu"])
+        group = next(group for group in table if best in group.lines)
+        start = next((line for line in group.lines if line.search == "prior-mean"), None)
+        if start:
+            told.append(f"The prior mean of “{start.system}” alone reaches {_figures(start)}.")
+        steps = "step" if best.steps == 1 else "steps"
+        how = f"{best.search} with {in_words(best.steps)} {steps}"
+        told.append(f"The best refinement is {how}: {_figures(best)}{_gain(best, start)}.")
+        speedup = best.figures["speedup"]
+        if teacher and speedup:
+            gap = teacher.figures["bleu"] - best.figures["bleu"]
+            where = f"{abs(gap):.1f} BLEU {'below' if gap >= 0 else 'above'} beam search"
+            pace = (
+                f"{speedup:.1f} times as fast" if speedup >= 1 else f"slower than it by a factor of {1 / speedup:.1f}"
+            )
+            told.append(f"That is {where}, and {pace}, one sentence at a time.")
+    return told
+
+
+def _figures(line: Line) -> str:
+    text = f"{line.figures['bleu']:.1f} BLEU"
+    if line.figures["validity"] is not None:
+        text += f" with {100 * line.figures['validity']:.1f} % valid outputs"
+    return text
+
+
+def _gain(best: Line, start: Line | None) -> str:
+    if start is None:
+        return ""
+    gain = best.figures["bleu"] - start.figures["bleu"]
+    return f", {abs(gain):.1f} BLEU {'more' if gain >= 0 else 'less'} than the prior mean"
+
+
+def caption(removed: bool, manifest: dict[str, Any], split: str, sentences: int | None, timed: bool) -> str:
+    """What a table's figures are; says which variant its rows are."""
+    count = f", {sentences:,} sentences" if sentences else ""
+    seeds = len({row["seed"] for row in manifest["rows"]})
+    text = f"Quality and speed on {split} of {manifest['dataset']} ({manifest['source']}→{manifest['target']}{count}). "
+    text += f"In non-autoregressive outputs, repetitions of a word are {'removed' if removed else 'kept'}; "
+    text += "autoregressive outputs are scored as they are. BLEU and chrF are sacreBLEU's on detokenised, cased text; "
+    text += (
+        "brackets hold the 95 % bootstrap interval."
+        if seeds == 1
+        else f"figures are means ± deviation over {seeds} seeds."
+    )
+    if timed:
+        text += " Latency is the median over sentences ± standard deviation, one sentence at a time, from text to text."
+    return text
+
+
+def protocol_words(speed: dict[str, Any] | None) -> str:
+    """How speed was measured, in sentences."""
+    if not speed:
+        return "Speed was not measured in this run."
+    p = speed["protocol"]
+    processor = speed.get("provenance", {}).get("hardware", {}).get("processor")
+    where = p.get("device_name") or processor or p.get("device", "an unnamed device")
+    load = p.get("other_load_cores") or [0.0]
+    disturbed = in_words(p["disturbed_rounds"]) if p["disturbed_rounds"] else "none"
+    threads = f"{in_words(p['threads'])} CPU thread{'s' * (p['threads'] != 1)}"
+    text = (
+        f"All rows were timed in one process on {where} with {threads} "
+        f"({p.get('precision')}), from text in to text out, on the same {p['sentences']:,} sentences, in "
+        f"{in_words(p['repeats'])} rounds that alternate between the rows, each after {p['warmup']} untimed sentences. "
+        f"One at a time, a sentence's time is its median over rounds; throughput is that of the median round "
+        f"with batches of {p['batch']}. Other processes used {min(load):.2f} to {max(load):.2f} of a core during "
+        f"the rounds kept; rounds above {p['disturbed_above_cores']:.2f} were redone "
+        f"({in_words(p['redone_rounds'])} in all), and {disturbed} of those kept stayed above it."
+    )
+    if p.get("baseline"):
+        text += f" Speed-ups compare median latencies with {p['baseline']['system']} {p['baseline']['name']}."
+    shares = [row["subword_share"] for row in speed["rows"] if row.get("subword_share") is not None]
+    if shares:
+        low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+        text += f" Splitting into subwords and joining took {low if low == high else f'{low} to {high}'} % of the time."
+    return text
+
+
+def step_cost_words(speed: dict[str, Any] | None) -> str:
+    """What one refinement step costs, in a sentence; empty when it is not known."""
+    costs = (speed or {}).get("step_costs", {})
+    if not costs.get("costs"):
+        return ""
+    told = ", ".join(f"{cost['ms_per_step']:.2f} ms for {cost['search']} ({cost['system']})" for cost in costs["costs"])
+    text = f"One refinement step costs {told}, as the slope of mean latency over steps."
+    if costs.get("delta_over_score"):
+        text += f" A delta step takes {costs['delta_over_score']:.1f} times as long as a score step."
+    return text
+
+
+def table_cells(table: list[Group]) -> dict[str, Any]:
+    """Headings and cells of a table for the template; the best BLEU of non-autoregressive lines is marked."""
+    heads = tables.columns(table)
+    refined = [line for group in table if not group.autoregressive for line in group.lines]
+    best = max((line.figures["bleu"] for line in refined), default=None)
+    return {
+        "heads": heads,
+        "groups": [
+            {
+                "title": group.title,
+                "lines": [
+                    {
+                        "label": line.label,
+                        "best": line.figures["bleu"] == best and not group.autoregressive,
+                        "cells": [(key, *tables.cell(line, key)) for key, _ in heads],
+                    }
+                    for line in group.lines
+                ],
+            }
+            for group in table
+        ],
+    }
+
+
+def render(context: dict[str, Any]) -> str:
+    """The page as HTML; everything that is not Markup is escaped."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["in_words"] = in_words
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(context)
+
+
+def markdown(context: dict[str, Any]) -> str:
+    """results.md: title, table, the other variant, and provenance."""
+    parts = [f"# {context['title']}", context["description"], " ".join(context["summary"])]
+    parts += ["## Quality and speed", context["caption"], tables.markdown(context["groups"])]
+    if context["other_groups"]:
+        parts += [f"### Repetitions {context['other_variant']}", tables.markdown(context["other_groups"])]
+    if context["unmatched"]:
+        parts.append("Published, without a row here: " + ", ".join(f"{k} {v}" for k, v in context["unmatched"].items()))
+    parts += [f"Published figures: {context['expected_source']}"] if context["expected_source"] else []
+    parts += ["## Speed", context["protocol"], context["step_cost"], "## Provenance"]
+    parts.append("".join(f"- {name}: {value}\n" for name, value in context["facts"]))
+    parts.append(_system_table(context["systems"]))
+    parts += ["## Notes", context["notes"]] if context["notes"] else []
+    return "\n\n".join(part.strip() for part in parts if part and part.strip()) + "\n"
+
+
+def _system_table(systems: list[dict[str, Any]]) -> str:
+    heads = ["system", "family", "preset", "data", "seed", "parameters", "updates", "target tokens seen", "minutes"]
+    lines = ["| " + " | ".join(heads) + " |", "|---|---|---|---|" + "---:|" * 5]
+    return "\n".join(lines + ["| " + " | ".join(system[head] for head in heads) + " |" for system in systems]) + "\n"

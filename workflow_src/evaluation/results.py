@@ -1,0 +1,145 @@
+"""The one schema of results: what `results.json` holds, how its rows come from measurements, and its checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field, model_validator
+
+from workflow_src.artifacts import ArtifactError, read_json, write_json
+
+AUTOREGRESSIVE = ("transformer",)
+
+Percent = Annotated[float, Field(ge=0, le=100)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Row(Strict):
+    """One system, seed, search and variant. What does not apply is null; every key is always there."""
+
+    system: str = Field(min_length=1)
+    family: str = Field(min_length=1)
+    preset: str = Field(min_length=1)
+    data: Literal["raw", "distilled"]
+    seed: int
+    search: str = Field(min_length=1)
+    steps: Annotated[int, Field(ge=0)] | None
+    beam: Annotated[int, Field(ge=1)] | None
+    candidates: Annotated[int, Field(ge=1)] | None
+    repetitions_removed: bool
+    bleu: Percent
+    bleu_ci: tuple[Percent, Percent] | None
+    p_value: Share | None
+    chrf: Percent
+    validity: Share | None
+    latency_ms: Positive | None
+    latency_std: Annotated[float, Field(ge=0)] | None
+    sentences_per_second: Positive | None
+    speedup: Positive | None
+    device: str | None
+    threads: Annotated[int, Field(ge=1)] | None
+    batch: Annotated[int, Field(ge=1)] | None
+
+    @model_validator(mode="after")
+    def _interval(self):
+        if self.bleu_ci and self.bleu_ci[0] > self.bleu_ci[1]:
+            raise ValueError("bleu_ci must be [low, high] with low not above high")
+        return self
+
+
+class Results(Strict):
+    """The content of results.json."""
+
+    experiment: str = Field(min_length=1)
+    dataset: str = Field(min_length=1)
+    provenance: dict[str, Any]
+    rows: tuple[Row, ...]
+
+
+def validate(content: Any, where: str) -> Results:
+    """`content` as checked Results. Raises ArtifactError naming the first wrong key, its value and what is wrong."""
+    try:
+        return Results.model_validate(content)
+    except pydantic.ValidationError as failure:
+        error = failure.errors()[0]
+        key = ".".join(str(part) for part in error["loc"]) or "the whole"
+        problem = error["msg"].removeprefix("Value error, ")
+        value = "" if error["type"] == "missing" else f" (value {str(error['input'])[:80]!r})"
+        raise ArtifactError(f"results in {where}: {key}{value}: {problem}; make the report again.") from None
+
+
+def write_results(path: str | Path, content: dict[str, Any]) -> Results:
+    """Check `content` against the schema, then write it as JSON. Nothing is written when a check fails."""
+    results = validate(content, str(path))
+    write_json(path, results.model_dump(mode="json"))
+    return results
+
+
+def read_results(path: str | Path) -> Results:
+    """Results from a file, checked. Raises ArtifactError when it is missing, damaged or breaks the schema."""
+    return validate(read_json(path), str(path))
+
+
+def table_split(manifest: dict[str, Any]) -> str:
+    """The split that tables are made of: test, or dev where the experiment decodes nothing else."""
+    return "test" if any(row["split"] == "test" for row in manifest["rows"]) else "dev"
+
+
+def build_rows(
+    manifest: dict[str, Any], qualities: dict[str, dict[str, Any]], speed: dict[str, Any] | None, split: str
+) -> list[dict[str, Any]]:
+    """Schema rows, in the experiment's order, each with an extra key `name`, the decode's.
+
+    `qualities` maps quality files to their contents. Autoregressive rows come once, repetitions kept; others twice,
+    kept and removed. Speed is measured once for a system and decode and stands beside each of its seeds.
+    """
+    times = {(row["system"], row["name"]): row for row in (speed or {}).get("rows", [])}
+    protocol = (speed or {}).get("protocol", {})
+    rows = []
+    for entry in manifest["rows"]:
+        if entry["split"] != split:
+            continue
+        system, settings = manifest["systems"][entry["system"]], entry["settings"]
+        timed = times.get((entry["system"], entry["name"]), {})
+        variants = ("kept",) if system["family"] in AUTOREGRESSIVE else ("kept", "removed")
+        for variant in variants:
+            scored = qualities[entry["quality"]][variant]
+            rows.append(
+                {
+                    "name": entry["name"],
+                    "system": entry["system"],
+                    "family": system["family"],
+                    "preset": system["preset"],
+                    "data": "raw" if system["data"] == "raw" else "distilled",
+                    "seed": entry["seed"],
+                    "search": settings["search"],
+                    "steps": settings.get("steps"),
+                    "beam": settings.get("beam"),
+                    "candidates": settings.get("candidates"),
+                    "repetitions_removed": variant == "removed",
+                    "bleu": scored["bleu"],
+                    "bleu_ci": scored["bleu_ci"],
+                    "p_value": None,
+                    "chrf": scored["chrf"],
+                    "validity": scored["validity"],
+                    "device": protocol.get("device") if timed else None,
+                    "threads": protocol.get("threads") if timed else None,
+                }
+                | {
+                    key: timed.get(key)
+                    for key in ("latency_ms", "latency_std", "sentences_per_second", "speedup", "batch")
+                }
+            )
+    return rows
+
+
+def without_name(row: dict[str, Any]) -> dict[str, Any]:
+    """A built row as the schema has it."""
+    return {key: value for key, value in row.items() if key != "name"}

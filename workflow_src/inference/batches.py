@@ -1,0 +1,38 @@
+"""Many sentences through a search: sorted by length, cut into batches, results in the order given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from workflow_src.data.batching import pad
+from workflow_src.types import Hypotheses
+
+
+def search_all(
+    search: Callable[[Tensor], Hypotheses], sources: Sequence[Sequence[int]], batch: int, device: torch.device
+) -> Hypotheses:
+    """`search` over all sources (subword ids without end symbols), `batch` sentences at a time, longest first.
+
+    Empty sources are not searched: their translation is empty, with score 0.
+    """
+    order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
+    result = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
+    depth = 0
+    for start in range(0, len(order), batch):
+        rows = order[start : start + batch]
+        found = search(pad([sources[i] for i in rows], eos=True).to(device))
+        for position, row in enumerate(rows):
+            result.tokens[row] = found.tokens[position]
+            result.scores[row] = found.scores[position]
+            result.steps[row] = found.steps[position] if found.steps else 0
+        if found.traces is not None:
+            if result.traces is None:
+                result.traces = [[[] for _ in sources] for _ in found.traces]
+            depth = len(found.traces)
+            for step in range(depth):
+                for position, row in enumerate(rows):
+                    result.traces[step][row] = found.traces[step][position]
+    return result

@@ -1,0 +1,144 @@
+"""Greedy and beam search over a cached autoregressive decoder, batched; finished sentences leave the batch.
+
+A hypothesis is scored by its log-probability divided by (number of tokens, end symbol counted) ** length_penalty.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workflow_src.types import BOS, EOS, PAD, Hypotheses, wide
+
+# The batch is compacted when at most this share of it is still running: copying the cache costs more than idle rows.
+COMPACT_AT = 0.85
+
+
+def limits(source: Tensor, ratio: float, positions: int) -> Tensor:
+    """Longest output (B,) for source (B, S): ratio * |x| + 10 tokens, but never past the model's positions."""
+    lengths = (source != PAD).sum(1) - 1
+    return (lengths * ratio + 10).long().clamp(max=positions - 1)
+
+
+@torch.no_grad()
+def greedy(model, source: Tensor, max_length_ratio: float = 2.0) -> Hypotheses:
+    """The most probable next token, again and again. `source` (B, S); scores are log-probability / tokens."""
+    decoder = model.start(model.encode(source))
+    longest = limits(source, max_length_ratio, model.config.max_positions).tolist()
+    count = source.size(0)
+    outputs: list[list[int]] = [[] for _ in range(count)]
+    totals = torch.zeros(count, device=source.device, dtype=torch.float64)
+    running = list(range(count))
+    finished = [False] * count
+    tokens = torch.full((count,), BOS, device=source.device)
+    rows = torch.arange(count, device=source.device)
+    for position in range(max(longest) + 1):
+        logits = decoder.step(tokens)
+        normaliser = wide(logits).logsumexp(-1)
+        logits[:, :EOS] = float("-inf")
+        best, tokens = logits.max(-1)
+        if any(position >= longest[i] for i in running):
+            full = torch.tensor([position >= longest[i] for i in running], device=source.device)
+            tokens = tokens.masked_fill(full, EOS)
+            best = torch.where(full, logits[:, EOS], best)
+        gains = wide(best) - normaliser
+        alive = []
+        for row, (sentence, token) in enumerate(zip(running, tokens.tolist(), strict=True)):
+            if finished[sentence]:
+                continue
+            alive.append(row)
+            if token == EOS:
+                finished[sentence] = True
+            else:
+                outputs[sentence].append(token)
+        counted = torch.tensor(alive, device=source.device)
+        totals.index_add_(0, rows.index_select(0, counted), gains.index_select(0, counted).double())
+        left = [row for row in alive if not finished[running[row]]]
+        if not left:
+            break
+        if len(left) <= COMPACT_AT * len(running):
+            keep = torch.tensor(left, device=source.device)
+            decoder.keep(keep)
+            tokens, rows = tokens.index_select(0, keep), rows.index_select(0, keep)
+            running = [running[row] for row in left]
+    scores = [total / (len(out) + 1) for total, out in zip(totals.tolist(), outputs, strict=True)]
+    return Hypotheses(outputs, scores)
+
+
+@torch.no_grad()
+def beam_search(
+    model, source: Tensor, beam: int = 4, length_penalty: float = 1.0, max_length_ratio: float = 2.0
+) -> Hypotheses:
+    """The best finished hypothesis of a beam for each sentence of source (B, S).
+
+    At every position the 2 * beam best continuations are looked at; those among the first `beam` that end are kept as
+    hypotheses, and the first `beam` that do not end go on. A sentence is done when it has `beam` hypotheses; at the
+    longest length every hypothesis ends.
+    """
+    decoder = model.start(model.encode(source))
+    device, count = source.device, source.size(0)
+    longest = limits(source, max_length_ratio, model.config.max_positions).tolist()
+    found: list[list[tuple[float, list[int]]]] = [[] for _ in range(count)]
+    running = list(range(count))
+    tokens = torch.full((count,), BOS, device=device)
+    scores = torch.zeros(count, 1, device=device)
+    history = torch.empty(count, 1, 0, dtype=torch.int64, device=device)
+    for position in range(max(longest) + 1):
+        width = scores.size(1)
+        full = [position >= longest[sentence] for sentence in running]
+        scores, origins, tokens = _candidates(decoder.step(tokens), scores, beam, full)
+        ends = tokens == EOS
+        done: list[int] = []
+        if bool(ends[:, :beam].any()):
+            _collect(found, running, scores, origins, ends[:, :beam], history, (position + 1) ** length_penalty)
+            done = [i for i, sentence in enumerate(running) if full[i] or len(found[sentence]) >= beam]
+            if len(done) == len(running):
+                break
+            # Each hypothesis ends in one way only, so at least `beam` of the 2 * beam candidates do not end.
+            order = ends.to(torch.int8).argsort(dim=1, stable=True)[:, :beam]
+            scores, origins, tokens = scores.gather(1, order), origins.gather(1, order), tokens.gather(1, order)
+        else:
+            scores, origins, tokens = scores[:, :beam], origins[:, :beam], tokens[:, :beam]
+        history = torch.cat([history.gather(1, origins[..., None].expand(-1, -1, position)), tokens[..., None]], 2)
+        base = torch.arange(len(running), device=device)[:, None] * width
+        decoder.reorder((base + origins).view(-1))
+        if done:
+            gone = set(done)
+            left = torch.tensor([i for i in range(len(running)) if i not in gone], device=device)
+            decoder.keep(left)
+            running = [sentence for i, sentence in enumerate(running) if i not in gone]
+            scores, tokens, history = scores[left], tokens[left], history[left]
+        tokens = tokens.reshape(-1)
+    best = [max(hypotheses, key=lambda pair: pair[0]) for hypotheses in found]
+    return Hypotheses([tokens for _, tokens in best], [score for score, _ in best])
+
+
+def _candidates(logits: Tensor, scores: Tensor, beam: int, full: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
+    """The 2 * beam best continuations of W hypotheses a sentence, best first: scores, origins in W, tokens.
+
+    logits (B * W, V) are overwritten; scores (B, W) are log-probabilities so far. Sentences that are `full` can only
+    end. Shapes of the results: (B, 2 * beam), fewer where there are fewer continuations.
+    """
+    B, W = scores.shape
+    normaliser = wide(logits).logsumexp(-1, keepdim=True)
+    # Padding and the start symbol (ids below EOS) are no words; their probability stays in the normaliser.
+    logits[:, :EOS] = float("-inf")
+    if any(full):
+        rows = torch.tensor(full, device=logits.device).repeat_interleave(W)
+        logits[rows, EOS + 1 :] = float("-inf")
+    wanted = min(2 * beam, logits.size(1))
+    values, tokens = logits.topk(wanted, -1)
+    totals = (wide(values) - normaliser).view(B, W, wanted) + scores[..., None]
+    top, index = totals.view(B, -1).topk(min(2 * beam, W * wanted), -1)
+    return top, index // wanted, tokens.view(B, -1).gather(1, index)
+
+
+def _collect(found, running, scores: Tensor, origins: Tensor, ends: Tensor, history: Tensor, divisor: float) -> None:
+    """Add to `found` the hypotheses that end now: those at True in `ends` (B, beam) that are possible at all."""
+    rows, slots = ends.nonzero(as_tuple=True)
+    picked = zip(
+        rows.tolist(), scores[rows, slots].tolist(), history[rows, origins[rows, slots]].tolist(), strict=True
+    )
+    for row, score, tokens in picked:
+        if score > float("-inf"):
+            found[running[row]].append((score / divisor, tokens))

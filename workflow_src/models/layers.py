@@ -1,0 +1,209 @@
+"""Transformer layers: attention, feed-forward, encoder and decoder stacks. Shapes: the legend in `types.py`.
+
+Two CPU measures live here (2 cores, short sentences): attention as plain batched matrix products is faster in training
+than `scaled_dot_product_attention`, and dropout masks drawn as bytes are faster than one float a cell.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workflow_src.config.families import StackConfig
+
+# Added to the scores of masked positions: exp(-1e4) is 0 in every precision, and 0 * finite is never NaN.
+MASKED = -1e4
+
+
+def sinusoidal_positions(length: int, dim: int) -> Tensor:
+    """Position codes (length, dim) of Vaswani et al. 2017, section 3.5: sines in even columns, cosines in odd."""
+    angles = torch.arange(length)[:, None] * torch.exp(torch.arange(0, dim, 2) * (-math.log(10000.0) / dim))
+    codes = torch.empty(length, dim)
+    codes[:, 0::2] = angles.sin()
+    codes[:, 1::2] = angles.cos()
+    return codes
+
+
+def attention_bias(mask: Tensor | None, dtype: torch.dtype = torch.float32) -> Tensor | None:
+    """Additive scores (B, 1, 1, S) from a mask (B, S), or None when every position is real."""
+    if mask is None or bool(mask.all()):
+        return None
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, MASKED)[:, None, None, :]
+
+
+def causal_bias(length: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Additive scores (1, 1, T, T) that keep a position from seeing later ones."""
+    return torch.full((length, length), MASKED, device=device, dtype=dtype).triu_(1)[None, None]
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, fused: bool) -> Tensor:
+    """Scaled dot-product attention over (B, H, T, D/H) by (B, H, S, D/H); `bias` broadcasts to (B, H, T, S).
+
+    `fused` uses the library's kernel (faster on GPUs and without gradients); the plain products are faster in
+    training on CPUs, and have the second derivative that an energy network's training needs.
+    """
+    if fused:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=None if bias is None else bias.to(query.dtype))
+    scores = (query * query.size(-1) ** -0.5) @ key.transpose(-1, -2)
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
+    return scores.softmax(-1).to(value.dtype) @ value
+
+
+def dropout(x: Tensor, probability: float, training: bool) -> Tensor:
+    """Dropout. On CPUs the mask has one byte a cell, eight from each draw, so the rate is rounded to 1/256."""
+    if not training or probability == 0:
+        return x
+    if x.is_cuda:
+        return F.dropout(x, probability, True)
+    dropped = round(256 * probability)
+    draws = torch.randint(-(2**63), 2**63 - 1, ((x.numel() + 7) // 8,), dtype=torch.int64)
+    keep = draws.view(torch.uint8)[: x.numel()].view(x.shape) >= dropped
+    return x * (keep.to(x.dtype) * (256 / (256 - dropped)))
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention of a sequence (B, T, D) over itself."""
+
+    def __init__(self, dim: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.query_key_value = nn.Linear(dim, 3 * dim)
+        self.output = nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor, bias: Tensor | None, fused: bool) -> Tensor:
+        B, T, D = x.shape
+        packed = self.query_key_value(x).view(B, T, 3, self.heads, D // self.heads)
+        query, key, value = packed.permute(2, 0, 3, 1, 4).unbind(0)
+        return self.output(attend(query, key, value, bias, fused).transpose(1, 2).reshape(B, T, D))
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention of target positions (B, T, D) over source states (B, S, D)."""
+
+    def __init__(self, dim: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(dim, dim)
+        self.key_value = nn.Linear(dim, 2 * dim)
+        self.output = nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor, memory: Memory, fused: bool) -> Tensor:
+        B, T, D = x.shape
+        query = self.query(x).view(B, T, self.heads, D // self.heads).transpose(1, 2)
+        key, value = self.keys_values(memory.states)
+        return self.output(attend(query, key, value, memory.bias, fused).transpose(1, 2).reshape(B, T, D))
+
+    def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (B, H, S, D/H) of source states."""
+        B, S, D = states.shape
+        packed = self.key_value(states).view(B, S, 2, self.heads, D // self.heads)
+        key, value = packed.permute(2, 0, 3, 1, 4).unbind(0)
+        return key, value
+
+
+class FeedForward(nn.Module):
+    def __init__(self, dim: int, width: int):
+        super().__init__()
+        self.inner = nn.Linear(dim, width)
+        self.outer = nn.Linear(width, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(F.relu(self.inner(x)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """What an encoder hands to decoders: states (B, S, D), their mask (B, S) and its additive form."""
+
+    states: Tensor
+    mask: Tensor
+    bias: Tensor | None
+
+    def select(self, rows: Tensor) -> Memory:
+        """The memory of some sentences: `rows` (any number) of int64 indices into B."""
+        bias = None if self.bias is None else self.bias.index_select(0, rows)
+        return Memory(self.states.index_select(0, rows), self.mask.index_select(0, rows), bias)
+
+
+class Layer(nn.Module):
+    """One encoder or decoder layer. Decoder layers attend to a memory between the two other parts.
+
+    norm "pre": x + f(norm(x)); "post": norm(x + f(x)), as Vaswani et al. 2017 have it.
+    """
+
+    def __init__(self, config: StackConfig, cross: bool):
+        super().__init__()
+        self.self_attention = SelfAttention(config.dim, config.heads)
+        self.self_norm = nn.LayerNorm(config.dim)
+        self.cross_attention = CrossAttention(config.dim, config.heads) if cross else None
+        self.cross_norm = nn.LayerNorm(config.dim) if cross else None
+        self.feed_forward = FeedForward(config.dim, config.feed_forward)
+        self.feed_norm = nn.LayerNorm(config.dim)
+        self.dropout = config.dropout
+        self.pre = config.norm == "pre"
+
+    def forward(self, x: Tensor, bias: Tensor | None, memory: Memory | None, fused: bool) -> Tensor:
+        x = self._add(x, self.self_norm, lambda h: self.self_attention(h, bias, fused))
+        if self.cross_attention is not None:
+            x = self._add(x, self.cross_norm, lambda h: self.cross_attention(h, memory, fused))
+        return self._add(x, self.feed_norm, self.feed_forward)
+
+    def _add(self, x: Tensor, norm: nn.LayerNorm, part) -> Tensor:
+        if self.pre:
+            return x + dropout(part(norm(x)), self.dropout, self.training)
+        return norm(x + dropout(part(x), self.dropout, self.training))
+
+
+class Stack(nn.Module):
+    """Layers over (B, T, D), and the last norm that pre-norm stacks need."""
+
+    def __init__(self, config: StackConfig, layers: int, cross: bool):
+        super().__init__()
+        self.layers = nn.ModuleList(Layer(config, cross) for _ in range(layers))
+        self.norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
+        # Set while a second derivative is needed: fused kernels have none.
+        self.differentiate_twice = False
+
+    def forward(self, x: Tensor, bias: Tensor | None = None, memory: Memory | None = None) -> Tensor:
+        fused = not self.differentiate_twice and (x.is_cuda or not torch.is_grad_enabled())
+        for layer in self.layers:
+            x = layer(x, bias, memory, fused)
+        return self.norm(x)
+
+
+class Embedding(nn.Module):
+    """Token embeddings times sqrt(D) plus sinusoidal positions, (B, T) int64 -> (B, T, D)."""
+
+    def __init__(self, size: int, config: StackConfig):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size, config.dim).normal_(std=config.dim**-0.5))
+        self.register_buffer("positions", sinusoidal_positions(config.max_positions, config.dim), persistent=False)
+        self.scale = math.sqrt(config.dim)
+        self.dropout = config.dropout
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        check_length(tokens.size(1), self.positions.size(0))
+        embedded = F.embedding(tokens, self.weight) * self.scale + self.positions[: tokens.size(1)]
+        return dropout(embedded, self.dropout, self.training)
+
+
+def check_length(length: int, limit: int) -> None:
+    """Raises ValueError for a sequence longer than the model has positions for."""
+    if length > limit:
+        raise ValueError(
+            f"a sentence has {length} subwords, the model has {limit} positions (model.max_positions): "
+            "split the sentence or train with more positions."
+        )
+
+
+def initialise(module: nn.Module) -> None:
+    """Xavier-uniform weights and zero biases in every linear layer below `module`."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            nn.init.xavier_uniform_(part.weight)
+            nn.init.zeros_(part.bias)

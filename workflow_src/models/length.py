@@ -1,0 +1,39 @@
+"""How long the target is: a classifier of |y| - |x| over pooled source states (Lee et al. 2020, section 4.2)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workflow_src.models.layers import Memory
+
+
+class LengthHead(nn.Module):
+    """Two linear layers over the mean source state; classes are the differences -limit … limit.
+
+    The mean forgets how long the source is, so its length enters as an embedding of its own (our addition).
+    Differences beyond the limit count as the limit.
+    """
+
+    def __init__(self, dim: int, limit: int, max_positions: int):
+        super().__init__()
+        self.limit = limit
+        self.source_length = nn.Parameter(torch.zeros(max_positions + 1, dim))
+        self.inner = nn.Linear(dim, dim)
+        self.outer = nn.Linear(dim, 2 * limit + 1)
+
+    def forward(self, memory: Memory) -> Tensor:
+        """Logits (B, 2 * limit + 1) from source states (B, S, D)."""
+        lengths = memory.mask.sum(1)
+        pooled = (memory.states * memory.mask[..., None]).sum(1) / lengths[:, None]
+        return self.outer(F.relu(self.inner(pooled + self.source_length[lengths])))
+
+    def classes(self, memory: Memory, target_lengths: Tensor) -> Tensor:
+        """The class (B,) of each sentence's true length; |x| counts subwords without the end symbol."""
+        difference = target_lengths - (memory.mask.sum(1) - 1)
+        return difference.clamp(-self.limit, self.limit) + self.limit
+
+    def predict(self, memory: Memory) -> Tensor:
+        """The most probable target length (B,), at least 1."""
+        return (self(memory).argmax(-1) - self.limit + memory.mask.sum(1) - 1).clamp(min=1)

@@ -1,0 +1,150 @@
+"""The autoregressive Transformer (Vaswani et al. 2017), and its cached step for searching."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workflow_src.config.families import TransformerConfig
+from workflow_src.models.layers import Embedding, Memory, Stack, attention_bias, causal_bias, check_length, initialise
+from workflow_src.types import BOS, EOS, PAD, wide
+
+
+class Transformer(nn.Module):
+    """Encoder-decoder with one embedding for source, target and output when the vocabulary is joint."""
+
+    def __init__(self, config: TransformerConfig, source_size: int, target_size: int, joint: bool):
+        super().__init__()
+        self.config = config
+        self.source_embedding = Embedding(source_size, config)
+        self.target_embedding = self.source_embedding if joint else Embedding(target_size, config)
+        self.encoder = Stack(config, config.encoder_layers, cross=False)
+        self.decoder = Stack(config, config.decoder_layers, cross=True)
+        self.output_bias = nn.Parameter(torch.zeros(target_size))
+        initialise(self)
+
+    def encode(self, source: Tensor) -> Memory:
+        """Source (B, S) -> states for the decoder."""
+        mask = source != PAD
+        bias = attention_bias(mask)
+        return Memory(self.encoder(self.source_embedding(source), bias), mask, bias)
+
+    def hidden(self, memory: Memory, target: Tensor) -> Tensor:
+        """Last decoder states (B, T+1, D) when the decoder reads BOS and then target (B, T).
+
+        Padding needs no mask here: it comes last, and no real position sees a later one.
+        """
+        inputs = F.pad(target, (1, 0), value=BOS)
+        return self.decoder(self.target_embedding(inputs), causal_bias(inputs.size(1), inputs.device), memory)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores over the vocabulary, (..., D) -> (..., V)."""
+        return F.linear(hidden, self.target_embedding.weight, self.output_bias)
+
+    def log_probabilities(self, source: Tensor, target: Tensor) -> Tensor:
+        """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding."""
+        labels = with_end(target)
+        scores = wide(self.logits(self.hidden(self.encode(source), target))).log_softmax(-1)
+        return scores.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
+
+    def start(self, memory: Memory) -> CachedDecoder:
+        return CachedDecoder(self, memory)
+
+
+def with_end(target: Tensor) -> Tensor:
+    """Target (B, T) padded -> (B, T+1) with EOS after the last real token of every sentence."""
+    labels = F.pad(target, (0, 1), value=PAD)
+    return labels.scatter(1, (target != PAD).sum(1, keepdim=True), EOS)
+
+
+class CachedDecoder:
+    """The decoder one position at a time, with keys and values kept.
+
+    Rows are hypotheses: `width` of them for each source sentence, next to each other. Keys and values of the source
+    are computed once and not repeated for the hypotheses of a sentence; those of the target lie in one preallocated
+    tensor that doubles when full.
+    """
+
+    def __init__(self, model: Transformer, memory: Memory):
+        self.model = model
+        self.sentences = memory.states.size(0)
+        self.heads = model.config.heads
+        self.position = 0
+        layers = model.decoder.layers
+        dtype = memory.states.dtype
+        self.source_keys, self.source_values = [], []
+        for layer in layers:
+            key, value = layer.cross_attention.keys_values(memory.states)
+            self.source_keys.append(key.contiguous())
+            self.source_values.append(value.contiguous())
+        self.bias = None if memory.bias is None else memory.bias.to(dtype)
+        shape = (len(layers), 2, self.sentences, self.heads, 32, model.config.dim // self.heads)
+        self.cache = memory.states.new_empty(shape)
+        embedding = model.target_embedding
+        # Scaled once here rather than at every step; rows are read by index_select.
+        self.table = (embedding.weight * embedding.scale).to(dtype)
+        self.positions = embedding.positions.to(dtype)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Read one token a row, (N,) int64, and give logits (N, V) for the next one."""
+        model, position, heads = self.model, self.position, self.heads
+        check_length(position + 1, self.positions.size(0))
+        if position == self.cache.size(4):
+            self.cache = torch.cat([self.cache, torch.empty_like(self.cache)], 4)
+        rows = tokens.size(0)
+        width = rows // self.sentences
+        x = self.table.index_select(0, tokens) + self.positions[position]
+        dim = x.size(1)
+        shape = (dim,)
+        for index, layer in enumerate(model.decoder.layers):
+            attention, cross, feed = layer.self_attention, layer.cross_attention, layer.feed_forward
+            norm = layer.self_norm
+            h = F.layer_norm(x, shape, norm.weight, norm.bias) if layer.pre else x
+            packed = F.linear(h, attention.query_key_value.weight, attention.query_key_value.bias)
+            packed = packed.view(rows, 3, heads, dim // heads)
+            cache = self.cache[index]
+            cache[:, :, :, position] = packed[:, 1:].transpose(0, 1)
+            h = F.scaled_dot_product_attention(
+                packed[:, 0].unsqueeze(2), cache[0, :, :, : position + 1], cache[1, :, :, : position + 1]
+            )
+            x = x + F.linear(h.reshape(rows, dim), attention.output.weight, attention.output.bias)
+            if not layer.pre:
+                x = F.layer_norm(x, shape, norm.weight, norm.bias)
+            norm = layer.cross_norm
+            h = F.layer_norm(x, shape, norm.weight, norm.bias) if layer.pre else x
+            query = F.linear(h, cross.query.weight, cross.query.bias)
+            query = query.view(self.sentences, width, heads, dim // heads).transpose(1, 2)
+            h = F.scaled_dot_product_attention(
+                query, self.source_keys[index], self.source_values[index], attn_mask=self.bias
+            )
+            x = x + F.linear(h.transpose(1, 2).reshape(rows, dim), cross.output.weight, cross.output.bias)
+            if not layer.pre:
+                x = F.layer_norm(x, shape, norm.weight, norm.bias)
+            norm = layer.feed_norm
+            h = F.layer_norm(x, shape, norm.weight, norm.bias) if layer.pre else x
+            h = F.relu(F.linear(h, feed.inner.weight, feed.inner.bias))
+            x = x + F.linear(h, feed.outer.weight, feed.outer.bias)
+            if not layer.pre:
+                x = F.layer_norm(x, shape, norm.weight, norm.bias)
+        self.position += 1
+        return model.logits(model.decoder.norm(x))
+
+    def reorder(self, rows: Tensor) -> None:
+        """Make row i continue what row `rows[i]` has read; also widens from one row a sentence to several."""
+        if self.cache.size(2) != rows.numel():
+            self.cache = self.cache.index_select(2, rows)
+        else:
+            used = self.cache[:, :, :, :, : self.position]
+            self.cache[:, :, :, :, : self.position] = used.index_select(2, rows)
+
+    def keep(self, sentences: Tensor) -> None:
+        """Drop all sentences but these (int64 indices), with all their rows."""
+        width = self.cache.size(2) // self.sentences
+        rows = (sentences[:, None] * width + torch.arange(width, device=sentences.device)).view(-1)
+        self.cache = self.cache.index_select(2, rows)
+        self.source_keys = [key.index_select(0, sentences) for key in self.source_keys]
+        self.source_values = [value.index_select(0, sentences) for value in self.source_values]
+        if self.bias is not None:
+            self.bias = self.bias.index_select(0, sentences)
+        self.sentences = sentences.numel()

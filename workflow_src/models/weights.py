@@ -1,0 +1,43 @@
+"""Weights by name: what is saved of a model, and loading that refuses what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from workflow_src.artifacts import ArtifactError, load_tensors
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter once, by its first name (a shared embedding is saved once)."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def set_weights(model: nn.Module, weights: dict[str, Tensor], where: str | Path) -> None:
+    """Give `model` these weights. Raises ArtifactError naming the first that is missing, unknown or of another shape."""
+    own = dict(model.named_parameters())
+    for name in own:
+        if name not in weights:
+            raise ArtifactError(f"weights {where} lack {name}: they belong to another model or configuration.")
+    for name, tensor in weights.items():
+        if name not in own:
+            raise ArtifactError(f"weights {where} have {name}, which the model lacks: they belong to another model.")
+        if own[name].shape != tensor.shape:
+            raise ArtifactError(
+                f"weights {where}: {name} has shape {tuple(tensor.shape)}, the model needs {tuple(own[name].shape)}."
+            )
+        if not bool(torch.isfinite(tensor).all()):
+            raise ArtifactError(f"weights {where}: {name} has values that are not finite; make or copy them again.")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(weights[name])
+
+
+def load_weights(model: nn.Module, path: str | Path) -> None:
+    set_weights(model, load_tensors(path), path)
+
+
+def count_parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())

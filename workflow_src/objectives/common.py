@@ -1,0 +1,71 @@
+"""Pure losses that objectives share. Every function says what its last axis is and what it sums."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workflow_src.types import wide
+
+# Cells of the (rows, V) matrix handled at a time: it should stay in a CPU's caches, and keep a GPU busy.
+CPU_CELLS, GPU_CELLS = 2**20, 2**27
+
+
+def smoothed_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Sums over N positions of the label-smoothed loss and of the plain negative log-likelihood, in nats.
+
+    hidden (N, D), output projection weight (V, D) and bias (V,), labels (N,). Smoothing spreads `smoothing` evenly
+    over all V classes (Szegedy et al. 2016, section 7). The second value carries no gradient.
+
+    Logits are never held for all positions at once: gradients are computed with the loss, a block of rows at a time.
+    """
+    return _LinearCrossEntropy.apply(hidden, weight, bias, labels, smoothing)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, labels, smoothing):
+        device = hidden.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+        classes = weight.size(0)
+        rows = max(64, (GPU_CELLS if device == "cuda" else CPU_CELLS) // classes)
+        narrow_hidden, narrow_weight = hidden.to(dtype), weight.to(dtype)
+        grad_hidden = torch.empty_like(narrow_hidden)
+        grad_weight = torch.zeros_like(weight)
+        grad_bias = torch.zeros_like(bias)
+        smooth_total, nll_total = 0.0, 0.0
+        with torch.autocast(device, enabled=False):
+            for start in range(0, hidden.size(0), rows):
+                part, wanted = narrow_hidden[start : start + rows], labels[start : start + rows, None]
+                logits = wide(part @ narrow_weight.T) + bias
+                probabilities = logits.softmax(-1)
+                top, best = logits.max(-1, keepdim=True)
+                # The most probable class has p >= 1/V, so its logarithm is safe.
+                normaliser = top - probabilities.gather(1, best).log()
+                nll = (normaliser - logits.gather(1, wanted)).sum()
+                spread = (normaliser[:, 0] - logits.mean(1)).sum()
+                nll_total = nll_total + nll
+                smooth_total = smooth_total + (1 - smoothing) * nll + smoothing * spread
+                # d loss / d logits = p - (1 - s) onehot - s / V
+                gradient = probabilities.sub_(smoothing / classes)
+                gradient.scatter_add_(1, wanted, torch.full_like(wanted, smoothing - 1, dtype=gradient.dtype))
+                grad_bias += gradient.sum(0)
+                narrow = gradient.to(dtype)
+                torch.mm(narrow, narrow_weight, out=grad_hidden[start : start + rows])
+                grad_weight += narrow.T @ part
+        ctx.save_for_backward(grad_hidden.to(hidden.dtype), grad_weight, grad_bias)
+        ctx.mark_non_differentiable(nll_total)
+        return smooth_total, nll_total
+
+    @staticmethod
+    def backward(ctx, scale, _):
+        return *(gradient * scale for gradient in ctx.saved_tensors), None, None
+
+
+def gaussian_kl(mean_q: Tensor, deviation_q: Tensor, mean_p: Tensor, deviation_p: Tensor) -> Tensor:
+    """KL(q || p) of diagonal Gaussians, summed over the last axis: (..., Z) -> (...), in nats."""
+    variance_ratio = (deviation_q / deviation_p) ** 2
+    distance = ((mean_q - mean_p) / deviation_p) ** 2
+    return 0.5 * (variance_ratio + distance - 1 - variance_ratio.log()).sum(-1)

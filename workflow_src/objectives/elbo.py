@@ -1,0 +1,87 @@
+"""The latent-variable model's loss (Lee et al. 2020, section 2.2; free bits of Shu et al. 2020).
+
+Summed over a batch and divided by its target tokens:
+    label-smoothed reconstruction  +  sum_t max(b, KL_t)  +  length loss
+with z ~ q(z|y,x), one sample a sentence; KL_t sums over the latent's Z dimensions at one position; b is the budget.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workflow_src.config.families import ElboConfig
+from workflow_src.models.lvm import LatentVariableModel
+from workflow_src.objectives.common import gaussian_kl, smoothed_cross_entropy
+from workflow_src.types import Batch, LossTerms, TrainingContext, wide
+
+
+def budget(config: ElboConfig, progress: float) -> float:
+    """Free nats a position: constant for the first part of training, then falling linearly to the end value."""
+    if progress < config.budget_hold or config.budget_hold == 1:
+        return config.kl_budget
+    share = (progress - config.budget_hold) / (1 - config.budget_hold)
+    return config.kl_budget + (config.budget_end - config.kl_budget) * min(1.0, share)
+
+
+class Elbo:
+    def __init__(self, config: ElboConfig):
+        self.config = config
+
+    def __call__(self, model: LatentVariableModel, batch: Batch, context: TrainingContext) -> LossTerms:
+        mask = batch.target_mask
+        memory = model.encode(batch.source)
+        mean_p, deviation_p = model.prior(memory, mask)
+        mean_q, deviation_q = model.posterior(memory, batch.target, mask)
+        noise = torch.randn(mean_q.shape, generator=context.generator, device=mean_q.device, dtype=mean_q.dtype)
+        hidden = model.decoder_hidden(memory, mean_q + deviation_q * noise, mask)
+        labels = batch.target[mask]
+        reconstruction, nll = smoothed_cross_entropy(
+            hidden[mask], model.target_embedding.weight, model.output_bias, labels, self.config.label_smoothing
+        )
+        kl = gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[mask]
+        free = budget(self.config, context.progress)
+        length, exact = length_loss(model, memory, batch)
+        tokens = labels.numel()
+        total = reconstruction + kl.clamp(min=free).sum() + self.config.length_weight * length
+        return LossTerms(
+            total / tokens,
+            tokens,
+            {
+                "nll": nll / tokens,
+                "kl": kl.detach().mean(),
+                "length_nll": length.detach() / mask.size(0),
+                "length_accuracy": exact,
+                "kl_budget": free,
+            },
+        )
+
+
+def length_loss(model: LatentVariableModel, memory, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the true length differences, summed over the batch, and the share predicted exactly."""
+    scores = wide(model.length(memory))
+    classes = model.length.classes(memory, batch.target_lengths)
+    loss = torch.nn.functional.cross_entropy(scores, classes, reduction="sum")
+    return loss, (scores.argmax(-1) == classes).float().mean()
+
+
+@torch.no_grad()
+def evidence_lower_bound(
+    model: LatentVariableModel, batch: Batch, samples: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """ELBO without free nats or smoothing, and KL(q || p), each summed over positions: (B,) nats, length term left out.
+
+    The reconstruction is averaged over `samples` draws of z ~ q; the KL is exact.
+    """
+    mask = batch.target_mask
+    memory = model.encode(batch.source)
+    mean_p, deviation_p = model.prior(memory, mask)
+    mean_q, deviation_q = model.posterior(memory, batch.target, mask)
+    kl = (gaussian_kl(mean_q, deviation_q, mean_p, deviation_p) * mask).sum(1)
+    reconstruction = torch.zeros_like(kl)
+    for _ in range(samples):
+        noise = torch.randn(mean_q.shape, generator=generator, device=mean_q.device)
+        scores = wide(model.decode(memory, mean_q + deviation_q * noise, mask)).log_softmax(-1)
+        chosen = scores.gather(-1, batch.target[..., None])[..., 0]
+        reconstruction += (chosen * mask).sum(1) / samples
+    return reconstruction - kl, kl

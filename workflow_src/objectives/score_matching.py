@@ -1,0 +1,67 @@
+"""Training of score and energy networks (Lee et al. 2020, equation 4), the latent-variable model frozen.
+
+z ~ p(z|x), its goal z~ is k delta steps further, and with s = -grad E (or the score network's output)
+    |s|^2 - 2 s . (z~ - z)      is the squared error |s - (z~ - z)|^2 up to a constant,
+averaged here over real positions.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workflow_src.config.families import ScoreMatchingConfig
+from workflow_src.inference.latent import delta_step, refine
+from workflow_src.types import Batch, LossTerms, TrainingContext
+
+
+class ScoreMatching:
+    def __init__(self, config: ScoreMatchingConfig):
+        self.config = config
+
+    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+        """`context.frozen` is the latent-variable model, in evaluation mode."""
+        mask = batch.target_mask
+        z, goal, memory = self.draw(model, batch, context)
+        direction = model.direction(memory, z, mask, differentiable=True)
+        offset = goal - z
+        count = int(mask.sum())
+        squares = (direction**2).sum(-1)
+        products = (direction * offset).sum(-1)
+        loss = ((squares - 2 * products) * mask).sum() / count
+        error = ((direction.detach() - offset) ** 2).sum(-1)
+        return LossTerms(
+            loss,
+            count,
+            {
+                "squared_error": (error * mask).sum() / count,
+                "cosine": cosine(direction.detach(), offset, mask),
+                "offset_norm": (offset.norm(dim=-1) * mask).sum() / count,
+            },
+        )
+
+    @torch.no_grad()
+    def draw(self, model, batch: Batch, context: TrainingContext) -> tuple[Tensor, Tensor, object]:
+        """z (B, T, Z), its goal after delta steps, and the source states."""
+        frozen, mask, generator = context.frozen, batch.target_mask, context.generator
+        memory = frozen.encode(batch.source)
+        mean, deviation = frozen.prior(memory, mask)
+        device = mean.device
+        noise = torch.randn(mean.shape, generator=generator, device=device)
+        uniform = torch.rand((mean.size(0), 1, 1), generator=generator, device=device)
+        z = mean + uniform**self.config.noise_power * deviation * noise
+        chance = torch.rand((), generator=generator, device=device)
+        if context.progress >= self.config.pre_update_after and chance < self.config.pre_update_probability:
+            was_training = model.training
+            model.eval()
+            z = z + self.config.step_size * model.direction(memory, z, mask).detach()
+            model.train(was_training)
+        goal = refine(z, delta_step(frozen, memory, mask), self.config.delta_steps)
+        return z, goal, memory
+
+
+def cosine(direction: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
+    """Cosine between (B, T, Z) fields, each sentence's real positions taken as one vector; mean over sentences."""
+    weights = mask[..., None]
+    a, b = (direction * weights).flatten(1), (offset * weights).flatten(1)
+    return torch.nn.functional.cosine_similarity(a, b, dim=1).mean()

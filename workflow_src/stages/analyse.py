@@ -1,0 +1,81 @@
+"""Pick sentences that refinement changes most and keep their translation after every step."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from workflow_src.artifacts import provenance, write_json
+from workflow_src.evaluation.changes import count_changes
+from workflow_src.evaluation.speed import search_settings
+from workflow_src.stages import command
+from workflow_src.stages.measure_speed import bundles, load
+from workflow_src.stages.score_quality import read_aligned
+
+# The sentences that examples are picked from: enough to find telling ones, few enough to trace in seconds.
+POOL = 200
+
+
+def pick(traces: list[list[list[str]]], number: int) -> list[int]:
+    """Indices of the `number` sentences whose words change most between step 0 and the last, summed over searches.
+
+    `traces[search][sentence][step]` are texts. Ties go to the smaller index; indices come back in rank order.
+    """
+    if not traces:
+        return []
+    changes = [
+        sum(count_changes(search[index][0], search[index][-1]) for search in traces) for index in range(len(traces[0]))
+    ]
+    return sorted(range(len(changes)), key=lambda index: (-changes[index], index))[:number]
+
+
+def label(entry: dict[str, Any], entries: list[dict[str, Any]]) -> str:
+    """Name of a traced search: the search, with its system where two systems share the search."""
+    twins = sum(other["search"] == entry["search"] for other in entries)
+    return entry["search"] if twins == 1 else f"{entry['system']} {entry['search']}"
+
+
+def run(arguments: argparse.Namespace) -> str:
+    settings: dict[str, Any] = arguments.settings
+    searches, teacher = settings["searches"], settings.get("teacher")
+    sources, references = (lines[:POOL] for lines in read_aligned(arguments.source, arguments.reference))
+    folders = bundles(arguments.bundles)
+    needed = {entry["system"] for entry in [*searches, *([teacher] if teacher else [])]}
+    for system in sorted(needed - set(folders)):
+        raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
+    translators = load(folders, needed, arguments)
+    traces = [translators[e["system"]].trace(sources, search=e["search"], steps=e["steps"]) for e in searches]
+    chosen = pick(traces, settings["examples"])
+    by_teacher: dict[int, str] = {}
+    if teacher and chosen:
+        lines = [sources[index] for index in chosen]
+        outputs = translators[teacher["system"]].translate(lines, **search_settings(teacher))
+        by_teacher = dict(zip(chosen, outputs, strict=True))
+    examples = [
+        {
+            "index": index,
+            "source": sources[index],
+            "reference": references[index],
+            "teacher": by_teacher.get(index),
+            "searches": {label(e, searches): trace[index] for e, trace in zip(searches, traces, strict=True)},
+        }
+        for index in chosen
+    ]
+    made = provenance(settings, {"source": arguments.source, "reference": arguments.reference})
+    write_json(arguments.output, {"examples": examples, "pool": len(sources), "provenance": made})
+    return f"{arguments.output}: {len(examples)} of {len(sources)} sentences, {len(searches)} searches"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    made = command.parser(__doc__)
+    made.add_argument("--bundles", nargs="+", required=True, metavar="SYSTEM=FOLDER")
+    made.add_argument("--source", type=Path, required=True)
+    made.add_argument("--reference", type=Path, required=True)
+    made.add_argument("--output", type=Path, required=True)
+    command.add_runtime(made)
+    return made
+
+
+if __name__ == "__main__":
+    command.start(run, make_parser())

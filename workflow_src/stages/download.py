@@ -1,0 +1,112 @@
+"""Stage: fetch a dataset's files and write its raw text, one file for each split and language of a direction."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from pathlib import Path
+from typing import IO, Any
+
+from workflow_src import artifacts
+from workflow_src.config.base import ConfigError, parse
+from workflow_src.config.datasets import DatasetConfig
+from workflow_src.data.corpus import RawCorpus
+from workflow_src.data.download import fetch
+from workflow_src.stages import command
+
+SPLITS = ("train", "dev", "test")
+MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
+
+
+def mirror_folders(configured: list[str]) -> list[Path]:
+    """Mirrors of the environment, then those of the configuration; what does not exist is left out with a warning."""
+    named = [name for name in os.environ.get(MIRRORS_VARIABLE, "").split(os.pathsep) if name] + list(configured)
+    folders = []
+    for name in dict.fromkeys(named):
+        if Path(name).is_dir():
+            folders.append(Path(name))
+        else:
+            command.log.warning("mirror folder %s does not exist; going on without it", name)
+    return folders
+
+
+class _Files:
+    """Local copies of a dataset's files, fetched when first asked for."""
+
+    def __init__(self, dataset: DatasetConfig, folder: Path, mirrors: list[Path], allow_unpinned: bool):
+        self.dataset, self.folder, self.mirrors, self.allow_unpinned = dataset, folder, mirrors, allow_unpinned
+        self.fetched: dict[str, dict[str, Any]] = {}
+
+    def locate(self, name: str) -> Path:
+        if name not in self.fetched:
+            file = self.dataset.files[name]
+            path, digest = fetch(name, file, self.folder, self.mirrors, self.allow_unpinned)
+            self.fetched[name] = {
+                "url": file.url, "sha256": digest, "bytes": path.stat().st_size, "pinned": file.sha256 is not None,
+                "path": str(path),
+            }  # fmt: skip
+        return Path(self.fetched[name]["path"])
+
+
+def write_splits(corpus: RawCorpus, folder: Path) -> dict[str, int]:
+    """Write {split}.{language} for every split, all or none of them; gives the number of pairs of each."""
+    counts = dict.fromkeys(SPLITS, 0)
+    with contextlib.ExitStack() as stack:
+        files: dict[str, list[IO[str]]] = {
+            split: [stack.enter_context(artifacts.atomic(folder / f"{split}.{code}")) for code in corpus.languages]
+            for split in SPLITS
+        }
+        for split, pairs in corpus.splits():
+            left, right = files[split]
+            for first, second in pairs:
+                left.write(first + "\n")
+                right.write(second + "\n")
+                counts[split] += 1
+        for split, count in counts.items():
+            if not count:
+                raise artifacts.ArtifactError(
+                    f"{split} of dataset {corpus.dataset.name} is empty; check its parts and its split."
+                )
+    return counts
+
+
+def run(arguments: argparse.Namespace) -> str:
+    settings = dict(arguments.settings)
+    own_folder = settings.pop("folder", None)
+    dataset: DatasetConfig = parse(DatasetConfig, settings, "dataset")
+    languages = tuple(arguments.languages)
+    if languages[0] == languages[1]:
+        raise ConfigError(f"--languages needs two different languages, not {languages[0]} twice.")
+    mirrors = mirror_folders(arguments.mirrors)
+    files = _Files(dataset, arguments.downloads, mirrors, arguments.allow_unpinned)
+    folder = arguments.output_folder
+    summary = folder / "raw.json"
+    summary.unlink(missing_ok=True)
+    with RawCorpus(dataset, languages, files.locate, own_folder) as corpus:
+        counts = write_splits(corpus, folder)
+    texts = [f"{split}.{code}" for split in SPLITS for code in languages]
+    artifacts.write_json(summary, {
+        "dataset": dataset.name,
+        "languages": list(languages),
+        "pairs": counts,
+        "sha256": {text: artifacts.sha256(folder / text) for text in texts},
+        "downloads": files.fetched,
+        "provenance": artifacts.provenance(arguments.settings),
+    })  # fmt: skip
+    told = ", ".join(f"{split} {count:,}" for split, count in counts.items())
+    return f"{dataset.name} {'-'.join(languages)}: {told} pairs"
+
+
+def main(words: list[str] | None = None) -> None:
+    made = command.parser(__doc__)
+    made.add_argument("--languages", nargs=2, required=True, metavar="CODE", help="source and target")
+    made.add_argument("--mirrors", nargs="*", default=[], help=f"folders; those of {MIRRORS_VARIABLE} come first")
+    made.add_argument("--allow-unpinned", type=command.boolean, default=False, metavar="BOOL")
+    made.add_argument("--downloads", type=Path, default=Path("downloads"), help="where downloaded files are kept")
+    made.add_argument("--output-folder", type=Path, required=True)
+    command.start(run, made, words)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Stage: normalise raw text, drop pairs that cannot be used, and count every drop by reason."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from pathlib import Path
+from typing import IO
+
+from workflow_src import artifacts
+from workflow_src.config.base import ConfigError, parse
+from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.data.normalise import Normaliser, drop_reason
+from workflow_src.stages import command
+
+SPLITS = ("train", "dev", "test")
+REASONS = {"train": ("empty", "max_words", "length_ratio"), "dev": ("empty",), "test": ("empty",)}
+
+
+def normalise_split(
+    split: str,
+    raw: tuple[Path, Path],
+    normalisers: tuple[Normaliser, Normaliser],
+    outputs: list[IO[str]],
+    limit: int | None = None,
+) -> dict:
+    """Stream one split from `raw` (source, target) to `outputs` (source, target, and the reference where there is one).
+
+    Counts: pairs read, dropped by reason, and kept, and words of each side. Stops after `limit` kept pairs.
+    """
+    source_side, target_side = normalisers
+    settings = source_side.settings
+    check_parallel(*raw)
+    dropped = dict.fromkeys(REASONS[split], 0)
+    words = [0, 0]
+    read = kept = 0
+    for source_text, target_text in zip(read_lines(raw[0]), read_lines(raw[1]), strict=True):
+        if kept == limit:
+            break
+        read += 1
+        source, target = source_side.line(source_text), target_side.line(target_text)
+        reason = drop_reason(source, target, settings, training=split == "train")
+        if reason is not None:
+            dropped[reason] += 1
+            continue
+        kept += 1
+        words[0] += source.count(" ") + 1
+        words[1] += target.count(" ") + 1
+        outputs[0].write(source + "\n")
+        outputs[1].write(target + "\n")
+        if len(outputs) > 2:
+            outputs[2].write(target_side.clean(target_text) + "\n")
+    if not kept:
+        told = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
+        raise artifacts.ArtifactError(
+            f"no pair of {split} is left after normalisation of {raw[0]} and {raw[1]} ({told}); check the texts and "
+            "recipe.normalisation."
+        )
+    return {
+        "read": read, "dropped": dropped, "pairs": kept, "limit": limit,
+        "words": {source_side.language: words[0], target_side.language: words[1]},
+    }  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> str:
+    settings = arguments.settings
+    missing = [name for name in ("source", "target", "normalisation") if name not in settings]
+    if missing:
+        raise ConfigError(f"missing setting {missing[0]} in --settings: add it.")
+    rules: NormalisationConfig = parse(NormalisationConfig, settings["normalisation"], "recipe.normalisation")
+    codes = (settings["source"], settings["target"])
+    limits = settings.get("limits", {})
+    normalisers = (Normaliser(rules, codes[0]), Normaliser(rules, codes[1]))
+    folder: Path = arguments.output_folder
+    inputs = {f"{split}.{code}": arguments.raw_folder / f"{split}.{code}" for split in SPLITS for code in codes}
+    summary = folder / "corpus.json"
+    splits, names = {}, []
+    # All texts get their names together, after the last one is written; the summary, which vouches for them, last.
+    with contextlib.ExitStack() as stack:
+        for split in SPLITS:
+            made = [f"{split}.{code}" for code in codes]
+            made += [f"{split}.reference.{codes[1]}"] if split != "train" else []
+            outputs = [stack.enter_context(artifacts.atomic(folder / name)) for name in made]
+            raw = (inputs[f"{split}.{codes[0]}"], inputs[f"{split}.{codes[1]}"])
+            splits[split] = normalise_split(split, raw, normalisers, outputs, limits.get(split))
+            names += made
+            told = ", ".join(f"{count:,} {reason}" for reason, count in splits[split]["dropped"].items() if count)
+            command.log.info("%s: %s pairs, dropped: %s", split, f"{splits[split]['pairs']:,}", told or "none")
+        summary.unlink(missing_ok=True)
+    artifacts.write_json(summary, {
+        "source": codes[0],
+        "target": codes[1],
+        "pairs": {split: counts["pairs"] for split, counts in splits.items()},
+        "words": {split: counts["words"] for split, counts in splits.items()},
+        "dropped": {split: counts["dropped"] for split, counts in splits.items()},
+        "read": {split: counts["read"] for split, counts in splits.items()},
+        "limits": limits,
+        "normalisation": rules.model_dump(mode="json"),
+        "sha256": {name: artifacts.sha256(folder / name) for name in names},
+        "provenance": artifacts.provenance(settings, inputs),
+    })  # fmt: skip
+    total = sum(sum(counts["dropped"].values()) for counts in splits.values())
+    return f"{sum(counts['pairs'] for counts in splits.values()):,} pairs normalised, {total:,} dropped"
+
+
+def main(words: list[str] | None = None) -> None:
+    made = command.parser(__doc__)
+    made.add_argument("--raw-folder", type=Path, required=True)
+    made.add_argument("--output-folder", type=Path, required=True)
+    command.start(run, made, words)
+
+
+if __name__ == "__main__":
+    main()

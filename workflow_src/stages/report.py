@@ -1,0 +1,241 @@
+"""Build an experiment's report: results as JSON, CSV and Markdown, figures, and one HTML page written last."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import markupsafe
+
+from workflow_src.artifacts import ArtifactError, atomic, provenance, read_json
+from workflow_src.data.lines import read_lines
+from workflow_src.evaluation import figures, page, results, tables
+from workflow_src.stages import command
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Entries of a training.jsonl. Raises ValueError naming the file and line that cannot be used."""
+    entries = []
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            entry = json.loads(line)
+            entry["step"]  # every entry says when it was made
+        except (json.JSONDecodeError, TypeError, KeyError):
+            raise ArtifactError(
+                f"line {number} of {path} is no JSON object with a step; train the system again."
+            ) from None
+        entries.append(entry)
+    return entries
+
+
+def read_quality(path: str) -> dict[str, Any]:
+    """A quality file. Raises ArtifactError when it lacks a variant or a score."""
+    found = read_json(path)
+    for variant in ("kept", "removed"):
+        for key in ("bleu", "bleu_ci", "chrf", "validity", "bleu_signature", "chrf_signature"):
+            if key not in found.get(variant, {}):
+                raise ArtifactError(f"file {path} has no {variant}.{key}; score the translations again.")
+    return found
+
+
+def read_systems(manifest: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Training logs for the curves, and what is told of each trained system, as text."""
+    logs, told = [], []
+    for entry in manifest["training"]:
+        system = manifest["systems"][entry["system"]]
+        config, history = read_json(entry["config"]), read_log(Path(entry["log"]))
+        logs.append({"system": entry["system"], "family": system["family"], "seed": entry["seed"], "entries": history})
+        minutes = config.get("minutes")
+        told.append(
+            {
+                "system": entry["system"],
+                "family": system["family"],
+                "preset": system["preset"],
+                "data": system["data"],
+                "seed": str(entry["seed"]),
+                "parameters": _count(config.get("parameters")),
+                "updates": _count(config.get("steps")),
+                "target tokens seen": _count(config.get("target_tokens_seen")),
+                "minutes": "–" if minutes is None else f"{minutes:.1f}",
+            }
+        )
+    return logs, told
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def corpus_table(corpus: dict[str, Any]) -> list[dict[str, str]]:
+    """Pairs, words and dropped pairs of every split, as text, and SHA-256 of its files."""
+    found = []
+    for split, pairs in sorted(
+        corpus.get("pairs", {}).items(), key=lambda item: ("train", "dev", "test").index(item[0])
+    ):
+        words = corpus.get("words", {}).get(split, {})
+        dropped = {reason: count for reason, count in corpus.get("dropped", {}).get(split, {}).items() if count}
+        found.append(
+            {
+                "split": split,
+                "pairs": f"{pairs:,}",
+                "words": ", ".join(f"{words[code]:,} {code}" for code in sorted(words)) or "–",
+                "dropped": ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in dropped.items())
+                or "none",
+            }
+        )
+    return found
+
+
+def facts(
+    manifest: dict[str, Any], made: dict[str, Any], signatures: dict[str, str], threads: str
+) -> list[tuple[str, str]]:
+    """Provenance as (name, value) pairs for reading."""
+    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items() if version)
+    hardware = made["hardware"]
+    seeds = ", ".join(str(seed) for seed in sorted({row["seed"] for row in manifest["rows"]}))
+    return [
+        ("command", made["command"]),
+        ("code", f"commit {made['commit']}" if made["commit"] else "not in version control"),
+        ("made", made["created"]),
+        ("seeds", seeds),
+        ("hardware", f"{hardware['processor']}, {hardware['cores']} cores, {hardware['system']}{threads}"),
+        ("versions", versions),
+        *((f"signature of {name}", text) for name, text in signatures.items()),
+    ]
+
+
+def load(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Everything the report is made of, read and checked."""
+    manifest = arguments.settings
+    optional = {name: getattr(arguments, name) for name in ("speed", "traces", "corpus") if getattr(arguments, name)}
+    qualities = {row["quality"]: read_quality(row["quality"]) for row in manifest["rows"]}
+    logs, systems = read_systems(manifest)
+    return {
+        "manifest": manifest,
+        "qualities": qualities,
+        "logs": logs,
+        "systems": systems,
+        "inputs": optional | {f"quality {number}": path for number, path in enumerate(qualities, 1)},
+        "speed": read_json(arguments.speed) if arguments.speed else None,
+        "traces": read_json(arguments.traces) if arguments.traces else None,
+        "corpus": read_json(arguments.corpus) if arguments.corpus else {},
+    }
+
+
+def describe(found: dict[str, Any], command_line: str) -> dict[str, Any]:
+    """The provenance block of results.json."""
+    first = next(iter(found["qualities"].values()))["kept"]
+    summary = {key: found["corpus"].get(key) for key in ("pairs", "words", "dropped", "sha256")}
+    return provenance(
+        {"experiment": found["manifest"]["experiment"], "report": found["manifest"]["report"]},
+        found["inputs"],
+        command=command_line,
+        seeds=sorted({row["seed"] for row in found["manifest"]["rows"]}),
+        signatures={"BLEU": first["bleu_signature"], "chrF": first["chrf_signature"]},
+        corpus=summary,
+        systems=found["systems"],
+        speed=found["speed"] and {key: found["speed"].get(key) for key in ("protocol", "step_costs", "provenance")},
+    )
+
+
+def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str, Any]], split: str) -> dict[str, Any]:
+    """What page and Markdown show, apart from pictures."""
+    manifest, speed = found["manifest"], found["speed"]
+    report = manifest["report"]
+    removed = report["remove_repetitions"]
+    table, other = (tables.groups(rows, manifest, variant) for variant in (removed, not removed))
+    several = any(not group.autoregressive for group in table)
+    sentences = next(iter(found["qualities"].values())).get("sentences")
+    protocol = (speed or {}).get("protocol", {})
+    hardware = (speed or {}).get("provenance", {}).get("hardware", {}).get("processor")
+    timing = f"; speed on {protocol.get('device_name') or hardware}" if hardware else ""
+    return {
+        "title": report["title"]
+        or f"{manifest['experiment']}: {page.language(manifest['source'])} to "
+        f"{page.language(manifest['target'])} without autoregression",
+        "experiment": manifest["experiment"],
+        "dataset": manifest["dataset"],
+        "source_language": page.language(manifest["source"]),
+        "target_language": page.language(manifest["target"]),
+        "source_code": manifest["source"],
+        "target_code": manifest["target"],
+        "description": manifest["description"],
+        "notes": report["notes"],
+        "summary": page.summary(table, protocol.get("baseline")),
+        "groups": table,
+        "other_groups": other if several else [],
+        "table": page.table_cells(table),
+        "other_table": page.table_cells(other) if several else None,
+        "other_variant": "kept" if removed else "removed",
+        "caption": page.caption(removed, manifest, split, sentences, speed is not None),
+        "other_caption": page.caption(not removed, manifest, split, sentences, speed is not None),
+        "expected_source": report["expected_source"] if report["expected"] else "",
+        "unmatched": tables.unmatched_expected(table, report["expected"]),
+        "protocol": page.protocol_words(speed),
+        "step_cost": page.step_cost_words(speed),
+        "examples": page.examples(found["traces"]),
+        "pool": (found["traces"] or {}).get("pool"),
+        "facts": facts(manifest, made, made["signatures"], timing),
+        "systems": found["systems"],
+        "corpus": corpus_table(found["corpus"]),
+        "checksums": sorted((found["corpus"].get("sha256") or {}).items()),
+        "created": made["created"][:10],
+    }
+
+
+def _refinement_groups(found: dict[str, Any], table: list[tables.Group], split: str) -> tuple[list[tables.Group], str]:
+    """Curves are drawn on dev where refinement was decoded there, else on the split of the tables."""
+    manifest = found["manifest"]
+    rows = results.build_rows(manifest, found["qualities"], found["speed"], "dev")
+    if any(row["search"] in ("delta", "score", "energy") for row in rows):
+        return tables.groups(rows, manifest, manifest["report"]["remove_repetitions"]), "dev"
+    return table, split
+
+
+def run(arguments: argparse.Namespace) -> str:
+    folder: Path = arguments.output_folder
+    found = load(arguments)
+    manifest = found["manifest"]
+    command_line = arguments.command or f"snakemake --config experiment={manifest['experiment']}"
+    made = describe(found, command_line)
+    split = results.table_split(manifest)
+    rows = results.build_rows(manifest, found["qualities"], found["speed"], split)
+    plain = [results.without_name(row) for row in rows]
+    content = {"experiment": manifest["experiment"], "dataset": manifest["dataset"], "provenance": made, "rows": plain}
+    results.validate(content, str(folder / "results.json"))
+    context = context_of(found, made, rows, split)
+    refined, refined_split = _refinement_groups(found, context["groups"], split)
+    drawn = {
+        "learning_curves": figures.learning_curves(found["logs"]),
+        "quality_speed": figures.quality_speed(context["groups"]),
+        "refinement": figures.refinement(refined),
+    }
+    # A page that is there vouches for the files beside it.
+    (folder / "index.html").unlink(missing_ok=True)
+    svg = {name: markupsafe.Markup(figures.save(figure, folder / "figures", name)) for name, figure in drawn.items()}
+    html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
+    results.write_results(folder / "results.json", content)
+    for name, text in (
+        ("table.csv", tables.csv_text(plain)),
+        ("results.md", page.markdown(context)),
+        ("index.html", html),
+    ):
+        with atomic(folder / name) as file:
+            file.write(text)
+    return f"{folder / 'index.html'}: {len(rows)} rows, {len(context['examples'])} example sentences"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    made = command.parser(__doc__)
+    made.add_argument("--speed", type=Path)
+    made.add_argument("--traces", type=Path)
+    made.add_argument("--corpus", type=Path, help="corpus.json")
+    made.add_argument("--command", help="what the user ran, for the provenance")
+    made.add_argument("--output-folder", type=Path, required=True)
+    return made
+
+
+if __name__ == "__main__":
+    command.start(run, make_parser())

@@ -1,0 +1,24 @@
+"""Stage train_lvm: the latent-variable model, as a rule started from the teacher's weights."""
+
+from __future__ import annotations
+
+from workflow_src.stages.command import log, start
+from workflow_src.stages.training import arguments, initial_tensors, objective_config, train
+from workflow_src.training.systems import read_description
+from workflow_src.training.validation import validate_lvm
+
+
+def prepare(model, given):
+    if given.initial:
+        weights = initial_tensors(given)
+        family = read_description(given.initial)["family"] if given.initial.with_name("config.json").exists() else None
+        took = model.start_from(weights, family)
+        log.info("starts from %s: %d tensors", given.initial, len(took))
+
+
+def run(given) -> str:
+    return train(given, prepare, lambda dev, settings, frozen: validate_lvm(dev, objective_config(settings)))
+
+
+if __name__ == "__main__":
+    start(run, arguments(__doc__))

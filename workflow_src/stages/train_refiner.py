@@ -1,0 +1,35 @@
+"""Stage train_refiner: a score or energy network in the latent space of a frozen latent-variable model."""
+
+from __future__ import annotations
+
+from workflow_src.models.lvm import copy_matching
+from workflow_src.models.weights import weights_of
+from workflow_src.stages.command import log, start
+from workflow_src.stages.training import arguments, initial_tensors, objective_config, train
+from workflow_src.training.systems import load_system
+from workflow_src.training.validation import validate_refiner
+
+
+def prepare(model, given):
+    """Start from the decoder of the base, or from given weights; the base is what the trainer keeps frozen."""
+    if given.base is None:
+        raise ValueError("a refiner needs --base, the weights of a latent-variable model.")
+    base, _ = load_system(given.base, "lvm")
+    if given.initial:
+        took = copy_matching(model, initial_tensors(given))
+    else:
+        took = model.start_from_lvm(weights_of(base))
+    log.info("starts from %s: %d tensors", given.initial or given.base, len(took))
+    return base
+
+
+def run(given) -> str:
+    return train(
+        given,
+        prepare,
+        lambda dev, settings, frozen: validate_refiner(dev, settings["family"], objective_config(settings), frozen),
+    )
+
+
+if __name__ == "__main__":
+    start(run, arguments(__doc__))

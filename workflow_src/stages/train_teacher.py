@@ -1,0 +1,21 @@
+"""Stage train_teacher: an autoregressive Transformer on encoded pairs."""
+
+from __future__ import annotations
+
+from workflow_src.models.lvm import copy_matching
+from workflow_src.stages.command import log, start
+from workflow_src.stages.training import arguments, initial_tensors, train
+from workflow_src.training.validation import validate_transformer
+
+
+def prepare(model, given):
+    if given.initial:
+        log.info("starts from %s: %d tensors", given.initial, len(copy_matching(model, initial_tensors(given))))
+
+
+def run(given) -> str:
+    return train(given, prepare, lambda dev, settings, frozen: validate_transformer(dev))
+
+
+if __name__ == "__main__":
+    start(run, arguments(__doc__))

@@ -1,0 +1,145 @@
+"""What the three training stages share: arguments, reading inputs, running the trainer, writing the system."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from workflow_src.artifacts import ArtifactError, atomic, fingerprint, load_tensors, provenance, read_json, save_tensors, sha256, write_json
+from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.families import FAMILIES
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.lines import read_lines
+from workflow_src.data.normalise import Normaliser
+from workflow_src.data.subwords import Subwords
+from workflow_src.models.weights import count_parameters, weights_of
+from workflow_src.registry import build, build_objective
+from workflow_src.stages.command import add_runtime, boolean, log, parser
+from workflow_src.training.loop import Trainer, Validation
+from workflow_src.training.runtime import Runtime, choose, keep_memory, set_threads
+from workflow_src.training.state import StateFolder
+from workflow_src.training.validation import Dev
+
+# How a stage starts a model before training, and how it validates it.
+Prepare = Callable[[nn.Module, argparse.Namespace], nn.Module | None]
+MakeValidation = Callable[[Dev, dict[str, Any], nn.Module | None], Validation]
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    made = parser(description)
+    made.add_argument("--seed", type=int, required=True)
+    made.add_argument("--train", type=Path, required=True, help="prefix of the encoded training pairs")
+    made.add_argument("--dev", type=Path, required=True, help="prefix of the encoded dev pairs")
+    made.add_argument("--subwords", type=Path, required=True)
+    made.add_argument("--reference", type=Path, required=True, help="dev references, one a line")
+    made.add_argument("--corpus-summary", type=Path, required=True)
+    made.add_argument("--base", type=Path, help="weights of the latent-variable model that a refiner works in")
+    made.add_argument("--initial", type=Path, help="weights to start from where names and shapes agree")
+    made.add_argument("--state", type=Path, required=True, help="folder of the training state")
+    made.add_argument("--output-folder", type=Path, required=True)
+    made.add_argument("--compile", type=boolean, default=False)
+    made.add_argument("--log-every", type=int, default=100)
+    add_runtime(made)
+    return made
+
+
+def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeValidation) -> str:
+    """Train one system and write model.safetensors, config.json and training.jsonl. Returns a summary."""
+    keep_memory()
+    set_threads(given.threads)
+    runtime = choose(given.device, given.precision, given.compile)
+    settings = given.settings
+    config = TrainingConfig.model_validate(settings["training"])
+    corpus, dev = EncodedCorpus.open(given.train), EncodedCorpus.open(given.dev)
+    subwords = Subwords.load(given.subwords)
+    sizes = {"source": subwords.source_size, "target": subwords.target_size, "joint": subwords.joint}
+    _seed_everything(given.seed)
+    model = build(settings["family"], settings["model"], sizes)
+    frozen = prepare(model, given)
+    inputs = _inputs(given)
+    identity = {"settings": settings, "seed": given.seed, "inputs": {name: sha256(path) for name, path in inputs.items()}}
+    states = StateFolder(given.state, fingerprint(identity))
+    validation = make_validation(_dev(dev, given, subwords, runtime, config), settings, frozen)
+    objective = build_objective(settings["family"], settings["objective"])
+    parameters = count_parameters(model)
+    log.info(
+        "training %s (%s, %d parameters) on %d pairs, %s, %s",
+        settings["system"], settings["family"], parameters, len(corpus), runtime.device, str(runtime.dtype).removeprefix("torch."),
+    )  # fmt: skip
+    trainer = Trainer(
+        model, objective, config, corpus, validation, runtime, states, given.seed, frozen, log_every=given.log_every
+    )
+    progress = trainer.run()
+    description = {
+        **{key: settings[key] for key in ("system", "family", "preset", "data", "model", "objective", "training")},
+        "seed": given.seed,
+        "sizes": sizes,
+        "parameters": parameters,
+        "steps": progress.step,
+        "target_tokens_seen": progress.target_tokens,
+        "minutes": round(progress.seconds / 60, 2),
+        "device": str(runtime.device),
+        "precision": str(runtime.dtype).removeprefix("torch."),
+        "threads": given.threads,
+        "provenance": provenance(settings, inputs),
+    }
+    _write(given.output_folder, model, description, progress.history)
+    last = {k: round(v, 3) for k, v in (progress.history[-1] if progress.history else {}).items() if k.startswith("dev_")}
+    return f"{settings['system']} seed {given.seed}: {progress.step} updates in {description['minutes']} minutes, {last}"
+
+
+def _seed_everything(seed: int) -> None:
+    import torch
+
+    torch.manual_seed(seed)
+
+
+def _inputs(given: argparse.Namespace) -> dict[str, Path]:
+    inputs = {
+        "train": given.train.with_name(given.train.name + ".json"),
+        "dev": given.dev.with_name(given.dev.name + ".json"),
+        "subwords": given.subwords / "subwords.json",
+        "reference": given.reference,
+    }
+    return inputs | {name: path for name, path in (("base", given.base), ("initial", given.initial)) if path}
+
+
+def _dev(corpus: EncodedCorpus, given, subwords: Subwords, runtime: Runtime, config: TrainingConfig) -> Dev:
+    references = list(read_lines(given.reference))
+    if len(references) != len(corpus):
+        raise ArtifactError(f"{given.reference} has {len(references)} lines, {given.dev} has {len(corpus)} pairs; encode again.")
+    summary = read_json(given.corpus_summary)
+    normaliser = Normaliser(NormalisationConfig.model_validate(summary["normalisation"]), _language(given.reference))
+    count = min(config.dev_sentences or len(references), len(references))
+
+    def lines(ids: list[list[int]]) -> list[str]:
+        return [normaliser.detokenise(line) for line in subwords.decode_target(ids)]
+
+    return Dev(corpus, references, lines, runtime, count)
+
+
+def _language(path: Path) -> str:
+    return path.suffix.removeprefix(".")
+
+
+def initial_tensors(given: argparse.Namespace) -> dict[str, Any]:
+    return load_tensors(given.initial)
+
+
+def _write(folder: Path, model: nn.Module, description: dict[str, Any], history: list[dict[str, Any]]) -> None:
+    """The weights last, so that a folder with weights is complete."""
+    with atomic(folder / "training.jsonl") as file:
+        for entry in history:
+            file.write(json.dumps(entry, sort_keys=True) + "\n")
+    write_json(folder / "config.json", description)
+    save_tensors(folder / "model.safetensors", weights_of(model))
+
+
+def objective_config(settings: dict[str, Any]):
+    return FAMILIES[settings["family"]].objective.model_validate(settings["objective"])

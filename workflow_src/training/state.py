@@ -1,0 +1,108 @@
+"""Training state that survives a killed job.
+
+A folder holds the last two states, each a safetensors file and a JSON file that is written after it and carries its
+SHA-256: a state without a matching JSON file does not count. The folder belongs to one fingerprint (settings, digests
+of inputs, format); state of another one is moved aside, never loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workflow_src.artifacts import ArtifactError, load_tensors, read_json, save_tensors, sha256, write_json
+
+FORMAT = 1
+KEEP = 2
+log = logging.getLogger("continuum")
+
+
+class StateFolder:
+    def __init__(self, folder: str | Path, fingerprint: str):
+        self.folder = Path(folder)
+        self.fingerprint = fingerprint
+        self.folder.mkdir(parents=True, exist_ok=True)
+        marker = self.folder / "fingerprint.json"
+        if marker.exists() and not self._is_ours(marker):
+            self._move_aside()
+        write_json(marker, {"fingerprint": fingerprint, "format": FORMAT})
+
+    def _is_ours(self, marker: Path) -> bool:
+        try:
+            return read_json(marker) == {"fingerprint": self.fingerprint, "format": FORMAT}
+        except ArtifactError:
+            return False
+
+    def _move_aside(self) -> None:
+        aside = self.folder.with_name(self.folder.name + ".superseded")
+        shutil.rmtree(aside, ignore_errors=True)
+        self.folder.rename(aside)
+        self.folder.mkdir()
+        log.info("settings or inputs changed: training starts afresh, the old state is in %s", aside)
+
+    def save(self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Write a state: tensors and JSON-like values; older ones beyond the last two are removed."""
+        path = self.folder / f"step-{step:09d}.safetensors"
+        save_tensors(path, tensors)
+        write_json(path.with_suffix(".json"), {"sha256": sha256(path), "step": step, "values": values})
+        for old in self._states()[:-KEEP]:
+            old.unlink()
+            old.with_suffix(".safetensors").unlink(missing_ok=True)
+        for orphan in self.folder.glob("step-*.safetensors"):
+            if not orphan.with_suffix(".json").exists():
+                orphan.unlink()
+
+    def _states(self) -> list[Path]:
+        return sorted(self.folder.glob("step-*.json"))
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest whole state, or None. A damaged one is named in a warning and passed over."""
+        for marker in reversed(self._states()):
+            path = marker.with_suffix(".safetensors")
+            try:
+                record = read_json(marker)
+                if not path.exists() or sha256(path) != record["sha256"]:
+                    raise ArtifactError(f"its tensors do not match the checksum in {marker.name}.")
+                return load_tensors(path), record["values"]
+            except (ArtifactError, KeyError, TypeError, json.JSONDecodeError) as failure:
+                log.warning("warning: training state %s cannot be used (%s); trying an older one", path, failure)
+        return None
+
+
+def pack_optimiser(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Tensors of the optimiser's state, named INDEX.KEY."""
+    state = optimiser.state_dict()["state"]
+    return {f"optimiser.{index}.{key}": value for index, entry in state.items() for key, value in entry.items()}
+
+
+def unpack_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Undo `pack_optimiser` for an optimiser over the same parameters."""
+    content = optimiser.state_dict()
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimiser."):
+            _, index, key = name.split(".", 2)
+            state.setdefault(int(index), {})[key] = tensor
+    content["state"] = state
+    optimiser.load_state_dict(content)
+
+
+def pack_random(generator: torch.Generator) -> dict[str, Tensor]:
+    """States of all random-number generators that training uses (uint8 tensors)."""
+    states = {"random.cpu": torch.get_rng_state(), "random.objective": generator.get_state()}
+    if generator.device.type == "cuda":
+        states["random.cuda"] = torch.cuda.get_rng_state(generator.device)
+    return states
+
+
+def unpack_random(generator: torch.Generator, tensors: dict[str, Tensor]) -> None:
+    torch.set_rng_state(tensors["random.cpu"])
+    generator.set_state(tensors["random.objective"])
+    if "random.cuda" in tensors and generator.device.type == "cuda":
+        torch.cuda.set_rng_state(tensors["random.cuda"], generator.device)
