@@ -14,7 +14,8 @@ rule distill:
         f"{BENCHMARKS}/distill/{{teacher}}-{{shard}}-of-{{shards}}.tsv"
     conda:
         "../envs/gpu.yaml"
-    threads: RUNTIME.training_threads
+    # One thread a shard: shards beside each other are faster than threads within one.
+    threads: 1
     resources:
         mem_mb=16000,
         runtime=1440,

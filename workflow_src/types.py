@@ -27,6 +27,12 @@ def wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
+def with_end(target: Tensor) -> Tensor:
+    """Target (B, T) padded -> (B, T+1) with EOS after the last real token of every sentence."""
+    labels = torch.nn.functional.pad(target, (0, 1), value=PAD)
+    return labels.scatter(1, (target != PAD).sum(1, keepdim=True), EOS)
+
+
 @dataclasses.dataclass(frozen=True)
 class Batch:
     """Sentence pairs: source (B, S) with EOS, target (B, T) without, and the pairs' row numbers in the corpus."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pydantic
 
-ALTERNATIVE = re.compile(r"^(str|int|float|tuple\[.*|[A-Z]\w*Config)$")
+ALTERNATIVE = re.compile(r"^(str|int|float|tuple\[.*|[A-Z]\w*Config|function-.*)$")
 
 
 class ConfigError(ValueError):

@@ -200,7 +200,9 @@ def _check_base(name: str, system: SystemConfig, config: WorkflowConfig) -> None
             raise ConfigError(f"systems.{name}: family {system.family} is built on no base; remove the setting base.")
         return
     if system.base is None:
-        raise ConfigError(f"systems.{name}: family {system.family} needs base, the name of a system of family {needed}.")
+        raise ConfigError(
+            f"systems.{name}: family {system.family} needs base, the name of a system of family {needed}."
+        )
     family = config.systems[system.base].family
     if family != needed:
         raise ConfigError(f"systems.{name}.base is {system.base}, of family {family}; it must be of family {needed}.")
@@ -236,8 +238,9 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         )
     if data.startswith("distilled-by-"):
         teacher = data.removeprefix("distilled-by-")
-        if config.systems[teacher].family != "transformer":
-            raise ConfigError(f"{where}.data: {teacher} is of family {config.systems[teacher].family}; a teacher must be a transformer.")
+        family_name = config.systems[teacher].family
+        if family_name != "transformer":
+            raise ConfigError(f"{where}.data: {teacher} is of family {family_name}; a teacher must be a transformer.")
     model = parse(family.model, merge(_preset(system.family, system.preset, name), system.model), f"{where}.model")
     resolved = System(
         name=name,
@@ -300,7 +303,11 @@ def _decode(decode: DecodeConfig, steps: int | None, beam: int | None, where: st
     settings: dict[str, Any] = {"search": decode.search, "batch": decode.batch}
     name = decode.search
     if decode.search in ("greedy", "beam"):
-        settings |= {"beam": beam or 1, "length_penalty": decode.length_penalty, "max_length_ratio": decode.max_length_ratio}
+        settings |= {
+            "beam": beam or 1,
+            "length_penalty": decode.length_penalty,
+            "max_length_ratio": decode.max_length_ratio,
+        }
         name += f"-{beam}" if beam else ""
         name += f"-penalty{decode.length_penalty:g}" if decode.length_penalty != 1 else ""
     else:

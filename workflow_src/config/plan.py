@@ -174,12 +174,22 @@ class Plan:
     # Settings of rules: JSON, and only what changes the result
 
     def settings_download(self) -> str:
-        return _json(self.loaded.dataset.model_dump(mode="json", exclude={"normalisation", "pairs", "licence", "citation", "homepage", "notes"})
-                     | {"folder": self.recipe.folder})
+        return _json(
+            self.loaded.dataset.model_dump(
+                mode="json", exclude={"normalisation", "pairs", "licence", "citation", "homepage", "notes"}
+            )
+            | {"folder": self.recipe.folder}
+        )
 
     def settings_normalise(self) -> str:
-        return _json({"source": self.recipe.source, "target": self.recipe.target, "limits": self.recipe.limits,
-                      "normalisation": self.loaded.normalisation.model_dump(mode="json")})
+        return _json(
+            {
+                "source": self.recipe.source,
+                "target": self.recipe.target,
+                "limits": self.recipe.limits,
+                "normalisation": self.loaded.normalisation.model_dump(mode="json"),
+            }
+        )
 
     def settings_subwords(self) -> str:
         return self.recipe.subwords.canonical()
@@ -190,15 +200,17 @@ class Plan:
     def settings_training(self, system: str) -> str:
         """Everything of one system that changes its weights, for the seed given beside it."""
         resolved = self.system(system)
-        return _json({
-            "system": system,
-            "family": resolved.family_name,
-            "preset": resolved.preset,
-            "data": resolved.data,
-            "model": resolved.model.model_dump(mode="json"),
-            "objective": resolved.objective.model_dump(mode="json"),
-            "training": resolved.training.model_dump(mode="json"),
-        })
+        return _json(
+            {
+                "system": system,
+                "family": resolved.family_name,
+                "preset": resolved.preset,
+                "data": resolved.data,
+                "model": resolved.model.model_dump(mode="json"),
+                "objective": resolved.objective.model_dump(mode="json"),
+                "training": resolved.training.model_dump(mode="json"),
+            }
+        )
 
     def settings_distillation(self, teacher: str) -> str:
         """Search settings of a teacher; the number of shards is left out, because it changes no output."""
@@ -223,27 +235,44 @@ class Plan:
                 searches[key] = max(searches.get(key, 0), decode.settings["steps"])
         teachers = [d for d in self.loaded.decodes if d.search in ("greedy", "beam")]
         teacher = max(teachers, key=lambda d: d.settings["beam"], default=None)
-        return _json({
-            "examples": self.config.report.examples,
-            "searches": [
-                {"system": system, "search": search, "steps": steps} for (system, search), steps in searches.items()
-            ],
-            "teacher": teacher and {"system": teacher.system} | teacher.settings,
-        })
+        return _json(
+            {
+                "examples": self.config.report.examples,
+                "searches": [
+                    {"system": system, "search": search, "steps": steps} for (system, search), steps in searches.items()
+                ],
+                "teacher": teacher and {"system": teacher.system} | teacher.settings,
+            }
+        )
 
     def settings_speed(self) -> str:
-        return _json({"speed": self.config.speed.model_dump(mode="json"),
-                      "rows": [{"system": d.system, "name": d.name} | d.settings for d in self.loaded.decodes]})
+        return _json(
+            {
+                "speed": self.config.speed.model_dump(mode="json"),
+                "rows": [{"system": d.system, "name": d.name} | d.settings for d in self.loaded.decodes],
+            }
+        )
 
     def settings_quality(self) -> str:
         """How a translation is scored; `generator` is set where the corpus can tell valid translations."""
-        return _json({"source": self.recipe.source, "target": self.recipe.target,
-                      "generator": self.loaded.dataset.generator or None})
+        return _json(
+            {
+                "source": self.recipe.source,
+                "target": self.recipe.target,
+                "generator": self.loaded.dataset.generator or None,
+            }
+        )
 
     def settings_report(self) -> str:
         """The manifest of the report: every row with its files, every trained system with its training log."""
         systems = {
-            name: {"family": s.family_name, "preset": s.preset, "data": s.data, "base": s.base, "init_from": s.init_from}
+            name: {
+                "family": s.family_name,
+                "preset": s.preset,
+                "data": s.data,
+                "base": s.base,
+                "init_from": s.init_from,
+            }
             for name, s in self.loaded.systems.items()
         }
         rows = [
@@ -252,16 +281,29 @@ class Plan:
             for d, seed, split in self.rows
         ]
         training = [
-            {"system": name, "seed": seed, "log": f"{self.system_folder(name, seed)}/training.jsonl",
-             "config": f"{self.system_folder(name, seed)}/config.json"}
+            {
+                "system": name,
+                "seed": seed,
+                "log": f"{self.system_folder(name, seed)}/training.jsonl",
+                "config": f"{self.system_folder(name, seed)}/config.json",
+            }
             for name in systems
             for seed in self.config.seeds
         ]
-        return _json({"experiment": self.experiment, "description": self.config.description,
-                      "recipe": self.recipe.name, "dataset": self.loaded.dataset.name,
-                      "source": self.recipe.source, "target": self.recipe.target,
-                      "report": self.config.report.model_dump(mode="json"),
-                      "systems": systems, "rows": rows, "training": training})
+        return _json(
+            {
+                "experiment": self.experiment,
+                "description": self.config.description,
+                "recipe": self.recipe.name,
+                "dataset": self.loaded.dataset.name,
+                "source": self.recipe.source,
+                "target": self.recipe.target,
+                "report": self.config.report.model_dump(mode="json"),
+                "systems": systems,
+                "rows": rows,
+                "training": training,
+            }
+        )
 
 
 def _json(content: dict[str, Any]) -> str:

@@ -174,15 +174,15 @@ def _adverbials(tense: str, subject: str) -> list[tuple[str, Adverbial, str, flo
     elif tense in ("past", "perfect"):
         found += [("adv", _time("past"), "time", 1)]
         if tense == "perfect":
-            found += [("adv", ALREADY, "already", 0.3)]
+            found += [("adv", ALREADY, "already", 0.3), ("dated", NONE, "time", 1)]
     elif tense in ("werden", "müssen", "wollen", "sollen"):
         found += [("adv", _time("future"), "time", 1)]
     return found
 
 
-def adverb_name(adverbial: Adverbial) -> str:
-    """none, time (may open the clause) or mid."""
-    return "none" if adverbial is NONE else "time" if adverbial.fronts else "mid"
+def adverb_name(adverbial: Adverbial, name: str) -> str:
+    """none, time (may open the clause), mid, or dated (none here, but a subordinate clause tells the time)."""
+    return name if adverbial is NONE else "time" if adverbial.fronts else "mid"
 
 
 def _agreements(subject: str, second: bool) -> list[str]:
@@ -205,7 +205,7 @@ def _simple_clauses() -> Iterator[Rule]:
                         if name == "adv" and verb.stative:
                             continue
                         groups = verb_group(tense, agreement, sort, verb.stative)
-                        symbol = ("Clause", tense, adverb_name(adverbial))
+                        symbol = ("Clause", tense, adverb_name(adverbial, name))
                         arguments = (symbol, who, adverbial, finite)
                         for phrase in _phrases_after_finite(verb):
                             yield clause(*arguments, phrase, ending, groups, weight * share)
@@ -242,7 +242,9 @@ def _compound_clauses() -> Iterator[Rule]:
                         if verb.auxiliary == auxiliary and subject in verb.subjects
                         and (not verb.stative or flavour == "zu")
                     ]  # fmt: skip
-                    if verbs and not (flavour == "neg" and (subject != "person" or tense not in ("perfect", "können"))):
+                    if flavour == "neg" and (subject != "person" or tense not in ("perfect", "können")):
+                        continue
+                    if verbs and not (flavour == "zu" and tense not in ("perfect", "werden")):
                         yield from _compound(subject, auxiliary, tense, word, form, flavour, len(verbs))
 
 
@@ -259,10 +261,10 @@ def _compound(subject, auxiliary, tense, word, form, flavour, weight) -> Iterato
             yield clause(("Clause", "neg"), who, NONE, finite, phrase, (form, None), groups, share)
             continue
         for name, adverbial, sort, part in _adverbials(tense, subject):
-            if flavour == "pron" and name == "adv":
+            if flavour == "pron" and name != "none":
                 continue
             # A participle before its own zu-clause would need another verb-final order.
-            place = adverb_name(adverbial)
+            place = adverb_name(adverbial, name)
             symbol = ("Clause", family, place, "zu") if flavour == "zu" else ("Clause", family, place)
             groups = verb_group(tense, agreement, sort)
             late = flavour != "zu"
@@ -270,7 +272,7 @@ def _compound(subject, auxiliary, tense, word, form, flavour, weight) -> Iterato
 
 
 def _states() -> Iterator[Rule]:
-    """Copula and weather clauses: symbol (State, tense)."""
+    """Copula clauses, symbol (Mood, tense), and weather: together (State, tense)."""
     for tense, word, be in (("present", "sein", BE), ("past", "waren", WAS)):
         for agreement, finite in zip(AGREEMENT_WEIGHTS, FINITE[word].split(), strict=True):
             be_form = be[agreement]
@@ -279,7 +281,8 @@ def _states() -> Iterator[Rule]:
             statement = [((0, ""), be_form, (1, ""))]
             english = {"stmt": statement, "sub": statement, "q": [(be_form, (0, ""), (1, ""))]}
             slots = (("Subj", "person", agreement), "State")
-            yield Rule(("State", tense), slots, german, english, AGREEMENT_WEIGHTS[agreement])
+            yield Rule(("Mood", tense), slots, german, english, AGREEMENT_WEIGHTS[agreement])
+        yield unit(("State", tense), ("Mood", tense), 9)
         weather = {"present": [("regnet", "rain", "3sg", "is"), ("schneit", "snow", "3sg", "is")]}
         weather["past"] = [("regnete", "rain", "past", "was"), ("schneite", "snow", "past", "was")]
         for finite, verb, form, be_form in weather[tense]:
@@ -295,7 +298,7 @@ def _subjects() -> Iterator[Rule]:
         for german, english in found.items():
             yield words(("Subj", "person", agreement), [german], [[english]])
     for number, agreement in (("sg", "3sg"), ("pl", "pl")):
-        for kind, subject in (("kin", "person"), ("pro", "person"), ("animal", "animal"), ("event", "event"),
+        for kind, subject in (("kin", "person"), ("pro", "person"), ("folk", "person"), ("animal", "animal"), ("event", "event"),
                               ("transport", "transport")):  # fmt: skip
             yield unit(("Subj", subject, agreement), ("NP", "nom", number, kind), 3 if kind == "pro" else 2)
     yield unit(("Subj", "person", "3sg"), "Name", 1)

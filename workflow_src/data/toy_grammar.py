@@ -44,12 +44,13 @@ def _text(tokens: list[str] | tuple[str, ...]) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def _tokens(sentence: str) -> list[list[str]]:
+def _tokens(sentence: str, side: int) -> list[list[str]]:
     """Possible token sequences of a sentence, first letter capital or not; none when its writing is not exact."""
     tokens: list[str] = []
     for word in sentence.split(" "):
         bare = word.rstrip(",.?")
-        tokens += ["a(n)" if bare in ("a", "an", "A", "An") else bare, *word[len(bare) :]]
+        article = side == EN and bare in ("a", "an", "A", "An")
+        tokens += ["a(n)" if article else bare, *word[len(bare) :]]
     found = [[tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]], tokens]
     return [each for each in found if all(each) and _text(each) == sentence]
 
@@ -62,7 +63,7 @@ def _sides(direction: str) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=8192)
 def _parse(sentence: str, side: int) -> Node | None:
-    options = [each for tokens in _tokens(sentence) if (node := grammar().parse(side, tokens)) for each in node.options]
+    options = [each for tokens in _tokens(sentence, side) if (node := grammar().parse(side, tokens)) for each in node.options]
     return Node(options) if options else None
 
 
@@ -90,7 +91,7 @@ class ToyGrammar:
         Raises ValueError when `source` is not in the grammar. Does not list translations, so its time is bounded.
         """
         node = self._forest(source)
-        return any(forest.recognise(node, self._target, "", tokens) for tokens in _tokens(target.strip()))
+        return any(forest.recognise(node, self._target, "", tokens) for tokens in _tokens(target.strip(), self._target))
 
     def held_out(self, source: str) -> set[tuple[str, str]]:
         """Held-out combinations in `source`: (verb, object) and (adjective, noun), as German lemmas or stems."""
@@ -145,7 +146,12 @@ def _draw(random_: random.Random) -> tuple[str, str, bool]:
         node = grammar().sample(random_)
         if forest.count(node, EN, "") > MAX_TRANSLATIONS:
             continue
-        german, english = (_text(forest.choose(node, side, "", random_)) for side in (DE, EN))
+        wordings = [forest.choose(node, side, "", random_) for side in (DE, EN)]
+        named = [word for word in wordings[DE] if word[0].isupper()]
+        if len(named) != len(set(named)):
+            # Who or what is named twice makes odd sentences.
+            continue
+        german, english = (_text(wording) for wording in wordings)
         if all(MIN_WORDS <= len(text.split()) <= MAX_WORDS for text in (german, english)):
             return german, english, any(is_held_out(pair) for pair in forest.combinations(node))
 

@@ -6,9 +6,9 @@ import dataclasses
 
 # class: German lemma, gender, plural ("-": none used), English synonyms, oblique singular of weak nouns.
 _NOUNS = """
-kin: Bruder m Brüder brother | Schwester f Schwestern sister | Vater m Väter father/dad | Mutter f Mütter mother/mom
+kin: Bruder m Brüder brother | Schwester f Schwestern sister | Vater m - father/dad | Mutter f - mother/mom
 kin: Onkel m Onkel uncle | Tante f Tanten aunt | Sohn m Söhne son | Tochter f Töchter daughter
-pro: Junge m Jungen boy Jungen | Mädchen n Mädchen girl | Mann m Männer man | Frau f Frauen woman | Kind n Kinder child/kid
+folk: Junge m Jungen boy Jungen | Mädchen n Mädchen girl | Mann m Männer man | Frau f Frauen woman | Kind n Kinder child/kid
 pro: Lehrer m Lehrer teacher | Ärztin f Ärztinnen doctor/physician | Arzt m Ärzte doctor/physician
 pro: Student m Studenten student Studenten | Nachbar m Nachbarn neighbor Nachbarn | Lehrerin f Lehrerinnen teacher
 pro: Bäcker m Bäcker baker | Künstlerin f Künstlerinnen artist | Anwalt m Anwälte lawyer/attorney
@@ -36,14 +36,15 @@ transport: Zug m Züge train | Bus m Busse bus | Schiff n Schiffe ship
 # classes of nouns it suits: German stem when inflected, English synonyms.
 _ADJECTIVES = """
 kin pro animal house vehicle text: alt old
-kin pro animal: jung young | freundlich friendly | klug smart/clever
-pro: berühmt famous | nett nice/kind | reich rich/wealthy
-animal house box room thing food cake device clothes: klein small/little
-house box room thing food cake animal vehicle: groß big/large
+kin pro folk animal: jung young | freundlich friendly | klug smart/clever
+pro: berühmt famous | reich rich/wealthy
+pro folk: nett nice/kind
+animal house box room thing cake device clothes: klein small/little
+house box room thing cake animal vehicle: groß big/large
 clothes vehicle device thing: rot red | blau blue | schwarz black | grün green | schön beautiful/lovely
 clothes vehicle device room house text event press: neu new
 clothes vehicle device room: teur expensive/costly | billig cheap/inexpensive
-vehicle device house room box: modern modern
+vehicle device house room: modern modern
 text event press: interessant interesting | lang long | langweilig boring/dull
 text event: spannend exciting/thrilling | kurz short
 food cake: lecker delicious/tasty | frisch fresh
@@ -56,7 +57,7 @@ transport: schnell fast | voll full/crowded | lang long
 # "auf+machen" is separable. English "pick~up" may part, "look_for" may not. "!" marks states (no progressive).
 _VERBS = """
 kaufen kauft kaufte gekauft haben | acc | clothes+vehicle+device+text+press | buy/purchase | shop
-verkaufen verkauft verkaufte verkauft haben | acc | vehicle+device+house+clothes | sell | -
+verkaufen verkauft verkaufte verkauft haben | acc | vehicle+device+clothes | sell | -
 lesen liest las gelesen haben | acc | text+press | read | any
 schreiben schreibt schrieb geschrieben haben | acc | text | write | any
 essen isst aß gegessen haben | acc | food+cake | eat | any
@@ -72,30 +73,30 @@ tragen trägt trug getragen haben | acc | clothes | wear | any
 waschen wäscht wusch gewaschen haben | acc | vehicle+clothes+animal | wash | yard
 reparieren repariert reparierte repariert haben | acc | vehicle+device | repair/fix | yard
 bauen baut baute gebaut haben | acc | house+vehicle | build | -
-malen malt malte gemalt haben | acc | house+animal+pro | paint | any
+malen malt malte gemalt haben | acc | house+animal+pro+folk | paint | any
 putzen putzt putzte geputzt haben | acc | room | clean | -
 auf+räumen räumt räumte geräumt haben | acc | room | tidy~up/clean~up | -
 mieten mietet mietete gemietet haben | acc | room+vehicle | rent | -
-besuchen besucht besuchte besucht haben | acc | kin+pro+name | visit | -
-treffen trifft traf getroffen haben | acc | kin+pro+name | meet | any
-ab+holen holt holte geholt haben | acc | kin+pro+name | pick~up/collect | station
-an+rufen ruft rief gerufen haben | acc | kin+pro+name | call/phone | -
-ein+laden lädt lud geladen haben | acc | kin+pro+name | invite | -
-kennen kennt kannte gekannt haben | acc | kin+pro+name | know! | -
+besuchen besucht besuchte besucht haben | acc | kin+pro+folk+name | visit | -
+treffen trifft traf getroffen haben | acc | kin+pro+folk+name | meet | any
+ab+holen holt holte geholt haben | acc | kin+pro+folk+name | pick~up/collect | station
+an+rufen ruft rief gerufen haben | acc | kin+pro+folk+name | call/phone | -
+ein+laden lädt lud geladen haben | acc | kin+pro+folk+name | invite | -
+kennen kennt kannte gekannt haben | acc | kin+pro+folk+name | know! | -
 lieben liebt liebte geliebt haben | acc | kin+name+animal | love! | -
-helfen hilft half geholfen haben | dat | kin+pro+name | help | any
-danken dankt dankte gedankt haben | dat | kin+pro+name | thank | -
+helfen hilft half geholfen haben | dat | kin+pro+folk+name | help | any
+danken dankt dankte gedankt haben | dat | kin+pro+folk+name | thank | -
 geben gibt gab gegeben haben | both | thing+clothes+cake | give | -
 zeigen zeigt zeigte gezeigt haben | both | house+animal+device+press | show | -
 schicken schickt schickte geschickt haben | both | text+press | send | -
-warten wartet wartete gewartet haben | auf.acc | kin+pro+name+transport | wait_for | station
-sprechen spricht sprach gesprochen haben | mit.dat | kin+pro+name | talk_to/speak_with | any
-schlafen schläft schlief geschlafen haben | none | - | sleep | any
+warten wartet wartete gewartet haben | auf.acc | kin+pro+folk+name+transport | wait_for | station
+sprechen spricht sprach gesprochen haben | mit.dat | kin+pro+folk+name | talk_to/speak_with | any
+schlafen schläft schlief geschlafen haben | none | - | sleep | rest
 arbeiten arbeitet arbeitete gearbeitet haben | none | - | work | any
 tanzen tanzt tanzte getanzt haben | none | - | dance | any
 lachen lacht lachte gelacht haben | none | - | laugh | any
 weinen weint weinte geweint haben | none | - | cry/weep | any
-ein+schlafen schläft schlief geschlafen sein | none | - | fall_asleep | any
+ein+schlafen schläft schlief geschlafen sein | none | - | fall_asleep | rest
 auf+stehen steht stand gestanden sein | none | - | get_up | -
 an+kommen kommt kam gekommen sein | none | - | arrive | station
 ab+fahren fährt fuhr gefahren sein | none | - | leave/depart | -
@@ -126,6 +127,8 @@ PLACES = {
     "shop": "auf dem Markt=at the market; in der Stadt=in the city/in town; im Internet=online/on the internet",
     "station": "am Bahnhof=at the station/at the train station; am Flughafen=at the airport; vor der Schule="
     "in front of the school; vor dem Hotel=in front of the hotel",
+    "rest": "im Garten=in the garden/in the yard; unter dem Baum=under the tree; auf dem Balkon=on the balcony; "
+    "zu Hause=at home; im Park=in the park",
     "to": "in den Park=to the park; zum Bahnhof=to the station/to the train station; zum Markt=to the market; "
     "ins Kino=to the movies/to the cinema; in die Schule=to school; nach Hause=home; ins Büro=to the office; "
     "ins Bett=to bed",

@@ -8,7 +8,7 @@ from workflow_src.data.toy_forest import Rule
 from workflow_src.data.toy_lexicon import ADJECTIVES, NAMES, NOUNS, PLACES, VERBS, Verb, english_plural, english_verb, pairs
 
 CASES = ("nom", "acc", "dat")
-PERSONS = ("kin", "pro")
+PERSONS = ("kin", "pro", "folk")
 ENGLISH_FORMS = ("base", "3sg", "past", "pp", "ing")
 _COLUMN = {"m": 0, "f": 1, "n": 2, "p": 3}
 # Endings by case, columns masculine, feminine, neuter, plural.
@@ -115,6 +115,9 @@ def noun_phrases() -> Iterator[Rule]:
                 elif kind == "kin":
                     # One speaks of one's own family.
                     weights = [weight * {"mein": 8, "unser": 6}.get(name, 0.3) for weight in weights]
+                elif kind in ("folk", "event", "house") and name in ("mein", "unser"):
+                    # "Meine Frau" is a wife, and few own a tower.
+                    weights = (0, 0)
                 for number, weight in zip(("sg", "pl"), weights, strict=True):
                     if weight == 0 and not (name == "kein" and kind != "drink"):
                         continue
@@ -126,6 +129,8 @@ def noun_phrases() -> Iterator[Rule]:
                         share = sum(noun.gender == gender for noun in members) if number == "sg" else 1
                         yield Rule(symbol, (slot,), {"": [german]}, {"": english}, share, head=0)
                     if weight:
+                        # Plural subjects without an article are rare.
+                        weight = 0.3 if (name, case) == ("bare", "nom") else weight
                         yield unit(("NP", case, number, kind), symbol, weight)
     for name in NAMES:
         yield words("Name", [name], [[name]])
@@ -197,7 +202,7 @@ def _government(verb: Verb, flavour: str) -> list[tuple[tuple, tuple]]:
     if frame == "to":
         return {"plain": [(("Place to",), ((0, ""),))], "neg": [(("Place to",), ("nicht", (0, "")))]}.get(flavour, [])
     if frame == "both":
-        slots = (("Obj", "dat", ("kin", "pro", "name"), "all"), ("Obj", "acc", group, "all"))
+        slots = (("Obj", "dat", ("kin", "pro", "folk", "name"), "all"), ("Obj", "acc", group, "all"))
         return [(slots, ((0, ""), (1, "")))] if flavour == "plain" else []
     preposition, _, case = frame.rpartition(".")
     before = (preposition,) if preposition else ()
@@ -208,7 +213,7 @@ def _government(verb: Verb, flavour: str) -> list[tuple[tuple, tuple]]:
     if preposition:
         return [((("Obj", case, group, "all"),), ("nicht", *before, (0, "")))]
     found = [((("Obj", case, group, "def"),), ((0, ""), "nicht"))]
-    if case == "acc" and not set(group) & {"drink", "kin"}:
+    if case == "acc" and not set(group) & {"drink", "kin", "folk"}:
         found.append(((("Obj", case, group, "kein"),), ((0, ""),)))
     return found
 
@@ -234,7 +239,7 @@ def verb_phrases() -> Iterator[Rule]:
             if not verb.stative or verb.frame == "zu":
                 for subject in verb.subjects:
                     yield unit(("VP", subject, verb.auxiliary, flavour), ("VP1", verb.name, flavour))
-                if flavour == "full" and "person" in verb.subjects:
+                if flavour == "full" and (verb.frame not in ("none", "to") or verb.lemma in ("arbeiten", "tanzen")):
                     yield unit("VP any", ("VP1", verb.name, flavour))
     for _, *key in sorted(objects):
         yield from _union(*key)

@@ -38,7 +38,7 @@ _MATRIX = {
 }
 # Subordinating word: before the main clause in English, after it; main clauses; subordinate clauses.
 _PRESENT = [("Clause", "present", "none"), ("Clause", "modal", "none"), ("Clause", "present", "adv")]
-_PAST = [("Clause", "past", "none"), ("Clause", "perfect", "none"), ("Clause", "perfect", "adv")]
+_PAST = [("Clause", "past", "none"), ("Clause", "perfect", "dated"), ("Clause", "perfect", "time")]
 _CONJUNCTIONS = [
     ("weil", ["because", "since"], ["because"], _PRESENT, ("State", "present")),
     ("weil", ["because", "since"], ["because"], _PAST, ("State", "past")),
@@ -49,6 +49,8 @@ _CONJUNCTIONS = [
     ("nachdem", ["after"], ["after"], _PAST[:1], ("Clause", "pluperfect", "none")),
     ("bevor", ["before"], ["before"], _PAST[:1], ("Clause", "past", "none")),
 ]
+# Verbs of relative clauses about things; the others take such a thing as object (reads the book that she bought).
+_MAKING = {"kaufen", "schreiben", "kochen", "backen", "finden", "waschen", "reparieren", "bauen", "malen", "putzen"}
 _GENDERS = (("m", "sg", "3sg"), ("f", "sg", "3sg"), ("n", "sg", "3sg"), ("p", "pl", "pl"))
 
 
@@ -82,11 +84,11 @@ def _main() -> Iterator[Rule]:
         yield _whole([("warum", (0, "inv"), "?")], [("why", *question[0])], (none,), "Question", weight / 3)
         if family in ("past", "perfect"):
             yield _whole([((0, "inv"), "?")], question, (adverb,), "Question", weight / 3)
-        if family not in ("past", "present"):
+        if family in ("perfect", "future"):
             for name in ("none", "time"):
                 yield _whole([((0, "sv"), ".")], statement, (("Clause", family, name, "zu"),), "ToClause", weight)
     yield _whole([((0, "sv"), ".")], [((0, "stmt"), ".")], (("Clause", "neg"),), "Negated")
-    yield _whole([((0, "sv"), ".")], [((0, "stmt"), ".")], (("State", "past"),), "Quality", 0.5)
+    yield _whole([((0, "sv"), ".")], [((0, "stmt"), ".")], (("Mood", "past"),), "Quality", 0.5)
 
 
 def _complements() -> Iterator[Rule]:
@@ -170,9 +172,11 @@ def _relatives() -> Iterator[Rule]:
                 ]
                 weight = 6 if auxiliary == "haben" else 1
                 yield Rule(("Who", gender), (phrase,), {"": [(*inner, ",")]}, {"": english}, weight)
-        slots = (("NB", "nom", gender, "weak", "pro"), ("Who", gender))
-        german = {"": [(relative_pronoun("nom", gender), (0, ""), (1, ""))]}
-        yield Rule(("Carrier", agreement), slots, german, {"": [("the", (0, ""), (1, ""))]}, 1)
+        for kind in ("pro", "folk"):
+            slots = (("NB", "nom", gender, "weak", kind), ("Who", gender))
+            german = {"": [(relative_pronoun("nom", gender), (0, ""), (1, ""))]}
+            if kind == "folk" or gender != "n":
+                yield Rule(("Carrier", agreement), slots, german, {"": [("the", (0, ""), (1, ""))]}, 1)
         for kind in dict.fromkeys(kind for kinds, _ in _QUALITIES.values() for kind in kinds.split()):
             if gender == "p" or any(noun.kind == kind and noun.gender == gender for noun in NOUNS):
                 yield from _object_relative(gender, number, kind)
@@ -195,6 +199,8 @@ def _relatives() -> Iterator[Rule]:
 def _object_relative(gender: str, number: str, kind: str) -> Iterator[Rule]:
     symbol = ("Which", gender, kind)
     for verb in _transitive(kind):
+        if verb.lemma not in _MAKING:
+            continue
         for agreement in ("1sg", "3sg", "pl"):
             start = (",", relative_pronoun("acc", gender), (0, ""))
             for tense, end in (
@@ -235,7 +241,7 @@ def _qualities() -> Iterator[Rule]:
                     share = weight / (8 if symbol == "Relative" else 2)
                     yield _whole(german, english, (thing, ("Quality", kind)), symbol, share)
             for verb in _transitive(kind):
-                if verb.prefix:
+                if verb.prefix or verb.lemma in _MAKING:
                     continue
                 for subject in ("1sg", "3sg", "pl"):
                     slots = (("Thing", "acc", number, kind), ("Subj", "person", subject))

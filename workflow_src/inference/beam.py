@@ -136,9 +136,7 @@ def _candidates(logits: Tensor, scores: Tensor, beam: int, full: list[bool]) -> 
 def _collect(found, running, scores: Tensor, origins: Tensor, ends: Tensor, history: Tensor, divisor: float) -> None:
     """Add to `found` the hypotheses that end now: those at True in `ends` (B, beam) that are possible at all."""
     rows, slots = ends.nonzero(as_tuple=True)
-    picked = zip(
-        rows.tolist(), scores[rows, slots].tolist(), history[rows, origins[rows, slots]].tolist(), strict=True
-    )
+    picked = zip(rows.tolist(), scores[rows, slots].tolist(), history[rows, origins[rows, slots]].tolist(), strict=True)
     for row, score, tokens in picked:
         if score > float("-inf"):
             found[running[row]].append((score / divisor, tokens))

@@ -61,7 +61,7 @@ def translate_batch(
     lengths: Tensor | None = None,
     trace: bool = False,
 ) -> Hypotheses:
-    """Translate source (B, S) from the prior mean with `steps` steps of delta, score or energy (search prior-mean: none).
+    """Translate source (B, S) from the prior mean with `steps` steps of delta, score or energy (prior-mean: none).
 
     `lengths` (B,) replace the predicted ones. With `trace`, the translation after every step is kept. Scores are the
     model's own mean log p(y_t|z,x). Sentences do not influence each other.

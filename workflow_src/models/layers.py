@@ -47,7 +47,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, fused
     training on CPUs, and have the second derivative that an energy network's training needs.
     """
     if fused:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=None if bias is None else bias.to(query.dtype))
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=None if bias is None else bias.to(query.dtype)
+        )
     scores = (query * query.size(-1) ** -0.5) @ key.transpose(-1, -2)
     if bias is not None:
         scores = scores + bias.to(scores.dtype)

@@ -19,6 +19,7 @@ class LengthHead(nn.Module):
     def __init__(self, dim: int, limit: int, max_positions: int):
         super().__init__()
         self.limit = limit
+        self.max_positions = max_positions
         self.source_length = nn.Parameter(torch.zeros(max_positions + 1, dim))
         self.inner = nn.Linear(dim, dim)
         self.outer = nn.Linear(dim, 2 * limit + 1)
@@ -35,5 +36,5 @@ class LengthHead(nn.Module):
         return difference.clamp(-self.limit, self.limit) + self.limit
 
     def predict(self, memory: Memory) -> Tensor:
-        """The most probable target length (B,), at least 1."""
-        return (self(memory).argmax(-1) - self.limit + memory.mask.sum(1) - 1).clamp(min=1)
+        """The most probable target length (B,), at least 1 and at most the model's positions."""
+        return (self(memory).argmax(-1) - self.limit + memory.mask.sum(1) - 1).clamp(1, self.max_positions)

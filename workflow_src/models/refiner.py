@@ -10,7 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.config.families import RefinerConfig
-from workflow_src.models.layers import Memory, Stack, attention_bias, check_length, dropout, initialise, sinusoidal_positions
+from workflow_src.models.layers import (
+    Memory,
+    Stack,
+    attention_bias,
+    check_length,
+    dropout,
+    initialise,
+    sinusoidal_positions,
+)
 from workflow_src.models.lvm import copy_matching
 from workflow_src.types import wide
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from workflow_src.config.families import TransformerConfig
 from workflow_src.models.layers import Embedding, Memory, Stack, attention_bias, causal_bias, check_length, initialise
-from workflow_src.types import BOS, EOS, PAD, wide
+from workflow_src.types import BOS, PAD, wide, with_end
 
 
 class Transformer(nn.Module):
@@ -50,12 +50,6 @@ class Transformer(nn.Module):
 
     def start(self, memory: Memory) -> CachedDecoder:
         return CachedDecoder(self, memory)
-
-
-def with_end(target: Tensor) -> Tensor:
-    """Target (B, T) padded -> (B, T+1) with EOS after the last real token of every sentence."""
-    labels = F.pad(target, (0, 1), value=PAD)
-    return labels.scatter(1, (target != PAD).sum(1, keepdim=True), EOS)
 
 
 class CachedDecoder:

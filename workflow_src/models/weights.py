@@ -16,7 +16,10 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def set_weights(model: nn.Module, weights: dict[str, Tensor], where: str | Path) -> None:
-    """Give `model` these weights. Raises ArtifactError naming the first that is missing, unknown or of another shape."""
+    """Give `model` these weights.
+
+    Raises ArtifactError naming the first that is missing, unknown, of another shape or not finite.
+    """
     own = dict(model.named_parameters())
     for name in own:
         if name not in weights:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from workflow_src.config.families import CrossEntropyConfig
-from workflow_src.models.transformer import Transformer, with_end
 from workflow_src.objectives.common import smoothed_cross_entropy
-from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, with_end
 
 
 class CrossEntropy:
     def __init__(self, config: CrossEntropyConfig):
         self.config = config
 
-    def __call__(self, model: Transformer, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
         labels = with_end(batch.target)
         mask = labels != PAD
         hidden = model.hidden(model.encode(batch.source), batch.target)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from workflow_src.config.families import ElboConfig
-from workflow_src.models.lvm import LatentVariableModel
 from workflow_src.objectives.common import gaussian_kl, smoothed_cross_entropy
 from workflow_src.types import Batch, LossTerms, TrainingContext, wide
 
@@ -28,7 +27,7 @@ class Elbo:
     def __init__(self, config: ElboConfig):
         self.config = config
 
-    def __call__(self, model: LatentVariableModel, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
         mask = batch.target_mask
         memory = model.encode(batch.source)
         mean_p, deviation_p = model.prior(memory, mask)
@@ -57,7 +56,7 @@ class Elbo:
         )
 
 
-def length_loss(model: LatentVariableModel, memory, batch: Batch) -> tuple[Tensor, Tensor]:
+def length_loss(model, memory, batch: Batch) -> tuple[Tensor, Tensor]:
     """Cross-entropy of the true length differences, summed over the batch, and the share predicted exactly."""
     scores = wide(model.length(memory))
     classes = model.length.classes(memory, batch.target_lengths)
@@ -66,9 +65,7 @@ def length_loss(model: LatentVariableModel, memory, batch: Batch) -> tuple[Tenso
 
 
 @torch.no_grad()
-def evidence_lower_bound(
-    model: LatentVariableModel, batch: Batch, samples: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def evidence_lower_bound(model, batch: Batch, samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """ELBO without free nats or smoothing, and KL(q || p), each summed over positions: (B,) nats, length term left out.
 
     The reconstruction is averaged over `samples` draws of z ~ q; the KL is exact.

@@ -36,7 +36,9 @@ def add_runtime(made: argparse.ArgumentParser) -> None:
     made.add_argument("--threads", type=int, default=1)
 
 
-def start(run: Callable[[argparse.Namespace], Any], made: argparse.ArgumentParser, words: list[str] | None = None) -> None:
+def start(
+    run: Callable[[argparse.Namespace], Any], made: argparse.ArgumentParser, words: list[str] | None = None
+) -> None:
     """Parse, run, and leave: 0 when done, 1 with one sentence for bad input, 130 when interrupted.
 
     `run` returns a one-line summary or None. Anything but bad input is a fault of ours and keeps its traceback.
@@ -51,7 +53,7 @@ def start(run: Callable[[argparse.Namespace], Any], made: argparse.ArgumentParse
     try:
         summary = run(arguments)
     except (ValueError, OSError) as failure:
-        # Bad input is told in ValueErrors (ConfigError and ArtifactError are such); files that cannot be read in OSErrors.
+        # Bad input comes as ValueErrors (ConfigError and ArtifactError are such) and, from files, as OSErrors.
         log.error("error: %s", failure)
         log.debug("where", exc_info=True)
         sys.exit(1)

@@ -8,9 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
-from workflow_src.artifacts import ArtifactError, atomic, fingerprint, load_tensors, provenance, read_json, save_tensors, sha256, write_json
+from workflow_src.artifacts import (
+    ArtifactError,
+    atomic,
+    fingerprint,
+    load_tensors,
+    provenance,
+    read_json,
+    save_tensors,
+    sha256,
+    write_json,
+)
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.families import FAMILIES
@@ -57,21 +68,25 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
     settings = given.settings
     config = TrainingConfig.model_validate(settings["training"])
     corpus, dev = EncodedCorpus.open(given.train), EncodedCorpus.open(given.dev)
+    corpus.verify()
     subwords = Subwords.load(given.subwords)
     sizes = {"source": subwords.source_size, "target": subwords.target_size, "joint": subwords.joint}
-    _seed_everything(given.seed)
+    torch.manual_seed(given.seed)
     model = build(settings["family"], settings["model"], sizes)
     frozen = prepare(model, given)
     inputs = _inputs(given)
-    identity = {"settings": settings, "seed": given.seed, "inputs": {name: sha256(path) for name, path in inputs.items()}}
-    states = StateFolder(given.state, fingerprint(identity))
+    # Contents, not files: encoding the same text again changes times in a JSON file, but nothing that matters here.
+    contents = {"train": corpus.summary["digest"], "dev": dev.summary["digest"], "subwords": subwords.digest}
+    contents |= {name: sha256(inputs[name]) for name in ("reference", "base", "initial") if name in inputs}
+    states = StateFolder(given.state, fingerprint({"settings": settings, "seed": given.seed, "inputs": contents}))
     validation = make_validation(_dev(dev, given, subwords, runtime, config), settings, frozen)
     objective = build_objective(settings["family"], settings["objective"])
     parameters = count_parameters(model)
+    precision = str(runtime.dtype).removeprefix("torch.")
     log.info(
         "training %s (%s, %d parameters) on %d pairs, %s, %s",
-        settings["system"], settings["family"], parameters, len(corpus), runtime.device, str(runtime.dtype).removeprefix("torch."),
-    )  # fmt: skip
+        *(settings["system"], settings["family"], parameters, len(corpus), runtime.device, precision),
+    )
     trainer = Trainer(
         model, objective, config, corpus, validation, runtime, states, given.seed, frozen, log_every=given.log_every
     )
@@ -85,19 +100,17 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
         "target_tokens_seen": progress.target_tokens,
         "minutes": round(progress.seconds / 60, 2),
         "device": str(runtime.device),
-        "precision": str(runtime.dtype).removeprefix("torch."),
+        "precision": precision,
         "threads": given.threads,
         "provenance": provenance(settings, inputs),
     }
     _write(given.output_folder, model, description, progress.history)
-    last = {k: round(v, 3) for k, v in (progress.history[-1] if progress.history else {}).items() if k.startswith("dev_")}
-    return f"{settings['system']} seed {given.seed}: {progress.step} updates in {description['minutes']} minutes, {last}"
-
-
-def _seed_everything(seed: int) -> None:
-    import torch
-
-    torch.manual_seed(seed)
+    last = {
+        k: round(v, 3) for k, v in (progress.history[-1] if progress.history else {}).items() if k.startswith("dev_")
+    }
+    return (
+        f"{settings['system']} seed {given.seed}: {progress.step} updates in {description['minutes']} minutes, {last}"
+    )
 
 
 def _inputs(given: argparse.Namespace) -> dict[str, Path]:
@@ -113,7 +126,9 @@ def _inputs(given: argparse.Namespace) -> dict[str, Path]:
 def _dev(corpus: EncodedCorpus, given, subwords: Subwords, runtime: Runtime, config: TrainingConfig) -> Dev:
     references = list(read_lines(given.reference))
     if len(references) != len(corpus):
-        raise ArtifactError(f"{given.reference} has {len(references)} lines, {given.dev} has {len(corpus)} pairs; encode again.")
+        raise ArtifactError(
+            f"{given.reference} has {len(references)} lines, {given.dev} has {len(corpus)} pairs; encode again."
+        )
     summary = read_json(given.corpus_summary)
     normaliser = Normaliser(NormalisationConfig.model_validate(summary["normalisation"]), _language(given.reference))
     count = min(config.dev_sentences or len(references), len(references))

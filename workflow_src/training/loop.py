@@ -150,10 +150,11 @@ class Trainer:
         progress = self.progress
         rate = (progress.target_tokens - mark[0]) / max(1e-9, progress.seconds - mark[1])
         left = (self.config.max_steps - progress.step) * progress.seconds / progress.step
+        loss = float(np.mean(self.window["loss"][-self.log_every :])) if self.window else float("nan")
         log.info(
             "step %d/%d  loss %.3f  %.0f target tokens/s  %.1f minutes left",
-            progress.step, self.config.max_steps, float(np.mean(self.window["loss"][-self.log_every :])), rate, left / 60,
-        )  # fmt: skip
+            *(progress.step, self.config.max_steps, loss, rate, left / 60),
+        )
         return progress.target_tokens, progress.seconds
 
     def _entry(self, figures: dict[str, float]) -> dict[str, Any]:

@@ -18,7 +18,9 @@ def read_description(weights: str | Path) -> dict[str, Any]:
     description = read_json(path)
     missing = [key for key in ("family", "model", "sizes") if key not in description]
     if missing or description["family"] not in BUILDERS:
-        raise ArtifactError(f"{path} does not describe a system (missing or unknown: {', '.join(missing) or 'family'}).")
+        raise ArtifactError(
+            f"{path} does not describe a system (missing or unknown: {', '.join(missing) or 'family'})."
+        )
     return description
 
 

@@ -116,9 +116,7 @@ def validate_refiner(dev: Dev, search: str, objective: ScoreMatchingConfig, froz
             for name, value in _agreement(model, frozen, batch, objective, generator).items():
                 sums[name] += value * count
             sentences += count
-        found = dev.bleu(
-            lambda source: translate_batch(frozen, source, search, 1, objective.step_size, refiner=model)
-        )
+        found = dev.bleu(lambda source: translate_batch(frozen, source, search, 1, objective.step_size, refiner=model))
         return {name: value / sentences for name, value in sums.items()} | {"dev_bleu": found}
 
     return Validation(figures, "dev_cosine_noise0")

@@ -140,6 +140,20 @@ def test_systems_and_decodes_that_do_not_fit_are_told_with_the_remedy(changes, p
     assert not [part for part in parts if part not in message], message
 
 
+def test_the_readmes_own_text_file_is_valid():
+    readme = (CONFIG_FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    own = Plan(load(yaml.safe_load(readme.split("```yaml")[1].split("```")[0])))
+    assert own.loaded.dataset.own_files(("de", "en")) == ["my.de", "my.en"]
+    assert own.report == "results/mine/report"
+
+
+def test_no_part_of_a_message_is_pydantics_own():
+    message = told({"recipe": {"dataset": {"generator": 3}}})
+    assert message.startswith("setting recipe.dataset.generator has the value 3: ")
+    message = told({"decodes": [{"system": "lvm", "search": "delta", "steps": "many"}]})
+    assert message.startswith("setting decodes.0.steps has the value 'many': ")
+
+
 def test_experiments_that_do_not_exist_or_are_not_named():
     with pytest.raises(ConfigError, match='unknown experiment "dmo"; allowed: .*Did you mean "demo"'):
         load({"experiment": "dmo"})

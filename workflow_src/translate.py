@@ -1,0 +1,243 @@
+"""Text in, text out, from an exported bundle: for people who just want translations.
+
+from workflow_src.translate import Translator
+translator = Translator.load("results/tatoeba/systems/score/seed-1/bundle")
+print(translator.translate(["Das ist ein Satz."]))
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from workflow_src.artifacts import ArtifactError, atomic, read_json, sha256
+from workflow_src.config.base import nearest
+from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.families import FAMILIES
+from workflow_src.data.lines import read_lines
+from workflow_src.data.normalise import Normaliser
+from workflow_src.data.subwords import Subwords
+from workflow_src.inference.batches import search_all
+from workflow_src.inference.beam import beam_search, greedy
+from workflow_src.inference.latent import translate_batch
+from workflow_src.models.weights import load_weights
+from workflow_src.registry import build
+from workflow_src.training.runtime import Runtime, choose, set_threads
+from workflow_src.types import Hypotheses
+
+FORMAT = 1
+DESCRIPTION = "bundle.json"
+AUTOREGRESSIVE = ("greedy", "beam")
+
+
+class Translator:
+    """A trained system, ready to translate.
+
+    `searches` are the searches it knows; `device` and `precision` say what was chosen. `last_timings` holds the seconds
+    that the last call spent on subwords, {"encode", "decode"}.
+    """
+
+    def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
+        self.description = description
+        self.models = models
+        self.subwords = subwords
+        self.runtime = runtime
+        self.searches: list[str] = description["searches"]
+        self.last_timings = {"encode": 0.0, "decode": 0.0}
+        normalisation = NormalisationConfig.model_validate(description["normalisation"])
+        self._source = Normaliser(normalisation, description["languages"]["source"])
+        self._target = Normaliser(normalisation, description["languages"]["target"])
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, device: str = "auto", precision: str = "auto", threads: int | None = None
+    ) -> Translator:
+        """Read a bundle folder.
+
+        Raises ArtifactError when the folder is no bundle or a file of it is missing, damaged or of another model;
+        ValueError for a device that is not there.
+        """
+        folder = Path(folder)
+        if not (folder / DESCRIPTION).is_file():
+            raise ArtifactError(f"{folder} is no bundle: it has no {DESCRIPTION}; export a trained system first.")
+        description = read_json(folder / DESCRIPTION)
+        if not isinstance(description, dict) or description.get("format") != FORMAT:
+            raise ArtifactError(f"{folder / DESCRIPTION} is not of bundle format {FORMAT}; export the system again.")
+        runtime = choose(device, precision, training=False)
+        set_threads(threads)
+        models = {}
+        for name, part in description["models"].items():
+            path = folder / part["weights"]
+            if not path.is_file():
+                raise ArtifactError(f"bundle {folder} lacks {part['weights']}; export the system again.")
+            if sha256(path) != part["sha256"]:
+                raise ArtifactError(
+                    f"weights {path} do not match the checksum in {DESCRIPTION}; copy the bundle again."
+                )
+            model = build(part["family"], part["model"], part["sizes"])
+            load_weights(model, path)
+            models[name] = model.to(device=runtime.device, dtype=runtime.dtype).eval()
+        return cls(description, models, Subwords.load(folder / "subwords"), runtime)
+
+    @property
+    def device(self) -> str:
+        return str(self.runtime.device)
+
+    @property
+    def precision(self) -> str:
+        return str(self.runtime.dtype).removeprefix("torch.")
+
+    def translate(self, lines: list[str], **settings: Any) -> list[str]:
+        """Translations of `lines`, in order; see `search` for settings. An empty line stays empty."""
+        return self.text(self.search(lines, **settings).tokens)
+
+    def trace(self, lines: list[str], search: str, steps: int, **settings: Any) -> list[list[str]]:
+        """For each line its translation after 0, 1, … `steps` refinement steps."""
+        if search in AUTOREGRESSIVE:
+            raise ValueError(f"search {search} has no refinement steps to show.")
+        found = self.search(lines, search=search, steps=steps, trace=True, **settings)
+        if found.traces is None:
+            return [[""] * (steps + 1) for _ in lines]
+        return [list(texts) for texts in zip(*(self.text(tokens) for tokens in found.traces), strict=True)]
+
+    def search(
+        self,
+        lines: list[str],
+        search: str | None = None,
+        steps: int | None = None,
+        beam: int | None = None,
+        length_penalty: float = 1.0,
+        step_size: float = 1.0,
+        max_length_ratio: float = 2.0,
+        batch: int = 64,
+        trace: bool = False,
+    ) -> Hypotheses:
+        """Subword hypotheses with scores for `lines`, `batch` of them at a time.
+
+        `search` is one of `searches` (default: the bundle's); `steps` apply to delta, score and energy, `beam` and
+        `length_penalty` to beam. Raises ValueError for an unknown search, a setting out of range, or a line that is
+        longer than the model's positions, named by its number.
+        """
+        chosen = self._settings(search, steps, beam, batch)
+        began = time.perf_counter()
+        sources = self.subwords.encode_source([self._source.line(line) for line in lines])
+        self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
+        self._check_lengths(sources)
+        if chosen["search"] == "greedy":
+            run = lambda source: greedy(self.models["transformer"], source, max_length_ratio)  # noqa: E731
+        elif chosen["search"] == "beam":
+            run = lambda source: beam_search(  # noqa: E731
+                self.models["transformer"], source, chosen["beam"], length_penalty, max_length_ratio
+            )
+        else:
+            run = lambda source: translate_batch(  # noqa: E731
+                self.models["lvm"], source, chosen["search"], chosen["steps"], step_size,
+                refiner=self.models.get(chosen["search"]), trace=trace,
+            )  # fmt: skip
+        # Not inference mode: an energy network differentiates.
+        with torch.no_grad():
+            return search_all(run, sources, batch, self.runtime.device)
+
+    def text(self, tokens: list[list[int]]) -> list[str]:
+        """Lines of text from subword ids."""
+        began = time.perf_counter()
+        lines = [self._target.detokenise(line) for line in self.subwords.decode_target(tokens)]
+        self.last_timings["decode"] += time.perf_counter() - began
+        return lines
+
+    def _settings(self, search: str | None, steps: int | None, beam: int | None, batch: int) -> dict[str, Any]:
+        defaults = self.description["defaults"]
+        search = search or defaults["search"]
+        if search not in self.searches:
+            allowed = ", ".join(self.searches)
+            raise ValueError(f'unknown search "{search}"; allowed: {allowed}.{nearest(search, self.searches)}')
+        steps = (0 if search == "prior-mean" else defaults["steps"]) if steps is None else steps
+        beam = defaults["beam"] if beam is None else beam
+        for name, value, least in (("steps", steps, 0), ("beam", beam, 1), ("batch", batch, 1)):
+            if value < least:
+                raise ValueError(f"{name} is {value}; it must be {least} or more.")
+        return {"search": search, "steps": steps, "beam": beam}
+
+    def _check_lengths(self, sources: list[list[int]]) -> None:
+        limit = min(model.config.max_positions for model in self.models.values()) - 1
+        for number, source in enumerate(sources, 1):
+            if len(source) > limit:
+                raise ValueError(
+                    f"line {number} has {len(source)} subwords, the model takes at most {limit}; split it into "
+                    "sentences."
+                )
+
+
+def describe(family: str) -> dict[str, Any]:
+    """What a bundle of a system of this family can do: `searches` and `defaults`."""
+    searches = list(FAMILIES[family].searches)
+    if FAMILIES[family].built_on:
+        searches = [*FAMILIES[FAMILIES[family].built_on].searches, *searches]
+    search = {"transformer": "beam", "lvm": "delta"}.get(family, family)
+    return {"searches": searches, "defaults": {"search": search, "steps": 4, "beam": 4}}
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="continuum translate", description="Translate lines of standard input with an exported system."
+    )
+    made.add_argument("--bundle", required=True, help="folder that export_bundle made")
+    made.add_argument("--search", help="default: the bundle's own")
+    made.add_argument("--steps", type=int, help="refinement steps (delta, score, energy)")
+    made.add_argument("--beam", type=int, help="hypotheses a sentence (beam)")
+    made.add_argument("--length-penalty", type=float, default=1.0)
+    made.add_argument("--step-size", type=float, default=1.0)
+    made.add_argument("--batch", type=int, default=64, help="sentences translated together")
+    made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
+    made.add_argument("--threads", type=int, help="CPU threads")
+    made.add_argument("--input", type=Path, help="a file instead of standard input")
+    made.add_argument("--output", type=Path, help="a file instead of standard output; appears when it is whole")
+    return made
+
+
+def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    iterator = iter(lines)
+    while chunk := list(itertools.islice(iterator, size)):
+        yield chunk
+
+
+def _translated(given: argparse.Namespace) -> Iterator[str]:
+    translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
+    names = ("search", "steps", "beam", "length_penalty", "step_size", "batch")
+    settings = {name: getattr(given, name) for name in names}
+    done = 0
+    # Sorting by length works within a chunk, so chunks are much larger than batches.
+    for chunk in _chunks(read_lines(given.input or "/dev/stdin"), 64 * max(1, given.batch)):
+        try:
+            yield from translator.translate(chunk, **settings)
+        except ValueError as failure:
+            place = f" (after line {done})" if done else ""
+            raise ValueError(f"{failure}{place}") from None
+        done += len(chunk)
+
+
+def main(words: list[str] | None = None) -> None:
+    """The command: exit code 0, or 1 with one sentence on standard error."""
+    given = _parser().parse_args(words)
+    try:
+        if given.output:
+            with atomic(given.output) as file:
+                file.writelines(f"{line}\n" for line in _translated(given))
+        else:
+            for line in _translated(given):
+                print(line)
+    except (ValueError, OSError) as failure:
+        sys.exit(f"error: {failure}")
+
+
+if __name__ == "__main__":
+    main()
