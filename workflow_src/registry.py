@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from workflow_src.config.base import parse
 from workflow_src.config.families import FAMILIES
 from workflow_src.models.lvm import LatentVariableModel
 from workflow_src.models.refiner import EnergyNetwork, ScoreNetwork
@@ -39,8 +40,11 @@ BUILDERS: dict[str, Builder] = {
 
 
 def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Module:
-    """A model of `family` from its settings and the sizes of the vocabulary {"source", "target", "joint"}."""
-    config = FAMILIES[family].model.model_validate(model)
+    """A model of `family` from its settings and the sizes of the vocabulary {"source", "target", "joint"}.
+
+    Raises ConfigError for settings that are not the family's.
+    """
+    config = parse(FAMILIES[family].model, model, f"{family}.model")
     return BUILDERS[family].model(config, sizes["source"], sizes["target"], sizes["joint"])
 
 

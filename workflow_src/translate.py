@@ -35,6 +35,7 @@ from workflow_src.types import Hypotheses
 
 FORMAT = 1
 DESCRIPTION = "bundle.json"
+KEYS = ("models", "searches", "defaults", "languages", "normalisation")
 AUTOREGRESSIVE = ("greedy", "beam")
 
 
@@ -71,6 +72,9 @@ class Translator:
         description = read_json(folder / DESCRIPTION)
         if not isinstance(description, dict) or description.get("format") != FORMAT:
             raise ArtifactError(f"{folder / DESCRIPTION} is not of bundle format {FORMAT}; export the system again.")
+        missing = [key for key in KEYS if key not in description]
+        if missing:
+            raise ArtifactError(f"{folder / DESCRIPTION} lacks {missing[0]}; export the system again.")
         runtime = choose(device, precision, training=False)
         set_threads(threads)
         models = {}
@@ -119,18 +123,25 @@ class Translator:
         max_length_ratio: float = 2.0,
         batch: int = 64,
         trace: bool = False,
+        normalised: bool = False,
+        first_line: int = 1,
     ) -> Hypotheses:
         """Subword hypotheses with scores for `lines`, `batch` of them at a time.
 
         `search` is one of `searches` (default: the bundle's); `steps` apply to delta, score and energy, `beam` and
         `length_penalty` to beam. Raises ValueError for an unknown search, a setting out of range, or a line that is
-        longer than the model's positions, named by its number.
+        longer than the model's positions, named by its number (counted from `first_line`).
+
+        `normalised` lines, such as those of a corpus folder, are taken as they are: Moses tokenisation of tokenised
+        text is not the same text.
         """
         chosen = self._settings(search, steps, beam, batch)
         began = time.perf_counter()
-        sources = self.subwords.encode_source([self._source.line(line) for line in lines])
+        if not normalised:
+            lines = [self._source.line(line) for line in lines]
+        sources = self.subwords.encode_source(lines)
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
-        self._check_lengths(sources)
+        self._check_lengths(sources, first_line)
         if chosen["search"] == "greedy":
             run = lambda source: greedy(self.models["transformer"], source, max_length_ratio)  # noqa: E731
         elif chosen["search"] == "beam":
@@ -149,7 +160,9 @@ class Translator:
     def text(self, tokens: list[list[int]]) -> list[str]:
         """Lines of text from subword ids."""
         began = time.perf_counter()
-        lines = [self._target.detokenise(line) for line in self.subwords.decode_target(tokens)]
+        # A model may spell a line break, character by character; a line must stay a line.
+        texts = (" ".join(text.split()) for text in self.subwords.decode_target(tokens))
+        lines = [self._target.detokenise(text) for text in texts]
         self.last_timings["decode"] += time.perf_counter() - began
         return lines
 
@@ -166,9 +179,9 @@ class Translator:
                 raise ValueError(f"{name} is {value}; it must be {least} or more.")
         return {"search": search, "steps": steps, "beam": beam}
 
-    def _check_lengths(self, sources: list[list[int]]) -> None:
+    def _check_lengths(self, sources: list[list[int]], first_line: int) -> None:
         limit = min(model.config.max_positions for model in self.models.values()) - 1
-        for number, source in enumerate(sources, 1):
+        for number, source in enumerate(sources, first_line):
             if len(source) > limit:
                 raise ValueError(
                     f"line {number} has {len(source)} subwords, the model takes at most {limit}; split it into "
@@ -217,11 +230,7 @@ def _translated(given: argparse.Namespace) -> Iterator[str]:
     done = 0
     # Sorting by length works within a chunk, so chunks are much larger than batches.
     for chunk in _chunks(read_lines(given.input or "/dev/stdin"), 64 * max(1, given.batch)):
-        try:
-            yield from translator.translate(chunk, **settings)
-        except ValueError as failure:
-            place = f" (after line {done})" if done else ""
-            raise ValueError(f"{failure}{place}") from None
+        yield from translator.translate(chunk, **settings, first_line=done + 1)
         done += len(chunk)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from workflow_src.data.toy_forest import Item, Rule, Symbol
 from workflow_src.data.toy_lexicon import MIDDLE, TIMES, VERBS, Verb, pairs
 from workflow_src.data.toy_phrases import (
+    PERSONS,
     english_verb_phrase,
     noun_phrases,
     nouns,
@@ -197,6 +198,9 @@ def _simple_clauses() -> Iterator[Rule]:
         for subject in verb.subjects:
             for tense in ("present", "past"):
                 for agreement in _agreements(subject, False):
+                    if (agreement, tense, bool(verb.prefix)) == ("1sg", "present", True):
+                        # Left out: dozens of rare forms ("aufmache") for little.
+                        continue
                     finite = verb.finite(tense, agreement)
                     weight = AGREEMENT_WEIGHTS[agreement] / len(verb.subjects)
                     ending = ("rest", f"last.{tense}.{agreement}")
@@ -205,14 +209,20 @@ def _simple_clauses() -> Iterator[Rule]:
                         if name == "adv" and verb.stative:
                             continue
                         groups = verb_group(tense, agreement, sort, verb.stative)
-                        symbol = ("Clause", tense, adverb_name(adverbial, name))
+                        # States stand apart: they suit no "before ..." and no reason.
+                        symbol = (
+                            "Clause",
+                            tense,
+                            "state" if verb.stative and verb.frame != "zu" else adverb_name(adverbial, name),
+                        )
                         arguments = (symbol, who, adverbial, finite)
                         for phrase in _phrases_after_finite(verb):
                             yield clause(*arguments, phrase, ending, groups, weight * share)
                     if agreement == "3sg" and verb in verbs_with("pron"):
                         groups = verb_group(tense, agreement, "none", verb.stative)
                         phrase = ("VP1", verb.name, "pron")
-                        yield clause(("Clause", tense, "none"), who, NONE, finite, phrase, ending, groups, weight / 4)
+                        symbol = ("Clause", tense, "state" if verb.stative else "none")
+                        yield clause(symbol, who, NONE, finite, phrase, ending, groups, weight / 4)
                     if tense == "present" and verb in verbs_with("neg") and subject == "person" and not verb.stative:
                         groups = negated_group(tense, agreement)
                         phrase = ("VP1", verb.name, "neg")
@@ -298,8 +308,8 @@ def _subjects() -> Iterator[Rule]:
         for german, english in found.items():
             yield words(("Subj", "person", agreement), [german], [[english]])
     for number, agreement in (("sg", "3sg"), ("pl", "pl")):
-        for kind, subject in (("kin", "person"), ("pro", "person"), ("folk", "person"), ("animal", "animal"), ("event", "event"),
-                              ("transport", "transport")):  # fmt: skip
+        for kind in ("kin", "pro", "folk", "animal", "event", "transport"):
+            subject = "person" if kind in PERSONS else kind
             yield unit(("Subj", subject, agreement), ("NP", "nom", number, kind), 3 if kind == "pro" else 2)
     yield unit(("Subj", "person", "3sg"), "Name", 1)
     for agreement, found in {"3sg": {"er": "he", "sie": "she"}, "pl": {"sie": "they", "wir": "we"}}.items():
@@ -332,4 +342,3 @@ def clauses() -> Iterator[Rule]:
         yield unit(("Clause", family, "adv"), ("Clause", family, "time"), 2)
         if family in ("present", "perfect"):
             yield unit(("Clause", family, "adv"), ("Clause", family, "mid"), 1)
-

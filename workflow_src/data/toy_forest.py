@@ -57,11 +57,13 @@ class Node:
 class _Trie:
     """Patterns of one (symbol, form), sharing their beginnings."""
 
-    __slots__ = ("words", "children", "accepts")
+    __slots__ = ("words", "children", "accepts", "begun")
 
     def __init__(self):
         self.words: dict[str, _Trie] = {}
         self.children: dict[tuple[Symbol, str], _Trie] = {}
+        # Children that a word can begin, found when first asked for.
+        self.begun: dict[str, list[tuple[tuple[Symbol, str], _Trie]]] = {}
         # (rule, order): order[k] is the slot of the k-th child in the pattern.
         self.accepts: list[tuple[Rule, tuple[int, ...]]] = []
 
@@ -74,6 +76,14 @@ class Grammar:
         self.rules: dict[Symbol, list[Rule]] = {}
         for rule in rules:
             self.rules.setdefault(rule.symbol, []).append(rule)
+        missing = {slot for rules in self.rules.values() for rule in rules for slot in rule.slots} - set(self.rules)
+        reached, front = {start}, [start]
+        while front:
+            for slot in (slot for rule in self.rules.get(front.pop(), ()) for slot in rule.slots):
+                if slot not in reached:
+                    reached.add(slot)
+                    front.append(slot)
+        assert not missing & reached, f"symbols without rules: {missing & reached}"
         self._weights = {symbol: [rule.weight for rule in rules] for symbol, rules in self.rules.items()}
         self._tries: tuple[dict, dict] = ({}, {})
         self._firsts: tuple[dict, dict] = ({}, {})
@@ -106,10 +116,11 @@ class Grammar:
             word = tokens[position]
             if word in trie.words:
                 states.append((trie.words[word], position + 1, children))
-            for child, rest in trie.children.items():
-                if word in self._first(side, child):
-                    for end, node in self._spans(side, tokens, child, position, memo).items():
-                        states.append((rest, end, (*children, node)))
+            if word not in trie.begun:
+                trie.begun[word] = [pair for pair in trie.children.items() if word in self._first(side, pair[0])]
+            for child, rest in trie.begun[word]:
+                for end, node in self._spans(side, tokens, child, position, memo).items():
+                    states.append((rest, end, (*children, node)))
         memo[place] = found
         return found
 

@@ -8,7 +8,8 @@ import dataclasses
 _NOUNS = """
 kin: Bruder m Brüder brother | Schwester f Schwestern sister | Vater m - father/dad | Mutter f - mother/mom
 kin: Onkel m Onkel uncle | Tante f Tanten aunt | Sohn m Söhne son | Tochter f Töchter daughter
-folk: Junge m Jungen boy Jungen | Mädchen n Mädchen girl | Mann m Männer man | Frau f Frauen woman | Kind n Kinder child/kid
+folk: Junge m Jungen boy Jungen | Mädchen n Mädchen girl | Mann m Männer man
+folk: Frau f Frauen woman | Kind n Kinder child/kid
 pro: Lehrer m Lehrer teacher | Ärztin f Ärztinnen doctor/physician | Arzt m Ärzte doctor/physician
 pro: Student m Studenten student Studenten | Nachbar m Nachbarn neighbor Nachbarn | Lehrerin f Lehrerinnen teacher
 pro: Bäcker m Bäcker baker | Künstlerin f Künstlerinnen artist | Anwalt m Anwälte lawyer/attorney
@@ -16,8 +17,8 @@ animal: Hund m Hunde dog | Katze f Katzen cat | Pferd n Pferde horse | Kaninchen
 text: Buch n Bücher book | Brief m Briefe letter | Gedicht n Gedichte poem | Roman m Romane novel
 text: Bericht m Berichte report | Geschichte f Geschichten story/tale
 press: Zeitung f Zeitungen newspaper/paper | Zeitschrift f Zeitschriften magazine
-food: Apfel m Äpfel apple | Ei n Eier egg | Suppe f Suppen soup | Fisch m Fische fish | Brötchen n Brötchen roll
-food: Tomate f Tomaten tomato
+food: Apfel m Äpfel apple | Brötchen n Brötchen roll
+meal: Ei n Eier egg | Suppe f Suppen soup | Fisch m Fische fish | Tomate f Tomaten tomato
 cake: Kuchen m Kuchen cake | Torte f Torten pie | Keks m Kekse cookie
 drink: Kaffee m - coffee | Tee m - tea | Milch f - milk | Wasser n - water
 clothes: Mantel m Mäntel coat | Hemd n Hemden shirt | Jacke f Jacken jacket | Hut m Hüte hat | Kleid n Kleider dress
@@ -36,9 +37,11 @@ transport: Zug m Züge train | Bus m Busse bus | Schiff n Schiffe ship
 # classes of nouns it suits: German stem when inflected, English synonyms.
 _ADJECTIVES = """
 kin pro animal house vehicle text: alt old
-kin pro folk animal: jung young | freundlich friendly | klug smart/clever
+kin pro animal: jung young
+kin pro folk animal: freundlich friendly | klug smart/clever
 pro: berühmt famous | reich rich/wealthy
-pro folk: nett nice/kind
+pro: nett nice/kind
+folk: nett nice
 animal house box room thing cake device clothes: klein small/little
 house box room thing cake animal vehicle: groß big/large
 clothes vehicle device thing: rot red | blau blue | schwarz black | grün green | schön beautiful/lovely
@@ -47,7 +50,7 @@ clothes vehicle device room: teur expensive/costly | billig cheap/inexpensive
 vehicle device house room: modern modern
 text event press: interessant interesting | lang long | langweilig boring/dull
 text event: spannend exciting/thrilling | kurz short
-food cake: lecker delicious/tasty | frisch fresh
+food meal cake: lecker delicious/tasty | frisch fresh
 drink: heiß hot | kalt cold
 clothes box room thing vehicle: schmutzig dirty
 transport: schnell fast | voll full/crowded | lang long
@@ -60,9 +63,9 @@ kaufen kauft kaufte gekauft haben | acc | clothes+vehicle+device+text+press | bu
 verkaufen verkauft verkaufte verkauft haben | acc | vehicle+device+clothes | sell | -
 lesen liest las gelesen haben | acc | text+press | read | any
 schreiben schreibt schrieb geschrieben haben | acc | text | write | any
-essen isst aß gegessen haben | acc | food+cake | eat | any
+essen isst aß gegessen haben | acc | food+meal+cake | eat | any
 trinken trinkt trank getrunken haben | acc | drink | drink | any
-kochen kocht kochte gekocht haben | acc | food | cook/prepare | home
+kochen kocht kochte gekocht haben | acc | meal | cook/prepare | home
 backen backt backte gebacken haben | acc | cake | bake | home
 öffnen öffnet öffnete geöffnet haben | acc | box | open | -
 auf+machen macht machte gemacht haben | acc | box | open | -
@@ -137,7 +140,8 @@ PLACES = {
 TIMES = {
     "past": "gestern=yesterday; vorgestern=the day before yesterday; letzte Woche=last week; am Montag=on Monday; "
     "vor drei Tagen=three days ago; gestern Abend=last night/yesterday evening; heute Morgen=this morning; "
-    "am Samstag=on Saturday; letzten Monat=last month; vor zwei Wochen=two weeks ago; im Sommer=in the summer/in summer",
+    "am Samstag=on Saturday; letzten Monat=last month; vor zwei Wochen=two weeks ago; "
+    "im Sommer=in the summer/in summer",
     "future": "morgen=tomorrow; übermorgen=the day after tomorrow; nächste Woche=next week; am Freitag=on Friday; "
     "heute Abend=tonight/this evening; in zwei Tagen=in two days; nächsten Monat=next month; bald=soon; "
     "am Sonntag=on Sunday; morgen früh=tomorrow morning",
@@ -148,14 +152,13 @@ TIMES = {
 }
 MIDDLE = {"oft": "often/frequently", "immer": "always", "selten": "rarely/seldom", "nie": "never"}
 
-_ENGLISH_VERBS = """buy bought bought; sell sold sold; read read read; write wrote written; eat ate eaten; drink drank drunk
+_ENGLISH_VERBS = """buy bought bought; sell sold sold; read read read; write wrote written; eat ate eaten
+drink drank drunk
 shut shut shut; find found found; wear wore worn; build built built; meet met met; know knew known; give gave given
 show showed shown; send sent sent; speak spoke spoken; sleep slept slept; cry cried cried; weep wept wept
 fall fell fallen; get got gotten; leave left left; run ran run; go went gone; begin began begun; take took taken
 forget forgot forgotten; try tried tried"""
-_IRREGULAR = {
-    words[0]: words[1:] for line in _ENGLISH_VERBS.replace("\n", ";").split(";") if (words := line.split())
-}
+_IRREGULAR = {words[0]: words[1:] for line in _ENGLISH_VERBS.replace("\n", ";").split(";") if (words := line.split())}
 _DOUBLING = {"shut", "get", "run", "begin", "forget"}
 _PLURALS = {"man": "men", "woman": "women", "child": "children", "fish": "fish", "tomato": "tomatoes"}
 AGREEMENTS = ("1sg", "2sg", "3sg", "pl")

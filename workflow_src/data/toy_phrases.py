@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workflow_src.data.toy_forest import Rule
-from workflow_src.data.toy_lexicon import ADJECTIVES, NAMES, NOUNS, PLACES, VERBS, Verb, english_plural, english_verb, pairs
+from workflow_src.data.toy_lexicon import (
+    ADJECTIVES,
+    NAMES,
+    NOUNS,
+    PLACES,
+    VERBS,
+    Verb,
+    english_plural,
+    english_verb,
+    pairs,
+)
 
 CASES = ("nom", "acc", "dat")
 PERSONS = ("kin", "pro", "folk")
@@ -129,8 +139,8 @@ def noun_phrases() -> Iterator[Rule]:
                         share = sum(noun.gender == gender for noun in members) if number == "sg" else 1
                         yield Rule(symbol, (slot,), {"": [german]}, {"": english}, share, head=0)
                     if weight:
-                        # Plural subjects without an article are rare.
-                        weight = 0.3 if (name, case) == ("bare", "nom") else weight
+                        # Subjects and persons without an article are rare.
+                        weight = 0.3 if name == "bare" and (case == "nom" or kind in PERSONS) else weight
                         yield unit(("NP", case, number, kind), symbol, weight)
     for name in NAMES:
         yield words("Name", [name], [[name]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 
 from workflow_src.data.toy_clauses import (
@@ -24,7 +25,7 @@ _QUALITIES = {
     "teuer": ("vehicle device clothes room", "expensive/costly"), "neu": ("vehicle device clothes text room", "new"),
     "alt": ("vehicle house text", "old"), "schön": ("vehicle clothes house", "beautiful/lovely"),
     "interessant": ("text press", "interesting"), "langweilig": ("text press", "boring/dull"),
-    "lecker": ("food cake", "delicious/tasty"), "billig": ("vehicle device clothes", "cheap/inexpensive"),
+    "lecker": ("food meal cake", "delicious/tasty"), "billig": ("vehicle device clothes", "cheap/inexpensive"),
     "groß": ("house room vehicle", "big/large"), "klein": ("house room cake", "small/little"),
 }  # fmt: skip
 
@@ -32,7 +33,11 @@ _QUALITIES = {
 _MATRIX = {
     # German present 1sg, 3sg, pl; past; English synonyms (present base, 3sg, past).
     "sagen": ("sage sagt sagen", "sagte sagte sagten", ["say says said"]),
-    "glauben": ("glaube glaubt glauben", "glaubte glaubte glaubten", ["believe believes believed", "think thinks thought"]),
+    "glauben": (
+        "glaube glaubt glauben",
+        "glaubte glaubte glaubten",
+        ["believe believes believed", "think thinks thought"],
+    ),
     "wissen": ("weiß weiß wissen", "wusste wusste wussten", ["know knows knew"]),
     "hoffen": ("hoffe hofft hoffen", "", ["hope hopes"]),
 }
@@ -51,6 +56,11 @@ _CONJUNCTIONS = [
 ]
 # Verbs of relative clauses about things; the others take such a thing as object (reads the book that she bought).
 _MAKING = {"kaufen", "schreiben", "kochen", "backen", "finden", "waschen", "reparieren", "bauen", "malen", "putzen"}
+# Beside a main clause in the past, a relative clause in the perfect is English past.
+_ADVERBIAL_OF = {
+    ("perfect", "now"): "none", ("perfect", "then"): "time", ("past", "now"): "none", ("past", "then"): "none",
+    ("present", "now"): "none", ("present", "then"): "none",
+}  # fmt: skip
 _GENDERS = (("m", "sg", "3sg"), ("f", "sg", "3sg"), ("n", "sg", "3sg"), ("p", "pl", "pl"))
 
 
@@ -60,6 +70,10 @@ def _transitive(*kinds: str) -> list[Verb]:
         verb for verb in VERBS
         if verb.frame == "acc" and not verb.stative and (not kinds or set(kinds) & set(verb.kinds))
     ]  # fmt: skip
+
+
+def _makers(kind: str) -> list[Verb]:
+    return [verb for verb in _transitive(kind) if verb.lemma in _MAKING]
 
 
 def _have(agreement: str) -> str:
@@ -82,6 +96,10 @@ def _main() -> Iterator[Rule]:
             yield _whole([((0, "sv"), ".")], statement, (("Clause", family, "mid"),), "Adverb", weight / 2)
         yield _whole([((0, "inv"), "?")], question, (none,), "Question", weight)
         yield _whole([("warum", (0, "inv"), "?")], [("why", *question[0])], (none,), "Question", weight / 3)
+        if family in ("past", "present"):
+            state = (("Clause", family, "state"),)
+            yield _whole([((0, "sv"), ".")], statement, state, "Plain", 0.3)
+            yield _whole([((0, "inv"), "?")], question, state, "Question", 0.3)
         if family in ("past", "perfect"):
             yield _whole([((0, "inv"), "?")], question, (adverb,), "Question", weight / 3)
         if family in ("perfect", "future"):
@@ -94,7 +112,7 @@ def _main() -> Iterator[Rule]:
 def _complements() -> Iterator[Rule]:
     """`sagt, dass ...`, `weiß nicht, ob ...`."""
     present = {("Clause", family, name): 1 for family in ("present", "perfect", "modal") for name in ("none", "adv")}
-    present |= {("Clause", "future", "none"): 0.6, ("State", "present"): 0.8}
+    present |= {("Clause", "future", "none"): 0.6, ("State", "present"): 0.8, ("Clause", "present", "state"): 0.2}
     for symbol, weight in present.items():
         yield unit(("Content", "present"), symbol, weight)
     yield unit(("Content", "past"), ("Clause", "pluperfect", "none"))
@@ -165,18 +183,19 @@ def _relatives() -> Iterator[Rule]:
             phrase = ("VP", "person", auxiliary, "full")
             for tense, end in (("perfect", ((0, "part"), finite)), ("present", ((0, f"last.present.{agreement}"),))):
                 inner = (",", relative_pronoun("nom", gender), *end)
-                english = [
-                    (word, *group.auxiliaries, (0, group.form))
-                    for word in ("who", "that")
-                    for group in verb_group(tense, agreement)
-                ]
                 weight = 6 if auxiliary == "haben" else 1
-                yield Rule(("Who", gender), (phrase,), {"": [(*inner, ",")]}, {"": english}, weight)
-        for kind in ("pro", "folk"):
-            slots = (("NB", "nom", gender, "weak", kind), ("Who", gender))
-            german = {"": [(relative_pronoun("nom", gender), (0, ""), (1, ""))]}
-            if kind == "folk" or gender != "n":
-                yield Rule(("Carrier", agreement), slots, german, {"": [("the", (0, ""), (1, ""))]}, 1)
+                for time in ("now", "then"):
+                    english = [
+                        (word, *group.auxiliaries, (0, group.form))
+                        for word in ("who", "that")
+                        for group in verb_group(tense, agreement, _ADVERBIAL_OF[tense, time])
+                    ]
+                    yield Rule(("Who", gender, time), (phrase,), {"": [(*inner, ",")]}, {"": english}, weight)
+        german = {"": [(relative_pronoun("nom", gender), (0, ""), (1, ""))]}
+        for kind in ("pro", "folk") if gender != "n" else ("folk",):
+            for time in ("now", "then"):
+                slots = (("NB", "nom", gender, "weak", kind), ("Who", gender, time))
+                yield Rule(("Carrier", agreement, time), slots, german, {"": [("the", (0, ""), (1, ""))]})
         for kind in dict.fromkeys(kind for kinds, _ in _QUALITIES.values() for kind in kinds.split()):
             if gender == "p" or any(noun.kind == kind and noun.gender == gender for noun in NOUNS):
                 yield from _object_relative(gender, number, kind)
@@ -191,16 +210,14 @@ def _relatives() -> Iterator[Rule]:
             ):  # fmt: skip
                 groups = verb_group(tense, agreement, kind)
                 weight = (6 if auxiliary == "haben" else 1) * (3 if agreement == "3sg" else 1)
-                arguments = (("Carrier", agreement), adverbial, FINITE[word].split()[index], phrase, (form, None))
+                carrier = ("Carrier", agreement, "then" if tense == "perfect" else "now")
+                arguments = (carrier, adverbial, FINITE[word].split()[index], phrase, (form, None))
                 yield clause("RelativeMain", *arguments, groups, weight)
     yield _whole([((0, "sv"), ".")], [((0, "stmt"), ".")], ("RelativeMain",), "Relative", 3)
 
 
 def _object_relative(gender: str, number: str, kind: str) -> Iterator[Rule]:
-    symbol = ("Which", gender, kind)
-    for verb in _transitive(kind):
-        if verb.lemma not in _MAKING:
-            continue
+    for verb, time in itertools.product(_makers(kind), ("now", "then")):
         for agreement in ("1sg", "3sg", "pl"):
             start = (",", relative_pronoun("acc", gender), (0, ""))
             for tense, end in (
@@ -211,17 +228,18 @@ def _object_relative(gender: str, number: str, kind: str) -> Iterator[Rule]:
                 english = [
                     (*word, (0, ""), *group.auxiliaries, *phrase)
                     for word in (("that",), ("which",), ())
-                    for group in verb_group(tense, agreement)
+                    for group in verb_group(tense, agreement, _ADVERBIAL_OF[tense, time])
                     for phrase in english_verb_phrase(verb, group.form, 0, False)
                 ]
                 slots = (("Subj", "person", agreement),)
                 weight = AGREEMENT_WEIGHTS[agreement]
+                symbol = ("Which", gender, kind, time)
                 yield Rule(symbol, slots, german, {"": english}, weight, head=verb.lemma)
-    for case in ("nom", "acc"):
+    for case, time in (("nom", "now"), ("nom", "then"), ("acc", "then")):
         article = relative_pronoun(case, gender)
         german = {form: [(article, (0, ""), (1, form))] for form in ("", "open")}
-        slots = (("NB", case, gender, "weak", kind), symbol)
-        carrier = ("Thing", case, number, kind)
+        slots = (("NB", case, gender, "weak", kind), ("Which", gender, kind, time))
+        carrier = ("Thing", case, number, kind, time)
         yield Rule(carrier, slots, german, {"": [("the", (0, ""), (1, ""))]}, 1, head=0, link=(1, 0))
 
 
@@ -237,14 +255,19 @@ def _qualities() -> Iterator[Rule]:
                 german = [((0, ""), FINITE[word].split()[index], (1, ""), ".")]
                 english = [((0, ""), be, (1, ""), ".")]
                 weight = 2 if number == "sg" else 1
-                for thing, symbol in ((("Thing", "nom", number, kind), "Relative"), (("NP", "nom", number, kind), "Quality")):
+                for thing, symbol in (
+                    (("Thing", "nom", number, kind, "now" if word == "sein" else "then"), "Relative"),
+                    (("NP", "nom", number, kind), "Quality"),
+                ):
+                    if symbol == "Relative" and not _makers(kind):
+                        continue
                     share = weight / (8 if symbol == "Relative" else 2)
                     yield _whole(german, english, (thing, ("Quality", kind)), symbol, share)
-            for verb in _transitive(kind):
+            for verb in _transitive(kind) if _makers(kind) else ():
                 if verb.prefix or verb.lemma in _MAKING:
                     continue
                 for subject in ("1sg", "3sg", "pl"):
-                    slots = (("Thing", "acc", number, kind), ("Subj", "person", subject))
+                    slots = (("Thing", "acc", number, kind, "then"), ("Subj", "person", subject))
                     german = [((1, ""), verb.finite("past", subject), (0, "open"), ".")]
                     english = [((1, ""), *phrase, ".") for phrase in english_verb_phrase(verb, "past", 1, False)]
                     weight = AGREEMENT_WEIGHTS[subject] / 60

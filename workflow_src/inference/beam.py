@@ -27,42 +27,46 @@ def greedy(model, source: Tensor, max_length_ratio: float = 2.0) -> Hypotheses:
     longest = limits(source, max_length_ratio, model.config.max_positions).tolist()
     count = source.size(0)
     outputs: list[list[int]] = [[] for _ in range(count)]
-    totals = torch.zeros(count, device=source.device, dtype=torch.float64)
+    gains: list[tuple[list[int], Tensor]] = []
     running = list(range(count))
     finished = [False] * count
     tokens = torch.full((count,), BOS, device=source.device)
-    rows = torch.arange(count, device=source.device)
     for position in range(max(longest) + 1):
         logits = decoder.step(tokens)
         normaliser = wide(logits).logsumexp(-1)
         logits[:, :EOS] = float("-inf")
-        best, tokens = logits.max(-1)
         if any(position >= longest[i] for i in running):
             full = torch.tensor([position >= longest[i] for i in running], device=source.device)
-            tokens = tokens.masked_fill(full, EOS)
-            best = torch.where(full, logits[:, EOS], best)
-        gains = wide(best) - normaliser
-        alive = []
+            logits[full, EOS + 1 :] = float("-inf")
+        best, tokens = logits.max(-1)
+        gains.append((running, wide(best) - normaliser))
+        left = []
         for row, (sentence, token) in enumerate(zip(running, tokens.tolist(), strict=True)):
             if finished[sentence]:
                 continue
-            alive.append(row)
             if token == EOS:
                 finished[sentence] = True
             else:
                 outputs[sentence].append(token)
-        counted = torch.tensor(alive, device=source.device)
-        totals.index_add_(0, rows.index_select(0, counted), gains.index_select(0, counted).double())
-        left = [row for row in alive if not finished[running[row]]]
+                left.append(row)
         if not left:
             break
         if len(left) <= COMPACT_AT * len(running):
             keep = torch.tensor(left, device=source.device)
             decoder.keep(keep)
-            tokens, rows = tokens.index_select(0, keep), rows.index_select(0, keep)
+            tokens = tokens.index_select(0, keep)
             running = [running[row] for row in left]
-    scores = [total / (len(out) + 1) for total, out in zip(totals.tolist(), outputs, strict=True)]
-    return Hypotheses(outputs, scores)
+    return Hypotheses(outputs, _mean_gains(gains, outputs))
+
+
+def _mean_gains(gains: list[tuple[list[int], Tensor]], outputs: list[list[int]]) -> list[float]:
+    """Log-probability of each output and its end symbol, divided by their number; idle rows' gains are left out."""
+    totals = [0.0] * len(outputs)
+    for position, (running, values) in enumerate(gains):
+        for sentence, value in zip(running, values.tolist(), strict=True):
+            if position <= len(outputs[sentence]):
+                totals[sentence] += value
+    return [total / (len(output) + 1) for total, output in zip(totals, outputs, strict=True)]
 
 
 @torch.no_grad()
@@ -94,7 +98,9 @@ def beam_search(
             done = [i for i, sentence in enumerate(running) if full[i] or len(found[sentence]) >= beam]
             if len(done) == len(running):
                 break
-            # Each hypothesis ends in one way only, so at least `beam` of the 2 * beam candidates do not end.
+            # Each hypothesis ends in one way only, so at least `beam` of the 2 * beam candidates do not end. With a
+            # beam near the size of the vocabulary there are fewer candidates: none that ended may go on.
+            scores = scores.masked_fill(ends, float("-inf"))
             order = ends.to(torch.int8).argsort(dim=1, stable=True)[:, :beam]
             scores, origins, tokens = scores.gather(1, order), origins.gather(1, order), tokens.gather(1, order)
         else:

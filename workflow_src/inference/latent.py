@@ -75,14 +75,17 @@ def translate_batch(
     z, _ = model.prior(memory, mask)
     step = _step(model, memory, mask, search, step_size, refiner)
     traces = [] if trace else None
-    for _ in range(steps if search != "prior-mean" else 0):
+    steps = 0 if search == "prior-mean" else steps
+    for _ in range(steps):
         if traces is not None:
             traces.append(_rows(best_tokens(model, memory, z, mask), lengths))
         z = step(z)
-    logits = model.decode(memory, z, mask)
+    logits = wide(model.decode(memory, z, mask))
+    # Special symbols are no words; their probability stays in the normaliser.
+    normaliser = logits.logsumexp(-1)
     logits[..., :3] = float("-inf")
-    best, tokens = wide(logits).max(-1)
-    mean_log_probability = ((best - wide(logits).logsumexp(-1)) * mask).sum(1) / lengths
+    best, tokens = logits.max(-1)
+    mean_log_probability = ((best - normaliser) * mask).sum(1) / lengths
     rows = _rows(tokens, lengths)
     if traces is not None:
         traces.append(rows)

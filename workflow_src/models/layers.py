@@ -62,7 +62,7 @@ def dropout(x: Tensor, probability: float, training: bool) -> Tensor:
         return x
     if x.is_cuda:
         return F.dropout(x, probability, True)
-    dropped = round(256 * probability)
+    dropped = min(255, round(256 * probability))
     draws = torch.randint(-(2**63), 2**63 - 1, ((x.numel() + 7) // 8,), dtype=torch.int64)
     keep = draws.view(torch.uint8)[: x.numel()].view(x.shape) >= dropped
     return x * (keep.to(x.dtype) * (256 / (256 - dropped)))

@@ -80,7 +80,8 @@ class EnergyNetwork(LatentStack):
         hidden = self.hidden(memory, z, target_mask) * target_mask[..., None]
         pooled = hidden.sum(1)
         if self.config.energy_pooling == "mean":
-            pooled = pooled / target_mask.sum(1, keepdim=True)
+            # An empty sentence (dev sets may have some) must not become NaN.
+            pooled = pooled / target_mask.sum(1, keepdim=True).clamp(min=1)
         return wide(self.head(pooled))[:, 0]
 
     def direction(self, memory: Memory, z: Tensor, target_mask: Tensor, differentiable: bool = False) -> Tensor:

@@ -54,7 +54,7 @@ def start(
         summary = run(arguments)
     except (ValueError, OSError) as failure:
         # Bad input comes as ValueErrors (ConfigError and ArtifactError are such) and, from files, as OSErrors.
-        log.error("error: %s", failure)
+        log.error("error: %s", " ".join(str(failure).split("\n")))
         log.debug("where", exc_info=True)
         sys.exit(1)
     except KeyboardInterrupt:

@@ -16,7 +16,7 @@ def run(given) -> str:
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
     lines = list(read_lines(given.source))
     began = time.perf_counter()
-    found = translator.search(lines, **given.settings)
+    found = translator.search(lines, **given.settings, normalised=True)
     texts = translator.text(found.tokens)
     seconds = time.perf_counter() - began
     steps = found.steps or [0] * len(lines)

@@ -16,7 +16,7 @@ from workflow_src.inference.batches import search_all
 from workflow_src.inference.beam import beam_search
 from workflow_src.stages.command import add_runtime, log, parser, start
 from workflow_src.training.runtime import choose, keep_memory, set_threads
-from workflow_src.training.systems import load_system
+from workflow_src.training.systems import check_subwords, load_system
 
 CHUNK = 16384
 
@@ -32,9 +32,10 @@ def run(given) -> str:
     keep_memory()
     set_threads(given.threads)
     runtime = choose(given.device, given.precision, training=False)
-    model, _ = load_system(given.model, "transformer")
+    model, description = load_system(given.model, "transformer")
     model = model.to(device=runtime.device, dtype=runtime.dtype)
     subwords = Subwords.load(given.subwords)
+    check_subwords(description, subwords, given.model)
     first, last = bounds(count_lines(given.source), given.shard, given.shards)
     settings = given.settings
     limit = model.config.max_positions - 1
@@ -51,8 +52,9 @@ def run(given) -> str:
                 settings["batch"],
                 runtime.device,
             )
+            # A model may spell a line break, character by character; a line must stay a line.
             for text, score in zip(subwords.decode_target(found.tokens), found.scores, strict=True):
-                file.write(json.dumps({"text": text, "score": score}, ensure_ascii=False) + "\n")
+                file.write(json.dumps({"text": " ".join(text.split()), "score": score}, ensure_ascii=False) + "\n")
             done += len(chunk)
             rate = done / (time.perf_counter() - began)
             log.info(

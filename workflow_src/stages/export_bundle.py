@@ -6,21 +6,25 @@ import json
 import shutil
 from pathlib import Path
 
-from workflow_src.artifacts import provenance, sha256, write_json
+from workflow_src.artifacts import ArtifactError, provenance, sha256, write_json
+from workflow_src.config.families import FAMILIES
+from workflow_src.data.subwords import Subwords
 from workflow_src.stages.command import parser, start
-from workflow_src.training.systems import load_system
+from workflow_src.training.systems import check_subwords, load_system, read_description
 from workflow_src.translate import DESCRIPTION, FORMAT, describe
 
 
 def run(given) -> str:
     folder: Path = given.output_folder
     models = {}
-    description = {}
+    _check_base(given)
+    subwords = Subwords.load(given.subwords)
     (folder / DESCRIPTION).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     for weights in filter(None, (given.base, given.model)):
         # Loading says now, not at the first translation, that weights and description fit each other.
         _, description = load_system(weights)
+        check_subwords(description, subwords, weights)
         family = description["family"]
         copied = folder / f"{family}.safetensors"
         shutil.copyfile(weights, copied)
@@ -46,6 +50,17 @@ def run(given) -> str:
     }
     write_json(folder / DESCRIPTION, content)
     return f"{description['system']} is in {folder}"
+
+
+def _check_base(given) -> None:
+    family = read_description(given.model)["family"]
+    wanted = FAMILIES[family].built_on
+    there = read_description(given.base)["family"] if given.base else None
+    if wanted != there:
+        raise ArtifactError(
+            f"{given.model} is of family {family}, which is built on {wanted or 'nothing'}; --base is "
+            f"{f'of family {there}' if there else 'missing'}."
+        )
 
 
 def arguments():

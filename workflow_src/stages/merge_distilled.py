@@ -25,7 +25,7 @@ def run(given) -> str:
                     record = json.loads(line)
                     text.write(record["text"] + "\n")
                     scores.write(f"{record['score']:.6f}\n")
-                except (json.JSONDecodeError, KeyError, TypeError) as failure:
+                except (KeyError, TypeError, ValueError) as failure:
                     raise ArtifactError(
                         f"{shard}, line {count + 1}, is damaged ({failure}); delete it and run again."
                     ) from None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from workflow_src.stages.command import log, start
-from workflow_src.stages.training import arguments, initial_tensors, objective_config, train
+from workflow_src.stages.command import start
+from workflow_src.stages.training import arguments, initial_tensors, objective_config, told, train
 from workflow_src.training.systems import read_description
 from workflow_src.training.validation import validate_lvm
 
@@ -13,7 +13,7 @@ def prepare(model, given):
         weights = initial_tensors(given)
         family = read_description(given.initial)["family"] if given.initial.with_name("config.json").exists() else None
         took = model.start_from(weights, family)
-        log.info("starts from %s: %d tensors", given.initial, len(took))
+        told(took, model, given)
 
 
 def run(given) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from workflow_src.models.lvm import copy_matching
 from workflow_src.models.weights import weights_of
-from workflow_src.stages.command import log, start
-from workflow_src.stages.training import arguments, initial_tensors, objective_config, train
+from workflow_src.stages.command import start
+from workflow_src.stages.training import arguments, initial_tensors, objective_config, told, train
 from workflow_src.training.systems import load_system
 from workflow_src.training.validation import validate_refiner
 
@@ -19,7 +19,7 @@ def prepare(model, given):
         took = copy_matching(model, initial_tensors(given))
     else:
         took = model.start_from_lvm(weights_of(base))
-    log.info("starts from %s: %d tensors", given.initial or given.base, len(took))
+    told(took, model, given)
     return base
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from workflow_src.models.lvm import copy_matching
-from workflow_src.stages.command import log, start
-from workflow_src.stages.training import arguments, initial_tensors, train
+from workflow_src.stages.command import start
+from workflow_src.stages.training import arguments, initial_tensors, told, train
 from workflow_src.training.validation import validate_transformer
 
 
 def prepare(model, given):
     if given.initial:
-        log.info("starts from %s: %d tensors", given.initial, len(copy_matching(model, initial_tensors(given))))
+        told(copy_matching(model, initial_tensors(given)), model, given)
 
 
 def run(given) -> str:

@@ -70,6 +70,9 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
     corpus, dev = EncodedCorpus.open(given.train), EncodedCorpus.open(given.dev)
     corpus.verify()
     subwords = Subwords.load(given.subwords)
+    for prefix, part in ((given.train, corpus), (given.dev, dev)):
+        if part.summary.get("subwords_digest", subwords.digest) != subwords.digest:
+            raise ArtifactError(f"{prefix} was encoded with other subwords than {given.subwords}; encode it again.")
     sizes = {"source": subwords.source_size, "target": subwords.target_size, "joint": subwords.joint}
     torch.manual_seed(given.seed)
     model = build(settings["family"], settings["model"], sizes)
@@ -141,6 +144,21 @@ def _dev(corpus: EncodedCorpus, given, subwords: Subwords, runtime: Runtime, con
 
 def _language(path: Path) -> str:
     return path.suffix.removeprefix(".")
+
+
+def told(took: list[str], model: nn.Module, given: argparse.Namespace) -> None:
+    """Log what a model starts from. Raises ArtifactError when the given weights do not serve.
+
+    Weights that are used without training must be whole.
+    """
+    names = [name for name, _ in model.named_parameters()]
+    whole = given.settings["training"]["max_steps"] == 0
+    if given.initial and (not took or (whole and set(names) - set(took))):
+        raise ArtifactError(
+            f"weights {given.initial} have {len(took)} of this model's {len(names)} tensors in their shapes; give "
+            "weights of this family and size."
+        )
+    log.info("starts from %s: %d tensors", given.initial or given.base, len(took))
 
 
 def initial_tensors(given: argparse.Namespace) -> dict[str, Any]:

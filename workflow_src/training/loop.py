@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -93,6 +94,12 @@ class Trainer:
             began = time.perf_counter()
             figures = self._update([next(batches) for _ in range(config.accumulate)])
             progress.step += 1
+            if not math.isfinite(figures["loss"]):
+                # Before a state is saved: the last one is whole, and no retry would end otherwise.
+                raise ValueError(
+                    f"training diverged: the loss of update {progress.step} is {figures['loss']}; lower "
+                    f"training.learning_rate ({config.learning_rate}) or set training.clip_norm."
+                )
             self.runtime.synchronise()
             progress.seconds += time.perf_counter() - began
             for name, value in figures.items():
@@ -113,6 +120,8 @@ class Trainer:
         size = max(1, self.config.batch_tokens // self.config.accumulate)
         while True:
             rows = epoch_batches(self.corpus, size, self.seed, progress.epoch)
+            if not rows:
+                raise ValueError(f"the training corpus {self.corpus.prefix} has no pairs; encode it again.")
             while progress.position < len(rows):
                 batch = collate(self.corpus, rows[progress.position])
                 progress.position += 1
@@ -181,7 +190,7 @@ class Trainer:
             self.snapshots = [*self.snapshots, weights][-self.config.average_last :]
         elif self.config.keep == "best":
             value = figures[self.validation.criterion]
-            if self.progress.best is None or value > self.progress.best:
+            if self.progress.best is None or value > self.progress.best or math.isnan(self.progress.best):
                 self.progress.best, self.snapshots = value, [weights]
 
     def _figures(self) -> dict[str, float]:

@@ -9,6 +9,8 @@ import platform
 
 import torch
 
+PRECISIONS = ("auto", "float32", "bfloat16")
+
 
 @dataclasses.dataclass(frozen=True)
 class Runtime:
@@ -40,8 +42,10 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool = False,
     1.2 to 2 times as fast as float32 there), float32 elsewhere; inference on CPUs is float32, because single sentences
     gain nothing.
 
-    Raises ValueError for a device that is not there.
+    Raises ValueError for a device that is not there or a precision that is unknown.
     """
+    if precision not in PRECISIONS:
+        raise ValueError(f'unknown precision "{precision}"; allowed: {", ".join(PRECISIONS)}.')
     name = device if device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(name)

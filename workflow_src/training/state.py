@@ -29,7 +29,8 @@ class StateFolder:
         self.fingerprint = fingerprint
         self.folder.mkdir(parents=True, exist_ok=True)
         marker = self.folder / "fingerprint.json"
-        if marker.exists() and not self._is_ours(marker):
+        # Without a marker nobody knows whose the states are.
+        if (marker.exists() or self._states()) and not self._is_ours(marker):
             self._move_aside()
         write_json(marker, {"fingerprint": fingerprint, "format": FORMAT})
 
@@ -57,12 +58,16 @@ class StateFolder:
         for orphan in self.folder.glob("step-*.safetensors"):
             if not orphan.with_suffix(".json").exists():
                 orphan.unlink()
+        # What a job killed while it wrote has left.
+        for partial in self.folder.glob(".*.partial"):
+            partial.unlink()
 
     def _states(self) -> list[Path]:
         return sorted(self.folder.glob("step-*.json"))
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest whole state, or None. A damaged one is named in a warning and passed over."""
+        """The newest whole state, or None. A damaged one is named in a warning and passed over; it no longer counts, so
+        that it cannot push out states that are saved after it."""
         for marker in reversed(self._states()):
             path = marker.with_suffix(".safetensors")
             try:
@@ -72,6 +77,7 @@ class StateFolder:
                 return load_tensors(path), record["values"]
             except (ArtifactError, KeyError, TypeError, json.JSONDecodeError) as failure:
                 log.warning("warning: training state %s cannot be used (%s); trying an older one", path, failure)
+                marker.unlink()
         return None
 
 
@@ -102,7 +108,11 @@ def pack_random(generator: torch.Generator) -> dict[str, Tensor]:
 
 
 def unpack_random(generator: torch.Generator, tensors: dict[str, Tensor]) -> None:
+    """Undo `pack_random`. A state from another kind of device goes on with the generator's own seed."""
     torch.set_rng_state(tensors["random.cpu"])
-    generator.set_state(tensors["random.objective"])
+    if tensors["random.objective"].shape == generator.get_state().shape:
+        generator.set_state(tensors["random.objective"])
+    else:
+        log.warning("warning: the state is from another kind of device; random draws differ from there on")
     if "random.cuda" in tensors and generator.device.type == "cuda":
         torch.cuda.set_rng_state(tensors["random.cuda"], generator.device)

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from workflow_src.artifacts import ArtifactError, read_json
+from workflow_src.data.subwords import Subwords
 from workflow_src.models.weights import load_weights
 from workflow_src.registry import BUILDERS, build
 
@@ -16,12 +17,25 @@ def read_description(weights: str | Path) -> dict[str, Any]:
     """`config.json` beside a weights file. Raises ArtifactError when it is missing or describes no system."""
     path = Path(weights).with_name("config.json")
     description = read_json(path)
+    if not isinstance(description, dict):
+        description = {}
     missing = [key for key in ("family", "model", "sizes") if key not in description]
     if missing or description["family"] not in BUILDERS:
         raise ArtifactError(
             f"{path} does not describe a system (missing or unknown: {', '.join(missing) or 'family'})."
         )
     return description
+
+
+def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str | Path) -> None:
+    """Raises ArtifactError when a system was trained with vocabularies of other sizes."""
+    sizes = description["sizes"]
+    wanted, there = (sizes["source"], sizes["target"]), (subwords.source_size, subwords.target_size)
+    if wanted != there:
+        raise ArtifactError(
+            f"weights {weights} were trained with {wanted[0]} source and {wanted[1]} target subwords, these subwords "
+            f"have {there[0]} and {there[1]}; use the subwords that the system was trained with."
+        )
 
 
 def load_system(weights: str | Path, family: str | None = None) -> tuple[nn.Module, dict[str, Any]]:

@@ -1,0 +1,79 @@
+"""Tiny random models and batches that tests of models, objectives and inference share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from workflow_src.config.families import LvmConfig, RefinerConfig, TransformerConfig
+from workflow_src.models.lvm import LatentVariableModel
+from workflow_src.models.refiner import EnergyNetwork, ScoreNetwork
+from workflow_src.models.transformer import Transformer
+from workflow_src.types import PAD, Batch, TrainingContext
+
+SIZES = {"dim": 16, "feed_forward": 24, "heads": 2, "dropout": 0.0, "max_positions": 64}
+REFINERS = {"score": ScoreNetwork, "energy": EnergyNetwork}
+
+
+def lively(model: nn.Module, seed: int = 0, scale: float = 0.2) -> nn.Module:
+    """The model with noise on all parameters (none is 0 or 1 any more), in float64 and evaluation mode."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(scale * torch.randn(parameter.shape, generator=generator))
+    return model.double().eval()
+
+
+def transformer(source_size: int = 13, target_size: int = 11, joint: bool = False, seed: int = 0, **more) -> Transformer:
+    torch.manual_seed(seed)
+    config = TransformerConfig(**{**SIZES, "encoder_layers": 2, "decoder_layers": 2, **more})
+    return lively(Transformer(config, source_size, target_size, joint), seed)
+
+
+def lvm(source_size: int = 13, target_size: int = 11, joint: bool = False, seed: int = 0, **more) -> LatentVariableModel:
+    torch.manual_seed(seed)
+    settings = {**SIZES, "encoder_layers": 2, "layers": 2, "latent_dim": 3, "max_length_difference": 4}
+    return lively(LatentVariableModel(LvmConfig(**{**settings, **more}), source_size, target_size, joint), seed)
+
+
+def refiner(kind: str, seed: int = 0, **more) -> ScoreNetwork | EnergyNetwork:
+    torch.manual_seed(seed)
+    return lively(REFINERS[kind](RefinerConfig(**{**SIZES, "layers": 2, "latent_dim": 3, **more})), seed)
+
+
+def tokens(lengths: list[int], size: int, seed: int = 0, end: bool = False) -> Tensor:
+    """Random words (B, longest) of ids 3 … size-1, padded; `end` adds the end symbol."""
+    generator = torch.Generator().manual_seed(seed)
+    made = torch.full((len(lengths), max(lengths) + end), PAD)
+    for row, length in enumerate(lengths):
+        made[row, :length] = torch.randint(3, size, (length,), generator=generator)
+        if end:
+            made[row, length] = 2
+    return made
+
+
+def pairs(source_lengths: list[int], target_lengths: list[int], sizes: tuple[int, int] = (13, 11), seed: int = 0):
+    source = tokens(source_lengths, sizes[0], seed, end=True)
+    return Batch(source, tokens(target_lengths, sizes[1], seed + 1), tuple(range(len(source_lengths))))
+
+
+def one(batch: Batch, row: int) -> Batch:
+    """One pair of a batch, without its padding."""
+    source, target = batch.source[row], batch.target[row]
+    return Batch(source[source != PAD][None], target[target != PAD][None], (row,))
+
+
+def padded(batch: Batch, more: int = 3) -> Batch:
+    """The same pairs with more padding on both sides."""
+    widen = lambda x: nn.functional.pad(x, (0, more), value=PAD)  # noqa: E731
+    return Batch(widen(batch.source), widen(batch.target), batch.indices)
+
+
+def context(step: int = 0, total: int = 100, seed: int = 0, frozen=None) -> TrainingContext:
+    return TrainingContext(step, total, torch.Generator().manual_seed(seed), frozen)
+
+
+def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor | None]:
+    """The gradient of every parameter; None where the loss does not depend on it."""
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    return dict(zip(names, torch.autograd.grad(loss, parameters, allow_unused=True), strict=True))

@@ -1,0 +1,180 @@
+"""A corpus of made-up pairs and miniature systems trained on it, by the real stages in this process."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import random
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from workflow_src.artifacts import write_json
+from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
+from workflow_src.config.families import FAMILIES
+from workflow_src.data import subwords
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.stages import command, encode, export_bundle
+
+LEXICON = [
+    {"der": "the", "ein": "a", "kein": "no"},
+    {"Hund": "dog", "Vogel": "bird", "Baum": "tree", "Mann": "man"},
+    {"ruht": "rests", "kommt": "comes", "bleibt": "stays"},
+    {"heute": "today", "dort": "there", "noch": "still"},
+]
+MODEL = {"dim": 16, "feed_forward": 32, "heads": 2, "max_positions": 60}
+LAYERS = {
+    "transformer": {"encoder_layers": 1, "decoder_layers": 1},
+    "lvm": {"encoder_layers": 1, "layers": 1, "latent_dim": 4},
+    "score": {"layers": 1, "latent_dim": 4},
+    "energy": {"layers": 1, "latent_dim": 4},
+}
+TRAINING = {
+    "max_steps": 12, "batch_tokens": 150, "learning_rate": 0.005, "warmup_steps": 4, "validate_every": 6,
+    "save_every": 3, "keep": "average", "average_last": 2, "dev_sentences": 5,
+}  # fmt: skip
+STAGES = {"transformer": "train_teacher", "lvm": "train_lvm", "score": "train_refiner", "energy": "train_refiner"}
+NAMES = {"transformer": "teacher"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Equal bits are promised for one thread."""
+    torch.set_num_threads(1)
+
+
+def _pairs() -> list[tuple[str, str]]:
+    pairs = [
+        (" ".join(words), " ".join(part[word] for part, word in zip(LEXICON, words, strict=True)))
+        for words in itertools.product(*LEXICON)
+    ]
+    return random.Random(5).sample(pairs, 48)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory) -> SimpleNamespace:
+    """Files of a corpus of 40 training and 8 dev pairs, as the stages before training leave them."""
+    root = tmp_path_factory.mktemp("tiny")
+    corpus, pairs = root / "corpus", _pairs()
+    corpus.mkdir()
+    for split, part in (("train", pairs[:40]), ("dev", pairs[40:])):
+        for side, code in enumerate(("de", "en")):
+            (corpus / f"{split}.{code}").write_text("".join(f"{pair[side]}\n" for pair in part), encoding="utf-8")
+    (corpus / "dev.reference.en").write_bytes((corpus / "dev.en").read_bytes())
+    normalisation = NormalisationConfig().model_dump(mode="json")
+    write_json(corpus / "corpus.json", {"normalisation": normalisation})
+    learned = subwords.learn(
+        SubwordsConfig(vocabulary_size=62, joint=True), corpus / "train.de", corpus / "train.en", root / "subwords"
+    )
+    for split in ("train", "dev"):
+        words = ["--settings", '{"max_length": 50}', "--subwords", str(root / "subwords"), "--split", split]
+        words += ["--source", str(corpus / f"{split}.de"), "--target", str(corpus / f"{split}.en")]
+        encode.main([*words, "--output-prefix", str(root / "encoded" / split)])
+    return SimpleNamespace(
+        root=root, corpus=corpus, pairs=pairs, normalisation=normalisation, folder=root / "subwords", subwords=learned,
+        train=EncodedCorpus.open(root / "encoded/train"), dev=EncodedCorpus.open(root / "encoded/dev"),
+        sizes={"source": learned.source_size, "target": learned.target_size, "joint": True},
+    )  # fmt: skip
+
+
+def _settings(family: str, model=None, objective=None, **training) -> dict:
+    parts = FAMILIES[family]
+    return {
+        "system": NAMES.get(family, family), "family": family, "preset": "miniature", "data": "raw",
+        "model": parts.model(**MODEL | LAYERS[family] | (model or {})).model_dump(mode="json"),
+        "objective": parts.objective(**objective or {}).model_dump(mode="json"),
+        "training": TRAINING | training,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def tiny_settings():
+    """What Plan.settings_training gives, for a family's miniature: `make(family, model=..., **training)`."""
+    return _settings
+
+
+@pytest.fixture(scope="session")
+def training_words(tiny):
+    """Words of a training stage's command line."""
+
+    def make(family, folder: Path, seed=1, base=None, initial=None, state=None, settings=None, **training) -> list[str]:
+        words = ["--settings", json.dumps(settings or _settings(family, **training)), "--seed", str(seed)]
+        words += ["--train", f"{tiny.root}/encoded/train", "--dev", f"{tiny.root}/encoded/dev"]
+        words += ["--subwords", str(tiny.folder), "--reference", str(tiny.corpus / "dev.reference.en")]
+        words += ["--corpus-summary", str(tiny.corpus / "corpus.json"), "--state", str(state or folder / "state")]
+        words += ["--output-folder", str(folder), "--device", "cpu", "--precision", "float32"]
+        words += ["--base", str(base)] if base else []
+        return words + (["--initial", str(initial)] if initial else [])
+
+    return make
+
+
+def _run(stage: str, words: list[str]) -> str:
+    """Run a stage in this process; returns its summary. Errors come through."""
+    module = importlib.import_module(f"workflow_src.stages.{stage}")
+    parser = module.arguments(stage) if stage.startswith("train_") else module.arguments()
+    return module.run(parser.parse_args(words))
+
+
+@pytest.fixture(scope="session")
+def run_stage():
+    return _run
+
+
+@pytest.fixture
+def refused(capsys):
+    """Run a stage that must end with exit code 1; returns its one line on stderr."""
+
+    def run(stage: str, words: list[str]) -> str:
+        module = importlib.import_module(f"workflow_src.stages.{stage}")
+        parser = module.arguments(stage) if stage.startswith("train_") else module.arguments()
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            command.start(module.run, parser, words)
+        assert left.value.code == 1
+        out, error = capsys.readouterr()
+        lines = [line for line in error.splitlines() if line.startswith("error: ")]
+        assert out == "" and len(lines) == 1 and error.endswith(lines[0] + "\n")
+        return lines[0].removeprefix("error: ")
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def systems(tiny, training_words) -> dict[str, Path]:
+    """Family -> weights of a system trained by its stage; a teacher that has learnt something, the others begun."""
+    made: dict[str, Path] = {}
+    for family, stage in STAGES.items():
+        folder = tiny.root / "systems" / family
+        more = {"max_steps": 40, "validate_every": 20, "save_every": 20} if family == "transformer" else {}
+        base = made["lvm"] if FAMILIES[family].built_on else None
+        initial = made["transformer"] if family == "lvm" else None
+        _run(stage, training_words(family, folder, base=base, initial=initial, **more))
+        made[family] = folder / "model.safetensors"
+    return made
+
+
+def _export_words(tiny, model: Path, base: Path | None, folder: Path) -> list[str]:
+    words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(model)]
+    words += ["--base", str(base)] if base else []
+    words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
+    return [*words, "--output-folder", str(folder)]
+
+
+@pytest.fixture(scope="session")
+def export_words(tiny):
+    return lambda model, base, folder: _export_words(tiny, model, base, folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_bundles(tiny, systems) -> dict[str, Path]:
+    """Family -> exported folder."""
+    made = {}
+    for family, weights in systems.items():
+        made[family] = weights.parent / "bundle"
+        base = systems["lvm"] if FAMILIES[family].built_on else None
+        export_bundle.run(export_bundle.arguments().parse_args(_export_words(tiny, weights, base, made[family])))
+    return made

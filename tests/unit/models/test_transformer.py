@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import one, padded, pairs, transformer
+
+from workflow_src.types import BOS, EOS, PAD
+
+KINDS = [(norm, joint) for norm in ("pre", "post") for joint in (False, True)]
+
+
+def make(norm, joint, **more):
+    sizes = (11, 11) if joint else (13, 11)
+    return transformer(*sizes, joint, norm=norm, **more), sizes
+
+
+def uncached(model, source, prefix):
+    """log p(. | prefix, source) of one sentence without padding, read from a whole pass."""
+    states = model.hidden(model.encode(source[None]), torch.tensor([prefix], dtype=torch.int64))
+    return model.logits(states)[0, -1].log_softmax(-1)
+
+
+@pytest.mark.parametrize("norm, joint", KINDS)
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_cached_steps_give_the_log_probabilities_of_a_whole_pass(norm, joint, dtype, tolerance):
+    model, sizes = make(norm, joint)
+    model = model.to(dtype)
+    batch = pairs([4, 1, 6], [40, 35, 38], sizes)
+    whole = model.log_probabilities(batch.source, batch.target)
+    with torch.no_grad():
+        decoder = model.start(model.encode(batch.source))
+        read = torch.full((3,), BOS)
+        labels = torch.nn.functional.pad(batch.target, (0, 1), value=PAD)
+        for position in range(41):
+            wanted = labels[:, position].clone()
+            wanted[position == batch.target_lengths] = EOS
+            scores = decoder.step(read).log_softmax(-1)
+            found = scores.gather(1, wanted[:, None])[:, 0]
+            real = position <= batch.target_lengths
+            assert torch.allclose(found[real], whole[real, position], rtol=0, atol=tolerance)
+            assert (whole[~real, position] == 0).all()
+            read = labels[:, position]
+
+
+@pytest.mark.parametrize("norm, joint", KINDS)
+def test_padding_and_company_change_nothing(norm, joint):
+    model, sizes = make(norm, joint)
+    batch = pairs([4, 1, 6], [3, 5, 1], sizes)
+    together = model.log_probabilities(batch.source, batch.target)
+    more = padded(batch)
+    assert torch.allclose(model.log_probabilities(more.source, more.target)[:, :6], together, atol=1e-12)
+    for row in range(3):
+        alone = one(batch, row)
+        length = alone.target.size(1) + 1
+        found = model.log_probabilities(alone.source, alone.target)[0]
+        assert torch.allclose(found, together[row, :length], atol=1e-12)
+        assert (together[row, length:] == 0).all()
+
+
+def test_no_position_sees_a_later_one():
+    model, _ = make("pre", False)
+    batch = pairs([4], [6])
+    changed = batch.target.clone()
+    changed[0, 3] = 3 if batch.target[0, 3] != 3 else 4
+    memory = model.encode(batch.source)
+    before, after = model.hidden(memory, batch.target), model.hidden(memory, changed)
+    assert torch.equal(before[:, :4], after[:, :4])
+    assert not torch.allclose(before[:, 4:], after[:, 4:])
+
+
+def test_probabilities_of_all_next_words_sum_to_one():
+    model, _ = make("pre", False)
+    assert uncached(model, pairs([4], [1]).source[0], [5, 6]).exp().sum().item() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@torch.no_grad()
+def test_kept_and_reordered_rows_continue_their_own_prefixes(norm):
+    """Random walks of 40 positions (the cache grows past 32) with sentences dropped and rows copied and widened."""
+    model, sizes = make(norm, False)
+    source = pairs([4, 1, 6, 2], [1] * 4, sizes).source
+    generator = torch.Generator().manual_seed(3)
+    draw = lambda high, count: torch.randint(high, (count,), generator=generator)  # noqa: E731
+    decoder = model.start(model.encode(source))
+    sentences, width = [0, 1, 2, 3], 1
+    prefixes: list[list[int]] = [[] for _ in sentences]
+    last = torch.full((4,), BOS)
+    for position in range(40):
+        found = decoder.step(last).log_softmax(-1)
+        if position in (0, 1, 2, 5, 6, 20, 31, 32, 33, 39):
+            for row, prefix in enumerate(prefixes):
+                sentence = source[sentences[row // width]]
+                wanted = uncached(model, sentence[sentence != PAD], prefix)
+                assert torch.allclose(found[row], wanted, rtol=0, atol=1e-12), (position, row)
+        wider = 3 if position == 0 else width
+        if position in (0, 2, 5, 30, 32):
+            rows = torch.cat([i * width + draw(width, wider) for i in range(len(sentences))])
+            decoder.reorder(rows)
+            prefixes, width = [list(prefixes[row]) for row in rows.tolist()], wider
+        if position in (1, 5, 31):
+            kept = {1: [0, 2, 3], 5: [2, 0], 31: [1]}[position]
+            decoder.keep(torch.tensor(kept))
+            prefixes = [prefixes[i * width + k] for i in kept for k in range(width)]
+            sentences = [sentences[i] for i in kept]
+        last = 3 + draw(8, len(prefixes))
+        for prefix, token in zip(prefixes, last.tolist(), strict=True):
+            prefix.append(token)
+
+
+def test_joint_vocabulary_is_one_matrix():
+    model, _ = make("pre", True)
+    assert model.source_embedding is model.target_embedding
+    separate, _ = make("pre", False)
+    assert separate.source_embedding is not separate.target_embedding
+
+
+def test_too_many_positions_are_refused_by_number():
+    model, _ = make("pre", False, max_positions=8)
+    fits = pairs([7], [7])
+    assert model.log_probabilities(fits.source, fits.target).shape == (1, 8)
+    message = r"a sentence has 9 subwords, the model has 8 positions \(model.max_positions\): split the sentence or"
+    for long in (pairs([8], [1]), pairs([1], [8])):
+        with pytest.raises(ValueError, match=message):
+            model.log_probabilities(long.source, long.target)
+    decoder = model.start(model.encode(fits.source))
+    with torch.no_grad():
+        for _ in range(8):
+            decoder.step(torch.tensor([BOS]))
+        with pytest.raises(ValueError, match=message):
+            decoder.step(torch.tensor([BOS]))
