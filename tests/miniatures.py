@@ -24,13 +24,13 @@ def lively(model: nn.Module, seed: int = 0, scale: float = 0.2) -> nn.Module:
     return model.double().eval()
 
 
-def transformer(source_size: int = 13, target_size: int = 11, joint: bool = False, seed: int = 0, **more) -> Transformer:
+def transformer(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> Transformer:
     torch.manual_seed(seed)
     config = TransformerConfig(**{**SIZES, "encoder_layers": 2, "decoder_layers": 2, **more})
     return lively(Transformer(config, source_size, target_size, joint), seed)
 
 
-def lvm(source_size: int = 13, target_size: int = 11, joint: bool = False, seed: int = 0, **more) -> LatentVariableModel:
+def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> LatentVariableModel:
     torch.manual_seed(seed)
     settings = {**SIZES, "encoder_layers": 2, "layers": 2, "latent_dim": 3, "max_length_difference": 4}
     return lively(LatentVariableModel(LvmConfig(**{**settings, **more}), source_size, target_size, joint), seed)

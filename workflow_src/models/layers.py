@@ -178,6 +178,18 @@ class Stack(nn.Module):
         return self.norm(x)
 
 
+def compile_stacks(model: nn.Module) -> None:
+    """Compile every stack of `model` in place (torch.compile), for any shape; names of parameters stay as they are.
+
+    Compiled graphs have no second derivative, so a model that says it needs one is left as it is.
+    """
+    if getattr(model, "differentiates_twice", False):
+        return
+    for part in model.modules():
+        if isinstance(part, Stack):
+            part.compile(dynamic=True)
+
+
 class Embedding(nn.Module):
     """Token embeddings times sqrt(D) plus sinusoidal positions, (B, T) int64 -> (B, T, D)."""
 

@@ -96,6 +96,13 @@ class LatentVariableModel(nn.Module):
         Of a transformer, encoder, embeddings and output bias are taken, and its decoder layers for all three stacks;
         of a latent-variable model, everything.
         """
+        width = weights.get("target_embedding.weight", weights.get("source_embedding.weight"))
+        own = self.target_embedding.weight
+        if width is not None and width.shape != own.shape:
+            raise ValueError(
+                f"cannot start from weights with an embedding of {tuple(width.shape)}, this model's is "
+                f"{tuple(own.shape)}: both need the same subwords and the same model.dim; change init_from or the preset."
+            )
         if family == "transformer":
             return copy_matching(self, {own: weights[name] for name in weights for own in _own_names(name)})
         return copy_matching(self, weights)

@@ -68,6 +68,8 @@ class EnergyNetwork(LatentStack):
     "sum" does not have this property.
     """
 
+    differentiates_twice = True
+
     def __init__(self, config: RefinerConfig):
         super().__init__(config)
         self.head = nn.Linear(config.dim, 1)

@@ -35,7 +35,7 @@ class ScoreMatching:
             count,
             {
                 "squared_error": (error * mask).sum() / count,
-                "cosine": cosine(direction.detach(), offset, mask),
+                "cosine": cosine(direction.detach(), offset, mask).nanmean().nan_to_num(),
                 "offset_norm": (offset.norm(dim=-1) * mask).sum() / count,
             },
         )
@@ -61,7 +61,11 @@ class ScoreMatching:
 
 
 def cosine(direction: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
-    """Cosine between (B, T, Z) fields, each sentence's real positions taken as one vector; mean over sentences."""
+    """Cosine between (B, T, Z) fields, each sentence's real positions taken as one vector: (B,), NaN where offset is 0.
+
+    A sentence that delta does not move has no direction to agree with; means leave it out (`nanmean`).
+    """
     weights = mask[..., None]
     a, b = (direction * weights).flatten(1), (offset * weights).flatten(1)
-    return torch.nn.functional.cosine_similarity(a, b, dim=1).mean()
+    agreement = torch.nn.functional.cosine_similarity(a, b, dim=1)
+    return torch.where(b.norm(dim=1) > 0, agreement, torch.nan)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.models.layers import compile_stacks
 from workflow_src.models.weights import set_weights, weights_of
 from workflow_src.training.optim import learning_rate, make_optimiser
 from workflow_src.training.runtime import Runtime
@@ -77,6 +78,10 @@ class Trainer:
         self.states = states
         self.seed = seed
         self.log_every = log_every
+        if runtime.compile:
+            compile_stacks(self.model)
+            if self.frozen is not None:
+                compile_stacks(self.frozen)
         self.optimiser = make_optimiser(self.model, config)
         self.generator = runtime.generator(seed)
         self.progress = Progress()

@@ -16,7 +16,7 @@ from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.inference.batches import search_all
 from workflow_src.inference.beam import greedy
-from workflow_src.inference.latent import delta_step, refine, translate_batch
+from workflow_src.inference.latent import best_tokens, delta_step, refine, translate_batch
 from workflow_src.objectives.elbo import evidence_lower_bound
 from workflow_src.objectives.score_matching import cosine
 from workflow_src.training.loop import Validation
@@ -99,7 +99,7 @@ def validate_lvm(dev: Dev, objective: ElboConfig) -> Validation:
 
 def _posterior_translations(model: nn.Module, memory, batch: Batch) -> dict[int, list[int]]:
     mean, _ = model.posterior(memory, batch.target, batch.target_mask)
-    tokens = model.decode(memory, mean, batch.target_mask).argmax(-1).tolist()
+    tokens = best_tokens(model, memory, mean, batch.target_mask).tolist()
     lengths = batch.target_lengths.tolist()
     return {row: tokens[i][: lengths[i]] for i, row in enumerate(batch.indices)}
 
@@ -108,32 +108,28 @@ def validate_refiner(dev: Dev, search: str, objective: ScoreMatchingConfig, froz
     """Cosine between direction and delta's offset at full noise and at the prior mean, and BLEU after one step."""
 
     def figures(model: nn.Module) -> dict[str, float]:
-        sums = {"dev_cosine": 0.0, "dev_cosine_noise0": 0.0, "dev_squared_error": 0.0, "dev_offset_norm": 0.0}
         generator = dev.runtime.generator(SEED)
-        sentences = 0
-        for batch in dev.batches():
-            count = len(batch.indices)
-            for name, value in _agreement(model, frozen, batch, objective, generator).items():
-                sums[name] += value * count
-            sentences += count
+        parts = [_agreement(model, frozen, batch, objective, generator) for batch in dev.batches()]
+        # Joined over all sentences, so that batches of any size count alike; unmoved sentences (NaN) are left out.
+        joined = {name: torch.cat([part[name] for part in parts]).nanmean() for name in parts[0]}
         found = dev.bleu(lambda source: translate_batch(frozen, source, search, 1, objective.step_size, refiner=model))
-        return {name: value / sentences for name, value in sums.items()} | {"dev_bleu": found}
+        return {name: float(value.nan_to_num()) for name, value in joined.items()} | {"dev_bleu": found}
 
     return Validation(figures, "dev_cosine_noise0")
 
 
 @torch.no_grad()
-def _agreement(model, frozen, batch: Batch, objective: ScoreMatchingConfig, generator) -> dict[str, float]:
+def _agreement(model, frozen, batch: Batch, objective: ScoreMatchingConfig, generator) -> dict[str, Tensor]:
+    """Cosines a sentence (B,); squared error and offset length a position (N,), at full noise and at none."""
     mask = batch.target_mask
     memory = frozen.encode(batch.source)
     mean, deviation = frozen.prior(memory, mask)
     noise = torch.randn(mean.shape, generator=generator, device=mean.device)
     result = {}
-    for name, z in (("dev_cosine", mean + deviation * noise), ("dev_cosine_noise0", mean)):
-        goal = refine(z, delta_step(frozen, memory, mask), objective.delta_steps)
+    for name, z in (("", mean + deviation * noise), ("_noise0", mean)):
+        offset = refine(z, delta_step(frozen, memory, mask), objective.delta_steps) - z
         direction = model.direction(memory, z, mask)
-        result[name] = float(cosine(direction, goal - z, mask))
-    error = ((direction - (goal - z)) ** 2).sum(-1)
-    result["dev_squared_error"] = float((error * mask).sum() / mask.sum())
-    result["dev_offset_norm"] = float(((goal - z).norm(dim=-1) * mask).sum() / mask.sum())
+        result[f"dev_cosine{name}"] = cosine(direction, offset, mask)
+        result[f"dev_squared_error{name}"] = ((direction - offset) ** 2).sum(-1)[mask]
+        result[f"dev_offset_norm{name}"] = offset.norm(dim=-1)[mask]
     return result

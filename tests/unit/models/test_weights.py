@@ -57,7 +57,9 @@ def test_not_finite(value):
     def change(weights):
         weights["output_bias"][3] = value
 
-    refuse(change, "weights some/model.safetensors: output_bias has values that are not finite; make or copy them again.")
+    refuse(
+        change, "weights some/model.safetensors: output_bias has values that are not finite; make or copy them again."
+    )
 
 
 def test_missing_file_and_damaged_file(tmp_path):

@@ -1,0 +1,144 @@
+"""What every model family owes the rest: one set of tests over all of them, presets `miniature`."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from miniatures import context, gradients, lively, padded, pairs
+
+from workflow_src.artifacts import save_tensors
+from workflow_src.config.families import FAMILIES
+from workflow_src.inference.beam import beam_search, greedy
+from workflow_src.inference.latent import translate_batch
+from workflow_src.models.weights import load_weights, weights_of
+from workflow_src.registry import BUILDERS, build, build_objective
+
+MODELS = Path(__file__).resolve().parents[1] / "config/models"
+VOCABULARIES = {"joint": (23, 23, True), "separate": (23, 19, False)}
+
+# Parameters whose gradient is nothing by construction, and why.
+NO_GRADIENT = {
+    # Training sees the slope of an energy only; what is added to the energy itself has no slope.
+    "energy": {"head.bias", "stack.norm.bias"},
+}
+
+
+def make(family: str, vocabulary: str = "joint", seed: int = 0, **more):
+    source, target, joint = VOCABULARIES[vocabulary]
+    presets = yaml.safe_load((MODELS / f"{family}.yaml").read_text(encoding="utf-8"))
+    torch.manual_seed(seed)
+    settings = {**presets["miniature"], **more}
+    return lively(build(family, settings, {"source": source, "target": target, "joint": joint}), seed, 0.1)
+
+
+@functools.cache
+def base_of(family: str, vocabulary: str = "joint"):
+    """The frozen model that a family is built on, or None."""
+    base = FAMILIES[family].built_on
+    return make(base, vocabulary, seed=9).requires_grad_(False) if base else None
+
+
+def batch_of(vocabulary: str = "joint"):
+    return pairs([4, 1, 6, 5], [3, 5, 1, 6], VOCABULARIES[vocabulary][:2])
+
+
+def at_the_end(family: str, vocabulary: str = "joint"):
+    """The last moment of training: every term of a loss is at work, free nats are gone."""
+    return context(100, 100, seed=1, frozen=base_of(family, vocabulary))
+
+
+def test_every_family_is_buildable_and_every_builder_a_family():
+    assert set(BUILDERS) == set(FAMILIES)
+    assert {path.stem for path in MODELS.glob("*.yaml")} == set(FAMILIES)
+    assert all(entry.built_on in (None, *FAMILIES) for entry in FAMILIES.values())
+
+
+@pytest.mark.parametrize("family", BUILDERS)
+def test_every_preset_is_valid(family):
+    presets = yaml.safe_load((MODELS / f"{family}.yaml").read_text(encoding="utf-8"))
+    for name, preset in presets.items():
+        assert FAMILIES[family].model.model_validate(preset), name
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+@pytest.mark.parametrize("family", BUILDERS)
+def test_the_objective_is_finite_and_trains_every_parameter(family, vocabulary):
+    model = make(family, vocabulary).train()
+    terms = build_objective(family, {})(model, batch_of(vocabulary), at_the_end(family, vocabulary))
+    assert terms.total.shape == () and torch.isfinite(terms.total)
+    assert terms.count > 0
+    assert all(torch.isfinite(torch.as_tensor(value)) for value in terms.figures.values())
+    for name, gradient in gradients(model, terms.total).items():
+        nothing = gradient is None or not gradient.any()
+        assert nothing == (name in NO_GRADIENT.get(family, ())), name
+        assert gradient is None or torch.isfinite(gradient).all(), name
+
+
+@pytest.mark.parametrize("family", BUILDERS)
+def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
+    """Without noise, which is drawn for padding too."""
+    monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
+    model, objective = make(family), build_objective(family, {})
+    terms, wider = (objective(model, x, at_the_end(family)) for x in (batch_of(), padded(batch_of(), 4)))
+    assert terms.count == wider.count
+    assert terms.total.item() == pytest.approx(wider.total.item(), rel=1e-11)
+    found, wanted = (gradients(model, x.total) for x in (terms, wider))
+    for name, gradient in found.items():
+        assert gradient is None or torch.allclose(gradient, wanted[name], atol=1e-11), name
+
+
+@pytest.mark.parametrize("family", BUILDERS)
+def test_the_same_generator_gives_the_same_loss(family):
+    model, objective = make(family), build_objective(family, {})
+    first, second = (objective(model, batch_of(), at_the_end(family)).total for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+@pytest.mark.parametrize("family", BUILDERS)
+def test_weights_travel_through_a_file(family, vocabulary, tmp_path):
+    model, other = make(family, vocabulary, seed=1), make(family, vocabulary, seed=2)
+    save_tensors(tmp_path / "model.safetensors", weights_of(model))
+    load_weights(other, tmp_path / "model.safetensors")
+    objective = build_objective(family, {})
+    losses = [objective(x, batch_of(vocabulary), at_the_end(family, vocabulary)).total for x in (model, other)]
+    assert torch.equal(*losses)
+
+
+def run(search: str, family: str, model, base, source):
+    if search == "greedy":
+        return greedy(model, source)
+    if search == "beam":
+        return beam_search(model, source, 3)
+    if FAMILIES[family].built_on:
+        return translate_batch(base, source, search, 2, refiner=model)
+    return translate_batch(model, source, search, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family, search", [(f, s) for f in BUILDERS for s in FAMILIES[f].searches])
+def test_every_search_of_the_family_runs(family, search, dtype):
+    model, base = make(family).to(dtype), FAMILIES[family].built_on
+    base = make(base, seed=9).to(dtype) if base else None
+    found = run(search, family, model, base, batch_of().source)
+    assert len(found.tokens) == len(found.scores) == 4
+    assert all(3 <= token < 23 for words in found.tokens for token in words)
+    assert all(score <= 0 for score in found.scores)
+
+
+@pytest.mark.parametrize("family", BUILDERS)
+def test_one_update_under_bfloat16_autocast_stays_near_float32(family):
+    model, objective = make(family).float(), build_objective(family, {})
+    base = base_of(family)
+    given = lambda: context(10, 100, seed=1, frozen=None if base is None else make("lvm", seed=9).float())  # noqa: E731
+    plain = objective(model, batch_of(), given()).total
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        narrow = objective(model, batch_of(), given()).total
+    narrow.backward()
+    assert narrow.dtype == torch.float32
+    assert narrow.item() == pytest.approx(plain.item(), rel=0.1, abs=0.1)
+    assert all(p.grad is None or p.grad.dtype == torch.float32 for p in model.parameters())

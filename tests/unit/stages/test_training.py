@@ -1,0 +1,371 @@
+"""Training, distilling, exporting and decoding, by the real stages on a miniature corpus."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from workflow_src.artifacts import load_tensors, save_tensors, sha256
+from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.data import subwords
+from workflow_src.stages import distill
+from workflow_src.training.systems import load_system
+
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+def same(first: Path, second: Path) -> bool:
+    one, other = load_tensors(first), load_tensors(second)
+    assert one.keys() == other.keys()
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy"])
+def test_a_trained_system_is_described_beside_its_weights(systems, tiny, family):
+    folder = systems[family].parent
+    model, description = load_system(systems[family], family)
+    assert not model.training
+    assert description["sizes"] == tiny.sizes
+    assert description["parameters"] == sum(tensor.numel() for tensor in load_tensors(systems[family]).values())
+    steps = 40 if family == "transformer" else 12
+    assert description["steps"] == steps and description["seed"] == 1 and description["precision"] == "float32"
+    TrainingConfig.model_validate(description["training"])
+    history = [json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in history] == [steps // 2, steps, steps]
+    assert history[-1]["averaged"] == 2
+    assert description["target_tokens_seen"] == history[-1]["target_tokens"] > 0
+    used = {"train", "dev", "subwords", "reference"}
+    used |= {"lvm": {"initial"}, "score": {"base"}, "energy": {"base"}}.get(family, set())
+    inputs = description["provenance"]["inputs"]
+    assert inputs.keys() == used
+    assert all(sha256(entry["path"]) == entry["sha256"] for entry in inputs.values())
+    assert not list(folder.rglob("*.partial"))
+
+
+def test_the_teacher_learns(systems):
+    history = [json.loads(line) for line in (systems["transformer"].parent / "training.jsonl").open()]
+    assert history[1]["loss"] < history[0]["loss"] and history[1]["dev_loss"] < history[0]["dev_loss"]
+
+
+def test_where_systems_start_from(systems, tiny, training_words, run_stage, tmp_path):
+    """Without updates the weights are the ones that a system starts from, where names and shapes agree."""
+    teacher, lvm = load_tensors(systems["transformer"]), load_tensors(systems["lvm"])
+    run_stage("train_refiner", training_words("score", tmp_path, base=systems["lvm"], max_steps=0))
+    started = load_tensors(tmp_path / "model.safetensors")
+    took = [name for name in started if name.startswith("stack.")]
+    assert took and all(torch.equal(started[name], lvm[name.replace("stack.", "decoder_stack.", 1)]) for name in took)
+    run_stage("train_lvm", training_words("lvm", tmp_path / "l", initial=systems["transformer"], max_steps=1,
+                                          learning_rate=1e-12, keep="last"))  # fmt: skip
+    started = load_tensors(tmp_path / "l/model.safetensors")
+    for stack in ("prior_stack", "posterior_stack", "decoder_stack"):
+        name = "layers.0.feed_forward.inner.weight"
+        torch.testing.assert_close(started[f"{stack}.{name}"], teacher[f"decoder.{name}"], rtol=0, atol=1e-9)
+    torch.testing.assert_close(started["source_embedding.weight"], teacher["source_embedding.weight"], rtol=0, atol=1e-9)  # fmt: skip  # noqa: E501
+
+
+def test_given_weights_without_updates_are_used_as_they_are(systems, training_words, run_stage, tmp_path):
+    run_stage("train_teacher", training_words("transformer", tmp_path, initial=systems["transformer"], max_steps=0))
+    assert same(tmp_path / "model.safetensors", systems["transformer"])
+
+
+def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_words, run_stage, tmp_path, caplog):
+    short = {"max_steps": 6}
+    folder = tmp_path / "a"
+    for words, said, unsaid in (
+        (training_words("transformer", folder, **short), None, "resumed"),
+        (training_words("transformer", folder, **short), "resumed at step 6", "afresh"),
+        (training_words("transformer", folder, learning_rate=0.004, **short), "starts afresh", "resumed"),
+        (training_words("transformer", folder, seed=2, learning_rate=0.004, **short), "starts afresh", "resumed"),
+    ):
+        caplog.clear()
+        with caplog.at_level("INFO", "continuum"):
+            run_stage("train_teacher", words)
+        assert (said or "") in caplog.text and unsaid not in caplog.text
+    fresh = tmp_path / "b"
+    run_stage("train_teacher", training_words("transformer", fresh, seed=2, learning_rate=0.004, **short))
+    assert same(folder / "model.safetensors", fresh / "model.safetensors")
+    assert (tmp_path / "a" / "state.superseded" / "fingerprint.json").exists()
+
+
+def test_other_inputs_start_afresh(systems, training_words, run_stage, tmp_path, caplog):
+    for base, said in ((systems["lvm"], "resumed"), (tmp_path / "base/model.safetensors", "starts afresh")):
+        (tmp_path / "base").mkdir(exist_ok=True)
+        (tmp_path / "base/config.json").write_bytes(systems["lvm"].with_name("config.json").read_bytes())
+        save_tensors(tmp_path / "base/model.safetensors", {k: 2 * v for k, v in load_tensors(systems["lvm"]).items()})
+        run_stage("train_refiner", training_words("score", tmp_path, base=systems["lvm"], max_steps=3))
+        caplog.clear()
+        with caplog.at_level("INFO", "continuum"):
+            run_stage("train_refiner", training_words("score", tmp_path, base=base, max_steps=3))
+        assert said in caplog.text
+
+
+def _timeless(path: Path) -> list[dict]:
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{k: v for k, v in entry.items() if k not in ("minutes", "tokens_per_second")} for entry in entries]
+
+
+def test_a_killed_training_resumes_bit_for_bit(training_words, run_stage, tmp_path):
+    """SIGKILL after the first saved state; what a retried job then makes equals an uninterrupted run."""
+    # Long enough that the kill comes before the end, resumed and repeated in this process to save time.
+    more = {"max_steps": 150, "save_every": 20, "validate_every": 30}
+    words = training_words("transformer", tmp_path / "killed", **more)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-m", "workflow_src.stages.train_teacher", *words]
+    job = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    state = tmp_path / "killed/state"
+    deadline = time.monotonic() + 120
+    while not list(state.glob("step-*.json")):
+        assert job.poll() is None and time.monotonic() < deadline, job.stderr.read()
+        time.sleep(0.005)
+    job.send_signal(signal.SIGKILL)
+    assert job.wait() == -signal.SIGKILL
+    job.stderr.close()
+    assert not (tmp_path / "killed/model.safetensors").exists()
+    saved = max(int(path.stem.split("-")[1]) for path in state.glob("step-*.json"))
+    assert 20 <= saved < 150
+    run_stage("train_teacher", words)
+    run_stage("train_teacher", training_words("transformer", tmp_path / "straight", **more))
+    assert same(tmp_path / "killed/model.safetensors", tmp_path / "straight/model.safetensors")
+    first, second = (_timeless(tmp_path / name / "training.jsonl") for name in ("killed", "straight"))
+    assert first == second
+
+
+def _without_header(path):
+    path.write_bytes(path.read_bytes()[8:])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda f: f.unlink(), "weights {f} do not exist."),
+        (_without_header, "weights {f} are damaged or not a safetensors file ("),
+        (lambda f: save_tensors(f, {"x": torch.ones(2)}), "weights {f} lack output_bias: they belong to"),
+        (lambda f: f.with_name("config.json").unlink(), "file {c} does not exist."),
+        (lambda f: f.with_name("config.json").write_text("{}"), "{c} does not describe a system (missing or unknown: "),
+        (lambda f: f.with_name("config.json").write_text("[1]"), "{c} does not describe a system (missing or unknown"),
+        (
+            lambda f: f.with_name("config.json").write_text(f.with_name("config.json").read_text().replace("16", "15")),
+            "setting lvm.model has the value",
+        ),
+    ],
+    ids=["missing", "damaged", "others", "no description", "empty description", "a list", "wrong description"],
+)
+def test_a_base_that_cannot_be_used_is_named(systems, training_words, refused, tmp_path, spoil, message):
+    base = tmp_path / "base" / "model.safetensors"
+    base.parent.mkdir()
+    for name in ("model.safetensors", "config.json"):
+        (base.parent / name).write_bytes((systems["lvm"].parent / name).read_bytes())
+    spoil(base)
+    error = refused("train_refiner", training_words("score", tmp_path / "out", base=base))
+    assert error.startswith(message.format(f=base, c=base.with_name("config.json")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refused, tmp_path):
+    out = tmp_path / "out"
+    assert refused("train_refiner", training_words("score", out)) == (
+        "a refiner needs --base, the weights of a latent-variable model."
+    )
+    assert refused("train_refiner", training_words("score", out, base=systems["transformer"])) == (
+        f"weights {systems['transformer']} are of family transformer; lvm is needed here."
+    )
+    words = training_words("transformer", out)
+    short = tmp_path / "short.en"
+    short.write_text("the dog\n")
+    words[words.index("--reference") + 1] = str(short)
+    assert refused("train_teacher", words) == (
+        f"{short} has 1 lines, {tiny.root}/encoded/dev has 8 pairs; encode again."
+    )
+    words = training_words("transformer", out)
+    words[words.index("--device") + 1] = "cuda:7"
+    assert refused("train_teacher", words).startswith('device "cuda:7" is not there (')
+    assert not out.exists() or not list(out.glob("*.*"))
+
+
+def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_words, refused, tmp_path):
+    """They would be passed over in silence, and an untrained system exported."""
+    other = tmp_path / "other.safetensors"
+    save_tensors(other, {"some.weight": torch.ones(3)})
+    for stage, family, base in (("train_teacher", "transformer", None), ("train_lvm", "lvm", None),
+                                ("train_refiner", "score", systems["lvm"])):  # fmt: skip
+        error = refused(stage, training_words(family, tmp_path / "out", base=base, initial=other))
+        assert error.startswith(f"weights {other} have 0 of this model's ")
+    part = tmp_path / "part.safetensors"
+    save_tensors(part, dict(list(load_tensors(systems["transformer"]).items())[:-1]))
+    error = refused("train_teacher", training_words("transformer", tmp_path / "out", initial=part, max_steps=0))
+    assert error.endswith("give weights of this family and size.")
+    assert not (tmp_path / "out/model.safetensors").exists()
+
+
+def distill_words(tiny, systems, output, shard=0, shards=1, batch=7, source=None):
+    words = ["--settings", json.dumps({"beam": 2, "length_penalty": 1.0, "batch": batch}), "--device", "cpu"]
+    words += ["--model", str(systems["transformer"]), "--subwords", str(tiny.folder), "--shard", str(shard)]
+    words += ["--source", str(source or tiny.corpus / "train.de")]
+    return [*words, "--shards", str(shards), "--output", str(output)]
+
+
+def merge_words(source, shards, folder):
+    words = ["--settings", "{}", "--shards", *map(str, shards), "--source", str(source)]
+    return [*words, "--output-text", str(folder / "train.en"), "--output-scores", str(folder / "scores.txt")]
+
+
+@pytest.fixture(scope="module")
+def shards(tiny, systems, tmp_path_factory, run_stage):
+    """Number of shards -> their files."""
+    folder = tmp_path_factory.mktemp("shards")
+    made = {count: [folder / f"{i}-of-{count}.jsonl" for i in range(count)] for count in (1, 2, 3)}
+    for count, paths in made.items():
+        for shard, path in enumerate(paths):
+            run_stage("distill", distill_words(tiny, systems, path, shard, count))
+    return made
+
+
+def test_distilling_in_shards_changes_nothing(tiny, shards, run_stage, tmp_path):
+    texts, scores = {}, {}
+    for count, paths in shards.items():
+        run_stage("merge_distilled", merge_words(tiny.corpus / "train.de", paths, tmp_path / str(count)))
+        texts[count] = (tmp_path / str(count) / "train.en").read_text()
+        scores[count] = [float(line) for line in (tmp_path / str(count) / "scores.txt").read_text().splitlines()]
+    assert texts[1] == texts[2] == texts[3] and texts[1].count("\n") == len(scores[1]) == 40
+    assert scores[2] == pytest.approx(scores[1], abs=2e-5) and scores[3] == pytest.approx(scores[1], abs=2e-5)
+    assert all(score < 0 for score in scores[1]) and [len(p.read_text().splitlines()) for p in shards[3]] == [
+        13,
+        13,
+        14,
+    ]
+
+
+def test_long_sentences_and_line_breaks_in_outputs_keep_lines_aligned(tiny, systems, run_stage, tmp_path, monkeypatch):
+    source = tmp_path / "train.de"
+    source.write_text("der Hund ruht\n" + "Hund " * 80 + "\n\nder Mann kommt\n", encoding="utf-8")
+    nibbles = tiny.subwords.encode_target(["a\nb"])[0]
+    assert tiny.subwords.decode_target([nibbles]) == ["a\nb"]
+    real = distill.search_all
+
+    def spelling_line_breaks(*words):
+        found = real(*words)
+        found.tokens[0] = nibbles
+        return found
+
+    monkeypatch.setattr(distill, "search_all", spelling_line_breaks)
+    summary = run_stage("distill", distill_words(tiny, systems, tmp_path / "s.jsonl", source=source))
+    assert summary.endswith("4 sentences, 1 too long and left empty")
+    run_stage("merge_distilled", merge_words(source, [tmp_path / "s.jsonl"], tmp_path))
+    lines = (tmp_path / "train.en").read_text().split("\n")
+    assert len(lines) == 5 and lines[0] == "a b" and lines[1] == lines[2] == "" != lines[3]
+
+
+def test_more_shards_than_lines(tiny, systems, run_stage, tmp_path):
+    source = tmp_path / "train.de"
+    source.write_text("der Hund ruht\n")
+    paths = [tmp_path / f"{shard}.jsonl" for shard in range(3)]
+    for shard, path in enumerate(paths):
+        run_stage("distill", distill_words(tiny, systems, path, shard, 3, source=source))
+    run_stage("merge_distilled", merge_words(source, paths, tmp_path))
+    assert (tmp_path / "train.en").read_text().count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda lines: lines[:-1], "{f} has 19 lines, 20 were expected; delete it and run again."),
+        (lambda lines: [*lines, lines[0]], "{f} has 21 lines, 20 were expected; delete it and run again."),
+        (lambda lines: [*lines[:4], lines[4][:9], *lines[5:]], "{f}, line 5, is damaged ("),
+        (lambda lines: ['{"text": "a"}', *lines[1:]], "{f}, line 1, is damaged ('score')"),
+        (lambda lines: ['{"text": "a", "score": "b"}', *lines[1:]], "{f}, line 1, is damaged ("),
+        (lambda lines: ['{"text": 1, "score": 1.0}', *lines[1:]], "{f}, line 1, is damaged ("),
+        (lambda lines: [], "{f} has 0 lines, 20 were expected; delete it and run again."),
+    ],
+    ids=["missing line", "line too many", "cut line", "no score", "no number", "no text", "empty"],
+)
+def test_a_shard_that_is_not_whole_is_named(tiny, shards, refused, tmp_path, spoil, message):
+    second = tmp_path / "second.jsonl"
+    second.write_text("".join(f"{line}\n" for line in spoil(shards[2][1].read_text().splitlines())))
+    error = refused("merge_distilled", merge_words(tiny.corpus / "train.de", [shards[2][0], second], tmp_path / "out"))
+    assert error.startswith(message.format(f=second))
+    assert os.listdir(tmp_path / "out") == []
+
+
+def test_distilling_refuses_what_does_not_fit(tiny, systems, refused, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert refused("distill", distill_words(tiny, systems, out, 2, 2)) == "--shard is 2; it must be from 0 to 1."
+    error = refused("distill", distill_words(tiny, {"transformer": systems["lvm"]}, out))
+    assert error == f"weights {systems['lvm']} are of family lvm; transformer is needed here."
+    broken = tmp_path / "bad.de"
+    broken.write_bytes(b"der Hund\nder \xff\n")
+    assert f"text {broken} is not UTF-8 in line 2" in refused(
+        "distill", distill_words(tiny, systems, out, source=broken)
+    )
+    assert sorted(os.listdir(tmp_path)) == ["bad.de"]
+
+
+def test_subwords_of_another_size_are_refused(tiny, systems, refused, export_words, tmp_path):
+    learnt = SubwordsConfig(vocabulary_size=55, joint=True)
+    subwords.learn(learnt, tiny.corpus / "train.de", tiny.corpus / "train.en", tmp_path / "subwords")
+    message = (
+        f"weights {systems['transformer']} were trained with 62 source and 62 target subwords, these subwords have 55 "
+        "and 55; use the subwords that the system was trained with."
+    )
+    for stage, words in (
+        ("distill", distill_words(tiny, systems, tmp_path / "out.jsonl")),
+        ("export_bundle", export_words(systems["transformer"], None, tmp_path / "bundle")),
+    ):
+        words[words.index("--subwords") + 1] = str(tmp_path / "subwords")
+        assert refused(stage, words) == message
+    assert not (tmp_path / "bundle/bundle.json").exists()
+
+
+def test_training_on_text_encoded_with_other_subwords_is_refused(tiny, training_words, refused, tmp_path):
+    learnt = SubwordsConfig(vocabulary_size=55, joint=True)
+    subwords.learn(learnt, tiny.corpus / "train.de", tiny.corpus / "train.en", tmp_path / "subwords")
+    words = training_words("transformer", tmp_path / "out")
+    words[words.index("--subwords") + 1] = str(tmp_path / "subwords")
+    error = refused("train_teacher", words)
+    assert (
+        error == f"{tiny.root}/encoded/train was encoded with other subwords than {tmp_path}/subwords; encode it again."
+    )
+
+
+def test_a_refiner_is_exported_with_its_base_and_nothing_else(systems, refused, export_words, tmp_path):
+    score, lvm, teacher = systems["score"], systems["lvm"], systems["transformer"]
+    for model, base, message in (
+        (score, None, f"{score} is of family score, which is built on lvm; --base is missing."),
+        (score, teacher, f"{score} is of family score, which is built on lvm; --base is of family transformer."),
+        (lvm, teacher, f"{lvm} is of family lvm, which is built on nothing; --base is of family transformer."),
+    ):
+        assert refused("export_bundle", export_words(model, base, tmp_path / "bundle")) == message
+        assert not (tmp_path / "bundle/bundle.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("transformer", {"search": "greedy"}),
+        ("transformer", {"search": "beam", "beam": 3, "length_penalty": 0.6}),
+        ("lvm", {"search": "prior-mean", "steps": 0}),
+        ("lvm", {"search": "delta", "steps": 2}),
+        ("score", {"search": "score", "steps": 2, "step_size": 0.7}),
+        ("energy", {"search": "energy", "steps": 1}),
+    ],
+    ids=str,
+)
+def test_decode_writes_a_line_and_a_record_a_sentence(tiny, tiny_bundles, run_stage, tmp_path, family, settings):
+    words = ["--settings", json.dumps(settings), "--bundle", str(tiny_bundles[family]), "--device", "cpu"]
+    words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
+    run_stage("decode", words)
+    lines = (tmp_path / "dev.txt").read_text().splitlines()
+    records = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    assert len(lines) == len(records) == 8
+    for line, record in zip(lines, records, strict=True):
+        assert record["length"] == len(record["subwords"]) and record["score"] <= 0
+        assert record["steps"] == settings.get("steps", 0)
+        assert "".join(record["subwords"]).replace("▁", " ").strip() == line or any(
+            "\uf8a0" <= c <= "\uf8af" for c in "".join(record["subwords"])
+        )

@@ -1,0 +1,69 @@
+"""Trainers of miniature models on the made-up corpus."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.models.weights import weights_of
+from workflow_src.registry import build, build_objective
+from workflow_src.training.loop import Trainer, Validation
+from workflow_src.training.runtime import choose
+from workflow_src.training.state import StateFolder
+
+
+@pytest.fixture(scope="session")
+def runtime():
+    return choose("cpu", "float32")
+
+
+@pytest.fixture(scope="session")
+def frozen(tiny, tiny_settings):
+    """A latent-variable model as the base of refiners; untrained serves."""
+    settings = tiny_settings("lvm")
+    with torch.random.fork_rng():
+        torch.manual_seed(77)
+        return build("lvm", settings["model"], tiny.sizes)
+
+
+@pytest.fixture
+def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
+    """`make(family, seed, state, ...)`: a trainer as the stage makes it, the model at `.model`."""
+    numbers = iter(range(10**6))
+
+    def make(family, seed=1, state=None, validation=None, wrap=None, prepare=None, model=None, **training) -> Trainer:
+        settings = tiny_settings(family, model=model, **training)
+        torch.manual_seed(seed)
+        made = build(family, settings["model"], tiny.sizes)
+        if prepare:
+            prepare(made)
+        objective = build_objective(family, settings["objective"])
+        return Trainer(
+            made,
+            wrap(objective) if wrap else objective,
+            TrainingConfig.model_validate(settings["training"]),
+            tiny.train,
+            validation or Validation(lambda model: {"dev": 0.0}, "dev"),
+            runtime,
+            StateFolder(tmp_path / (state or f"state-{next(numbers)}"), "a fingerprint"),
+            seed,
+            frozen if family in ("score", "energy") else None,
+            log_every=5,
+        )
+
+    return make
+
+
+@pytest.fixture
+def compare():
+    """How two models, or weights by name, differ."""
+
+    def equal(one, other) -> bool:
+        one, other = (dict(weights_of(x)) if isinstance(x, torch.nn.Module) else x for x in (one, other))
+        assert one.keys() == other.keys()
+        return all(torch.equal(one[name], other[name]) for name in one)
+
+    return SimpleNamespace(equal=equal)

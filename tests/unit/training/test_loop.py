@@ -1,0 +1,315 @@
+"""The training loop: interrupted is uninterrupted, parts are the whole, and validation only looks."""
+
+import random
+
+import pytest
+import torch
+
+from workflow_src.data.batching import collate, epoch_batches
+from workflow_src.models.weights import weights_of
+from workflow_src.registry import build_objective
+from workflow_src.training import state
+from workflow_src.training.loop import Validation
+from workflow_src.training.optim import learning_rate
+from workflow_src.types import Batch, TrainingContext
+
+
+class Killed(Exception):
+    pass
+
+
+def bomb(after):
+    """Wraps an objective: its call number `after` + 1 fails."""
+
+    def wrap(objective):
+        calls = iter(range(10**6))
+
+        def call(model, batch, context):
+            if next(calls) == after:
+                raise Killed
+            return objective(model, batch, context)
+
+        return call
+
+    return wrap
+
+
+def scripted(scores, seen=None):
+    """A validation that gives these scores in turn and keeps the weights it saw."""
+    values = iter(scores)
+
+    def figures(model):
+        if seen is not None:
+            seen.append({name: tensor.clone() for name, tensor in weights_of(model).items()})
+        return {"dev": next(values)}
+
+    return Validation(figures, "dev")
+
+
+def noisy(model):
+    """A validation that would be noticed if it drew from training's generators: it has its own."""
+    return {"dev": float(next(model.parameters()).detach().sum())}
+
+
+@pytest.mark.parametrize(("family", "accumulate"), [("transformer", 1), ("lvm", 2), ("score", 1), ("energy", 1)])
+def test_interrupted_several_times_is_bit_equal_to_uninterrupted(make_trainer, compare, family, accumulate):
+    more = {"max_steps": 20, "accumulate": accumulate, "validate_every": 4, "save_every": 3, "average_last": 3}
+    straight = make_trainer(family, validation=Validation(noisy, "dev"), **more)
+    expected = straight.run()
+    chance = random.Random(f"{family}{accumulate}")
+    resumed_at = []
+    for _ in range(3):
+        # At least one save lies between two interruptions; some parts of an update may be done already.
+        left = make_trainer(
+            family,
+            state="one",
+            validation=Validation(noisy, "dev"),
+            wrap=bomb(accumulate * chance.randrange(3, 6) + chance.randrange(accumulate)),
+            **more,
+        )
+        with pytest.raises(Killed):
+            left.run()
+        resumed_at.append(left.progress.step)
+        # Nothing outside of the saved state is there for a new process.
+        torch.manual_seed(chance.randrange(10**6))
+
+    def garble(model):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(1)
+
+    last = make_trainer(family, state="one", validation=Validation(noisy, "dev"), prepare=garble, **more)
+    progress = last.run()
+    assert resumed_at == sorted(set(resumed_at)) and 3 <= resumed_at[0] and resumed_at[-1] < 20
+    assert compare.equal(straight.model, last.model)
+    assert (progress.step, progress.epoch, progress.position) == (20, expected.epoch, expected.position)
+    assert progress.target_tokens == expected.target_tokens and expected.epoch >= 1
+    timeless = [
+        [{k: v for k, v in entry.items() if k not in ("minutes", "tokens_per_second")} for entry in run.history]
+        for run in (progress, expected)
+    ]
+    assert timeless[0] == timeless[1]
+
+
+def _failing_at(place, write):
+    def call(path, *rest):
+        if place in str(path):
+            raise Killed
+        return write(path, *rest)
+
+    return call
+
+
+def test_interrupted_while_saving_and_while_validating(make_trainer, compare, monkeypatch):
+    straight = make_trainer("transformer")
+    straight.run()
+    for broken in ("write_json", "save_tensors"):
+        with monkeypatch.context() as patch:
+            trainer = make_trainer("transformer", state="s")
+            patch.setattr(state, broken, _failing_at("000000006", getattr(state, broken)))
+            with pytest.raises(Killed):
+                trainer.run()
+            assert trainer.progress.step == 6
+
+    def explode(model):
+        raise Killed
+
+    trainer = make_trainer("transformer", state="s", validation=Validation(explode, "dev"))
+    with pytest.raises(Killed):
+        trainer.run()
+    last = make_trainer("transformer", state="s")
+    last.run()
+    assert compare.equal(straight.model, last.model)
+
+
+def test_a_finished_training_that_runs_again_changes_nothing(make_trainer, compare):
+    first = make_trainer("lvm", state="s")
+    first.run()
+
+    def forbidden(objective):
+        return lambda *_: pytest.fail("trained again")
+
+    again = make_trainer("lvm", state="s", wrap=forbidden)
+    again.run()
+    assert compare.equal(first.model, again.model)
+
+
+@pytest.mark.parametrize("family", ["transformer", "lvm", "score"])
+def test_the_seed_decides_and_nothing_else(make_trainer, compare, family):
+    models = []
+    for seed in (1, 1, 2):
+        trainer = make_trainer(family, seed=seed, max_steps=4)
+        trainer.run()
+        models.append(trainer.model)
+        torch.rand(17)
+    assert compare.equal(models[0], models[1])
+    assert not any(
+        torch.equal(a, b) for a, b in zip(models[0].parameters(), models[2].parameters(), strict=True) if a.dim() == 2
+    )
+
+
+def test_validation_and_its_rhythm_change_no_training(make_trainer, compare):
+    def draw_nothing(model):
+        assert not model.training
+        return {"dev": 0.0}
+
+    models = []
+    for every in (1, 5, 100):
+        validation = Validation(draw_nothing, "dev")
+        trainer = make_trainer("lvm", validation=validation, validate_every=every, keep="last")
+        trainer.run()
+        assert len(trainer.progress.history) == {1: 12, 5: 3, 100: 1}[every]
+        models.append(trainer.model)
+    assert compare.equal(models[0], models[1]) and compare.equal(models[0], models[2])
+
+
+def test_how_often_states_are_saved_changes_nothing(make_trainer, compare):
+    models = []
+    for every in (1, 100):
+        trainer = make_trainer("score", save_every=every)
+        trainer.run()
+        models.append(trainer.model)
+    assert compare.equal(*models)
+
+
+def _union(parts: list[Batch]) -> Batch:
+    def join(name):
+        rows = [row for part in parts for row in getattr(part, name)]
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+
+    return Batch(join("source"), join("target"))
+
+
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_one_accumulated_update_is_the_update_on_the_union(make_trainer, tiny, tiny_settings, clip):
+    """Against autograd on both parts joined, and AdamW's first step by hand, in float64 without dropout."""
+    more = {"accumulate": 2, "max_steps": 1, "clip_norm": clip, "epsilon": 1e-4, "keep": "last", "warmup_steps": 0}
+    options = {"model": {"dropout": 0.0}, "prepare": lambda model: model.double(), **more}
+    trainer, twin = make_trainer("transformer", **options), make_trainer("transformer", **options)
+    size = trainer.config.batch_tokens // 2
+    rows = epoch_batches(tiny.train, size, 1, 0)[:2]
+    parts = [collate(tiny.train, part) for part in rows]
+    assert parts[0].num_target_tokens != parts[1].num_target_tokens
+    objective = build_objective("transformer", tiny_settings("transformer")["objective"])
+    terms = objective(twin.model, _union(parts), TrainingContext(0, 1, torch.Generator()))
+    terms.total.backward()
+    gradients = {name: p.grad for name, p in twin.model.named_parameters()}
+    norm = torch.sqrt(sum((g**2).sum() for g in gradients.values()))
+    scale = min(1.0, clip / (float(norm) + 1e-6)) if clip else 1.0
+    assert clip is None or scale < 1
+    rate = learning_rate(trainer.config, 0)
+    expected = {
+        name: p.detach() - rate * scale * gradients[name] / ((scale * gradients[name]).abs() + 1e-4)
+        for name, p in twin.model.named_parameters()
+    }
+    progress = trainer.run()
+    assert progress.target_tokens == terms.count == sum(part.num_target_tokens for part in parts)
+    assert progress.history[-1]["loss"] == pytest.approx(terms.total.item(), abs=1e-12)
+    for name, parameter in trainer.model.named_parameters():
+        torch.testing.assert_close(parameter.detach(), expected[name], rtol=0, atol=1e-12, msg=name)
+
+
+def test_parts_of_an_update_see_the_same_step_and_all_pairs_of_an_epoch_once(make_trainer, tiny):
+    seen, steps = [], []
+
+    def watch(objective):
+        def call(model, batch, context):
+            seen.append(batch.indices)
+            steps.append((context.step, context.total_steps))
+            return objective(model, batch, context)
+
+        return call
+
+    make_trainer("transformer", accumulate=3, wrap=watch, max_steps=10).run()
+    assert steps == [(step, 10) for step in range(10) for _ in range(3)]
+    epoch = len(epoch_batches(tiny.train, 50, 1, 0))
+    assert epoch < len(seen)
+    assert sorted(row for rows in seen[:epoch] for row in rows) == list(range(40))
+
+
+def test_keep_last_gives_the_last_weights(make_trainer, compare):
+    seen = []
+    trainer = make_trainer("transformer", keep="last", validation=scripted([1, 9, 2], seen), validate_every=4)
+    trainer.run()
+    assert len(seen) == 3 and compare.equal(trainer.model, seen[2]) and not trainer.model.training
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"), [([1, 9, 2], 1), ([1, 1, 1], 0), ([float("nan"), 1, 2], 2), ([3, float("nan"), 1], 0)], ids=str
+)
+def test_keep_best_gives_the_weights_of_the_largest_score(make_trainer, compare, scores, best):
+    seen = []
+    trainer = make_trainer("transformer", keep="best", validation=scripted(scores, seen), validate_every=4)
+    trainer.run()
+    assert compare.equal(trainer.model, seen[best])
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 10])
+def test_keep_average_gives_the_mean_of_the_last_and_validates_it(make_trainer, last):
+    seen = []
+    validation = scripted([1, 2, 3, 40], seen)
+    trainer = make_trainer("transformer", validation=validation, validate_every=4, average_last=last)
+    history = trainer.run().history
+    chosen = seen[:3][-last:]
+    for name, parameter in weights_of(trainer.model).items():
+        mean = torch.stack([weights[name].double() for weights in chosen]).mean(0)
+        torch.testing.assert_close(parameter.double(), mean, rtol=1e-6, atol=1e-7)
+    averaged = [entry["averaged"] for entry in history if "averaged" in entry]
+    assert averaged == ([len(chosen)] if last > 1 else []) and history[-1]["dev"] == (40 if last > 1 else 3)
+
+
+def test_no_updates_leave_the_weights(make_trainer, compare):
+    trainer = make_trainer("transformer", max_steps=0)
+    before = {name: tensor.clone() for name, tensor in weights_of(trainer.model).items()}
+    assert trainer.run().step == 0
+    assert compare.equal(trainer.model, before)
+
+
+def test_history_has_means_since_the_validation_before(make_trainer):
+    losses = []
+
+    def watch(objective):
+        def call(model, batch, context):
+            terms = objective(model, batch, context)
+            losses.append(terms.total.item())
+            return terms
+
+        return call
+
+    trainer = make_trainer("transformer", wrap=watch, validate_every=5, keep="last")
+    history = trainer.run().history
+    assert [entry["step"] for entry in history] == [5, 10, 12]
+    for entry, (start, end) in zip(history, [(0, 5), (5, 10), (10, 12)], strict=True):
+        assert entry["loss"] == pytest.approx(sum(losses[start:end]) / (end - start), rel=1e-6)
+        assert entry["learning_rate"] == pytest.approx(learning_rate(trainer.config, end - 1))
+
+
+def test_a_loss_that_is_not_finite_stops_before_a_state_is_saved(make_trainer):
+    def spoil(objective):
+        def call(model, batch, context):
+            terms = objective(model, batch, context)
+            if context.step == 7:
+                return type(terms)(terms.total * float("nan"), terms.count, terms.figures)
+            return terms
+
+        return call
+
+    trainer = make_trainer("transformer", state="s", wrap=spoil)
+    with pytest.raises(ValueError, match="training diverged: the loss of update 8 is nan; lower training.learning"):
+        trainer.run()
+    assert make_trainer("transformer", state="s").run().step == 12
+
+
+def test_a_corpus_without_pairs_is_refused(make_trainer, monkeypatch):
+    trainer = make_trainer("transformer")
+    monkeypatch.setattr("workflow_src.training.loop.epoch_batches", lambda *_: [])
+    with pytest.raises(ValueError, match="the training corpus .* has no pairs; encode it again"):
+        trainer.run()
+
+
+def test_frozen_weights_do_not_move_and_take_no_gradient(make_trainer, frozen):
+    before = {name: tensor.clone() for name, tensor in weights_of(frozen).items()}
+    trainer = make_trainer("score", max_steps=3)
+    trainer.run()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in weights_of(frozen).items())
+    assert not any(parameter.requires_grad or parameter.grad is not None for parameter in frozen.parameters())

@@ -1,0 +1,185 @@
+"""Training state: the last two are kept, what is damaged is passed over, what is another's is moved aside."""
+
+import json
+import logging
+
+import pytest
+import torch
+
+from workflow_src.training.runtime import choose
+from workflow_src.training.state import StateFolder, pack_optimiser, pack_random, unpack_optimiser, unpack_random
+
+
+def tensors(number):
+    return {"model.a": torch.full((20, 20), float(number)), "random.cpu": torch.arange(9, dtype=torch.uint8)}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """States of steps 10, 20 and 30 were saved."""
+    states = StateFolder(tmp_path / "state", "mine")
+    for step in (10, 20, 30):
+        states.save(step, tensors(step), {"step": step, "history": [{"x": 0.1}]})
+    return tmp_path / "state"
+
+
+def test_the_last_two_are_kept_and_the_newest_is_loaded(folder):
+    names = [f"step-{step:09d}.{ending}" for step in (20, 30) for ending in ("json", "safetensors")]
+    assert sorted(path.name for path in folder.iterdir()) == ["fingerprint.json", *names]
+    found, values = StateFolder(folder, "mine").load()
+    assert values == {"step": 30, "history": [{"x": 0.1}]}
+    assert all(torch.equal(found[name], tensor) for name, tensor in tensors(30).items())
+
+
+def test_a_new_folder_has_no_state(tmp_path):
+    assert StateFolder(tmp_path / "a" / "b", "mine").load() is None
+
+
+def flip(path, position):
+    content = bytearray(path.read_bytes())
+    content[position] ^= 4
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "truncated": lambda weights, record: weights.write_bytes(weights.read_bytes()[:-100]),
+    "empty": lambda weights, record: weights.write_bytes(b""),
+    "flipped bit": lambda weights, record: flip(weights, -50),
+    "flipped bit in the header": lambda weights, record: flip(weights, 12),
+    "missing": lambda weights, record: weights.unlink(),
+    "record truncated": lambda weights, record: record.write_bytes(record.read_bytes()[:-20]),
+    "record empty": lambda weights, record: record.write_bytes(b""),
+    "record of something else": lambda weights, record: record.write_text("[]"),
+    "record without values": lambda weights, record: record.write_text(
+        json.dumps({key: value for key, value in json.loads(record.read_text()).items() if key != "values"})
+    ),
+}
+
+
+def damage(folder, step, how):
+    weights = folder / f"step-{step:09d}.safetensors"
+    DAMAGE[how](weights, weights.with_suffix(".json"))
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_newest_state_falls_back_to_the_older_one(folder, how, caplog):
+    damage(folder, 30, how)
+    with caplog.at_level(logging.WARNING, "continuum"):
+        found, values = StateFolder(folder, "mine").load()
+    assert values["step"] == 20 and torch.equal(found["model.a"], tensors(20)["model.a"])
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith(f"warning: training state {folder}/step-000000030.safetensors cannot be used (")
+    assert warning.endswith("; trying an older one")
+
+
+def test_tensors_without_their_record_do_not_count(folder, caplog):
+    """A job killed between the two files: nothing is wrong, so nothing is said."""
+    (folder / "step-000000030.json").unlink()
+    assert StateFolder(folder, "mine").load()[1]["step"] == 20
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_when_all_are_damaged_training_starts_afresh_and_new_states_stay(folder, how):
+    for step in (20, 30):
+        damage(folder, step, how)
+    states = StateFolder(folder, "mine")
+    assert states.load() is None
+    for step in (10, 20):
+        states.save(step, tensors(step), {"step": step})
+        # Damaged states of later steps must not push out the ones saved now.
+        assert StateFolder(folder, "mine").load()[1]["step"] == step
+    assert len(list(folder.glob("step-*.safetensors"))) == 2
+
+
+def test_a_saved_state_is_loaded_after_a_fall_back(folder):
+    damage(folder, 30, "flipped bit")
+    states = StateFolder(folder, "mine")
+    states.load()
+    states.save(25, tensors(25), {"step": 25})
+    assert StateFolder(folder, "mine").load()[1]["step"] == 25
+
+
+def test_state_of_another_fingerprint_is_moved_aside(folder):
+    states = StateFolder(folder, "another")
+    assert states.load() is None
+    aside = folder.with_name("state.superseded")
+    assert StateFolder(aside, "mine").load()[1]["step"] == 30
+    states.save(5, tensors(5), {"step": 5})
+    # A second change replaces what was set aside first.
+    assert StateFolder(folder, "third").load() is None
+    assert StateFolder(aside, "another").load()[1]["step"] == 5
+
+
+@pytest.mark.parametrize("content", [None, "", "[1]", '{"fingerprint": "mine", "format": 0}'])
+def test_states_whose_owner_is_unknown_are_not_loaded(folder, content):
+    if content is None:
+        (folder / "fingerprint.json").unlink()
+    else:
+        (folder / "fingerprint.json").write_text(content)
+    assert StateFolder(folder, "mine").load() is None
+    assert (folder.with_name("state.superseded") / "step-000000030.json").exists()
+
+
+def test_what_a_killed_save_left_is_removed_by_the_next(folder):
+    left = folder / ".step-000000040.safetensors.abc.partial"
+    left.write_bytes(b"x" * 1000)
+    StateFolder(folder, "mine").save(40, tensors(40), {"step": 40})
+    assert not left.exists() and len(list(folder.iterdir())) == 5
+
+
+def _trained(steps, optimiser=None, model=None):
+    if model is None:
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+        with torch.no_grad():
+            for number, parameter in enumerate(model.parameters()):
+                parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter) / (number + 1))
+    optimiser = optimiser or torch.optim.AdamW(model.parameters(), lr=0.01, betas=(0.8, 0.9), fused=True)
+    for _ in range(steps):
+        model(torch.linspace(0, 1, 12).view(3, 4)).square().sum().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    return model, optimiser
+
+
+def test_optimiser_round_trip_goes_on_bit_for_bit(tmp_path):
+    straight, _ = _trained(7)
+    model, optimiser = _trained(4)
+    states = StateFolder(tmp_path, "f")
+    states.save(4, pack_optimiser(optimiser), {})
+    packed, _ = states.load()
+    assert {name.split(".")[2] for name in packed} == {"step", "exp_avg", "exp_avg_sq"} and len(packed) == 12
+    fresh = torch.optim.AdamW(model.parameters(), lr=0.01, betas=(0.8, 0.9), fused=True)
+    unpack_optimiser(fresh, packed)
+    _trained(3, fresh, model)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), straight.parameters(), strict=True))
+
+
+def test_a_state_before_the_first_update_has_an_empty_optimiser():
+    model, optimiser = _trained(0)
+    assert pack_optimiser(optimiser) == {}
+    unpack_optimiser(optimiser, {"model.x": torch.ones(1)})
+    _trained(1, optimiser, model)
+
+
+def test_random_round_trip(tmp_path):
+    runtime = choose("cpu", "float32")
+    generator = runtime.generator(5)
+    torch.manual_seed(6)
+    torch.rand(3), torch.rand(4, generator=generator)
+    states = StateFolder(tmp_path, "f")
+    states.save(1, pack_random(generator), {})
+    expected = torch.randn(50), torch.randn(50, generator=generator)
+    torch.manual_seed(99)
+    fresh = runtime.generator(98)
+    unpack_random(fresh, states.load()[0])
+    assert torch.equal(torch.randn(50), expected[0]) and torch.equal(torch.randn(50, generator=fresh), expected[1])
+
+
+def test_a_state_from_another_kind_of_device_goes_on_with_a_warning(caplog):
+    """A CUDA generator's state has 16 bytes; a CPU generator cannot take it."""
+    generator = choose("cpu", "float32").generator(5)
+    packed = pack_random(generator) | {"random.objective": torch.zeros(16, dtype=torch.uint8)}
+    with caplog.at_level(logging.WARNING, "continuum"):
+        unpack_random(generator, packed)
+    assert "another kind of device" in caplog.text
