@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -242,8 +243,14 @@ def main(words: list[str] | None = None) -> None:
             with atomic(given.output) as file:
                 file.writelines(f"{line}\n" for line in _translated(given))
         else:
+            # The same bytes whatever the terminal's own encoding is.
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
             for line in _translated(given):
                 print(line)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has had enough (`| head`): no error, and nothing more to write at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as failure:
         sys.exit(f"error: {failure}")
 

@@ -261,6 +261,11 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
                 f"{where}: dim and latent_dim are {model.dim} and {model.latent_dim}, its base {system.base} has "
                 f"{base.model.dim} and {base.model.latent_dim}; they must agree."
             )
+        if base.model.max_positions != model.max_positions:
+            raise ConfigError(
+                f"{where}.model.max_positions is {model.max_positions}, its base {system.base} has "
+                f"{base.model.max_positions}; they must agree."
+            )
     if system.training.max_steps == 0 and not system.initial_weights:
         raise ConfigError(f"{where}.training.max_steps is 0 without initial_weights; give weights or steps.")
     return resolved

@@ -101,7 +101,8 @@ class LatentVariableModel(nn.Module):
         if width is not None and width.shape != own.shape:
             raise ValueError(
                 f"cannot start from weights with an embedding of {tuple(width.shape)}, this model's is "
-                f"{tuple(own.shape)}: both need the same subwords and the same model.dim; change init_from or the preset."
+                f"{tuple(own.shape)}: both need the same subwords "
+                "and the same model.dim; change init_from or the preset."
             )
         if family == "transformer":
             return copy_matching(self, {own: weights[name] for name in weights for own in _own_names(name)})

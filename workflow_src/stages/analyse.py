@@ -45,12 +45,15 @@ def run(arguments: argparse.Namespace) -> str:
     for system in sorted(needed - set(folders)):
         raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
     translators = load(folders, needed, arguments)
-    traces = [translators[e["system"]].trace(sources, search=e["search"], steps=e["steps"]) for e in searches]
+    # The corpus is normalised already; normalising twice is not always the same as once.
+    traces = [
+        translators[e["system"]].trace(sources, search=e["search"], steps=e["steps"], normalised=True) for e in searches
+    ]
     chosen = pick(traces, settings["examples"])
     by_teacher: dict[int, str] = {}
     if teacher and chosen:
         lines = [sources[index] for index in chosen]
-        outputs = translators[teacher["system"]].translate(lines, **search_settings(teacher))
+        outputs = translators[teacher["system"]].translate(lines, normalised=True, **search_settings(teacher))
         by_teacher = dict(zip(chosen, outputs, strict=True))
     examples = [
         {

@@ -76,6 +76,8 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
     sizes = {"source": subwords.source_size, "target": subwords.target_size, "joint": subwords.joint}
     torch.manual_seed(given.seed)
     model = build(settings["family"], settings["model"], sizes)
+    for prefix, part in ((given.train, corpus), (given.dev, dev)):
+        _check_positions(prefix, part, model.config.max_positions)
     frozen = prepare(model, given)
     inputs = _inputs(given)
     # Contents, not files: encoding the same text again changes times in a JSON file, but nothing that matters here.
@@ -114,6 +116,16 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
     return (
         f"{settings['system']} seed {given.seed}: {progress.step} updates in {description['minutes']} minutes, {last}"
     )
+
+
+def _check_positions(prefix: Path, corpus: EncodedCorpus, limit: int) -> None:
+    """Raises ValueError now for a sentence that would stop training later."""
+    longest = max(int(corpus.source_lengths.max(initial=0)), int(corpus.target_lengths.max(initial=0))) + 1
+    if longest > limit:
+        raise ValueError(
+            f"{prefix} has a sentence of {longest} subwords, end symbol counted, the model has {limit} positions; "
+            "raise model.max_positions, or lower recipe.max_length (train) or leave the sentence out (dev)."
+        )
 
 
 def _inputs(given: argparse.Namespace) -> dict[str, Path]:

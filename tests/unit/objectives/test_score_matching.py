@@ -36,7 +36,9 @@ def test_loss_is_the_squared_error_up_to_a_constant(frozen, batch, kind):
     assert terms.count == sum(LENGTHS)
     assert terms.total.item() == pytest.approx((squared - constant).item(), rel=1e-9)
     assert terms.figures["squared_error"].item() == pytest.approx(squared.item(), rel=1e-12)
-    assert terms.figures["cosine"].item() == pytest.approx(cosine(direction, goal - z, batch.target_mask).nanmean().item())
+    assert terms.figures["cosine"].item() == pytest.approx(
+        cosine(direction, goal - z, batch.target_mask).nanmean().item()
+    )
     found, wanted = gradients(network, terms.total), gradients(network, squared)
     compared = 0
     for name, gradient in found.items():

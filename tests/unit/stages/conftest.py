@@ -20,10 +20,10 @@ class Translator:
         assert threads is not None
         return cls(folder)
 
-    def translate(self, lines, search=None, steps=None, beam=None, length_penalty=1.0, step_size=1.0, batch=64):
+    def translate(self, lines, search=None, steps=None, beam=None, length_penalty=1.0, step_size=1.0, batch=64, **_):
         return [f"{search} {beam}: {line}" for line in lines]
 
-    def trace(self, lines, search, steps):
+    def trace(self, lines, search, steps, **_):
         split = [line.split() for line in lines]
         return [[" ".join([*map(str.upper, w[:n]), *w[n:]]) for n in range(steps + 1)] for w in split]
 

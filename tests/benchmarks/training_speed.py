@@ -1,0 +1,82 @@
+"""Target tokens a second in training, padding not counted. A benchmark, not a test: nothing is asserted.
+
+python tests/benchmarks/training_speed.py --train results/tatoeba/encoded/raw/train --family transformer --threads 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+
+import torch
+import yaml
+
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.load import CONFIG_FOLDER
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.models.weights import count_parameters
+from workflow_src.registry import build, build_objective
+from workflow_src.training.loop import Trainer, Validation
+from workflow_src.training.runtime import choose, keep_memory, set_threads
+from workflow_src.training.state import StateFolder
+
+
+def main() -> None:
+    made = argparse.ArgumentParser(description=__doc__)
+    made.add_argument("--train", required=True, help="prefix of an encoded training corpus")
+    made.add_argument("--family", default="transformer", choices=("transformer", "lvm", "score", "energy"))
+    made.add_argument("--preset", default="tiny")
+    made.add_argument("--vocabulary", type=int, default=4000)
+    made.add_argument("--batch-tokens", type=int, default=2000)
+    made.add_argument("--warmup", type=int, default=50, help="updates before the clock starts")
+    made.add_argument("--steps", type=int, default=200)
+    made.add_argument("--threads", type=int, default=2)
+    made.add_argument("--device", default="auto")
+    made.add_argument("--precision", default="auto")
+    made.add_argument("--compile", action="store_true")
+    given = made.parse_args()
+    keep_memory()
+    set_threads(given.threads)
+    runtime = choose(given.device, given.precision, given.compile)
+    torch.manual_seed(1)
+    sizes = {"source": given.vocabulary, "target": given.vocabulary, "joint": True}
+
+    def model(family: str):
+        presets = yaml.safe_load((CONFIG_FOLDER / "models" / f"{family}.yaml").read_text())
+        return build(family, presets[given.preset], sizes)
+
+    frozen = model("lvm") if given.family in ("score", "energy") else None
+    trained = model(given.family)
+    corpus = EncodedCorpus.open(given.train)
+    rates = []
+    for steps in (given.warmup, given.steps):
+        never = 10**9
+        config = TrainingConfig(
+            max_steps=steps, batch_tokens=given.batch_tokens, validate_every=never, save_every=never, keep="last"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = Trainer(
+                trained,
+                build_objective(given.family, {}),
+                config,
+                corpus,
+                Validation(lambda _: {"none": 0.0}, "none"),
+                runtime,
+                StateFolder(folder, "benchmark"),
+                seed=1,
+                frozen=frozen,
+            )
+            progress = trainer.run()
+        rates.append(progress.target_tokens / progress.seconds)
+    print(
+        json.dumps(
+            vars(given)
+            | {"parameters": count_parameters(trained), "device": str(runtime.device), "dtype": str(runtime.dtype)}
+            | {"torch": torch.__version__, "target_tokens_per_second": round(rates[-1])}
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
