@@ -25,6 +25,7 @@ rule train_refiner:
         precision=RUNTIME.precision,
         compile=str(RUNTIME.compile),
         log_every=RUNTIME.log_every,
+        save_every=lambda wildcards: plan.system(wildcards.system).training.save_every,
     params:
         settings=lambda wildcards: plan.settings_training(wildcards.system),
         train=input_prefix("train"),
@@ -42,4 +43,4 @@ rule train_refiner:
         " --reference {input.reference:q} --corpus-summary {input.summary:q} {params.base} {params.initial}"
         " --state {params.state:q} --output-folder {params.folder:q} --threads {threads}"
         " --device {resources.device} --precision {resources.precision} --compile {resources.compile}"
-        " --log-every {resources.log_every}"
+        " --log-every {resources.log_every} --save-every {resources.save_every}"

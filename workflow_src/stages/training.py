@@ -56,6 +56,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     made.add_argument("--output-folder", type=Path, required=True)
     made.add_argument("--compile", type=boolean, default=False)
     made.add_argument("--log-every", type=int, default=100)
+    made.add_argument("--save-every", type=int, default=1000, help="updates between saved states")
     add_runtime(made)
     return made
 
@@ -66,7 +67,7 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
     set_threads(given.threads)
     runtime = choose(given.device, given.precision, given.compile)
     settings = given.settings
-    config = TrainingConfig.model_validate(settings["training"])
+    config = TrainingConfig.model_validate(settings["training"] | {"save_every": given.save_every})
     corpus, dev = EncodedCorpus.open(given.train), EncodedCorpus.open(given.dev)
     corpus.verify()
     subwords = Subwords.load(given.subwords)

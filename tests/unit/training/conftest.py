@@ -35,7 +35,7 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
     numbers = iter(range(10**6))
 
     def make(family, seed=1, state=None, validation=None, wrap=None, prepare=None, model=None, **training) -> Trainer:
-        settings = tiny_settings(family, model=model, **training)
+        settings = tiny_settings(family, model=model, **{"save_every": 3} | training)
         torch.manual_seed(seed)
         made = build(family, settings["model"], tiny.sizes)
         if prepare:
