@@ -172,11 +172,16 @@ def step_cost_words(speed: dict[str, Any] | None) -> str:
     costs = (speed or {}).get("step_costs", {})
     if not costs.get("costs"):
         return ""
-    told = ", ".join(f"{cost['ms_per_step']:.2f} ms for {cost['search']} ({cost['system']})" for cost in costs["costs"])
-    text = f"One refinement step costs {told}, as the slope of mean latency over steps."
+    told = ", ".join(f"{_milliseconds(cost)} for {cost['search']} ({cost['system']})" for cost in costs["costs"])
+    text = f"One refinement step costs {told}, as the slope of median latency over steps."
     if costs.get("delta_over_score"):
         text += f" A delta step takes {costs['delta_over_score']:.1f} times as long as a score step."
     return text
+
+
+def _milliseconds(cost: dict[str, Any]) -> str:
+    value = cost["ms_per_step"]
+    return f"{value:.2f} ms" if value > 0 else "less than the noise of the measurement"
 
 
 def table_cells(table: list[Group]) -> dict[str, Any]:

@@ -201,16 +201,16 @@ def slope(points: list[tuple[float, float]]) -> float:
 
 
 def step_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Milliseconds of one refinement step: the slope of mean latency over steps, for each system and search.
+    """Milliseconds of one refinement step: the slope of median latency over steps, for each system and search.
 
     Only rows that differ in nothing but steps are compared. `delta_over_score` is the mean cost of a delta step over
-    that of a score step, None unless both are known.
+    that of a score step, None unless both are known and above 0 (below it, noise was larger than a step).
     """
     series: dict[tuple, list[tuple[float, float]]] = {}
     for row in rows:
         if row["search"] in STEPPED:
             key = (row["system"], row["search"], row.get("step_size"))
-            series.setdefault(key, []).append((row["steps"], row["latency_mean"]))
+            series.setdefault(key, []).append((row["steps"], row["latency_ms"]))
     costs = [
         {
             "system": system,
@@ -224,7 +224,7 @@ def step_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
     ]
     of = {search: [cost["ms_per_step"] for cost in costs if cost["search"] == search] for search in STEPPED}
     ratio = None
-    if of["delta"] and of["score"] and statistics.mean(of["score"]) > 0:
+    if of["delta"] and of["score"] and min(of["delta"] + of["score"]) > 0:
         ratio = statistics.mean(of["delta"]) / statistics.mean(of["score"])
     return {"costs": costs, "delta_over_score": ratio}
 

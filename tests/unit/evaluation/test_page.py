@@ -51,3 +51,12 @@ def test_protocol_in_words_is_honest_about_disturbance():
     )
     assert "Speed-ups" not in text
     assert page.protocol_words(None) == "Speed was not measured in this run."
+
+
+def test_a_step_that_costs_less_than_the_noise_is_told_as_such():
+    costs = [
+        {"system": "lvm", "search": "delta", "ms_per_step": -0.9},
+        {"system": "s", "search": "score", "ms_per_step": 1.25},
+    ]
+    told = page.step_cost_words({"step_costs": {"costs": costs, "delta_over_score": None}})
+    assert "less than the noise of the measurement for delta (lvm), 1.25 ms for score (s)" in told

@@ -56,7 +56,7 @@ def test_times_are_those_of_the_clock(clock, quiet):
     assert delta["subword_share"] == pytest.approx(3 * 0.75 / 18)
     assert by_name["beam-4"]["speedup"] == 1 and delta["speedup"] == pytest.approx(20 / 4)
     assert found["baseline"] == {"system": "teacher", "name": "beam-4"}
-    assert found["step_costs"]["costs"][0]["ms_per_step"] == pytest.approx(3000)
+    assert found["step_costs"]["costs"][0]["ms_per_step"] == pytest.approx(2000)  # the median sentence, of length 2
     assert found["step_costs"]["delta_over_score"] is None
     assert {row["batch"] for row in found["rows"]} == {2}
 
@@ -132,12 +132,12 @@ def test_slope_of_a_line_is_exact_and_agrees_with_polyfit(a, b, steps):
 
 def test_step_costs_and_their_ratio():
     rows = [
-        {"system": s, "search": search, "steps": n, "latency_mean": 2 + cost * n}
+        {"system": s, "search": search, "steps": n, "latency_ms": 2 + cost * n}
         for s, search, cost in (("lvm", "delta", 1.8), ("score", "score", 0.6))
         for n in (1, 2, 4)
     ]
-    rows.append({"system": "energy", "search": "energy", "steps": 1, "latency_mean": 3.0})
-    rows.append({"system": "lvm", "search": "prior-mean", "steps": 0, "latency_mean": 2.0})
+    rows.append({"system": "energy", "search": "energy", "steps": 1, "latency_ms": 3.0})
+    rows.append({"system": "lvm", "search": "prior-mean", "steps": 0, "latency_ms": 2.0})
     found = speed.step_costs(rows)
     assert [cost["search"] for cost in found["costs"]] == ["delta", "score"]
     assert found["costs"][1]["ms_per_step"] == pytest.approx(0.6)
