@@ -241,13 +241,14 @@ def test_a_change_reruns_what_it_touches_and_nothing_else(change, finished, holl
     assert scheduled("--configfile", str(overlay), project=hollow_project, folder=finished) == expected
 
 
-def test_a_changed_beam_reruns_that_decode_alone(finished, hollow_project, tmp_path):
+def test_a_changed_beam_reruns_that_decode_and_what_shows_it(finished, hollow_project, tmp_path):
     content = yaml.safe_load(Path(SMOKE).read_text())
     content["decodes"][1] |= {"length_penalty": 0.6, "name": "beam-2"}
     overlay = tmp_path / "change.yaml"
     overlay.write_text(yaml.safe_dump(content))
     planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
-    assert planned == {"decode": 1, "score_quality": 1, "measure_speed": 1, "report": 1}
+    # The examples show the translation of the largest beam.
+    assert planned == {"decode": 1, "score_quality": 1, "measure_speed": 1, "analyse": 1, "report": 1}
 
 
 def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):

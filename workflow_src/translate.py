@@ -228,6 +228,8 @@ def _translated(given: argparse.Namespace) -> Iterator[str]:
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
     names = ("search", "steps", "beam", "length_penalty", "step_size", "batch")
     settings = {name: getattr(given, name) for name in names}
+    # Wrong settings are told even when there is nothing to translate.
+    translator.search([], **settings)
     done = 0
     # Sorting by length works within a chunk, so chunks are much larger than batches.
     for chunk in _chunks(read_lines(given.input or "/dev/stdin"), 64 * max(1, given.batch)):

@@ -340,3 +340,13 @@ def test_the_command_refuses_in_one_line(tiny_bundles, tmp_path, capsys, words, 
         translate.main(["--bundle", str(tiny_bundles["lvm"]), "--input", str(tmp_path / "in"), *words])
     assert f"{left.value.code}\n".startswith(message) and "\n" not in left.value.code
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_wrong_search_is_told_even_without_text(tiny_bundles, in_process, tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    words = ("--bundle", tiny_bundles["score"], "--input", tmp_path / "empty.txt", "--output", tmp_path / "out.txt")
+    code, out, error = in_process(*words, "--search", "scor")
+    assert code == 1 and out == "" and 'unknown search "scor"' in error and 'Did you mean "score"?' in error
+    assert not (tmp_path / "out.txt").exists()
+    assert in_process(*words) == (0, "", "")
+    assert (tmp_path / "out.txt").read_text() == ""
