@@ -35,6 +35,7 @@ from workflow_src.stages.command import add_runtime, boolean, log, parser
 from workflow_src.training.loop import Trainer, Validation
 from workflow_src.training.runtime import Runtime, choose, keep_memory, set_threads
 from workflow_src.training.state import StateFolder
+from workflow_src.training.systems import check_digest, read_description
 from workflow_src.training.validation import Dev
 
 # How a stage starts a model before training, and how it validates it.
@@ -175,16 +176,22 @@ def told(took: list[str], model: nn.Module, given: argparse.Namespace) -> None:
 
 
 def initial_tensors(given: argparse.Namespace) -> dict[str, Any]:
-    return load_tensors(given.initial)
+    """The weights to start from; the user's own need no description beside them."""
+    tensors = load_tensors(given.initial)
+    if given.initial.with_name("config.json").exists():
+        check_digest(read_description(given.initial), given.initial)
+    return tensors
 
 
 def _write(folder: Path, model: nn.Module, description: dict[str, Any], history: list[dict[str, Any]]) -> None:
-    """The weights last, so that a folder with weights is complete."""
+    """The description last: it says which weights it describes, and a folder with a description is complete."""
+    (folder / "config.json").unlink(missing_ok=True)
     with atomic(folder / "training.jsonl") as file:
         for entry in history:
             file.write(json.dumps(entry, sort_keys=True) + "\n")
-    write_json(folder / "config.json", description)
-    save_tensors(folder / "model.safetensors", weights_of(model))
+    weights = folder / "model.safetensors"
+    save_tensors(weights, weights_of(model))
+    write_json(folder / "config.json", description | {"sha256": sha256(weights)})
 
 
 def objective_config(settings: dict[str, Any]):

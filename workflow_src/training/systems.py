@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from workflow_src.artifacts import ArtifactError, read_json
+from workflow_src.artifacts import ArtifactError, read_json, sha256
 from workflow_src.data.subwords import Subwords
 from workflow_src.models.weights import load_weights
 from workflow_src.registry import BUILDERS, build
@@ -38,6 +38,15 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
         )
 
 
+def check_digest(description: dict[str, Any], weights: str | Path) -> None:
+    """Raises ArtifactError when a description says a SHA-256 and the weights have another."""
+    if description.get("sha256", sha256(weights)) != sha256(weights):
+        raise ArtifactError(
+            f"weights {weights} do not match the checksum in the config.json beside them: they were damaged or "
+            "replaced; train or copy the system again."
+        )
+
+
 def load_system(weights: str | Path, family: str | None = None) -> tuple[nn.Module, dict[str, Any]]:
     """The model at `weights`, in evaluation mode, and its description; `family` is what it must be, if given."""
     description = read_description(weights)
@@ -45,4 +54,6 @@ def load_system(weights: str | Path, family: str | None = None) -> tuple[nn.Modu
         raise ArtifactError(f"weights {weights} are of family {description['family']}; {family} is needed here.")
     model = build(description["family"], description["model"], description["sizes"])
     load_weights(model, weights)
+    # Last, so that weights of another kind are told as such.
+    check_digest(description, weights)
     return model.eval(), description

@@ -97,7 +97,9 @@ def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_w
 def test_other_inputs_start_afresh(systems, training_words, run_stage, tmp_path, caplog):
     for base, said in ((systems["lvm"], "resumed"), (tmp_path / "base/model.safetensors", "starts afresh")):
         (tmp_path / "base").mkdir(exist_ok=True)
-        (tmp_path / "base/config.json").write_bytes(systems["lvm"].with_name("config.json").read_bytes())
+        described = json.loads(systems["lvm"].with_name("config.json").read_text())
+        del described["sha256"]
+        (tmp_path / "base/config.json").write_text(json.dumps(described))
         save_tensors(tmp_path / "base/model.safetensors", {k: 2 * v for k, v in load_tensors(systems["lvm"]).items()})
         run_stage("train_refiner", training_words("score", tmp_path, base=systems["lvm"], max_steps=3))
         caplog.clear()
@@ -137,6 +139,12 @@ def test_a_killed_training_resumes_bit_for_bit(training_words, run_stage, tmp_pa
     assert first == second
 
 
+def _with_a_flipped_bit(path):
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+
+
 def _without_header(path):
     path.write_bytes(path.read_bytes()[8:])
 
@@ -147,6 +155,7 @@ def _without_header(path):
         (lambda f: f.unlink(), "weights {f} do not exist."),
         (_without_header, "weights {f} are damaged or not a safetensors file ("),
         (lambda f: save_tensors(f, {"x": torch.ones(2)}), "weights {f} lack output_bias: they belong to"),
+        (_with_a_flipped_bit, "weights {f} do not match the checksum in the config.json beside them"),
         (lambda f: f.with_name("config.json").unlink(), "file {c} does not exist."),
         (lambda f: f.with_name("config.json").write_text("{}"), "{c} does not describe a system (missing or unknown: "),
         (lambda f: f.with_name("config.json").write_text("[1]"), "{c} does not describe a system (missing or unknown"),
@@ -155,7 +164,7 @@ def _without_header(path):
             "setting lvm.model has the value",
         ),
     ],
-    ids=["missing", "damaged", "others", "no description", "empty description", "a list", "wrong description"],
+    ids=["missing", "damaged", "others", "a bit", "no description", "empty description", "a list", "wrong description"],
 )
 def test_a_base_that_cannot_be_used_is_named(systems, training_words, refused, tmp_path, spoil, message):
     base = tmp_path / "base" / "model.safetensors"
