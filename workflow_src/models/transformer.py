@@ -66,63 +66,59 @@ class CachedDecoder:
         self.heads = model.config.heads
         self.position = 0
         layers = model.decoder.layers
-        dtype = memory.states.dtype
         self.source_keys, self.source_values = [], []
         for layer in layers:
             key, value = layer.cross_attention.keys_values(memory.states)
             self.source_keys.append(key.contiguous())
             self.source_values.append(value.contiguous())
-        self.bias = None if memory.bias is None else memory.bias.to(dtype)
+        self.bias = None if memory.bias is None else memory.bias.to(memory.states.dtype)
         shape = (len(layers), 2, self.sentences, self.heads, 32, model.config.dim // self.heads)
         self.cache = memory.states.new_empty(shape)
-        embedding = model.target_embedding
-        # Scaled once here rather than at every step; rows are read by index_select.
-        self.table = (embedding.weight * embedding.scale).to(dtype)
-        self.positions = embedding.positions.to(dtype)
+        # One look-up a search instead of one a step: on single sentences Python is a good part of the time.
+        self.layers = [_layer_weights(layer) for layer in layers]
+        self.embedding = model.target_embedding.weight
+        self.positions = model.target_embedding.positions
+        self.scale = model.target_embedding.scale
+        self.pre = model.config.norm == "pre"
 
     def step(self, tokens: Tensor) -> Tensor:
         """Read one token a row, (N,) int64, and give logits (N, V) for the next one."""
-        model, position, heads = self.model, self.position, self.heads
-        check_length(position + 1, self.positions.size(0))
+        position, heads, pre = self.position, self.heads, self.pre
+        if position >= self.positions.size(0):
+            check_length(position + 1, self.positions.size(0))
         if position == self.cache.size(4):
             self.cache = torch.cat([self.cache, torch.empty_like(self.cache)], 4)
         rows = tokens.size(0)
         width = rows // self.sentences
-        x = self.table.index_select(0, tokens) + self.positions[position]
+        x = torch.add(self.positions[position], self.embedding.index_select(0, tokens), alpha=self.scale)
         dim = x.size(1)
-        shape = (dim,)
-        for index, layer in enumerate(model.decoder.layers):
-            attention, cross, feed = layer.self_attention, layer.cross_attention, layer.feed_forward
-            norm = layer.self_norm
-            h = F.layer_norm(x, shape, norm.weight, norm.bias) if layer.pre else x
-            packed = F.linear(h, attention.query_key_value.weight, attention.query_key_value.bias)
-            packed = packed.view(rows, 3, heads, dim // heads)
+        shape, head_dim = (dim,), dim // heads
+        for index, (self_norm, packed, self_out, cross_norm, query, cross_out, feed_norm, inner, outer) in enumerate(
+            self.layers
+        ):
+            h = F.layer_norm(x, shape, *self_norm) if pre else x
+            qkv = F.linear(h, *packed).view(rows, 3, heads, head_dim)
             cache = self.cache[index]
-            cache[:, :, :, position] = packed[:, 1:].transpose(0, 1)
+            cache[:, :, :, position] = qkv[:, 1:].transpose(0, 1)
+            keys, values = cache[:, :, :, : position + 1].unbind(0)
+            h = F.scaled_dot_product_attention(qkv[:, 0].unsqueeze(2), keys, values)
+            x = x + F.linear(h.reshape(rows, dim), *self_out)
+            if not pre:
+                x = F.layer_norm(x, shape, *self_norm)
+            h = F.layer_norm(x, shape, *cross_norm) if pre else x
+            q = F.linear(h, *query).view(self.sentences, width, heads, head_dim).transpose(1, 2)
             h = F.scaled_dot_product_attention(
-                packed[:, 0].unsqueeze(2), cache[0, :, :, : position + 1], cache[1, :, :, : position + 1]
+                q, self.source_keys[index], self.source_values[index], attn_mask=self.bias
             )
-            x = x + F.linear(h.reshape(rows, dim), attention.output.weight, attention.output.bias)
-            if not layer.pre:
-                x = F.layer_norm(x, shape, norm.weight, norm.bias)
-            norm = layer.cross_norm
-            h = F.layer_norm(x, shape, norm.weight, norm.bias) if layer.pre else x
-            query = F.linear(h, cross.query.weight, cross.query.bias)
-            query = query.view(self.sentences, width, heads, dim // heads).transpose(1, 2)
-            h = F.scaled_dot_product_attention(
-                query, self.source_keys[index], self.source_values[index], attn_mask=self.bias
-            )
-            x = x + F.linear(h.transpose(1, 2).reshape(rows, dim), cross.output.weight, cross.output.bias)
-            if not layer.pre:
-                x = F.layer_norm(x, shape, norm.weight, norm.bias)
-            norm = layer.feed_norm
-            h = F.layer_norm(x, shape, norm.weight, norm.bias) if layer.pre else x
-            h = F.relu(F.linear(h, feed.inner.weight, feed.inner.bias))
-            x = x + F.linear(h, feed.outer.weight, feed.outer.bias)
-            if not layer.pre:
-                x = F.layer_norm(x, shape, norm.weight, norm.bias)
+            x = x + F.linear(h.transpose(1, 2).reshape(rows, dim), *cross_out)
+            if not pre:
+                x = F.layer_norm(x, shape, *cross_norm)
+            h = F.layer_norm(x, shape, *feed_norm) if pre else x
+            x = x + F.linear(F.relu(F.linear(h, *inner)), *outer)
+            if not pre:
+                x = F.layer_norm(x, shape, *feed_norm)
         self.position += 1
-        return model.logits(model.decoder.norm(x))
+        return self.model.logits(self.model.decoder.norm(x))
 
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue what row `rows[i]` has read; also widens from one row a sentence to several."""
@@ -142,3 +138,10 @@ class CachedDecoder:
         if self.bias is not None:
             self.bias = self.bias.index_select(0, sentences)
         self.sentences = sentences.numel()
+
+
+def _layer_weights(layer) -> list[tuple[Tensor, Tensor]]:
+    """(weight, bias) of a decoder layer's parts, in the order in which a step uses them."""
+    own, cross, feed = layer.self_attention, layer.cross_attention, layer.feed_forward
+    parts = (layer.self_norm, own.query_key_value, own.output, layer.cross_norm, cross.query, cross.output)
+    return [(part.weight, part.bias) for part in (*parts, layer.feed_norm, feed.inner, feed.outer)]
