@@ -38,6 +38,9 @@ def estimate(arguments: argparse.Namespace) -> None:
     from workflow_src.estimate import as_text
     from workflow_src.estimate import estimate as estimate_plan
 
+    for name, value in (("pairs", arguments.pairs), ("length", arguments.length)):
+        if value is not None and not value > 0:
+            raise ConfigError(f"--{name} is {value}; it must be above 0.")
     plan = Plan(read_configuration(arguments.configuration))
     result = estimate_plan(plan, pairs=arguments.pairs, length=arguments.length)
     print(json.dumps(result, indent=1) if arguments.json else as_text(result))

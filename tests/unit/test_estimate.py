@@ -100,3 +100,10 @@ def test_the_commands(capsys):
     with pytest.raises(SystemExit) as left:
         cli.main(["estimate", "wnt16"])
     assert 'Did you mean "wmt16"?' in left.value.code
+    for words, message in (
+        (["--pairs", "-5"], "error: --pairs is -5; it must be above 0."),
+        (["--length", "0"], "error: --length is 0.0; it must be above 0."),
+    ):
+        with pytest.raises(SystemExit) as left:
+            cli.main(["estimate", "demo", *words])
+        assert left.value.code == message

@@ -15,7 +15,7 @@ import psutil
 DISTURBED_SHARE = 0.25
 REDOS = 2
 
-SEARCH_SETTINGS = ("search", "steps", "beam", "length_penalty", "step_size")
+SEARCH_SETTINGS = ("search", "steps", "beam", "length_penalty", "max_length_ratio", "step_size")
 STEPPED = ("delta", "score", "energy")
 
 

@@ -40,12 +40,13 @@ def load(folders: dict[str, Path], needed: set[str], arguments: argparse.Namespa
 
 def device_of(translators: dict[str, Any], requested: str) -> tuple[str, str | None, Callable[[], None]]:
     """Kind of the device (cpu or cuda), its model's name, and what waits for it."""
-    kind = str(getattr(next(iter(translators.values()), None), "device", requested)).split(":")[0]
+    name = str(getattr(next(iter(translators.values()), None), "device", requested))
+    kind = name.split(":")[0]
     if kind != "cuda":
         return ("cpu" if kind == "auto" else kind), None, lambda: None
     import torch
 
-    return kind, torch.cuda.get_device_name(), torch.cuda.synchronize
+    return kind, torch.cuda.get_device_name(name), lambda: torch.cuda.synchronize(name)
 
 
 def run(arguments: argparse.Namespace) -> str:

@@ -162,3 +162,10 @@ def test_bad_input_is_named():
         speed.measure({}, [], ["a"], SETTINGS)
     with pytest.raises(ValueError, match='row beam-4 needs the bundle of system "teacher"; given: lvm'):
         speed.measure({"lvm": Recorder([])}, ROWS, ["a"], SETTINGS)
+
+
+def test_a_row_is_timed_with_all_settings_of_its_search():
+    beam = {"search": "beam", "beam": 4, "length_penalty": 0.6, "max_length_ratio": 1.5}
+    assert speed.search_settings(beam | {"system": "teacher", "name": "beam-4", "batch": 64}) == beam
+    score = {"search": "score", "steps": 0, "step_size": 0.5}
+    assert speed.search_settings(score | {"system": "score", "name": "score-0", "batch": 64}) == score
