@@ -228,10 +228,10 @@ class Plan:
 
     def settings_analysis(self) -> str:
         """Every refining search once, with the most steps that any decode takes; the teacher with its largest beam."""
-        searches: dict[tuple[str, str], int] = {}
+        searches: dict[tuple[str, str, float], int] = {}
         for decode in self.loaded.decodes:
             if decode.search in ITERATIVE:
-                key = (decode.system, decode.search)
+                key = (decode.system, decode.search, decode.settings["step_size"])
                 searches[key] = max(searches.get(key, 0), decode.settings["steps"])
         teachers = [d for d in self.loaded.decodes if d.search in ("greedy", "beam")]
         teacher = max(teachers, key=lambda d: d.settings["beam"], default=None)
@@ -239,7 +239,8 @@ class Plan:
             {
                 "examples": self.config.report.examples,
                 "searches": [
-                    {"system": system, "search": search, "steps": steps} for (system, search), steps in searches.items()
+                    {"system": system, "search": search, "step_size": size, "steps": steps}
+                    for (system, search, size), steps in searches.items()
                 ],
                 "teacher": teacher and {"system": teacher.system} | teacher.settings,
             }

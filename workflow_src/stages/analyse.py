@@ -31,9 +31,11 @@ def pick(traces: list[list[list[str]]], number: int) -> list[int]:
 
 
 def label(entry: dict[str, Any], entries: list[dict[str, Any]]) -> str:
-    """Name of a traced search: the search, with its system where two systems share the search."""
-    twins = sum(other["search"] == entry["search"] for other in entries)
-    return entry["search"] if twins == 1 else f"{entry['system']} {entry['search']}"
+    """Name of a traced search: the search, with its system and step size where others share the search."""
+    twins = [other for other in entries if other["search"] == entry["search"]]
+    name = entry["search"] if len(twins) == 1 else f"{entry['system']} {entry['search']}"
+    sizes = {other.get("step_size", 1.0) for other in twins}
+    return name if len(sizes) == 1 else f"{name}, step size {entry['step_size']:g}"
 
 
 def run(arguments: argparse.Namespace) -> str:
@@ -47,7 +49,10 @@ def run(arguments: argparse.Namespace) -> str:
     translators = load(folders, needed, arguments)
     # The corpus is normalised already; normalising twice is not always the same as once.
     traces = [
-        translators[e["system"]].trace(sources, search=e["search"], steps=e["steps"], normalised=True) for e in searches
+        translators[e["system"]].trace(
+            sources, search=e["search"], steps=e["steps"], step_size=e.get("step_size", 1.0), normalised=True
+        )
+        for e in searches
     ]
     chosen = pick(traces, settings["examples"])
     by_teacher: dict[int, str] = {}

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.logging import RichHandler
+
 log = logging.getLogger("continuum")
 
 
@@ -36,6 +39,21 @@ def add_runtime(made: argparse.ArgumentParser) -> None:
     made.add_argument("--threads", type=int, default=1)
 
 
+def _set_up_log(path: Path | None) -> None:
+    """Colours on a terminal, plain lines elsewhere; the file also gets the traceback behind an error's sentence."""
+    screen: logging.Handler = logging.StreamHandler(sys.stderr)
+    if sys.stderr.isatty():
+        console = Console(stderr=True, soft_wrap=True)
+        screen = RichHandler(console=console, show_time=False, show_level=False, show_path=False)
+    screen.setLevel(logging.INFO)
+    handlers = [screen]
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(path, mode="w", encoding="utf-8"))
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers, force=True)
+    log.setLevel(logging.DEBUG)
+
+
 def start(
     run: Callable[[argparse.Namespace], Any], made: argparse.ArgumentParser, words: list[str] | None = None
 ) -> None:
@@ -44,11 +62,7 @@ def start(
     `run` returns a one-line summary or None. Anything but bad input is a fault of ours and keeps its traceback.
     """
     arguments = made.parse_args(words)
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
-    if arguments.log:
-        arguments.log.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(arguments.log, mode="w", encoding="utf-8"))
-    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers, force=True)
+    _set_up_log(arguments.log)
     began = time.perf_counter()
     try:
         summary = run(arguments)

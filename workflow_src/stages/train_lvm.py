@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from workflow_src.stages.command import start
 from workflow_src.stages.training import arguments, initial_tensors, objective_config, told, train
-from workflow_src.training.systems import read_description
+from workflow_src.training.systems import family_of
 from workflow_src.training.validation import validate_lvm
 
 
 def prepare(model, given):
     if given.initial:
         weights = initial_tensors(given)
-        family = read_description(given.initial)["family"] if given.initial.with_name("config.json").exists() else None
+        family = family_of(given.initial)
         took = model.start_from(weights, family)
         told(took, model, given)
 

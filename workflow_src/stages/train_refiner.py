@@ -6,7 +6,7 @@ from workflow_src.models.lvm import copy_matching
 from workflow_src.models.weights import weights_of
 from workflow_src.stages.command import start
 from workflow_src.stages.training import arguments, initial_tensors, objective_config, told, train
-from workflow_src.training.systems import load_system
+from workflow_src.training.systems import family_of, load_system
 from workflow_src.training.validation import validate_refiner
 
 
@@ -15,10 +15,12 @@ def prepare(model, given):
     if given.base is None:
         raise ValueError("a refiner needs --base, the weights of a latent-variable model.")
     base, _ = load_system(given.base, "lvm")
-    if given.initial:
-        took = copy_matching(model, initial_tensors(given))
-    else:
+    if not given.initial:
         took = model.start_from_lvm(weights_of(base))
+    elif family_of(given.initial) == "lvm":
+        took = model.start_from_lvm(initial_tensors(given))
+    else:
+        took = copy_matching(model, initial_tensors(given))
     told(took, model, given)
     return base
 

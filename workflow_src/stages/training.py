@@ -112,6 +112,7 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
         "provenance": provenance(settings, inputs),
     }
     _write(given.output_folder, model, description, progress.history)
+    states.finish()
     last = {
         k: round(v, 3) for k, v in (progress.history[-1] if progress.history else {}).items() if k.startswith("dev_")
     }

@@ -25,6 +25,9 @@ from workflow_src.types import Batch, Objective, TrainingContext
 
 log = logging.getLogger("continuum")
 
+# Figures stay on the device for so many updates: reading one waits for everything queued before it.
+COLLECT_EVERY = 20
+
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
@@ -87,6 +90,7 @@ class Trainer:
         self.progress = Progress()
         self.snapshots: list[dict[str, Tensor]] = []
         self.window: dict[str, list[float]] = {}
+        self.pending: list[dict[str, Tensor | float]] = []
 
     def run(self) -> Progress:
         """Train to the end and leave the chosen weights in the model."""
@@ -95,27 +99,25 @@ class Trainer:
         batches = self._batches()
         mark = (progress.target_tokens, progress.seconds)
         self.model.train()
+        began = time.perf_counter()
         while progress.step < config.max_steps:
-            began = time.perf_counter()
-            figures = self._update([next(batches) for _ in range(config.accumulate)])
+            self.pending.append(self._update([next(batches) for _ in range(config.accumulate)]))
             progress.step += 1
-            if not math.isfinite(figures["loss"]):
-                # Before a state is saved: the last one is whole, and no retry would end otherwise.
-                raise ValueError(
-                    f"training diverged: the loss of update {progress.step} is {figures['loss']}; lower "
-                    f"training.learning_rate ({config.learning_rate}) or set training.clip_norm."
-                )
-            self.runtime.synchronise()
-            progress.seconds += time.perf_counter() - began
-            for name, value in figures.items():
-                self.window.setdefault(name, []).append(value)
             last = progress.step == config.max_steps
-            if progress.step % self.log_every == 0:
+            reports, validates, saves = (
+                progress.step % every == 0 for every in (self.log_every, config.validate_every, config.save_every)
+            )
+            if not (reports or validates or saves or last or len(self.pending) == COLLECT_EVERY):
+                continue
+            self._collect()
+            progress.seconds += time.perf_counter() - began
+            if reports:
                 mark = self._report(mark)
-            if progress.step % config.validate_every == 0 or last:
+            if validates or last:
                 self._validate()
-            if progress.step % config.save_every == 0 or last:
+            if saves or last:
                 self._save()
+            began = time.perf_counter()
         self._choose_weights()
         return progress
 
@@ -151,14 +153,34 @@ class Trainer:
         total = sum(counts)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch._foreach_div_(gradients, total)
+        norm = torch.nn.utils.get_total_norm(gradients)
         if config.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip_norm)
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), config.clip_norm, norm)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        return {
-            name: float(sum(float(part[name]) * count for part, count in zip(collected, counts, strict=True)) / total)
+        shares = [count / total for count in counts]
+        figures = {
+            name: sum(part[name] * share for part, share in zip(collected, shares, strict=True))
             for name in collected[0]
         }
+        return figures | {"gradient_norm": norm}
+
+    def _collect(self) -> None:
+        """Read the figures of the last updates from the device. Raises ValueError when one is not finite.
+
+        This happens before a state is saved: the last one is whole, and no retry would end otherwise.
+        """
+        first = self.progress.step - len(self.pending) + 1
+        for number, figures in enumerate(self.pending, first):
+            for name, value in figures.items():
+                value = float(value)
+                if name in ("loss", "gradient_norm") and not math.isfinite(value):
+                    raise ValueError(
+                        f"training diverged: the {name.replace('_', ' ')} of update {number} is {value}; lower "
+                        f"training.learning_rate ({self.config.learning_rate}) or set training.clip_norm."
+                    )
+                self.window.setdefault(name, []).append(value)
+        self.pending = []
 
     def _report(self, mark: tuple[int, float]) -> tuple[int, float]:
         progress = self.progress

@@ -57,10 +57,14 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool = False,
         there = torch.cuda.device_count()
         raise ValueError(f'device "{name}" is not there ({there} CUDA devices found); use cpu or auto.')
     if precision == "auto":
-        wide = torch.cuda.is_bf16_supported() if chosen.type == "cuda" else (training and _cpu_has_bfloat16())
+        on_gpu = chosen.type == "cuda"
+        wide = torch.cuda.is_bf16_supported(including_emulation=False) if on_gpu else training and _cpu_has_bfloat16()
         precision = "bfloat16" if wide else "float32"
     if chosen.type == "cuda":
-        torch.set_float32_matmul_precision("high")
+        # Whoever asks for float32 gets it; beside bfloat16, TF32 products lose nothing.
+        torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
+        # cuDNN's attention makes a plan for every new shape, and shapes change with every batch and decoding step.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     return Runtime(chosen, getattr(torch, precision), compile)
 
 

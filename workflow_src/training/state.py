@@ -31,7 +31,10 @@ class StateFolder:
         marker = self.folder / "fingerprint.json"
         # Without a marker nobody knows whose the states are.
         if (marker.exists() or self._states()) and not self._is_ours(marker):
-            self._move_aside()
+            self._move_aside("settings or inputs changed")
+        elif self._finished.exists():
+            # Its system was written; whoever asks again, after a change of code perhaps, wants a new one.
+            self._move_aside("this training had finished")
         write_json(marker, {"fingerprint": fingerprint, "format": FORMAT})
 
     def _is_ours(self, marker: Path) -> bool:
@@ -40,12 +43,20 @@ class StateFolder:
         except ArtifactError:
             return False
 
-    def _move_aside(self) -> None:
+    @property
+    def _finished(self) -> Path:
+        return self.folder / "finished.json"
+
+    def finish(self) -> None:
+        """Say that the system has been written: the next training here starts afresh."""
+        write_json(self._finished, {"finished": True})
+
+    def _move_aside(self, reason: str) -> None:
         aside = self.folder.with_name(self.folder.name + ".superseded")
         shutil.rmtree(aside, ignore_errors=True)
         self.folder.rename(aside)
         self.folder.mkdir()
-        log.info("settings or inputs changed: training starts afresh, the old state is in %s", aside)
+        log.info("%s: training starts afresh, the old state is in %s", reason, aside)
 
     def save(self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Write a state: tensors and JSON-like values; older ones beyond the last two are removed."""

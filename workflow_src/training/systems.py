@@ -27,6 +27,11 @@ def read_description(weights: str | Path) -> dict[str, Any]:
     return description
 
 
+def family_of(weights: str | Path) -> str | None:
+    """The family that the description beside the weights names; None where the user's own weights have none."""
+    return read_description(weights)["family"] if Path(weights).with_name("config.json").exists() else None
+
+
 def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str | Path) -> None:
     """Raises ArtifactError when a system was trained with vocabularies of other sizes."""
     sizes = description["sizes"]

@@ -75,6 +75,21 @@ def test_given_weights_without_updates_are_used_as_they_are(systems, training_wo
     assert same(tmp_path / "model.safetensors", systems["transformer"])
 
 
+def as_if_killed(state: Path) -> None:
+    """What a job leaves that was killed after its last state and before its system was written."""
+    (state / "finished.json").unlink()
+
+
+def test_a_finished_training_that_is_asked_for_again_starts_afresh(training_words, run_stage, tmp_path, caplog):
+    words = training_words("transformer", tmp_path, max_steps=4)
+    run_stage("train_teacher", words)
+    (tmp_path / "model.safetensors").rename(tmp_path / "first.safetensors")
+    with caplog.at_level("INFO", "continuum"):
+        run_stage("train_teacher", words)
+    assert "this training had finished: training starts afresh" in caplog.text and "resumed" not in caplog.text
+    assert same(tmp_path / "model.safetensors", tmp_path / "first.safetensors")
+
+
 def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_words, run_stage, tmp_path, caplog):
     short = {"max_steps": 6}
     folder = tmp_path / "a"
@@ -88,6 +103,7 @@ def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_w
         with caplog.at_level("INFO", "continuum"):
             run_stage("train_teacher", words)
         assert (said or "") in caplog.text and unsaid not in caplog.text
+        as_if_killed(folder / "state")
     fresh = tmp_path / "b"
     run_stage("train_teacher", training_words("transformer", fresh, seed=2, learning_rate=0.004, **short))
     assert same(folder / "model.safetensors", fresh / "model.safetensors")
@@ -102,6 +118,7 @@ def test_other_inputs_start_afresh(systems, training_words, run_stage, tmp_path,
         (tmp_path / "base/config.json").write_text(json.dumps(described))
         save_tensors(tmp_path / "base/model.safetensors", {k: 2 * v for k, v in load_tensors(systems["lvm"]).items()})
         run_stage("train_refiner", training_words("score", tmp_path, base=systems["lvm"], max_steps=3))
+        as_if_killed(tmp_path / "state")
         caplog.clear()
         with caplog.at_level("INFO", "continuum"):
             run_stage("train_refiner", training_words("score", tmp_path, base=base, max_steps=3))
