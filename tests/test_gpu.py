@@ -1,0 +1,64 @@
+"""The device changes no output: on a GPU, searches give what they give on a CPU, and every family takes an update."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from miniatures import lvm, pairs, refiner, transformer
+
+from workflow_src.inference.beam import beam_search, greedy
+from workflow_src.inference.latent import translate_batch
+from workflow_src.registry import build_objective
+from workflow_src.training.runtime import choose
+from workflow_src.types import TrainingContext
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+]
+SOURCE = pairs([3, 9, 1, 6], [4, 5, 2, 7]).source
+
+
+def both(search):
+    """Tokens of a search on the CPU and on the GPU, in float64, where rounding decides no comparison."""
+    runtime = choose("cuda", "float32")
+    return search(torch.device("cpu")).tokens, search(runtime.device).tokens
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_autoregressive_searches_agree(beam):
+    def search(device):
+        model = copy.deepcopy(transformer()).to(device)
+        return greedy(model, SOURCE.to(device)) if beam == 1 else beam_search(model, SOURCE.to(device), beam)
+
+    on_cpu, on_gpu = both(search)
+    assert on_cpu == on_gpu
+
+
+@pytest.mark.parametrize("name", ["prior-mean", "delta", "score", "energy"])
+def test_latent_searches_agree(name):
+    def search(device):
+        network = copy.deepcopy(refiner(name)).to(device) if name in ("score", "energy") else None
+        return translate_batch(copy.deepcopy(lvm()).to(device), SOURCE.to(device), name, 3, refiner=network)
+
+    on_cpu, on_gpu = both(search)
+    assert on_cpu == on_gpu
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy"])
+def test_every_family_takes_an_update(family, precision):
+    runtime = choose("cuda", precision)
+    made = {"transformer": transformer, "lvm": lvm}
+    model = copy.deepcopy(made[family]() if family in made else refiner(family)).float().to(runtime.device).train()
+    frozen = copy.deepcopy(lvm()).float().to(runtime.device).eval() if family not in made else None
+    batch = pairs([3, 9, 1, 6], [4, 5, 2, 7]).to(runtime.device)
+    context = TrainingContext(90, 100, runtime.generator(1), frozen)
+    with runtime.autocast():
+        terms = build_objective(family, {})(model, batch, context)
+    terms.total.backward()
+    assert torch.isfinite(terms.total)
+    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    assert torch.isfinite(norm) and norm > 0
