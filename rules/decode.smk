@@ -50,6 +50,7 @@ rule decode:
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
+        batch=lambda wildcards: plan.decode(wildcards.system, wildcards.search).batch,
     params:
         settings=lambda wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
         bundle=input_folder("bundle"),
@@ -58,4 +59,4 @@ rule decode:
     shell:
         "python -m workflow_src.stages.decode --settings {params.settings:q} --log {log:q}"
         " --bundle {params.bundle:q} --source {input.source:q} --output {output.text:q}"
-        " --device {resources.device} --precision {resources.precision} --threads {threads}"
+        " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"

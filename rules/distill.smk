@@ -22,6 +22,7 @@ rule distill:
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
+        batch=lambda wildcards: plan.distillation(wildcards.teacher).batch,
     params:
         settings=lambda wildcards: plan.settings_distillation(wildcards.teacher),
         subwords=input_folder("subwords"),
@@ -31,7 +32,7 @@ rule distill:
         "python -m workflow_src.stages.distill --settings {params.settings:q} --log {log:q}"
         " --model {input.model:q} --subwords {params.subwords:q} --source {input.source:q}"
         " --shard {wildcards.shard} --shards {wildcards.shards} --output {output.shard:q}"
-        " --device {resources.device} --precision {resources.precision} --threads {threads}"
+        " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"
 
 
 rule merge_distilled:

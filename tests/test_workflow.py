@@ -189,6 +189,13 @@ def finished(hollow_project, tmp_path_factory) -> Path:
 ENDS = {"measure_speed": 1, "analyse": 1, "report": 1}
 CHANGES = {
     "nothing": ("seeds: [1]", {}),
+    "sentences decoded together": (
+        "distillation: {teacher: {batch: 7}}\ndecodes: [{system: teacher, search: greedy, batch: 3}, "
+        "{system: teacher, search: beam, beam: 2}, {system: lvm, search: prior-mean}, "
+        "{system: lvm, search: delta, steps: 1}, {system: score, search: score, steps: [1, 2]}, "
+        "{system: energy, search: energy, steps: 1}]",
+        {},
+    ),
     "how often training state is saved": (
         "systems: {teacher: {training: {save_every: 7}}, score: {training: {save_every: 7}}}",
         {},

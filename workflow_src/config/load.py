@@ -48,13 +48,17 @@ class System:
 
 @dataclasses.dataclass(frozen=True)
 class Decode:
-    """One decode: a system, a search, its settings, and the name that its files carry."""
+    """One decode: a system, a search, its settings, and the name that its files carry.
+
+    `settings` are what changes translations; the number of sentences decoded together (`batch`) does not.
+    """
 
     system: str
     search: str
     name: str
     settings: dict[str, Any]
     splits: tuple[str, ...]
+    batch: int = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -305,7 +309,7 @@ def _decode(decode: DecodeConfig, steps: int | None, beam: int | None, where: st
     for value, setting in ((steps, "steps"), (beam, "beam")):
         if value is not None and value < (0 if setting == "steps" else 1):
             raise ConfigError(f"{where}.{setting} is {value}; it must be {'0' if setting == 'steps' else '1'} or more.")
-    settings: dict[str, Any] = {"search": decode.search, "batch": decode.batch}
+    settings: dict[str, Any] = {"search": decode.search}
     name = decode.search
     if decode.search in ("greedy", "beam"):
         settings |= {
@@ -322,4 +326,4 @@ def _decode(decode: DecodeConfig, steps: int | None, beam: int | None, where: st
     if decode.name:
         several = isinstance(decode.steps, tuple) or isinstance(decode.beam, tuple)
         name = f"{decode.name}-{steps if iterative else beam}" if several else decode.name
-    return Decode(decode.system, decode.search, name, settings, decode.splits)
+    return Decode(decode.system, decode.search, name, settings, decode.splits, decode.batch)

@@ -10,6 +10,7 @@ import json
 import os
 from typing import Any
 
+from workflow_src.config.experiment import DistillationConfig
 from workflow_src.config.load import Decode, Loaded, System
 
 SPLITS = ("train", "dev", "test")
@@ -212,12 +213,12 @@ class Plan:
             }
         )
 
-    def settings_distillation(self, teacher: str) -> str:
-        """Search settings of a teacher; the number of shards is left out, because it changes no output."""
-        from workflow_src.config.experiment import DistillationConfig
+    def distillation(self, teacher: str) -> DistillationConfig:
+        return self.config.distillation.get(teacher) or DistillationConfig()
 
-        settings = self.config.distillation.get(teacher) or DistillationConfig()
-        return _json(settings.model_dump(mode="json", exclude={"shards", "seed"}))
+    def settings_distillation(self, teacher: str) -> str:
+        """Search settings of a teacher; shards and batches are left out, because they change no output."""
+        return _json(self.distillation(teacher).model_dump(mode="json", exclude={"shards", "seed", "batch"}))
 
     def settings_decode(self, decode: Decode) -> str:
         return _json(decode.settings)

@@ -16,7 +16,7 @@ def run(given) -> str:
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
     lines = list(read_lines(given.source))
     began = time.perf_counter()
-    found = translator.search(lines, **given.settings, normalised=True)
+    found = translator.search(lines, **given.settings | {"batch": given.batch}, normalised=True)
     texts = translator.text(found.tokens)
     seconds = time.perf_counter() - began
     steps = found.steps or [0] * len(lines)
@@ -35,6 +35,7 @@ def arguments():
     made.add_argument("--bundle", type=Path, required=True)
     made.add_argument("--source", type=Path, required=True, help="normalised text, one sentence a line")
     made.add_argument("--output", type=Path, required=True)
+    made.add_argument("--batch", type=int, default=64, help="sentences decoded together")
     add_runtime(made)
     return made
 

@@ -49,7 +49,7 @@ def run(given) -> str:
             found = search_all(
                 lambda source: beam_search(model, source, settings["beam"], settings["length_penalty"]),
                 sources,
-                settings["batch"],
+                given.batch,
                 runtime.device,
             )
             # A model may spell a line break, character by character; a line must stay a line.
@@ -90,6 +90,7 @@ def arguments():
     made.add_argument("--shard", type=int, required=True)
     made.add_argument("--shards", type=int, required=True)
     made.add_argument("--output", type=Path, required=True)
+    made.add_argument("--batch", type=int, default=128, help="sentences decoded together")
     add_runtime(made)
     return made
 

@@ -231,7 +231,7 @@ def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_wo
 
 
 def distill_words(tiny, systems, output, shard=0, shards=1, batch=7, source=None):
-    words = ["--settings", json.dumps({"beam": 2, "length_penalty": 1.0, "batch": batch}), "--device", "cpu"]
+    words = ["--settings", json.dumps({"beam": 2, "length_penalty": 1.0}), "--batch", str(batch), "--device", "cpu"]
     words += ["--model", str(systems["transformer"]), "--subwords", str(tiny.folder), "--shard", str(shard)]
     words += ["--source", str(source or tiny.corpus / "train.de")]
     return [*words, "--shards", str(shards), "--output", str(output)]
