@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -9,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from workflow_src.config.base import Frozen
 
 HEX64 = r"^[0-9a-f]{64}$"
+NAME = r"^[a-z0-9][a-z0-9._-]*$"
 LANGUAGE = r"^[a-z]{2,3}$"
 
 
@@ -91,8 +94,6 @@ class DatasetConfig(Frozen):
     @field_validator("languages")
     @classmethod
     def _codes(cls, value):
-        import re
-
         for code in value:
             if not re.match(LANGUAGE, code):
                 raise ValueError(f"a language is a code of two or three small letters, not {code!r}")
@@ -165,6 +166,18 @@ class RecipeConfig(Frozen):
     max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")
     limits: dict[Literal["train", "dev", "test"], int] = Field({}, description="only the first so many pairs")
     distilled: dict[str, str] = Field({}, description="name -> the user's own distilled target text for train")
+
+    @field_validator("distilled")
+    @classmethod
+    def _names(cls, value):
+        for name in value:
+            # The name becomes a folder beside those of raw and of teachers' texts.
+            if not re.match(NAME, name) or name == "raw" or name.startswith("distilled-by-"):
+                raise ValueError(
+                    f'a distilled text is named by small letters, digits, -, _ and ., not "{name}"; raw and '
+                    "distilled-by-SYSTEM are taken"
+                )
+        return value
 
     @model_validator(mode="after")
     def _direction(self):

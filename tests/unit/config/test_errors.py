@@ -219,3 +219,9 @@ def test_whatever_is_given_either_loads_or_is_refused_in_a_sentence(value, key):
         load({**SMOKE, key: value})
     except ConfigError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize("name", ["raw", "../x", "distilled-by-teacher", "A b"])
+def test_names_of_distilled_texts_that_would_clash_or_leave_the_folder_are_refused(name):
+    with pytest.raises(ConfigError, match=r"recipe\.distilled.*a distilled text is named by small letters"):
+        load_experiment("demo", recipe={"distilled": {name: "mine.en"}})
