@@ -89,14 +89,16 @@ def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
             f"Beam search with the autoregressive {teacher.system} ({teacher.label}) reaches {_figures(teacher)}."
         )
     if refined:
-        best = max(refined, key=lambda line: line.figures["bleu"])
+        # Named by rule, not by its figures: choosing the best on test would flatter it.
+        preferred = ("score", "energy", "delta")
+        best = min(refined, key=lambda line: (preferred.index(line.search), -line.steps))
         group = next(group for group in table if best in group.lines)
         start = next((line for line in group.lines if line.search == "prior-mean"), None)
         if start:
             told.append(f"The prior mean of “{start.system}” alone reaches {_figures(start)}.")
         steps = "step" if best.steps == 1 else "steps"
         how = f"{best.search} with {in_words(best.steps)} {steps}"
-        told.append(f"The best refinement is {how}: {_figures(best)}{_gain(best, start)}.")
+        told.append(f"Refined by {how}: {_figures(best)}{_gain(best, start)}.")
         speedup = best.figures["speedup"]
         if teacher and speedup:
             gap = teacher.figures["bleu"] - best.figures["bleu"]
