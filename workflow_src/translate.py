@@ -102,13 +102,13 @@ class Translator:
 
     def translate(self, lines: list[str], **settings: Any) -> list[str]:
         """Translations of `lines`, in order; see `search` for settings. An empty line stays empty."""
-        return self.text(self.search(lines, **settings).tokens)
+        return self.text(self.search(lines, **settings, scored=False).tokens)
 
     def trace(self, lines: list[str], search: str, steps: int, **settings: Any) -> list[list[str]]:
         """For each line its translation after 0, 1, … `steps` refinement steps."""
         if search in AUTOREGRESSIVE:
             raise ValueError(f"search {search} has no refinement steps to show.")
-        found = self.search(lines, search=search, steps=steps, trace=True, **settings)
+        found = self.search(lines, search=search, steps=steps, trace=True, scored=False, **settings)
         if found.traces is None:
             return [[""] * (steps + 1) for _ in lines]
         return [list(texts) for texts in zip(*(self.text(tokens) for tokens in found.traces), strict=True)]
@@ -124,6 +124,7 @@ class Translator:
         max_length_ratio: float = 2.0,
         batch: int = 64,
         trace: bool = False,
+        scored: bool = True,
         normalised: bool = False,
         first_line: int = 1,
     ) -> Hypotheses:
@@ -134,7 +135,7 @@ class Translator:
         longer than the model's positions, named by its number (counted from `first_line`).
 
         `normalised` lines, such as those of a corpus folder, are taken as they are: Moses tokenisation of tokenised
-        text is not the same text.
+        text is not the same text. Without `scored`, scores that cost time to compute are 0.
         """
         chosen = self._settings(search, steps, beam, batch)
         began = time.perf_counter()
@@ -144,7 +145,7 @@ class Translator:
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         self._check_lengths(sources, first_line)
         if chosen["search"] == "greedy":
-            run = lambda source: greedy(self.models["transformer"], source, max_length_ratio)  # noqa: E731
+            run = lambda source: greedy(self.models["transformer"], source, max_length_ratio, scored)  # noqa: E731
         elif chosen["search"] == "beam":
             run = lambda source: beam_search(  # noqa: E731
                 self.models["transformer"], source, chosen["beam"], length_penalty, max_length_ratio
@@ -152,7 +153,7 @@ class Translator:
         else:
             run = lambda source: translate_batch(  # noqa: E731
                 self.models["lvm"], source, chosen["search"], chosen["steps"], step_size,
-                refiner=self.models.get(chosen["search"]), trace=trace,
+                refiner=self.models.get(chosen["search"]), trace=trace, scored=scored,
             )  # fmt: skip
         # Not inference mode: an energy network differentiates.
         with torch.no_grad():

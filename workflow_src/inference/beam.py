@@ -21,8 +21,11 @@ def limits(source: Tensor, ratio: float, positions: int) -> Tensor:
 
 
 @torch.no_grad()
-def greedy(model, source: Tensor, max_length_ratio: float = 2.0) -> Hypotheses:
-    """The most probable next token, again and again. `source` (B, S); scores are log-probability / tokens."""
+def greedy(model, source: Tensor, max_length_ratio: float = 2.0, scored: bool = True) -> Hypotheses:
+    """The most probable next token, again and again. `source` (B, S).
+
+    Scores are log-probability / tokens; without `scored` they are 0, which spares a normalisation a step.
+    """
     decoder = model.start(model.encode(source))
     longest = limits(source, max_length_ratio, model.config.max_positions).tolist()
     count = source.size(0)
@@ -33,13 +36,14 @@ def greedy(model, source: Tensor, max_length_ratio: float = 2.0) -> Hypotheses:
     tokens = torch.full((count,), BOS, device=source.device)
     for position in range(max(longest) + 1):
         logits = decoder.step(tokens)
-        normaliser = wide(logits).logsumexp(-1)
+        normaliser = wide(logits).logsumexp(-1) if scored else None
         logits[:, :EOS] = float("-inf")
         if any(position >= longest[i] for i in running):
             full = torch.tensor([position >= longest[i] for i in running], device=source.device)
             logits[full, EOS + 1 :] = float("-inf")
         best, tokens = logits.max(-1)
-        gains.append((running, wide(best) - normaliser))
+        if normaliser is not None:
+            gains.append((running, wide(best) - normaliser))
         left = []
         for row, (sentence, token) in enumerate(zip(running, tokens.tolist(), strict=True)):
             if finished[sentence]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.types import Hypotheses, LatentModel, RefinementStep, Refiner, wide
+from workflow_src.types import EOS, Hypotheses, LatentModel, RefinementStep, Refiner, wide
 
 
 def delta_step(model: LatentModel, memory, target_mask: Tensor) -> RefinementStep:
@@ -41,7 +41,7 @@ def best_tokens(model: LatentModel, memory, z: Tensor, target_mask: Tensor) -> T
     """argmax p(y|z,x) at every position, (B, T); what stands at padding has no meaning."""
     logits = model.decode(memory, z, target_mask)
     # A special symbol is never a word of a translation.
-    logits[..., :3] = float("-inf")
+    logits[..., : EOS + 1] = float("-inf")
     return logits.argmax(-1)
 
 
@@ -60,11 +60,13 @@ def translate_batch(
     refiner: Refiner | None = None,
     lengths: Tensor | None = None,
     trace: bool = False,
+    scored: bool = True,
 ) -> Hypotheses:
     """Translate source (B, S) from the prior mean with `steps` steps of delta, score or energy (prior-mean: none).
 
     `lengths` (B,) replace the predicted ones. With `trace`, the translation after every step is kept. Scores are the
-    model's own mean log p(y_t|z,x). Sentences do not influence each other.
+    model's own mean log p(y_t|z,x); without `scored` they are 0, which spares a normalisation. Sentences do not
+    influence each other.
 
     Raises ValueError for an unknown search.
     """
@@ -80,16 +82,18 @@ def translate_batch(
         if traces is not None:
             traces.append(_rows(best_tokens(model, memory, z, mask), lengths))
         z = step(z)
-    logits = wide(model.decode(memory, z, mask))
+    logits = model.decode(memory, z, mask)
     # Special symbols are no words; their probability stays in the normaliser.
-    normaliser = logits.logsumexp(-1)
-    logits[..., :3] = float("-inf")
+    normaliser = wide(logits).logsumexp(-1) if scored else None
+    logits[..., : EOS + 1] = float("-inf")
     best, tokens = logits.max(-1)
-    mean_log_probability = ((best - normaliser) * mask).sum(1) / lengths
+    scores = [0.0] * len(tokens)
+    if normaliser is not None:
+        scores = (((wide(best) - normaliser) * mask).sum(1) / lengths).tolist()
     rows = _rows(tokens, lengths)
     if traces is not None:
         traces.append(rows)
-    return Hypotheses(rows, mean_log_probability.tolist(), [steps] * len(rows), traces)
+    return Hypotheses(rows, scores, [steps] * len(rows), traces)
 
 
 def _step(model, memory, mask, search: str, step_size: float, refiner) -> RefinementStep:

@@ -151,3 +151,9 @@ def test_a_wider_beam_can_find_better_than_greedy():
         wide, plain = beam_search(model, batch.source, 8, 0.0), beam_search(model, batch.source, 1, 0.0)
         better += sum(a > b + 1e-9 for a, b in zip(wide.scores, plain.scores, strict=True))
     assert better > 0
+
+
+def test_greedy_without_scores_gives_the_same_tokens():
+    source = pairs([3, 6, 1], [2, 2, 2]).source
+    scored, bare = (greedy(transformer(), source, scored=wanted) for wanted in (True, False))
+    assert scored.tokens == bare.tokens and bare.scores == [0.0] * 3 and all(score < 0 for score in scored.scores)

@@ -209,3 +209,9 @@ def test_unknown_search_is_named(model, batch):
 def test_a_missing_network_is_named(model, batch, search):
     with pytest.raises(ValueError, match=f"search {search} needs a {search} network; this system has none."):
         translate_batch(model, batch.source, search, 1)
+
+
+def test_without_scores_the_tokens_are_the_same():
+    source = pairs([3, 6, 1], [2, 2, 2]).source
+    scored, bare = (translate_batch(lvm(), source, "delta", 2, scored=wanted) for wanted in (True, False))
+    assert scored.tokens == bare.tokens and bare.scores == [0.0] * 3 and all(score < 0 for score in scored.scores)
