@@ -158,7 +158,7 @@ def protocol_words(speed: dict[str, Any] | None) -> str:
         f"One at a time, a sentence's time is its median over rounds; throughput is that of the median round "
         f"with batches of {p['batch']}. Other processes used {min(load):.2f} to {max(load):.2f} of a core during "
         f"the rounds kept; rounds above {p['disturbed_above_cores']:.2f} were redone "
-        f"({in_words(p['redone_rounds'])} in all), and {disturbed} of those kept stayed above it."
+        f"({in_words(p['redone_rounds']) if p['redone_rounds'] else 'none'} in all), and {disturbed} of those kept stayed above it."
     )
     if p.get("baseline"):
         text += f" Speed-ups compare median latencies with {p['baseline']['system']} {p['baseline']['name']}."
