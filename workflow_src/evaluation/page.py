@@ -149,7 +149,7 @@ def protocol_words(speed: dict[str, Any] | None) -> str:
     processor = speed.get("provenance", {}).get("hardware", {}).get("processor")
     where = p.get("device_name") or processor or p.get("device", "an unnamed device")
     load = p.get("other_load_cores") or [0.0]
-    disturbed = in_words(p["disturbed_rounds"]) if p["disturbed_rounds"] else "none"
+    disturbed, redone = (in_words(p[key]) if p[key] else "none" for key in ("disturbed_rounds", "redone_rounds"))
     threads = f"{in_words(p['threads'])} CPU thread{'s' * (p['threads'] != 1)}"
     text = (
         f"All rows were timed in one process on {where} with {threads} "
@@ -158,7 +158,7 @@ def protocol_words(speed: dict[str, Any] | None) -> str:
         f"One at a time, a sentence's time is its median over rounds; throughput is that of the median round "
         f"with batches of {p['batch']}. Other processes used {min(load):.2f} to {max(load):.2f} of a core during "
         f"the rounds kept; rounds above {p['disturbed_above_cores']:.2f} were redone "
-        f"({in_words(p['redone_rounds']) if p['redone_rounds'] else 'none'} in all), and {disturbed} of those kept stayed above it."
+        f"({redone} in all), and {disturbed} of those kept stayed above it."
     )
     if p.get("baseline"):
         text += f" Speed-ups compare median latencies with {p['baseline']['system']} {p['baseline']['name']}."
