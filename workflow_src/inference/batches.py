@@ -20,7 +20,6 @@ def search_all(
     """
     order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
     result = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
-    depth = 0
     for start in range(0, len(order), batch):
         rows = order[start : start + batch]
         found = search(pad([sources[i] for i in rows], eos=True).to(device))
@@ -31,8 +30,7 @@ def search_all(
         if found.traces is not None:
             if result.traces is None:
                 result.traces = [[[] for _ in sources] for _ in found.traces]
-            depth = len(found.traces)
-            for step in range(depth):
-                for position, row in enumerate(rows):
-                    result.traces[step][row] = found.traces[step][position]
+            for whole, part in zip(result.traces, found.traces, strict=True):
+                for row, tokens in zip(rows, part, strict=True):
+                    whole[row] = tokens
     return result

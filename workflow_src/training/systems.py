@@ -45,7 +45,7 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
 
 def check_digest(description: dict[str, Any], weights: str | Path) -> None:
     """Raises ArtifactError when a description says a SHA-256 and the weights have another."""
-    if description.get("sha256", sha256(weights)) != sha256(weights):
+    if "sha256" in description and description["sha256"] != sha256(weights):
         raise ArtifactError(
             f"weights {weights} do not match the checksum in the config.json beside them: they were damaged or "
             "replaced; train or copy the system again."

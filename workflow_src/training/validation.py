@@ -46,9 +46,9 @@ class Dev:
         rows = epoch_batches(self.corpus, BATCH_TOKENS, SEED, 0)
         return [collate(self.corpus, np.asarray(part)).to(self.runtime.device) for part in rows]
 
-    def bleu(self, search: Callable[[Tensor], Hypotheses], sources: list[list[int]] | None = None) -> float:
+    def bleu(self, search: Callable[[Tensor], Hypotheses]) -> float:
         """sacreBLEU of the first sentences under a search, repetitions kept."""
-        found = search_all(search, sources or self.sources(), BATCH, self.runtime.device)
+        found = search_all(search, self.sources(), BATCH, self.runtime.device)
         lines = self.detokenise(found.tokens)
         return sacrebleu.corpus_bleu(lines, [self.references[: self.sentences]]).score
 
