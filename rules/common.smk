@@ -99,6 +99,26 @@ def option(name):
     return lambda wildcards, input: f"--{name} {shlex.quote(input[name])}" if name in input.keys() else ""
 
 
+def option_folder(name):
+    """A function for params: `--name FOLDER` of the input `name` where the rule has it, else nothing."""
+    return lambda wildcards, input: (
+        f"--{name} {shlex.quote(os.path.dirname(input[name]))}" if name in input.keys() else ""
+    )
+
+
+def search_inputs(wildcards):
+    """The autoregressive system that ranks a decode's candidates, if one does."""
+    rescorer = plan.decode(wildcards.system, wildcards.search).settings.get("rescorer")
+    return {"rescorer": plan.bundle_file(rescorer, wildcards.seed)} if rescorer else {}
+
+
+def decode_inputs(wildcards):
+    """The rescorer, and the settings chosen on dev where a decode chooses some."""
+    decode = plan.decode(wildcards.system, wildcards.search)
+    chosen = {"chosen": plan.chosen(decode, wildcards.seed)} if decode.tune else {}
+    return search_inputs(wildcards) | chosen
+
+
 def state_folder(wildcards):
     """Training state. No rule declares it, so that it outlives failed jobs."""
     return plan.state_folder(wildcards.system, wildcards.seed)
@@ -140,7 +160,8 @@ def bundle_words(wildcards, input):
     return [f"{system}={os.path.dirname(bundle)}" for system, bundle in zip(DECODED, input.bundles)]
 
 
-DECODED = list(dict.fromkeys(decode.system for decode in plan.loaded.decodes))
+RESCORERS = [decode.settings.get("rescorer") for decode in plan.loaded.decodes]
+DECODED = list(dict.fromkeys([*(decode.system for decode in plan.loaded.decodes), *filter(None, RESCORERS)]))
 # Speed and examples are taken from the first seed.
 BUNDLES = [plan.bundle_file(system, FIRST_SEED) for system in DECODED]
 TRAINED = [(system, seed) for system in SYSTEMS for seed in plan.config.seeds]
@@ -151,6 +172,7 @@ TARGETS = {
     "distilled": [plan.distilled_text(teacher) for teacher in plan.teachers],
     "systems": [plan.weights(*trained) for trained in TRAINED],
     "bundles": [plan.bundle_file(*trained) for trained in TRAINED if trained[0] in DECODED],
+    "chosen": [plan.chosen(*row) for row in plan.tuned],
     "translations": [plan.translation(*row) for row in plan.rows],
     "quality": [plan.quality(*row) for row in plan.rows],
 }

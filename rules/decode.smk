@@ -30,8 +30,44 @@ rule export_bundle:
         " --normalisation {params.normalisation:q} --output-folder {params.folder:q}"
 
 
+rule choose_settings:
+    input:
+        unpack(search_inputs),
+        bundle=rules.export_bundle.output.bundle,
+        source=plan.corpus("dev", "source"),
+        reference=plan.reference("dev"),
+    output:
+        chosen=plan.chosen(ANY_DECODE, "{seed}"),
+    log:
+        f"{LOGS}/choose_settings/{{system}}-{{seed}}-{{search}}.log",
+    benchmark:
+        f"{BENCHMARKS}/choose_settings/{{system}}-{{seed}}-{{search}}.tsv"
+    conda:
+        "../envs/gpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=240,
+        gpu=GPUS,
+        device=RUNTIME.device,
+        precision=RUNTIME.precision,
+        batch=lambda wildcards: plan.decode(wildcards.system, wildcards.search).batch,
+    params:
+        settings=lambda wildcards: plan.settings_choose(plan.decode(wildcards.system, wildcards.search)),
+        bundle=input_folder("bundle"),
+        rescorer=option_folder("rescorer"),
+    message:
+        "Choosing settings of {wildcards.search} for {wildcards.system}, seed {wildcards.seed}, on dev"
+    shell:
+        "python -m workflow_src.stages.choose_settings --settings {params.settings:q} --log {log:q}"
+        " --bundle {params.bundle:q} {params.rescorer} --source {input.source:q} --reference {input.reference:q}"
+        " --output {output.chosen:q} --device {resources.device} --precision {resources.precision}"
+        " --threads {threads} --batch {resources.batch}"
+
+
 rule decode:
     input:
+        unpack(decode_inputs),
         bundle=rules.export_bundle.output.bundle,
         source=plan.corpus("{split}", "source"),
     output:
@@ -54,9 +90,11 @@ rule decode:
     params:
         settings=lambda wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
         bundle=input_folder("bundle"),
+        rescorer=option_folder("rescorer"),
+        chosen=option("chosen"),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"
     shell:
         "python -m workflow_src.stages.decode --settings {params.settings:q} --log {log:q}"
-        " --bundle {params.bundle:q} --source {input.source:q} --output {output.text:q}"
-        " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"
+        " --bundle {params.bundle:q} {params.rescorer} {params.chosen} --source {input.source:q}"
+        " --output {output.text:q} --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"

@@ -29,8 +29,34 @@ rule score_quality:
         " --reference {input.reference:q} --output {output.quality:q}"
 
 
+rule compare_rows:
+    input:
+        translations=[plan.translation(*row) for row in plan.rows if row[2] == "test"],
+        reference=plan.reference("test"),
+    output:
+        significance=plan.significance,
+    log:
+        f"{EXPERIMENT_LOGS}/compare_rows.log",
+    benchmark:
+        f"{EXPERIMENT_BENCHMARKS}/compare_rows.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    params:
+        settings=plan.settings_significance(),
+    message:
+        "Comparing every row with its baseline"
+    shell:
+        "python -m workflow_src.stages.compare_rows --settings {params.settings:q} --log {log:q}"
+        " --reference {input.reference:q} --output {output.significance:q}"
+
+
 rule measure_speed:
     input:
+        chosen=[plan.chosen(decode, FIRST_SEED) for decode, seed in plan.tuned if seed == FIRST_SEED],
         bundles=BUNDLES,
         source=plan.corpus("test", "source"),
     output:

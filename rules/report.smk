@@ -6,6 +6,8 @@ rule report:
         quality=[plan.quality(*row) for row in plan.rows],
         training=[f"{plan.system_folder(*trained)}/training.jsonl" for trained in TRAINED],
         configs=[f"{plan.system_folder(*trained)}/config.json" for trained in TRAINED],
+        chosen=[plan.chosen(*row) for row in plan.tuned],
+        significance=plan.significance,
         speed=plan.speed,
         traces=plan.traces,
         corpus=plan.corpus_summary,
@@ -37,5 +39,5 @@ rule report:
         "Writing the report"
     shell:
         "python -m workflow_src.stages.report --settings {params.settings:q} --log {log:q}"
-        " --speed {input.speed:q} --traces {input.traces:q} --corpus {input.corpus:q}"
+        " --significance {input.significance:q} --speed {input.speed:q} --traces {input.traces:q} --corpus {input.corpus:q}"
         " --output-folder {params.folder:q}"

@@ -141,3 +141,11 @@ def load_tensors(path: str | Path) -> dict[str, Any]:
         raise ArtifactError(
             f"weights {path} are damaged or not a safetensors file ({failure}); make or copy them again."
         ) from None
+
+
+def read_chosen(path: str | Path) -> dict[str, Any]:
+    """The settings that were chosen on dev. Raises ArtifactError when the file tells none."""
+    found = read_json(path)
+    if not isinstance(found, dict) or not isinstance(found.get("chosen"), dict):
+        raise ArtifactError(f"{path} tells no chosen settings; choose them again.")
+    return found["chosen"]

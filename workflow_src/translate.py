@@ -22,13 +22,14 @@ from torch import nn
 from workflow_src.artifacts import ArtifactError, atomic, read_json, sha256
 from workflow_src.config.base import nearest
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.families import FAMILIES
+from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, FAMILIES, LATENT_SEARCH
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
 from workflow_src.inference.batches import search_all
 from workflow_src.inference.beam import beam_search, greedy
 from workflow_src.inference.latent import translate_batch
+from workflow_src.inference.search import Candidates, latent_search
 from workflow_src.models.weights import load_weights
 from workflow_src.registry import build
 from workflow_src.training.runtime import Runtime, choose, set_threads
@@ -37,7 +38,6 @@ from workflow_src.types import Hypotheses
 FORMAT = 1
 DESCRIPTION = "bundle.json"
 KEYS = ("models", "searches", "defaults", "languages", "normalisation")
-AUTOREGRESSIVE = ("greedy", "beam")
 
 
 class Translator:
@@ -106,7 +106,7 @@ class Translator:
 
     def trace(self, lines: list[str], search: str, steps: int, **settings: Any) -> list[list[str]]:
         """For each line its translation after 0, 1, … `steps` refinement steps."""
-        if search in AUTOREGRESSIVE:
+        if search in (*AUTOREGRESSIVE_SEARCHES, LATENT_SEARCH):
             raise ValueError(f"search {search} has no refinement steps to show.")
         found = self.search(lines, search=search, steps=steps, trace=True, scored=False, **settings)
         if found.traces is None:
@@ -127,6 +127,13 @@ class Translator:
         scored: bool = True,
         normalised: bool = False,
         first_line: int = 1,
+        stop_threshold: float | None = None,
+        lengths: int = 5,
+        samples: int = 5,
+        mean_first: bool = False,
+        search_seed: int = 1,
+        refinement: str | None = None,
+        rescorer: Translator | None = None,
     ) -> Hypotheses:
         """Subword hypotheses with scores for `lines`, `batch` of them at a time.
 
@@ -136,8 +143,13 @@ class Translator:
 
         `normalised` lines, such as those of a corpus folder, are taken as they are: Moses tokenisation of tokenised
         text is not the same text. Without `scored`, scores that cost time to compute are 0.
+
+        With `stop_threshold`, delta, score and energy stop a sentence after a step shorter than it. latent-search
+        tries the `lengths` most probable lengths with `samples` samples of z each (`mean_first`: the first is the prior
+        mean), refines them by `refinement` (default: the system's own) and ranks them by `rescorer`, a translator of
+        an autoregressive system with the same subwords, or by the model's own score.
         """
-        chosen = self._settings(search, steps, beam, batch)
+        chosen = self._settings(search, steps, beam, batch=batch, lengths=lengths, samples=samples)
         began = time.perf_counter()
         if not normalised:
             lines = [self._source.line(line) for line in lines]
@@ -150,10 +162,18 @@ class Translator:
             run = lambda source: beam_search(  # noqa: E731
                 self.models["transformer"], source, chosen["beam"], length_penalty, max_length_ratio
             )
+        elif chosen["search"] == LATENT_SEARCH:
+            refinement = refinement or self.description["defaults"].get("refinement", "delta")
+            ranks = self._rescoring_model(rescorer)
+            candidates = Candidates(lengths, samples, search_seed, mean_first)
+            run = lambda source: latent_search(  # noqa: E731
+                self.models["lvm"], source, refinement, chosen["steps"], candidates, step_size,
+                refiner=self.models.get(refinement), rescorer=ranks,
+            )  # fmt: skip
         else:
             run = lambda source: translate_batch(  # noqa: E731
                 self.models["lvm"], source, chosen["search"], chosen["steps"], step_size,
-                refiner=self.models.get(chosen["search"]), trace=trace, scored=scored,
+                refiner=self.models.get(chosen["search"]), trace=trace, scored=scored, stop_threshold=stop_threshold,
             )  # fmt: skip
         # Not inference mode: an energy network differentiates.
         with torch.no_grad():
@@ -168,7 +188,7 @@ class Translator:
         self.last_timings["decode"] += time.perf_counter() - began
         return lines
 
-    def _settings(self, search: str | None, steps: int | None, beam: int | None, batch: int) -> dict[str, Any]:
+    def _settings(self, search: str | None, steps: int | None, beam: int | None, **counts: int) -> dict[str, Any]:
         defaults = self.description["defaults"]
         search = search or defaults["search"]
         if search not in self.searches:
@@ -176,10 +196,25 @@ class Translator:
             raise ValueError(f'unknown search "{search}"; allowed: {allowed}.{nearest(search, self.searches)}')
         steps = (0 if search == "prior-mean" else defaults["steps"]) if steps is None else steps
         beam = defaults["beam"] if beam is None else beam
-        for name, value, least in (("steps", steps, 0), ("beam", beam, 1), ("batch", batch, 1)):
+        for name, value, least in (("steps", steps, 0), ("beam", beam, 1), *((n, v, 1) for n, v in counts.items())):
             if value < least:
                 raise ValueError(f"{name} is {value}; it must be {least} or more.")
         return {"search": search, "steps": steps, "beam": beam}
+
+    def _rescoring_model(self, rescorer: Translator | None) -> nn.Module | None:
+        if rescorer is None:
+            return None
+        if "transformer" not in rescorer.models:
+            raise ValueError(
+                f'the rescorer "{rescorer.description["system"]}" is not autoregressive; give the bundle of a '
+                "transformer."
+            )
+        if rescorer.subwords.digest != self.subwords.digest:
+            raise ValueError(
+                f'the rescorer "{rescorer.description["system"]}" was trained with other subwords than this system; '
+                "give one trained on the same recipe."
+            )
+        return rescorer.models["transformer"]
 
     def _check_lengths(self, sources: list[list[int]], first_line: int) -> None:
         limit = min(model.config.max_positions for model in self.models.values()) - 1
@@ -195,9 +230,11 @@ def describe(family: str) -> dict[str, Any]:
     """What a bundle of a system of this family can do: `searches` and `defaults`."""
     searches = list(FAMILIES[family].searches)
     if FAMILIES[family].built_on:
-        searches = [*FAMILIES[FAMILIES[family].built_on].searches, *searches]
+        searches = list(dict.fromkeys([*FAMILIES[FAMILIES[family].built_on].searches, *searches]))
     search = {"transformer": "beam", "lvm": "delta"}.get(family, family)
-    return {"searches": searches, "defaults": {"search": search, "steps": 4, "beam": 4}}
+    refinement = FAMILIES[family].refinement
+    defaults = {"search": search, "steps": 4, "beam": 4} | ({"refinement": refinement} if refinement else {})
+    return {"searches": searches, "defaults": defaults}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -210,6 +247,10 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--beam", type=int, help="hypotheses a sentence (beam)")
     made.add_argument("--length-penalty", type=float, default=1.0)
     made.add_argument("--step-size", type=float, default=1.0)
+    made.add_argument("--stop-threshold", type=float, help="a sentence stops after a step shorter than this")
+    made.add_argument("--lengths", type=int, default=5, help="target lengths tried (latent-search)")
+    made.add_argument("--samples", type=int, default=5, help="samples of z for each length (latent-search)")
+    made.add_argument("--rescorer", help="bundle of an autoregressive system that ranks candidates (latent-search)")
     made.add_argument("--batch", type=int, default=64, help="sentences translated together")
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
@@ -227,8 +268,10 @@ def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 def _translated(given: argparse.Namespace) -> Iterator[str]:
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
-    names = ("search", "steps", "beam", "length_penalty", "step_size", "batch")
+    names = ("search", "steps", "beam", "length_penalty", "step_size", "batch", "stop_threshold", "lengths", "samples")
     settings = {name: getattr(given, name) for name in names}
+    if given.rescorer:
+        settings["rescorer"] = Translator.load(given.rescorer, given.device, given.precision, given.threads)
     # Wrong settings are told even when there is nothing to translate.
     translator.search([], **settings)
     done = 0

@@ -102,6 +102,8 @@ class Hypotheses:
     steps: list[int] | None = None
     # Refinement only: tokens after every step, traces[step][sentence].
     traces: list[list[list[int]]] | None = None
+    # Latent search only: distinct candidates that were ranked.
+    candidates: list[int] | None = None
 
 
 RefinementStep = Callable[[Tensor], Tensor]

@@ -58,17 +58,29 @@ class DistillationConfig(Frozen):
     seed: int | None = Field(None, description="which of the teacher's seeds; default the first")
 
 
+Tunable = Literal["step_size", "length_penalty", "stop_threshold", "lengths", "samples"]
+
+
 class DecodeConfig(Frozen):
     """A system, a search and its settings; lists of steps or beams give one decode each."""
 
     system: str
-    search: Literal["greedy", "beam", "prior-mean", "delta", "score", "energy"]
+    search: Literal["greedy", "beam", "prior-mean", "delta", "score", "energy", "latent-search"]
     name: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9._-]*$", description="default: made from the settings")
     steps: int | tuple[int, ...] | None = None
     beam: int | tuple[int, ...] | None = None
     length_penalty: float = Field(1.0, ge=0)
     step_size: float = Field(1.0, gt=0)
     max_length_ratio: float = Field(2.0, gt=0, description="autoregressive outputs stop at this times |x| + 10")
+    stop_threshold: float | None = Field(None, gt=0, description="a sentence stops after a step shorter than this")
+    lengths: int = Field(5, gt=0, description="latent-search: most probable target lengths tried")
+    samples: int = Field(5, gt=0, description="latent-search: samples of z for each length")
+    mean_first: bool = Field(False, description="latent-search: the first sample is the prior mean")
+    search_seed: int = Field(1, ge=0, description="latent-search: of the samples")
+    rescorer: str | None = Field(
+        None, description="latent-search: the autoregressive system that ranks; none: own score"
+    )
+    tune: dict[Tunable, tuple[float, ...]] = Field({}, description="values to choose from on dev, all combinations")
     batch: int = Field(64, gt=0, description="sentences decoded together")
     splits: tuple[Literal["dev", "test"], ...] = ("test",)
 

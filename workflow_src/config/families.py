@@ -9,7 +9,10 @@ from pydantic import Field, model_validator
 
 from workflow_src.config.base import Frozen
 
-Dimension = Field(gt=0)
+# Searches of autoregressive systems; those that move a latent step by step; and the one that ranks candidates.
+AUTOREGRESSIVE_SEARCHES = ("greedy", "beam")
+REFINEMENTS = ("delta", "score", "energy")
+LATENT_SEARCH = "latent-search"
 
 
 class StackConfig(Frozen):
@@ -80,11 +83,31 @@ class Family:
     rule: str
     searches: tuple[str, ...]
     built_on: str | None = None
+    # What latent search refines its candidates with.
+    refinement: str | None = None
+
+    @property
+    def autoregressive(self) -> bool:
+        return self.searches == AUTOREGRESSIVE_SEARCHES
 
 
 FAMILIES: dict[str, Family] = {
-    "transformer": Family(TransformerConfig, CrossEntropyConfig, "train_teacher", ("greedy", "beam")),
-    "lvm": Family(LvmConfig, ElboConfig, "train_lvm", ("prior-mean", "delta")),
-    "score": Family(RefinerConfig, ScoreMatchingConfig, "train_refiner", ("score",), built_on="lvm"),
-    "energy": Family(RefinerConfig, ScoreMatchingConfig, "train_refiner", ("energy",), built_on="lvm"),
+    "transformer": Family(TransformerConfig, CrossEntropyConfig, "train_teacher", AUTOREGRESSIVE_SEARCHES),
+    "lvm": Family(LvmConfig, ElboConfig, "train_lvm", ("prior-mean", "delta", LATENT_SEARCH), refinement="delta"),
+    "score": Family(
+        RefinerConfig,
+        ScoreMatchingConfig,
+        "train_refiner",
+        ("score", LATENT_SEARCH),
+        built_on="lvm",
+        refinement="score",
+    ),
+    "energy": Family(
+        RefinerConfig,
+        ScoreMatchingConfig,
+        "train_refiner",
+        ("energy", LATENT_SEARCH),
+        built_on="lvm",
+        refinement="energy",
+    ),
 }

@@ -11,7 +11,7 @@ import yaml
 from workflow_src.config.base import ConfigError, Frozen, parse, unknown
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import DecodeConfig, SystemConfig, WorkflowConfig
-from workflow_src.config.families import FAMILIES, Family
+from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, FAMILIES, LATENT_SEARCH, REFINEMENTS, Family
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG_FOLDER = PROJECT / "config"
@@ -59,6 +59,8 @@ class Decode:
     settings: dict[str, Any]
     splits: tuple[str, ...]
     batch: int = 64
+    # Values of settings to choose from on dev.
+    tune: dict[str, list[float]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,7 +292,7 @@ def _decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode
             raise unknown("search", decode.search, list(searches), f"{where} (system {decode.system})")
         for steps in _each(decode.steps):
             for beam in _each(decode.beam):
-                found.append(_decode(decode, steps, beam, where))
+                found.append(_decode(decode, systems, steps, beam, where))
     names = [(decode.system, decode.name) for decode in found]
     for system, name in names:
         if names.count((system, name)) > 1:
@@ -298,8 +300,24 @@ def _decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode
     return tuple(found)
 
 
-def _decode(decode: DecodeConfig, steps: int | None, beam: int | None, where: str) -> Decode:
-    iterative = decode.search in ("delta", "score", "energy")
+# Settings that belong to some searches only, beside those in `_decode`.
+_OWN = {
+    "length_penalty": ("beam",),
+    "max_length_ratio": AUTOREGRESSIVE_SEARCHES,
+    "step_size": (*REFINEMENTS, LATENT_SEARCH),
+    "stop_threshold": REFINEMENTS,
+    "lengths": (LATENT_SEARCH,),
+    "samples": (LATENT_SEARCH,),
+    "mean_first": (LATENT_SEARCH,),
+    "search_seed": (LATENT_SEARCH,),
+    "rescorer": (LATENT_SEARCH,),
+}
+
+
+def _decode(
+    decode: DecodeConfig, systems: dict[str, System], steps: int | None, beam: int | None, where: str
+) -> Decode:
+    iterative = decode.search in (*REFINEMENTS, LATENT_SEARCH)
     if iterative != (steps is not None):
         remedy = "add steps" if iterative else "remove steps"
         raise ConfigError(f"{where}: search {decode.search} {'needs' if iterative else 'takes no'} steps; {remedy}.")
@@ -309,9 +327,12 @@ def _decode(decode: DecodeConfig, steps: int | None, beam: int | None, where: st
     for value, setting in ((steps, "steps"), (beam, "beam")):
         if value is not None and value < (0 if setting == "steps" else 1):
             raise ConfigError(f"{where}.{setting} is {value}; it must be {'0' if setting == 'steps' else '1'} or more.")
+    _check_own(decode, where)
+    _check_rescorer(decode, systems, where)
+    _check_tune(decode, where)
     settings: dict[str, Any] = {"search": decode.search}
     name = decode.search
-    if decode.search in ("greedy", "beam"):
+    if decode.search in AUTOREGRESSIVE_SEARCHES:
         settings |= {
             "beam": beam or 1,
             "length_penalty": decode.length_penalty,
@@ -321,9 +342,50 @@ def _decode(decode: DecodeConfig, steps: int | None, beam: int | None, where: st
         name += f"-penalty{decode.length_penalty:g}" if decode.length_penalty != 1 else ""
     else:
         settings |= {"steps": steps or 0, "step_size": decode.step_size}
+        if decode.search == LATENT_SEARCH:
+            settings |= {name: getattr(decode, name) for name in ("lengths", "samples", "mean_first", "search_seed")}
+            settings |= {"rescorer": decode.rescorer, "refinement": systems[decode.system].family.refinement}
+            name += f"-{decode.lengths}x{decode.samples}"
+            name += "-mean" if decode.mean_first else ""
         name += f"-{steps}" if iterative else ""
         name += f"-size{decode.step_size:g}" if decode.step_size != 1 else ""
+        name += "" if decode.search != LATENT_SEARCH or decode.rescorer else "-own"
+        if decode.stop_threshold is not None:
+            settings |= {"stop_threshold": decode.stop_threshold}
+            name += f"-stop{decode.stop_threshold:g}"
+    name += "-tuned" if decode.tune else ""
     if decode.name:
         several = isinstance(decode.steps, tuple) or isinstance(decode.beam, tuple)
         name = f"{decode.name}-{steps if iterative else beam}" if several else decode.name
-    return Decode(decode.system, decode.search, name, settings, decode.splits, decode.batch)
+    tune = {key: list(values) for key, values in decode.tune.items()} or None
+    return Decode(decode.system, decode.search, name, settings, decode.splits, decode.batch, tune)
+
+
+def _check_own(decode: DecodeConfig, where: str) -> None:
+    for setting in sorted((decode.model_fields_set & set(_OWN)) | set(decode.tune)):
+        if decode.search not in _OWN[setting]:
+            raise ConfigError(
+                f"{where}: search {decode.search} takes no {setting}, which belongs to {', '.join(_OWN[setting])}; "
+                "remove it."
+            )
+
+
+def _check_rescorer(decode: DecodeConfig, systems: dict[str, System], where: str) -> None:
+    if decode.rescorer is None:
+        return
+    autoregressive = [name for name, system in systems.items() if system.family.autoregressive]
+    if decode.rescorer not in autoregressive:
+        raise unknown("rescorer", decode.rescorer, autoregressive, f"{where} (an autoregressive system ranks)")
+
+
+def _check_tune(decode: DecodeConfig, where: str) -> None:
+    for setting, values in decode.tune.items():
+        if not values:
+            raise ConfigError(f"{where}.tune.{setting} is empty; list the values to choose from.")
+        for value in values:
+            # The same limits as for the setting itself.
+            try:
+                DecodeConfig.model_validate({"system": decode.system, "search": decode.search, setting: value})
+            except ValueError as failure:
+                problem = failure.errors()[0]["msg"].removeprefix("Input ") if hasattr(failure, "errors") else failure
+                raise ConfigError(f"{where}.tune.{setting} has {value:g}: {problem}.") from None

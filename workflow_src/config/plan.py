@@ -11,10 +11,10 @@ import os
 from typing import Any
 
 from workflow_src.config.experiment import DistillationConfig
+from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, REFINEMENTS
 from workflow_src.config.load import Decode, Loaded, System
 
 SPLITS = ("train", "dev", "test")
-ITERATIVE = ("delta", "score", "energy")
 
 
 class Plan:
@@ -92,12 +92,21 @@ class Plan:
         """A JSON line for each translation: score, length, steps."""
         return self.translation(decode, seed, split).removesuffix(".txt") + ".jsonl"
 
+    def chosen(self, decode: Decode, seed: int | str) -> str:
+        """The settings that a decode chose on dev, and how each choice did."""
+        return f"{self.root}/chosen/{decode.system}/seed-{seed}/{decode.name}.json"
+
     def quality(self, decode: Decode, seed: int | str, split: str) -> str:
         return f"{self.root}/quality/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
 
     @property
     def speed(self) -> str:
         return f"results/{self.experiment}/speed.json"
+
+    @property
+    def significance(self) -> str:
+        """p-values of every row against its baseline."""
+        return f"results/{self.experiment}/significance.json"
 
     @property
     def traces(self) -> str:
@@ -169,6 +178,11 @@ class Plan:
         files = self.loaded.dataset.own_files(languages, self.recipe.folder)
         return [file for file in files if os.path.exists(file)]
 
+    @property
+    def tuned(self) -> list[tuple[Decode, int]]:
+        """Decodes that choose settings on dev, with each seed."""
+        return [(decode, seed) for decode in self.loaded.decodes if decode.tune for seed in self.config.seeds]
+
     def decode(self, system: str, name: str) -> Decode:
         return next(d for d in self.loaded.decodes if (d.system, d.name) == (system, name))
 
@@ -223,6 +237,49 @@ class Plan:
     def settings_decode(self, decode: Decode) -> str:
         return _json(decode.settings)
 
+    def settings_choose(self, decode: Decode) -> str:
+        """What a decode chooses from, and whether repetitions are removed before its translations are compared."""
+        removed = self.config.report.remove_repetitions and not self.system(decode.system).family.autoregressive
+        return _json({"settings": decode.settings, "tune": decode.tune, "remove_repetitions": removed})
+
+    def settings_significance(self) -> str:
+        """The translations of every test row by system, name and seed, and the row that each is compared with."""
+        rows = [(decode, seed) for decode, seed, split in self.rows if split == "test"]
+        return _json(
+            {
+                "rows": [
+                    {
+                        "system": decode.system,
+                        "name": decode.name,
+                        "seed": seed,
+                        "baseline": self._baseline(decode),
+                        "autoregressive": self.system(decode.system).family.autoregressive,
+                        "translations": self.translation(decode, seed, "test"),
+                    }
+                    for decode, seed in rows
+                ]
+            }
+        )
+
+    def _baseline(self, decode: Decode) -> list[str] | None:
+        """(system, name) of the row that a decode is compared with; None for a baseline itself.
+
+        Refinement is compared with the prior mean of its model, latent search and the rest with the teacher's beam.
+        """
+        tested = [d for d in self.loaded.decodes if "test" in d.splits]
+        base = self.system(decode.system).base or decode.system
+        wanted = None
+        if decode.search in REFINEMENTS:
+            wanted = next((d for d in tested if (d.system, d.search) == (base, "prior-mean")), None)
+        if wanted is None:
+            beams = [d for d in tested if d.search == "beam"]
+            wanted = max(
+                beams,
+                key=lambda d: (d.settings["beam"] == 4, d.settings["beam"], d.system == "teacher"),
+                default=None,
+            )
+        return None if wanted is None or wanted is decode else [wanted.system, wanted.name]
+
     def settings_bundle(self, system: str) -> str:
         """What an exported folder says about its system beside what the weights' own config.json says."""
         return _json({"system": system, "source": self.recipe.source, "target": self.recipe.target})
@@ -231,10 +288,10 @@ class Plan:
         """Every refining search once, with the most steps that any decode takes; the teacher with its largest beam."""
         searches: dict[tuple[str, str, float], int] = {}
         for decode in self.loaded.decodes:
-            if decode.search in ITERATIVE:
+            if decode.search in REFINEMENTS:
                 key = (decode.system, decode.search, decode.settings["step_size"])
                 searches[key] = max(searches.get(key, 0), decode.settings["steps"])
-        teachers = [d for d in self.loaded.decodes if d.search in ("greedy", "beam")]
+        teachers = [d for d in self.loaded.decodes if d.search in AUTOREGRESSIVE_SEARCHES]
         teacher = max(teachers, key=lambda d: d.settings["beam"], default=None)
         return _json(
             {
@@ -251,7 +308,12 @@ class Plan:
         return _json(
             {
                 "speed": self.config.speed.model_dump(mode="json"),
-                "rows": [{"system": d.system, "name": d.name} | d.settings for d in self.loaded.decodes],
+                "rows": [
+                    {"system": d.system, "name": d.name}
+                    | d.settings
+                    | ({"chosen": self.chosen(d, self.config.seeds[0])} if d.tune else {})
+                    for d in self.loaded.decodes
+                ],
             }
         )
 
@@ -280,6 +342,7 @@ class Plan:
         rows = [
             {"system": d.system, "name": d.name, "seed": seed, "split": split, "quality": self.quality(d, seed, split)}
             | {"settings": d.settings}
+            | ({"chosen": self.chosen(d, seed)} if d.tune else {})
             for d, seed, split in self.rows
         ]
         training = [

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from workflow_src.artifacts import atomic
+from workflow_src.config.families import REFINEMENTS
 from workflow_src.evaluation.tables import Group, Line
 
 INK, MUTED, RULE = "#1b1b1d", "#6f6f77", "#d9d9de"
@@ -202,7 +203,7 @@ def _series(groups: Iterable[Group]) -> list[tuple[int, str, list[Line]]]:
         counts[group.autoregressive] += 1
         by: dict[tuple, list[Line]] = {}
         for line in group.lines:
-            unique = line.label if line.search not in ("delta", "score", "energy") else ""
+            unique = line.label if line.search not in REFINEMENTS else ""
             suffix = line.label.partition("(")[2]
             by.setdefault((line.system, line.search, suffix, unique), []).append(line)
         found += [(twin, group.key, lines) for lines in by.values()]
@@ -298,7 +299,12 @@ def _place(axes: Axes, labels: list[tuple[float, float, str, str, float]]) -> No
 
 def refinement(groups: list[Group]) -> Figure:
     """BLEU, and validity where known, against refinement steps; the prior mean is step 0, beam search a dotted line."""
-    series = [entry for entry in _series(groups) if entry[2][0].search in ("delta", "score", "energy")]
+    # Rows with settings of their own, told in brackets, are curves only where there are several.
+    series = [
+        entry
+        for entry in _series(groups)
+        if entry[2][0].search in REFINEMENTS and (len(entry[2]) > 1 or "(" not in entry[2][0].label)
+    ]
     if not series:
         return empty("No refinement was decoded in this run.")
     lines = [line for group in groups for line in group.lines]
@@ -342,6 +348,34 @@ def _refined(axes: Axes, groups: list[Group], key: str, factor: float, twin: int
         axes.errorbar(x, y, [factor * line.spread.get(key, 0) for line in drawn], fmt="none", ecolor=style["color"],
                       elinewidth=0.8, capsize=2)  # fmt: skip
     return x[-1], y[-1], stepped[0].search + (f" · {group_key}" if twin else ""), style["color"]
+
+
+def stopping(curves: list[dict[str, Any]]) -> Figure | None:
+    """BLEU on dev against mean refinement steps, a point a stopping threshold; None where no decode tried several.
+
+    `curves`: dicts of system, search, and points {"settings", "bleu", "mean_steps"}.
+    """
+    drawn = [
+        curve for curve in curves if len({p["settings"].get("stop_threshold") for p in curve["points"]} - {None}) > 1
+    ]
+    if not drawn:
+        return None
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(5.0, 2.7)
+        axes = figure.subplots()
+        ends = []
+        for twin, curve in enumerate(drawn):
+            points = sorted(curve["points"], key=lambda point: point["mean_steps"])
+            x, y = [point["mean_steps"] for point in points], [point["bleu"] for point in points]
+            colour = _colour(FAMILY_OF_SEARCH.get(curve["search"], "other"))
+            axes.plot(x, y, marker="o", markersize=3.5, color=colour, linestyle=DASHES[twin % len(DASHES)])
+            ends.append((x[-1], y[-1], f"{curve['search']} · {curve['system']}", colour))
+        axes.set_title("BLEU on dev")
+        axes.set_xlabel("refinement steps, mean over sentences")
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        axes.margins(x=0.03, y=0.1)
+        _label_ends(figure, [(axes, ends)], 7.5)
+    return figure
 
 
 def save(figure: Figure, folder: Path, name: str) -> str:

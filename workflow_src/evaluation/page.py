@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
+from workflow_src.config.families import REFINEMENTS
 from workflow_src.evaluation import tables
 from workflow_src.evaluation.changes import changed_words
 from workflow_src.evaluation.tables import Group, Line
@@ -82,7 +83,7 @@ def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
         line for line in beams if reference and (line.system, line.name) == (reference["system"], reference["name"])
     ]
     teacher = (named or sorted(beams, key=lambda line: line.system != "teacher") or [None])[0]
-    refined = [line for line in lines if line.search in ("delta", "score", "energy")]
+    refined = [line for line in lines if line.search in REFINEMENTS]
     told = []
     if teacher:
         told.append(
@@ -124,7 +125,9 @@ def _gain(best: Line, start: Line | None) -> str:
     return f", {abs(gain):.1f} BLEU {'more' if gain >= 0 else 'less'} than the prior mean"
 
 
-def caption(removed: bool, manifest: dict[str, Any], split: str, sentences: int | None, timed: bool) -> str:
+def caption(
+    removed: bool, manifest: dict[str, Any], split: str, sentences: int | None, timed: bool, compared: bool = False
+) -> str:
     """What a table's figures are; says which variant its rows are."""
     count = f", {sentences:,} sentences" if sentences else ""
     seeds = len({row["seed"] for row in manifest["rows"]})
@@ -136,6 +139,11 @@ def caption(removed: bool, manifest: dict[str, Any], split: str, sentences: int 
         if seeds == 1
         else f"figures are means ± deviation over {seeds} seeds."
     )
+    if compared:
+        text += (
+            " p: paired bootstrap resampling of BLEU, of refined rows against the prior mean of their model and of all "
+            "others against the teacher's beam search."
+        )
     if timed:
         text += " Latency is the median over sentences ± standard deviation, one sentence at a time, from text to text."
     return text
@@ -167,6 +175,30 @@ def protocol_words(speed: dict[str, Any] | None) -> str:
         low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
         text += f" Splitting into subwords and joining took {low if low == high else f'{low} to {high}'} % of the time."
     return text
+
+
+def chosen_words(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For every decode that chose settings on dev: what it is, what it chose, and each choice with its BLEU."""
+    return [
+        {
+            "title": f"{entry['system']}, {entry['name']}, seed {entry['seed']}",
+            "chosen": _settings_words(entry["content"]["chosen"]),
+            "points": [
+                {
+                    "settings": _settings_words(point["settings"]),
+                    "bleu": f"{point['bleu']:.2f}",
+                    "steps": f"{point['mean_steps']:.2f}",
+                    "chosen": point["settings"] == entry["content"]["chosen"],
+                }
+                for point in entry["content"]["curve"]
+            ],
+        }
+        for entry in choices
+    ]
+
+
+def _settings_words(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())
 
 
 def step_cost_words(speed: dict[str, Any] | None) -> str:
@@ -228,11 +260,22 @@ def markdown(context: dict[str, Any]) -> str:
     if context["unmatched"]:
         parts.append("Published, without a row here: " + ", ".join(f"{k} {v}" for k, v in context["unmatched"].items()))
     parts += [f"Published figures: {context['expected_source']}"] if context["expected_source"] else []
+    if context["chosen"]:
+        parts.append("## Chosen on dev")
+        parts += [_chosen_table(entry) for entry in context["chosen"]]
     parts += ["## Speed", context["protocol"], context["step_cost"], "## Provenance"]
     parts.append("".join(f"- {name}: {value}\n" for name, value in context["facts"]))
     parts.append(_system_table(context["systems"]))
     parts += ["## Notes", context["notes"]] if context["notes"] else []
     return "\n\n".join(part.strip() for part in parts if part and part.strip()) + "\n"
+
+
+def _chosen_table(entry: dict[str, Any]) -> str:
+    lines = [f"{entry['title']}: {entry['chosen']}", "", "| tried | dev BLEU | mean steps |", "|---|---:|---:|"]
+    for point in entry["points"]:
+        mark = "**" if point["chosen"] else ""
+        lines.append(f"| {point['settings']} | {mark}{point['bleu']}{mark} | {point['steps']} |")
+    return "\n".join(lines)
 
 
 def _system_table(systems: list[dict[str, Any]]) -> str:

@@ -48,7 +48,7 @@ def repetitions(texts: list[str]) -> float:
 
 
 @contextmanager
-def _fixed_seed():
+def fixed_seed():
     """sacreBLEU takes the bootstrap's seed from the environment: ours for the time being, whatever the user's is."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(BOOTSTRAP_SEED)
@@ -79,7 +79,7 @@ def score(
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} translations cannot be scored against {len(references)} references.")
     metric = sacrebleu.BLEU()
-    with _fixed_seed():
+    with fixed_seed():
         bleu = metric.corpus_score(hypotheses, [references], n_bootstrap=samples)
     chrf_metric = sacrebleu.CHRF()
     chrf = chrf_metric.corpus_score(hypotheses, [references])

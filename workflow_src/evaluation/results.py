@@ -93,13 +93,20 @@ def table_split(manifest: dict[str, Any]) -> str:
 
 
 def build_rows(
-    manifest: dict[str, Any], qualities: dict[str, dict[str, Any]], speed: dict[str, Any] | None, split: str
+    manifest: dict[str, Any],
+    qualities: dict[str, dict[str, Any]],
+    speed: dict[str, Any] | None,
+    split: str,
+    significance: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Schema rows, in the experiment's order, each with an extra key `name`, the decode's.
 
     `qualities` maps quality files to their contents. Autoregressive rows come once, repetitions kept; others twice,
-    kept and removed. Speed is measured once for a system and decode and stands beside each of its seeds.
+    kept and removed. Speed is measured once for a system and decode and stands beside each of its seeds; p-values are
+    of the test split, against the row's baseline.
     """
+    tested = split == "test" and (significance or {}).get("rows") or []
+    p_values = {(row["system"], row["name"], row["seed"]): row["p_value"] for row in tested}
     times = {(row["system"], row["name"]): row for row in (speed or {}).get("rows", [])}
     protocol = (speed or {}).get("protocol", {})
     rows = []
@@ -122,11 +129,11 @@ def build_rows(
                     "search": settings["search"],
                     "steps": settings.get("steps"),
                     "beam": settings.get("beam"),
-                    "candidates": settings.get("candidates"),
+                    "candidates": _candidates(settings),
                     "repetitions_removed": variant == "removed",
                     "bleu": scored["bleu"],
                     "bleu_ci": scored["bleu_ci"],
-                    "p_value": None,
+                    "p_value": p_values.get((entry["system"], entry["name"], entry["seed"]), {}).get(variant),
                     "chrf": scored["chrf"],
                     "validity": scored["validity"],
                     "device": protocol.get("device") if timed else None,
@@ -138,6 +145,13 @@ def build_rows(
                 }
             )
     return rows
+
+
+def _candidates(settings: dict[str, Any]) -> int | None:
+    """Candidates that latent search ranks for a sentence, before duplicates are removed."""
+    if "lengths" not in settings:
+        return None
+    return int(settings["lengths"] * settings["samples"])
 
 
 def without_name(row: dict[str, Any]) -> dict[str, Any]:

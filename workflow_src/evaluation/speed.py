@@ -11,12 +11,20 @@ from typing import Any, Protocol
 import numpy as np
 import psutil
 
+from workflow_src.config.families import REFINEMENTS
+
 # A round counts as disturbed when other processes used more than this share of one core while it ran.
 DISTURBED_SHARE = 0.25
 REDOS = 2
 
-SEARCH_SETTINGS = ("search", "steps", "beam", "length_penalty", "max_length_ratio", "step_size")
-STEPPED = ("delta", "score", "energy")
+SEARCH_SETTINGS = ("search", "steps", "beam", "length_penalty", "max_length_ratio", "step_size") + (
+    "stop_threshold",
+    "lengths",
+    "samples",
+    "mean_first",
+    "search_seed",
+    "refinement",
+)
 
 
 class Translates(Protocol):
@@ -53,9 +61,10 @@ class Measured:
     redone: int
 
 
-def search_settings(row: dict[str, Any]) -> dict[str, Any]:
+def search_settings(row: dict[str, Any], translators: dict[str, Translates] | None = None) -> dict[str, Any]:
     """The part of a row that says how to translate, as arguments of `Translator.translate`."""
-    return {name: row[name] for name in SEARCH_SETTINGS if row.get(name) is not None}
+    found = {name: row[name] for name in SEARCH_SETTINGS if row.get(name) is not None}
+    return found | ({"rescorer": translators[row["rescorer"]]} if translators and row.get("rescorer") else {})
 
 
 class OtherLoad:
@@ -89,10 +98,10 @@ class OtherLoad:
 
 
 def _pass(
-    translator: Translates, row: dict, lines: list[str], speed: dict, synchronise: Callable[[], None]
+    translators: dict[str, Translates], row: dict, lines: list[str], speed: dict, synchronise: Callable[[], None]
 ) -> RowTimes:
     """One round of one row: untimed warm-up, every line alone, then all lines in batches."""
-    settings = search_settings(row)
+    translator, settings = translators[row["system"]], search_settings(row, translators)
     for line in lines[: speed["warmup"]]:
         translator.translate([line], batch=1, **settings)
     found = RowTimes(sentences=[[]])
@@ -123,8 +132,7 @@ def _round(translators, rows, lines, speed, synchronise, number) -> tuple[dict[t
     times = {}
     with OtherLoad() as load:
         for row in rows[shift:] + rows[:shift]:
-            translator = translators[row["system"]]
-            times[(row["system"], row["name"])] = _pass(translator, row, lines, speed, synchronise)
+            times[(row["system"], row["name"])] = _pass(translators, row, lines, speed, synchronise)
     return times, load.cores
 
 
@@ -147,13 +155,14 @@ def measure(
     if not rows:
         raise ValueError("there are no rows to measure; the experiment needs decodes.")
     for row in rows:
-        if row["system"] not in translators:
-            given = ", ".join(sorted(translators)) or "none"
-            raise ValueError(f'speed: row {row["name"]} needs the bundle of system "{row["system"]}"; given: {given}.')
+        for system in filter(None, (row["system"], row.get("rescorer"))):
+            if system not in translators:
+                given = ", ".join(sorted(translators)) or "none"
+                raise ValueError(f'speed: row {row["name"]} needs the bundle of system "{system}"; given: {given}.')
     measured = Measured({(row["system"], row["name"]): RowTimes() for row in rows}, [], 0)
     # The first calls of each row build caches and choose kernels; they belong to no round.
     for row in rows:
-        translators[row["system"]].translate(lines[:1], batch=1, **search_settings(row))
+        translators[row["system"]].translate(lines[:1], batch=1, **search_settings(row, translators))
     persistent = False
     for number in range(speed["repeats"]):
         tries = [_round(translators, rows, lines, speed, synchronise, number)]
@@ -208,7 +217,7 @@ def step_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """
     series: dict[tuple, list[tuple[float, float]]] = {}
     for row in rows:
-        if row["search"] in STEPPED:
+        if row["search"] in REFINEMENTS:
             key = (row["system"], row["search"], row.get("step_size"))
             series.setdefault(key, []).append((row["steps"], row["latency_ms"]))
     costs = [
@@ -222,7 +231,7 @@ def step_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
         for (system, search, size), points in series.items()
         if len({steps for steps, _ in points}) > 1
     ]
-    of = {search: [cost["ms_per_step"] for cost in costs if cost["search"] == search] for search in STEPPED}
+    of = {search: [cost["ms_per_step"] for cost in costs if cost["search"] == search] for search in REFINEMENTS}
     ratio = None
     if of["delta"] and of["score"] and min(of["delta"] + of["score"]) > 0:
         ratio = statistics.mean(of["delta"]) / statistics.mean(of["score"])

@@ -18,6 +18,7 @@ SEARCH_LABELS = {
     "delta": "delta",
     "score": "score",
     "energy": "energy",
+    "latent-search": "latent search",
 }
 
 
@@ -34,6 +35,7 @@ class Line:
     spread: dict[str, float] | None
     interval: tuple[float, float] | None
     latency_std: float | None
+    p_value: float | None
     expected: float | None
     seeds: int
 
@@ -53,12 +55,14 @@ def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
     label = SEARCH_LABELS.get(row["search"], row["search"])
     if row["search"] == "beam":
         label += f" {row['beam']}"
+    elif row["search"] == "latent-search":
+        label = _searched(row, manifest)
     elif row["search"] not in ("greedy", "prior-mean"):
         label += f", L = {row['steps']}"
     plain = {"beam": f"beam-{row['beam']}", "greedy": "greedy", "prior-mean": "prior-mean"}.get(
         row["search"], f"{row['search']}-{row['steps']}"
     )
-    if row["name"] != plain:
+    if row["search"] != "latent-search" and row["name"] != plain:
         label += f" ({row['name']})"
     # Two score networks on one model share labels otherwise.
     base = manifest["systems"][row["system"]].get("base")
@@ -68,6 +72,21 @@ def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
         if base and system.get("base") == base and system["family"] == row["family"]
     ]
     return label if len(twins) < 2 else f"{label} ({row['system']})"
+
+
+def _searched(row: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """What a row of latent search is called: its refinement, candidates and steps, and what ranks where it is told."""
+    settings = next(
+        entry["settings"]
+        for entry in manifest["rows"]
+        if (entry["system"], entry["name"]) == (row["system"], row["name"])
+    )
+    how = settings["refinement"] if settings["steps"] else "prior samples"
+    label = f"{how}, search {settings['lengths']:g} × {settings['samples']:g}"
+    label += f", L = {settings['steps']}" if settings["steps"] else ""
+    details = ["mean first"] if settings.get("mean_first") else []
+    details += [] if settings.get("rescorer") else ["own score"]
+    return label + (f" ({', '.join(details)})" if details else "")
 
 
 def _expected(row: dict[str, Any], first: dict[str, str], expected: dict[str, float]) -> float | None:
@@ -103,6 +122,7 @@ def _line(rows: list[dict[str, Any]], manifest: dict[str, Any], expected: float 
         spread=spread,
         interval=tuple(first["bleu_ci"]) if len(rows) == 1 and first["bleu_ci"] else None,
         latency_std=first["latency_std"],
+        p_value=first.get("p_value") if len(rows) == 1 else None,
         expected=expected,
         seeds=len(rows),
     )
@@ -110,7 +130,7 @@ def _line(rows: list[dict[str, Any]], manifest: dict[str, Any], expected: float 
 
 def _order(line: Line, family: str) -> tuple[int, int]:
     place = FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
-    return place, line.steps or 0
+    return place, 10**6 if line.search == "latent-search" else line.steps or 0
 
 
 def group_title(key: str, manifest: dict[str, Any]) -> str:
@@ -156,6 +176,7 @@ def columns(table: list[Group]) -> list[tuple[str, str]]:
     """(key, heading) of the columns that have at least one figure; BLEU and chrF are always there."""
     every = [
         ("bleu", "BLEU"),
+        ("p_value", "p"),
         ("expected", "published"),
         ("chrf", "chrF"),
         ("validity", "valid, %"),
@@ -166,16 +187,22 @@ def columns(table: list[Group]) -> list[tuple[str, str]]:
     lines = [line for group in table for line in group.lines]
 
     def there(key: str) -> bool:
-        return any((line.expected if key == "expected" else line.figures[key]) is not None for line in lines)
+        return any(_value(line, key) is not None for line in lines)
 
     return [(key, heading) for key, heading in every if key in ("bleu", "chrf") or there(key)]
 
 
+def _value(line: Line, key: str) -> float | None:
+    return getattr(line, key) if key in ("expected", "p_value") else line.figures[key]
+
+
 def cell(line: Line, key: str) -> tuple[str, str]:
     """A cell's figure and the small note beside it (interval or deviation); an en dash where nothing is known."""
-    value = line.expected if key == "expected" else line.figures[key]
+    value = _value(line, key)
     if value is None:
         return "–", ""
+    if key == "p_value":
+        return f"{value:.3f}" if value >= 0.001 else "< 0.001", ""
     spread = (line.spread or {}).get(key)
     if key == "bleu":
         note = f"[{line.interval[0]:.1f}, {line.interval[1]:.1f}]" if line.interval else ""

@@ -27,6 +27,10 @@ def search_all(
             result.tokens[row] = found.tokens[position]
             result.scores[row] = found.scores[position]
             result.steps[row] = found.steps[position] if found.steps else 0
+        if found.candidates is not None:
+            result.candidates = result.candidates or [0] * len(sources)
+            for position, row in enumerate(rows):
+                result.candidates[row] = found.candidates[position]
         if found.traces is not None:
             if result.traces is None:
                 result.traces = [[[] for _ in sources] for _ in found.traces]

@@ -5,6 +5,9 @@ Prior mean, delta, score and energy differ in `step` alone (Lee et al. 2020, alg
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -61,12 +64,14 @@ def translate_batch(
     lengths: Tensor | None = None,
     trace: bool = False,
     scored: bool = True,
+    stop_threshold: float | None = None,
 ) -> Hypotheses:
     """Translate source (B, S) from the prior mean with `steps` steps of delta, score or energy (prior-mean: none).
 
     `lengths` (B,) replace the predicted ones. With `trace`, the translation after every step is kept. Scores are the
     model's own mean log p(y_t|z,x); without `scored` they are 0, which spares a normalisation. Sentences do not
-    influence each other.
+    influence each other. With `stop_threshold`, a sentence stops after a step shorter than it (see `refine_until`);
+    `steps` then is the most it may take, and a trace repeats its last translation.
 
     Raises ValueError for an unknown search.
     """
@@ -75,13 +80,32 @@ def translate_batch(
         lengths = model.predict_lengths(memory)
     mask = length_mask(lengths)
     z, _ = model.prior(memory, mask)
-    step = _step(model, memory, mask, search, step_size, refiner)
-    traces = [] if trace else None
     steps = 0 if search == "prior-mean" else steps
-    for _ in range(steps):
-        if traces is not None:
-            traces.append(_rows(best_tokens(model, memory, z, mask), lengths))
-        z = step(z)
+    make_step = step_maker(model, search, step_size, refiner)
+    used = torch.full_like(lengths, steps)
+    traces = [] if trace else None
+    keep = None
+    if traces is not None:
+        keep = lambda now: traces.append(_rows(best_tokens(model, memory, now, mask), lengths))  # noqa: E731
+    if stop_threshold is None:
+        step = make_step(memory, mask)
+        for _ in range(steps):
+            if keep:
+                keep(z)
+            z = step(z)
+    else:
+        z, used = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep)
+    rows, scores = words(model, memory, z, mask, lengths, scored)
+    if traces is not None:
+        # Sentences that stopped early keep what they had.
+        traces += [rows] * (steps + 1 - len(traces))
+    return Hypotheses(rows, scores, used.tolist(), traces)
+
+
+def words(
+    model: LatentModel, memory, z: Tensor, mask: Tensor, lengths: Tensor, scored: bool = True
+) -> tuple[list[list[int]], list[float]]:
+    """The translations argmax p(y|z,x) and, if `scored`, their mean log p(y_t|z,x) (else 0)."""
     logits = model.decode(memory, z, mask)
     # Special symbols are no words; their probability stays in the normaliser.
     normaliser = wide(logits).logsumexp(-1) if scored else None
@@ -90,21 +114,60 @@ def translate_batch(
     scores = [0.0] * len(tokens)
     if normaliser is not None:
         scores = (((wide(best) - normaliser) * mask).sum(1) / lengths).tolist()
-    rows = _rows(tokens, lengths)
-    if traces is not None:
-        traces.append(rows)
-    return Hypotheses(rows, scores, [steps] * len(rows), traces)
+    return _rows(tokens, lengths), scores
 
 
-def _step(model, memory, mask, search: str, step_size: float, refiner) -> RefinementStep:
+def refine_until(
+    z: Tensor,
+    make_step: Callable[[Any, Tensor], RefinementStep],
+    memory,
+    mask: Tensor,
+    steps: int,
+    threshold: float,
+    before: Callable[[Tensor], None] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Refine latents z (B, T, Z) until every sentence stands still; (z, steps taken (B,) int64).
+
+    A sentence stops after a step whose mean length over its positions, (1/T) sum_t |z'_t - z_t|, is below `threshold`,
+    or after `steps` of them. Sentences that have stopped leave the batch. `before(z)` is called before every step that
+    some sentence takes.
+    """
+    z = z.clone()
+    used = torch.zeros(z.size(0), dtype=torch.int64, device=z.device)
+    active = torch.arange(z.size(0), device=z.device)
+    step, part, part_mask = make_step(memory, mask), z, mask
+    for _ in range(steps):
+        if before:
+            before(z)
+        moved = step(part)
+        distance = (wide(moved - part).norm(dim=-1) * part_mask).sum(1) / part_mask.sum(1)
+        z[active, : moved.size(1)] = moved.to(z.dtype)
+        used[active] += 1
+        going = distance >= threshold
+        if not bool(going.any()):
+            break
+        if bool(going.all()):
+            part = moved
+            continue
+        active = active[going]
+        width = int(mask[active].sum(1).max())
+        part, part_mask = moved[going, :width], mask[active, :width]
+        step = make_step(memory.select(active), part_mask)
+    return z, used
+
+
+def step_maker(
+    model: LatentModel, search: str, step_size: float = 1.0, refiner: Refiner | None = None
+) -> Callable[[Any, Tensor], RefinementStep]:
+    """A function (memory, mask) -> one step of `search`. Raises ValueError for an unknown search."""
     if search == "prior-mean":
-        return lambda z: z
+        return lambda memory, mask: lambda z: z
     if search == "delta":
-        return delta_step(model, memory, mask)
+        return lambda memory, mask: delta_step(model, memory, mask)
     if search in ("score", "energy"):
         if refiner is None:
             raise ValueError(f"search {search} needs a {search} network; this system has none.")
-        return gradient_step(refiner, memory, mask, step_size)
+        return lambda memory, mask: gradient_step(refiner, memory, mask, step_size)
     raise ValueError(f'unknown search "{search}"; allowed: prior-mean, delta, score, energy.')
 
 

@@ -37,4 +37,10 @@ class LengthHead(nn.Module):
 
     def predict(self, memory: Memory) -> Tensor:
         """The most probable target length (B,), at least 1 and at most the model's positions."""
-        return (self(memory).argmax(-1) - self.limit + memory.mask.sum(1) - 1).clamp(1, self.max_positions)
+        return self.lengths(self(memory).argmax(-1), memory)
+
+    def lengths(self, classes: Tensor, memory: Memory) -> Tensor:
+        """Target lengths of classes (B,) or (B, K), at least 1 and at most the model's positions."""
+        source = memory.mask.sum(1) - 1
+        source = source if classes.dim() == 1 else source[:, None]
+        return (classes - self.limit + source).clamp(1, self.max_positions)

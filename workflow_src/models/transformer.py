@@ -42,10 +42,14 @@ class Transformer(nn.Module):
         """Scores over the vocabulary, (..., D) -> (..., V)."""
         return F.linear(hidden, self.target_embedding.weight, self.output_bias)
 
-    def log_probabilities(self, source: Tensor, target: Tensor) -> Tensor:
-        """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding."""
+    def log_probabilities(self, source: Tensor, target: Tensor, memory: Memory | None = None) -> Tensor:
+        """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding.
+
+        `memory`, the source's, spares the encoder where it is known.
+        """
         labels = with_end(target)
-        scores = wide(self.logits(self.hidden(self.encode(source), target))).log_softmax(-1)
+        memory = self.encode(source) if memory is None else memory
+        scores = wide(self.logits(self.hidden(memory, target))).log_softmax(-1)
         return scores.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
 
     def start(self, memory: Memory) -> CachedDecoder:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workflow_src.artifacts import provenance, write_json
+from workflow_src.artifacts import provenance, read_chosen, write_json
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation import speed
 from workflow_src.stages import command
@@ -51,11 +51,14 @@ def device_of(translators: dict[str, Any], requested: str) -> tuple[str, str | N
 
 def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
-    protocol, rows = settings["speed"], settings["rows"]
+    protocol = settings["speed"]
+    rows = [row | (read_chosen(row["chosen"]) if "chosen" in row else {}) for row in settings["rows"]]
     # Threads change what is measured, so they are a setting here and not the machine's choice.
     arguments.threads = protocol["threads"]
     lines = list(itertools.islice(read_lines(arguments.source), protocol["sentences"]))
-    translators = load(bundles(arguments.bundles), {row["system"] for row in rows}, arguments)
+    translators = load(
+        bundles(arguments.bundles), {row["system"] for row in rows} | {row.get("rescorer") for row in rows}, arguments
+    )
     device, device_name, synchronise = device_of(translators, arguments.device)
     measured = speed.measure(translators, rows, lines, protocol, synchronise, command.log.info)
     precisions = sorted({str(getattr(t, "precision", arguments.precision)) for t in translators.values()})

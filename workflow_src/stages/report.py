@@ -9,7 +9,8 @@ from typing import Any
 
 import markupsafe
 
-from workflow_src.artifacts import ArtifactError, atomic, provenance, read_json
+from workflow_src.artifacts import ArtifactError, atomic, provenance, read_chosen, read_json
+from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation import figures, page, results, tables
 from workflow_src.stages import command
@@ -109,7 +110,14 @@ def facts(
 def load(arguments: argparse.Namespace) -> dict[str, Any]:
     """Everything the report is made of, read and checked."""
     manifest = arguments.settings
-    optional = {name: getattr(arguments, name) for name in ("speed", "traces", "corpus") if getattr(arguments, name)}
+    names = ("speed", "traces", "corpus", "significance")
+    optional = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
+    tuned = [row for row in manifest["rows"] if "chosen" in row]
+    for row in tuned:
+        # From here on a row has the settings that it was decoded with.
+        row["settings"] = row["settings"] | read_chosen(row["chosen"])
+    # Dev and test of a decode share what was chosen.
+    choices = {row["chosen"]: row for row in tuned}
     qualities = {row["quality"]: read_quality(row["quality"]) for row in manifest["rows"]}
     logs, systems = read_systems(manifest)
     return {
@@ -118,6 +126,12 @@ def load(arguments: argparse.Namespace) -> dict[str, Any]:
         "logs": logs,
         "systems": systems,
         "inputs": optional | {f"quality {number}": path for number, path in enumerate(qualities, 1)},
+        "choices": [
+            {key: row[key] for key in ("system", "name", "seed")}
+            | {"search": row["settings"]["search"], "content": read_json(path)}
+            for path, row in choices.items()
+        ],
+        "significance": read_json(arguments.significance) if arguments.significance else None,
         "speed": read_json(arguments.speed) if arguments.speed else None,
         "traces": read_json(arguments.traces) if arguments.traces else None,
         "corpus": read_json(arguments.corpus) if arguments.corpus else {},
@@ -146,6 +160,7 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
     report = manifest["report"]
     removed = report["remove_repetitions"]
     table, other = (tables.groups(rows, manifest, variant) for variant in (removed, not removed))
+    compared = any(line.p_value is not None for group in table for line in group.lines)
     several = any(not group.autoregressive for group in table)
     sentences = next(iter(found["qualities"].values())).get("sentences")
     protocol = (speed or {}).get("protocol", {})
@@ -169,8 +184,9 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
         "table": page.table_cells(table),
         "other_table": page.table_cells(other) if several else None,
         "other_variant": "kept" if removed else "removed",
-        "caption": page.caption(removed, manifest, split, sentences, speed is not None),
-        "other_caption": page.caption(not removed, manifest, split, sentences, speed is not None),
+        "caption": page.caption(removed, manifest, split, sentences, speed is not None, compared),
+        "other_caption": page.caption(not removed, manifest, split, sentences, speed is not None, compared),
+        "chosen": page.chosen_words(found["choices"]),
         "expected_source": report["expected_source"] if report["expected"] else "",
         "unmatched": tables.unmatched_expected(table, report["expected"]),
         "protocol": page.protocol_words(speed),
@@ -189,7 +205,7 @@ def _refinement_groups(found: dict[str, Any], table: list[tables.Group], split: 
     """Curves are drawn on dev where refinement was decoded there, else on the split of the tables."""
     manifest = found["manifest"]
     rows = results.build_rows(manifest, found["qualities"], found["speed"], "dev")
-    if any(row["search"] in ("delta", "score", "energy") for row in rows):
+    if any(row["search"] in REFINEMENTS for row in rows):
         return tables.groups(rows, manifest, manifest["report"]["remove_repetitions"]), "dev"
     return table, split
 
@@ -201,7 +217,7 @@ def run(arguments: argparse.Namespace) -> str:
     command_line = arguments.command or f"snakemake --config experiment={manifest['experiment']}"
     made = describe(found, command_line)
     split = results.table_split(manifest)
-    rows = results.build_rows(manifest, found["qualities"], found["speed"], split)
+    rows = results.build_rows(manifest, found["qualities"], found["speed"], split, found["significance"])
     plain = [results.without_name(row) for row in rows]
     content = {"experiment": manifest["experiment"], "dataset": manifest["dataset"], "provenance": made, "rows": plain}
     results.validate(content, str(folder / "results.json"))
@@ -212,6 +228,13 @@ def run(arguments: argparse.Namespace) -> str:
         "quality_speed": figures.quality_speed(context["groups"]),
         "refinement": figures.refinement(refined),
     }
+    stopping = figures.stopping(
+        [
+            {"system": entry["system"], "search": entry["search"], "points": entry["content"]["curve"]}
+            for entry in found["choices"]
+        ]
+    )
+    drawn |= {"stopping": stopping} if stopping else {}
     # A page that is there vouches for the files beside it.
     (folder / "index.html").unlink(missing_ok=True)
     svg = {name: markupsafe.Markup(figures.save(figure, folder / "figures", name)) for name, figure in drawn.items()}
@@ -231,6 +254,7 @@ def make_parser() -> argparse.ArgumentParser:
     made = command.parser(__doc__)
     made.add_argument("--speed", type=Path)
     made.add_argument("--traces", type=Path)
+    made.add_argument("--significance", type=Path)
     made.add_argument("--corpus", type=Path, help="corpus.json")
     made.add_argument("--command", help="what the user ran, for the provenance")
     made.add_argument("--output-folder", type=Path, required=True)

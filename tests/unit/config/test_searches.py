@@ -1,0 +1,89 @@
+"""Latent search, adaptive stopping and settings chosen on dev, as the configuration sees them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from workflow_src.config.base import ConfigError
+from workflow_src.config.load import load_experiment
+from workflow_src.config.plan import Plan
+
+
+def decodes(*rows: dict) -> list:
+    return list(load_experiment("demo", decodes=list(rows)).decodes)
+
+
+LATENT = {"system": "score", "search": "latent-search", "steps": 1}
+
+
+def test_latent_search_refines_with_the_systems_own_network():
+    for system, refinement in (("lvm", "delta"), ("score", "score"), ("energy", "energy")):
+        (found,) = decodes(LATENT | {"system": system, "rescorer": "teacher", "lengths": 3})
+        assert found.settings["refinement"] == refinement
+        assert found.settings["rescorer"] == "teacher"
+        assert found.name == "latent-search-3x5-1"
+
+
+def test_names_tell_rows_apart():
+    rows = decodes(
+        LATENT,
+        LATENT | {"rescorer": "teacher"},
+        LATENT | {"mean_first": True},
+        LATENT | {"lengths": 2, "samples": 1},
+        {"system": "score", "search": "score", "steps": 4, "stop_threshold": 0.1},
+        {"system": "score", "search": "score", "steps": 4, "tune": {"step_size": [0.5, 1]}},
+    )
+    names = [row.name for row in rows]
+    assert len(set(names)) == len(names)
+    assert names == [
+        "latent-search-5x5-1-own", "latent-search-5x5-1", "latent-search-5x5-mean-1-own", "latent-search-2x1-1-own",
+        "score-4-stop0.1", "score-4-tuned",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "row, told",
+    [
+        (LATENT | {"steps": None}, "search latent-search needs steps; add steps"),
+        (LATENT | {"rescorer": "lvm"}, 'unknown rescorer "lvm" in decodes[0] (an autoregressive system ranks); '
+         "allowed: teacher."),
+        (LATENT | {"rescorer": "teachr"}, 'Did you mean "teacher"?'),
+        (LATENT | {"lengths": 0}, "lengths"),
+        (LATENT | {"stop_threshold": 0.1}, "search latent-search takes no stop_threshold, which belongs to delta"),
+        ({"system": "score", "search": "score", "steps": 1, "samples": 3}, "search score takes no samples"),
+        ({"system": "score", "search": "score", "steps": 1, "rescorer": "teacher"}, "takes no rescorer"),
+        ({"system": "score", "search": "score", "steps": 1, "stop_threshold": 0}, "stop_threshold"),
+        ({"system": "teacher", "search": "beam", "beam": 4, "tune": {"step_size": [1]}}, "takes no step_size"),
+        ({"system": "score", "search": "score", "steps": 1, "tune": {"step_size": []}}, "step_size is empty; list"),
+        ({"system": "score", "search": "score", "steps": 1, "tune": {"step_size": [-1]}}, "step_size has -1"),
+        ({"system": "score", "search": "score", "steps": 1, "tune": {"stepsize": [1]}}, "stepsize"),
+        (LATENT | {"tune": {"lengths": [1.5]}}, "lengths has 1.5"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_in_one_sentence(row, told):
+    with pytest.raises(ConfigError) as caught:
+        decodes({key: value for key, value in row.items() if value is not None})
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_rescorer_is_no_setting_of_the_samples_and_the_other_way_round():
+    """Params of a decode hold exactly what changes its translations."""
+    plan = Plan(load_experiment("demo", decodes=[LATENT | {"rescorer": "teacher"}]))
+    (decode,) = plan.loaded.decodes
+    assert json.loads(plan.settings_decode(decode)) == {
+        "search": "latent-search", "steps": 1, "step_size": 1.0, "lengths": 5, "samples": 5, "mean_first": False,
+        "search_seed": 1, "rescorer": "teacher", "refinement": "score",
+    }  # fmt: skip
+
+
+def test_refined_rows_are_compared_with_their_prior_mean_and_others_with_the_teacher():
+    plan = Plan(load_experiment("tatoeba"))
+    rows = {(row["system"], row["name"]): row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
+    assert rows["teacher", "beam-4"] is None
+    assert rows["teacher", "greedy"] == ["teacher", "beam-4"]
+    assert rows["lvm", "prior-mean"] == ["teacher", "beam-4"]
+    assert rows["lvm", "delta-1"] == rows["score", "score-4"] == ["lvm", "prior-mean"]
+    assert rows["score", "latent-search-5x5-1"] == ["teacher", "beam-4"]

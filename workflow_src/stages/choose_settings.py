@@ -1,0 +1,58 @@
+"""Choose a decode's settings on dev: try every combination that the experiment lists, keep the best and the curve."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import sacrebleu
+
+from workflow_src.artifacts import provenance, write_json
+from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.evaluation.choosing import choose
+from workflow_src.evaluation.quality import collapse_repetitions
+from workflow_src.stages.command import add_runtime, log, parser, start
+from workflow_src.stages.decode import load_rescorer, search_arguments
+from workflow_src.translate import Translator
+
+
+def run(given) -> str:
+    settings: dict[str, Any] = given.settings
+    check_parallel(given.source, given.reference)
+    sources, references = list(read_lines(given.source)), list(read_lines(given.reference))
+    translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
+    rescorer = load_rescorer(given)
+
+    def measure(values: dict[str, Any]) -> dict[str, float]:
+        wanted = search_arguments(settings["settings"] | values, rescorer)
+        found = translator.search(sources, **wanted, batch=given.batch, normalised=True, scored=False)
+        texts = translator.text(found.tokens)
+        if settings["remove_repetitions"]:
+            texts = [collapse_repetitions(text) for text in texts]
+        bleu = sacrebleu.corpus_bleu(texts, [references]).score
+        log.info("%s: BLEU %.2f", ", ".join(f"{name} {value:g}" for name, value in values.items()), bleu)
+        return {"bleu": bleu, "mean_steps": statistics.fmean(found.steps or [0])}
+
+    chosen, curve = choose(settings["tune"], measure)
+    inputs = {"source": given.source, "reference": given.reference, "bundle": given.bundle / "bundle.json"}
+    content = {"chosen": chosen, "curve": curve, "remove_repetitions": settings["remove_repetitions"]}
+    write_json(given.output, content | {"provenance": provenance(settings, inputs)})
+    told = ", ".join(f"{name} {value:g}" for name, value in chosen.items())
+    return f"{given.output}: {told} of {len(curve)} combinations, dev BLEU {max(p['bleu'] for p in curve):.2f}"
+
+
+def arguments():
+    made = parser(__doc__)
+    made.add_argument("--bundle", type=Path, required=True)
+    made.add_argument("--rescorer", type=Path, help="bundle of the autoregressive system that ranks candidates")
+    made.add_argument("--source", type=Path, required=True, help="normalised text, one sentence a line")
+    made.add_argument("--reference", type=Path, required=True)
+    made.add_argument("--output", type=Path, required=True)
+    made.add_argument("--batch", type=int, default=64, help="sentences decoded together")
+    add_runtime(made)
+    return made
+
+
+if __name__ == "__main__":
+    start(run, arguments())
