@@ -24,6 +24,8 @@ SEARCHES = [
     ("lvm", {"search": "delta", "steps": 2}),
     ("score", {"search": "score", "steps": 2}),
     ("energy", {"search": "energy", "steps": 2}),
+    ("score", {"search": "score", "steps": 4, "stop_threshold": 0.5}),
+    ("score", {"search": "latent-search", "steps": 1, "lengths": 3, "samples": 2}),
 ]
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "  ", "Baum", "ein Mann bleibt noch"] * 3
 
@@ -73,8 +75,8 @@ def test_a_bundle_serves_its_own_default(translators):
         assert translator.translate(LINES[:3]) == translator.translate(LINES[:3], search=search, steps=4, beam=4)
         assert (translator.device, translator.precision) == ("cpu", "float32")
     assert translators["transformer"].searches == ["greedy", "beam"]
-    assert translators["lvm"].searches == ["prior-mean", "delta"]
-    assert translators["energy"].searches == ["prior-mean", "delta", "energy"]
+    assert translators["lvm"].searches == ["prior-mean", "delta", "latent-search"]
+    assert translators["energy"].searches == ["prior-mean", "delta", "latent-search", "energy"]
     shared = [translators[family].translate(LINES, search="delta", steps=1) for family in ("lvm", "score", "energy")]
     assert shared[0] == shared[1] == shared[2]
 
@@ -89,6 +91,40 @@ def test_a_trace_ends_in_the_translation_and_begins_with_the_prior_mean(translat
         assert [texts[step] for texts in traces] == translator.translate(LINES, search=search, steps=step)
     assert [texts[0] for texts in traces] == translator.translate(LINES, search="prior-mean")
     assert translator.trace(["", ""], search, 2) == [["", "", ""]] * 2 and translator.trace([], search, 2) == []
+
+
+def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundles, tiny, run_stage, tmp_path):
+    """As a decode, in Python, and as a command: the same translations, and other ones than without the rescorer."""
+    settings = {"search": "latent-search", "steps": 1, "lengths": 3, "samples": 3, "search_seed": 1}
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    teacher = translators["transformer"]
+    wanted = translators["score"].translate(lines, **settings, rescorer=teacher)
+    assert wanted != translators["score"].translate(lines, **settings)
+    assert wanted == translators["score"].translate(lines, **settings, rescorer=teacher, batch=3)
+    words = ["--settings", json.dumps(settings | {"rescorer": "teacher", "refinement": "score", "step_size": 1.0})]
+    words += ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--device", "cpu"]
+    words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
+    run_stage("decode", words)
+    assert wanted == (tmp_path / "dev.txt").read_text().splitlines()
+    details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    assert all(1 <= entry["candidates"] <= 9 for entry in details)
+    output = tmp_path / "out.txt"
+    words = ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--threads", "1"]
+    words += ["--search", "latent-search", "--steps", "1", "--lengths", "3", "--samples", "3", "--device", "cpu"]
+    translate.main([*words, "--input", str(tiny.corpus / "dev.de"), "--output", str(output)])
+    assert output.read_text().splitlines() == wanted
+
+
+def test_a_rescorer_that_cannot_rank_is_refused_by_name(translators, tiny_bundles, tmp_path):
+    with pytest.raises(ValueError, match="is not autoregressive; give the bundle of a transformer"):
+        translators["score"].translate(["Hund"], search="latent-search", rescorer=translators["lvm"])
+    other = Translator.load(tiny_bundles["transformer"], device="cpu", threads=1)
+    other.subwords = type("Others", (), {"digest": "another"})()
+    with pytest.raises(ValueError, match="was trained with other subwords than this system"):
+        translators["score"].translate(["Hund"], search="latent-search", rescorer=other)
+    for name in ("lengths", "samples"):
+        with pytest.raises(ValueError, match=f"{name} is 0; it must be 1 or more"):
+            translators["score"].translate(["Hund"], search="latent-search", **{name: 0})
 
 
 def test_a_trace_of_an_autoregressive_search_is_refused(translators):
@@ -122,9 +158,12 @@ def test_normalised_lines_are_not_normalised_again(tiny_bundles, bundle):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"search": "scor"}, 'unknown search "scor"; allowed: prior-mean, delta, score. Did you mean "score"?'),
-        ({"search": "energy"}, 'unknown search "energy"; allowed: prior-mean, delta, score.'),
-        ({"search": "beam"}, 'unknown search "beam"; allowed: prior-mean, delta, score.'),
+        (
+            {"search": "scor"},
+            'unknown search "scor"; allowed: prior-mean, delta, latent-search, score. Did you mean "score"?',
+        ),
+        ({"search": "energy"}, 'unknown search "energy"; allowed: prior-mean, delta, latent-search, score.'),
+        ({"search": "beam"}, 'unknown search "beam"; allowed: prior-mean, delta, latent-search, score.'),
         ({"steps": -1}, "steps is -1; it must be 0 or more."),
         ({"batch": 0}, "batch is 0; it must be 1 or more."),
         ({"beam": 0}, "beam is 0; it must be 1 or more."),
@@ -327,7 +366,10 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--search", "prior_mean"), 'error: unknown search "prior_mean"; allowed: prior-mean, delta. Did you mean'),
+        (
+            ("--search", "prior_mean"),
+            'error: unknown search "prior_mean"; allowed: prior-mean, delta, latent-search. Did you mean',
+        ),
         (("--steps", "-2"), "error: steps is -2; it must be 0 or more.\n"),
         (("--batch", "0"), "error: batch is 0; it must be 1 or more.\n"),
         (("--device", "cuda:7"), 'error: device "cuda:7" is not there ('),

@@ -12,6 +12,7 @@ import markupsafe
 from workflow_src.config.families import REFINEMENTS
 from workflow_src.evaluation import tables
 from workflow_src.evaluation.changes import changed_words
+from workflow_src.evaluation.results import AUTOREGRESSIVE
 from workflow_src.evaluation.tables import Group, Line
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
@@ -19,6 +20,12 @@ LANGUAGES = {
     "de": "German", "en": "English", "ro": "Romanian", "ja": "Japanese", "fr": "French", "cs": "Czech", "es": "Spanish",
 }  # fmt: skip
 NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+CONVENTIONS = (
+    "For comparison with papers only: cased BLEU over the tokens of Moses, and BLEU over sacreBLEU's international "
+    "tokens without case."
+)
 
 
 def language(code: str) -> str:
@@ -83,7 +90,8 @@ def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
         line for line in beams if reference and (line.system, line.name) == (reference["system"], reference["name"])
     ]
     teacher = (named or sorted(beams, key=lambda line: line.system != "teacher") or [None])[0]
-    refined = [line for line in lines if line.search in REFINEMENTS]
+    # Brackets tell settings of a row's own.
+    refined = [line for line in lines if line.search in REFINEMENTS and "(" not in line.label]
     told = []
     if teacher:
         told.append(
@@ -197,6 +205,23 @@ def chosen_words(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def conventions(
+    manifest: dict[str, Any], qualities: dict[str, dict[str, Any]], split: str, removed: bool
+) -> list[dict[str, str]]:
+    """BLEU of every row by the conventions of papers, beside sacreBLEU's own; rows not scored so are left out."""
+    found = []
+    for row in manifest["rows"]:
+        autoregressive = manifest["systems"][row["system"]]["family"] in AUTOREGRESSIVE
+        scored = qualities[row["quality"]]["removed" if removed and not autoregressive else "kept"]
+        if row["split"] == split and "bleu_tokenised" in scored:
+            keys = ("bleu", "bleu_tokenised", "bleu_intl_lowercase")
+            found.append(
+                {"system": row["system"], "name": row["name"], "seed": str(row["seed"])}
+                | {key: f"{scored[key]:.1f}" for key in keys}
+            )
+    return found
+
+
 def _settings_words(settings: dict[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())
 
@@ -248,6 +273,7 @@ def render(context: dict[str, Any]) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["in_words"] = in_words
+    environment.globals["conventions_words"] = CONVENTIONS
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(context)
 
 
@@ -260,6 +286,8 @@ def markdown(context: dict[str, Any]) -> str:
     if context["unmatched"]:
         parts.append("Published, without a row here: " + ", ".join(f"{k} {v}" for k, v in context["unmatched"].items()))
     parts += [f"Published figures: {context['expected_source']}"] if context["expected_source"] else []
+    if context["conventions"]:
+        parts += ["### BLEU by other conventions", CONVENTIONS, _convention_table(context["conventions"])]
     if context["chosen"]:
         parts.append("## Chosen on dev")
         parts += [_chosen_table(entry) for entry in context["chosen"]]
@@ -268,6 +296,14 @@ def markdown(context: dict[str, Any]) -> str:
     parts.append(_system_table(context["systems"]))
     parts += ["## Notes", context["notes"]] if context["notes"] else []
     return "\n\n".join(part.strip() for part in parts if part and part.strip()) + "\n"
+
+
+def _convention_table(rows: list[dict[str, str]]) -> str:
+    lines = [
+        "| system | decode | seed | sacreBLEU | tokenised | international, lowercase |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    return "\n".join(lines + ["| " + " | ".join(row.values()) + " |" for row in rows])
 
 
 def _chosen_table(entry: dict[str, Any]) -> str:

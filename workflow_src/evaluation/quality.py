@@ -21,7 +21,9 @@ class Score:
     """Scores of one version of the outputs. BLEU and chrF in [0, 100]; `bleu_ci` is their 95 % interval [low, high].
 
     `length_ratio` is output words over reference words as sacreBLEU tokenises them; `validity` the share of outputs
-    that are right answers, or None where nothing can tell.
+    that are right answers, or None where nothing can tell. Two more BLEUs are for comparison with papers only:
+    `bleu_tokenised` over the cased tokens of Moses, `bleu_intl_lowercase` over sacreBLEU's international tokens without
+    case.
     """
 
     bleu: float
@@ -31,6 +33,8 @@ class Score:
     chrf_signature: str
     length_ratio: float
     validity: float | None
+    bleu_tokenised: float
+    bleu_intl_lowercase: float
 
 
 def collapse_repetitions(text: str) -> str:
@@ -67,12 +71,14 @@ def score(
     sources: list[str] | None = None,
     valid: Validity | None = None,
     samples: int = BOOTSTRAP_SAMPLES,
+    language: str = "en",
 ) -> Score:
     """Scores of detokenised, cased `hypotheses` against one reference each.
 
     BLEU and chrF are sacreBLEU's with their default settings; the interval is sacreBLEU's bootstrap, its mean minus
     and plus half the width between the 2.5th and the 97.5th percentile. `valid(source, hypothesis)` decides
-    validity. Raises ValueError for empty input or numbers of lines that differ.
+    validity; `language` is that of the text, for Moses. Raises ValueError for empty input or numbers of lines that
+    differ.
     """
     if not hypotheses:
         raise ValueError("there are no translations to score: give at least one line.")
@@ -95,16 +101,38 @@ def score(
         chrf_signature=chrf_metric.get_signature().format(),
         length_ratio=bleu.sys_len / bleu.ref_len if bleu.ref_len else 0.0,
         validity=share,
+        bleu_tokenised=_tokenised_bleu(hypotheses, references, language),
+        bleu_intl_lowercase=_bleu(hypotheses, references, tokenize="intl", lowercase=True),
     )
 
 
+def _bleu(hypotheses: list[str], references: list[str], **settings: Any) -> float:
+    return min(100.0, float(sacrebleu.BLEU(**settings).corpus_score(hypotheses, [references]).score))
+
+
+def _tokenised_bleu(hypotheses: list[str], references: list[str], language: str) -> float:
+    from sacremoses import MosesTokenizer
+
+    tokenise = MosesTokenizer(lang=language).tokenize
+    texts = [[tokenise(line, return_str=True, escape=False) for line in lines] for lines in (hypotheses, references)]
+    # Text that ends in a detached full stop looks tokenised to sacreBLEU, rightly so here.
+    return _bleu(*texts, tokenize="none", force=True)
+
+
 def both_variants(
-    hypotheses: list[str], references: list[str], sources: list[str] | None = None, valid: Validity | None = None
+    hypotheses: list[str],
+    references: list[str],
+    sources: list[str] | None = None,
+    valid: Validity | None = None,
+    language: str = "en",
 ) -> dict[str, Any]:
     """Scores with repetitions kept and removed, the number of sentences, and repetitions before removal."""
     removed = [collapse_repetitions(text) for text in hypotheses]
     variants = {"kept": hypotheses, "removed": removed}
-    scored = {name: dataclasses.asdict(score(texts, references, sources, valid)) for name, texts in variants.items()}
+    scored = {
+        name: dataclasses.asdict(score(texts, references, sources, valid, language=language))
+        for name, texts in variants.items()
+    }
     return scored | {"sentences": len(hypotheses), "repetitions_per_100_words": repetitions(hypotheses)}
 
 

@@ -40,17 +40,17 @@ def compared(rows: list[dict[str, Any]], references: list[str]) -> list[dict[str
     return [{"system": key[0], "name": key[1], "seed": key[2]} | found[key] for key in by_key if key in found]
 
 
-def run(arguments: argparse.Namespace) -> str:
-    rows = arguments.settings["rows"]
-    done = compared(rows, list(read_lines(arguments.reference))) if rows else []
-    inputs = {"reference": arguments.reference} | {
+def run(given: argparse.Namespace) -> str:
+    rows = given.settings["rows"]
+    done = compared(rows, list(read_lines(given.reference))) if rows else []
+    inputs = {"reference": given.reference} | {
         f"{row['system']} {row['name']} {row['seed']}": row["translations"] for row in rows
     }
-    write_json(arguments.output, {"rows": done, "provenance": provenance({}, inputs)})
-    return f"{arguments.output}: {len(done)} of {len(rows)} rows compared with their baseline"
+    write_json(given.output, {"rows": done, "provenance": provenance({}, inputs)})
+    return f"{given.output}: {len(done)} of {len(rows)} rows compared with their baseline"
 
 
-def make_parser() -> argparse.ArgumentParser:
+def arguments() -> argparse.ArgumentParser:
     made = command.parser(__doc__)
     made.add_argument("--reference", type=Path, required=True)
     made.add_argument("--output", type=Path, required=True)
@@ -58,4 +58,4 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    command.start(run, make_parser())
+    command.start(run, arguments())

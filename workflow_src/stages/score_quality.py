@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
     hypotheses, references, sources = read_aligned(arguments.hypotheses, arguments.reference, arguments.source)
     valid = quality.grammar_validity(settings["source"], settings["target"]) if settings.get("generator") else None
-    result = quality.both_variants(hypotheses, references, sources, valid)
+    result = quality.both_variants(hypotheses, references, sources, valid, settings["target"])
     inputs = {"hypotheses": arguments.hypotheses, "reference": arguments.reference, "source": arguments.source}
     if arguments.details:
         result["mean_steps"] = mean_steps(arguments.details)

@@ -6,6 +6,7 @@ import re
 from itertools import groupby
 
 import pytest
+import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,3 +109,20 @@ def test_bad_input_is_named():
         quality.score(["a", "b"], ["a"])
     with pytest.raises(ValueError, match="not from de to ro"):
         quality.grammar_validity("de", "ro")
+
+
+def test_papers_ways_of_counting_tokens_are_scored_beside():
+    """Tokens split by hand with case; and international tokens without case."""
+    hypotheses = ["He doesn't know the well-known man.", "The price is 5 euros (or so)."]
+    references = ["He doesn't see the well-known man.", "The price is 6 Euros (or so)."]
+    tokens = ["He does n't know the well-known man .", "The price is 5 euros ( or so ) ."]
+    wanted = ["He does n't see the well-known man .", "The price is 6 Euros ( or so ) ."]
+    found = quality.score(hypotheses, references, samples=5)
+    metric = sacrebleu.BLEU(tokenize="none", force=True)
+    assert found.bleu_tokenised == pytest.approx(metric.corpus_score(tokens, [wanted]).score)
+    assert found.bleu_intl_lowercase == pytest.approx(
+        sacrebleu.BLEU(tokenize="intl")
+        .corpus_score([t.lower() for t in hypotheses], [[t.lower() for t in references]])
+        .score
+    )
+    assert found.bleu_intl_lowercase > found.bleu_tokenised

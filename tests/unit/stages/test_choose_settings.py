@@ -1,0 +1,49 @@
+"""Choosing settings on dev, and decoding with what was chosen."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import sacrebleu
+
+from workflow_src.artifacts import ArtifactError, read_chosen
+from workflow_src.evaluation.quality import collapse_repetitions
+from workflow_src.translate import Translator
+
+
+@pytest.fixture(scope="module")
+def score(tiny_bundles):
+    return Translator.load(tiny_bundles["score"], device="cpu", threads=1)
+
+
+def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(score, tiny_bundles, tiny, run_stage, tmp_path):
+    base = {"search": "score", "steps": 2, "step_size": 1.0}
+    tune = {"step_size": [0.0001, 1.0, 40.0]}
+    chosen, text = tmp_path / "chosen.json", tmp_path / "dev.txt"
+    words = ["--settings", json.dumps({"settings": base, "tune": tune, "remove_repetitions": True}), "--device", "cpu"]
+    words += ["--bundle", str(tiny_bundles["score"]), "--source", str(tiny.corpus / "dev.de")]
+    words += ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
+    run_stage("choose_settings", words)
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    references = (tiny.corpus / "dev.reference.en").read_text().splitlines()
+    found = json.loads(chosen.read_text())
+    by_hand = {}
+    for size in tune["step_size"]:
+        outputs = score.translate(lines, search="score", steps=2, step_size=size, normalised=True)
+        removed = [collapse_repetitions(output) for output in outputs]
+        by_hand[size] = (sacrebleu.corpus_bleu(removed, [references]).score, outputs)
+    assert [point["bleu"] for point in found["curve"]] == pytest.approx([bleu for bleu, _ in by_hand.values()])
+    best = max(by_hand, key=lambda size: by_hand[size][0])
+    assert read_chosen(chosen) == {"step_size": best}
+    words = ["--settings", json.dumps(base), "--bundle", str(tiny_bundles["score"]), "--chosen", str(chosen)]
+    words += ["--device", "cpu", "--source", str(tiny.corpus / "dev.de"), "--output", str(text)]
+    run_stage("decode", words)
+    assert text.read_text().splitlines() == by_hand[best][1]
+
+
+def test_a_file_that_chose_nothing_is_refused(tmp_path):
+    path = tmp_path / "chosen.json"
+    path.write_text("{}")
+    with pytest.raises(ArtifactError, match="tells no chosen settings; choose them again"):
+        read_chosen(path)
