@@ -160,8 +160,7 @@ def bundle_words(wildcards, input):
     return [f"{system}={os.path.dirname(bundle)}" for system, bundle in zip(DECODED, input.bundles)]
 
 
-RESCORERS = [decode.settings.get("rescorer") for decode in plan.loaded.decodes]
-DECODED = list(dict.fromkeys([*(decode.system for decode in plan.loaded.decodes), *filter(None, RESCORERS)]))
+DECODED = plan.exported
 # Speed and examples are taken from the first seed.
 BUNDLES = [plan.bundle_file(system, FIRST_SEED) for system in DECODED]
 TRAINED = [(system, seed) for system in SYSTEMS for seed in plan.config.seeds]

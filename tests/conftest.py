@@ -55,10 +55,9 @@ for path in map(pathlib.Path, filter(None, paths)):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(stage)
 """
-STAGES = (
-    "download normalise learn_subwords encode train_teacher distill merge_distilled train_lvm train_refiner"
-    " export_bundle decode score_quality measure_speed analyse report"
-).split()
+# Modules that stages share.
+SHARED = {"__init__", "command", "training"}
+STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - SHARED)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import smoke_check
 import yaml
-from conftest import PROJECT, snakemake
+from conftest import PROJECT, STAGES, snakemake
 
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.load import experiment_names
@@ -41,6 +41,7 @@ def scheduled(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, i
         "distilled",
         "systems",
         "bundles",
+        "chosen",
         "translations",
         "quality",
     }
@@ -76,6 +77,7 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
         ("distilled", {"merge_distilled"}),
         ("systems", {"train_refiner"}),
         ("bundles", {"export_bundle"}),
+        ("chosen", {"choose_settings"}),
         ("translations", {"decode"}),
         ("quality", {"score_quality"}),
         ("report", {"report"}),
@@ -83,8 +85,8 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 )
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
-            "train_lvm", "train_refiner", "export_bundle", "decode", "score_quality", "measure_speed", "analyse",
-            "report"]  # fmt: skip
+            "train_lvm", "train_refiner", "export_bundle", "choose_settings", "decode", "score_quality",
+            "compare_rows", "measure_speed", "analyse", "report"]  # fmt: skip
     planned = scheduled(target, "--configfile", SMOKE, folder=tmp_path)
     assert max(planned, key=flow.index) in last
 
@@ -141,7 +143,7 @@ def test_every_rule_states_everything_and_runs_one_command():
     wanted = "input output log benchmark params resources threads conda message shell".split()
     texts = [path.read_text() for path in sorted((PROJECT / "rules").glob("*.smk"))]
     rules = [part for text in texts for part in re.split(r"^rule ", text, flags=re.MULTILINE)[1:]]
-    assert len(rules) == 15
+    assert sorted(rule.split(":")[0] for rule in rules) == STAGES
     for rule in rules:
         name = rule.split(":")[0]
         missing = [word for word in wanted if not re.search(rf"^    {word}:", rule, re.MULTILINE)]
@@ -186,14 +188,17 @@ def finished(hollow_project, tmp_path_factory) -> Path:
     return folder
 
 
-ENDS = {"measure_speed": 1, "analyse": 1, "report": 1}
+ENDS = {"compare_rows": 1, "measure_speed": 1, "analyse": 1, "report": 1}
+CHOICE = {"choose_settings": 1}
 CHANGES = {
     "nothing": ("seeds: [1]", {}),
     "sentences decoded together": (
         "distillation: {teacher: {batch: 7}}\ndecodes: [{system: teacher, search: greedy, batch: 3}, "
         "{system: teacher, search: beam, beam: 2}, {system: lvm, search: prior-mean}, "
         "{system: lvm, search: delta, steps: 1}, {system: score, search: score, steps: [1, 2]}, "
-        "{system: energy, search: energy, steps: 1}]",
+        "{system: energy, search: energy, steps: 1}, {system: score, search: latent-search, steps: 1, lengths: 2, "
+        "samples: 2, rescorer: teacher}, {system: score, search: score, steps: 3, name: adaptive, batch: 5, "
+        "tune: {stop_threshold: [0.01, 0.1], step_size: [0.5, 1.0]}}]",
         {},
     ),
     "how often training state is saved": (
@@ -212,21 +217,21 @@ CHANGES = {
     "how speed is measured": ("speed: {repeats: 3}", {"measure_speed": 1, "report": 1}),
     "learning rate of a refiner": (
         "systems: {score: {training: {learning_rate: 0.001}}}",
-        {"train_refiner": 1, "export_bundle": 1, "decode": 2, "score_quality": 2, **ENDS},
+        {"train_refiner": 1, "export_bundle": 1, "decode": 4, "score_quality": 4, **CHOICE, **ENDS},
     ),
     "steps of the latent-variable model": (
         "systems: {lvm: {training: {max_steps: 31}}}",
-        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 5, "score_quality": 5, **ENDS},
+        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 7, "score_quality": 7, **CHOICE, **ENDS},
     ),
     "beam of distillation": (
         "distillation: {teacher: {beam: 3}}",
         {"distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 3,
-         "decode": 5, "score_quality": 5, **ENDS},
+         "decode": 7, "score_quality": 7, **CHOICE, **ENDS},
     ),
     "size of the subwords": (
         "recipe: {subwords: {vocabulary_size: 250}}",
         {"learn_subwords": 1, "encode": 3, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
-         "train_refiner": 2, "export_bundle": 4, "decode": 7, "score_quality": 7, **ENDS},
+         "train_refiner": 2, "export_bundle": 4, "decode": 9, "score_quality": 9, **CHOICE, **ENDS},
     ),
     "another seed of the corpus": (
         "recipe: {dataset: {generator: {seed: 2}}}",
@@ -234,8 +239,8 @@ CHANGES = {
     ),
     "one more seed": (
         "seeds: [1, 2]",
-        {"train_teacher": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 4, "decode": 7, "score_quality": 7,
-         "report": 1},
+        {"train_teacher": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 4, "decode": 9, "score_quality": 9,
+         **CHOICE, "compare_rows": 1, "report": 1},
     ),
 }  # fmt: skip
 
@@ -255,7 +260,18 @@ def test_a_changed_beam_reruns_that_decode_and_what_shows_it(finished, hollow_pr
     overlay.write_text(yaml.safe_dump(content))
     planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
     # The examples show the translation of the largest beam.
-    assert planned == {"decode": 1, "score_quality": 1, "measure_speed": 1, "analyse": 1, "report": 1}
+    assert planned == {"decode": 1, "score_quality": 1, **ENDS}
+
+
+def test_a_value_more_to_choose_from_chooses_anew(finished, hollow_project, tmp_path):
+    content = yaml.safe_load(Path(SMOKE).read_text())
+    content["decodes"][-1]["tune"]["step_size"].append(1.5)
+    overlay = tmp_path / "change.yaml"
+    overlay.write_text(yaml.safe_dump(content))
+    planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
+    assert planned == {
+        "choose_settings": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1, "report": 1
+    }  # fmt: skip
 
 
 def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):

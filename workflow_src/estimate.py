@@ -112,24 +112,21 @@ def jobs(plan: Plan) -> dict[str, int]:
     """Number of jobs by rule when nothing has been made yet."""
     seeds = len(plan.config.seeds)
     systems = plan.loaded.systems.values()
-    needed = _needed(plan)
     counts = {"download": 1, "normalise": 1, "learn_subwords": 1, "encode": 1 + len({s.data for s in systems})}
     counts |= {rule: seeds * len(plan.systems_of(rule)) for rule in ("train_teacher", "train_lvm", "train_refiner")}
     counts |= {
         "distill": sum(plan.shards(teacher) for teacher in plan.teachers),
         "merge_distilled": len(plan.teachers),
-        "export_bundle": seeds * len(needed),
+        "export_bundle": seeds * len(plan.exported),
+        "choose_settings": len(plan.tuned),
         "decode": len(plan.rows),
         "score_quality": len(plan.rows),
+        "compare_rows": 1,
         "measure_speed": 1,
         "analyse": 1,
         "report": 1,
     }
     return {rule: count for rule, count in counts.items() if count}
-
-
-def _needed(plan: Plan) -> set[str]:
-    return {decode.system for decode in plan.loaded.decodes}
 
 
 def _length(plan: Plan, length: float | None) -> float:

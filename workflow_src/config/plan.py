@@ -179,6 +179,13 @@ class Plan:
         return [file for file in files if os.path.exists(file)]
 
     @property
+    def exported(self) -> list[str]:
+        """Systems that decodes use, as what translates or as what ranks, without repeats."""
+        decodes = self.loaded.decodes
+        rescorers = [decode.settings.get("rescorer") for decode in decodes]
+        return list(dict.fromkeys([*(decode.system for decode in decodes), *filter(None, rescorers)]))
+
+    @property
     def tuned(self) -> list[tuple[Decode, int]]:
         """Decodes that choose settings on dev, with each seed."""
         return [(decode, seed) for decode in self.loaded.decodes if decode.tune for seed in self.config.seeds]
