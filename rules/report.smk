@@ -8,6 +8,7 @@ rule report:
         configs=[f"{plan.system_folder(*trained)}/config.json" for trained in TRAINED],
         speed=plan.speed,
         traces=plan.traces,
+        analyses=[analysis.path for analysis in plan.analyses.values() if analysis.enabled],
         corpus=plan.corpus_summary,
     output:
         page=report(REPORT, category="Report", labels={"what": "the whole report"}),
@@ -38,4 +39,5 @@ rule report:
     shell:
         "python -m workflow_src.stages.report --settings {params.settings:q} --log {log:q}"
         " --speed {input.speed:q} --traces {input.traces:q} --corpus {input.corpus:q}"
+        " --analyses {input.analyses:q}"
         " --output-folder {params.folder:q}"

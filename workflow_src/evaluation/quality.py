@@ -98,6 +98,23 @@ def score(
     )
 
 
+def bleu(hypotheses: list[str], references: list[str]) -> float:
+    """sacreBLEU's BLEU with its default settings, in [0, 100]."""
+    return min(100.0, float(sacrebleu.BLEU().corpus_score(hypotheses, [references]).score))
+
+
+def best_by_sentence(candidates: list[list[str]], references: list[str]) -> list[str]:
+    """For each sentence the candidate that its reference likes best, by sentence BLEU; the first among equals.
+
+    `candidates[number][sentence]`. No system can choose so: what comes out bounds what a better choice could reach.
+    """
+    metric = sacrebleu.BLEU(effective_order=True)
+    return [
+        max(texts, key=lambda text: metric.sentence_score(text, [reference]).score)
+        for texts, reference in zip(zip(*candidates, strict=True), references, strict=True)
+    ]
+
+
 def both_variants(
     hypotheses: list[str], references: list[str], sources: list[str] | None = None, valid: Validity | None = None
 ) -> dict[str, Any]:
