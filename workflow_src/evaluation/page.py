@@ -228,7 +228,8 @@ def markdown(context: dict[str, Any]) -> str:
     if context["unmatched"]:
         parts.append("Published, without a row here: " + ", ".join(f"{k} {v}" for k, v in context["unmatched"].items()))
     parts += [f"Published figures: {context['expected_source']}"] if context["expected_source"] else []
-    parts += ["## Speed", context["protocol"], context["step_cost"], "## Provenance"]
+    parts += ["## Speed", context["protocol"], context["step_cost"]]
+    parts += [context["analyses_markdown"], "## Provenance"]
     parts.append("".join(f"- {name}: {value}\n" for name, value in context["facts"]))
     parts.append(_system_table(context["systems"]))
     parts += ["## Notes", context["notes"]] if context["notes"] else []
