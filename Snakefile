@@ -27,6 +27,7 @@ include: "rules/lvm.smk"
 include: "rules/refine.smk"
 include: "rules/decode.smk"
 include: "rules/evaluate.smk"
+include: "rules/analyse.smk"
 include: "rules/report.smk"
 
 

@@ -160,10 +160,27 @@ def bundle_words(wildcards, input):
     return [f"{system}={os.path.dirname(bundle)}" for system, bundle in zip(DECODED, input.bundles)]
 
 
+def analysis_inputs(name):
+    """Inputs of an analysis: the bundles it reads, and the text of its split."""
+    analysis = plan.analyses[name]
+    return {
+        "bundles": [plan.bundle_file(system, FIRST_SEED) for system in analysis.systems],
+        "source": plan.corpus(analysis.split, "source"),
+        "target": plan.corpus(analysis.split, "target"),
+        "reference": plan.reference(analysis.split),
+    }
+
+
+def analysis_bundles(wildcards, input):
+    """`SYSTEM=FOLDER` words; the folder of a bundle says its system."""
+    folders = [Path(bundle).parent for bundle in input.bundles]
+    return [f"{folder.parent.parent.name}={folder}" for folder in folders]
+
+
 DECODED = plan.exported
 # Speed and examples are taken from the first seed.
 BUNDLES = [plan.bundle_file(system, FIRST_SEED) for system in DECODED]
-TRAINED = [(system, seed) for system in SYSTEMS for seed in plan.config.seeds]
+TRAINED = plan.trained
 TARGETS = {
     "normalised": plan.corpus_summary,
     "subwords": SUBWORDS,

@@ -10,6 +10,7 @@ rule report:
         significance=plan.significance,
         speed=plan.speed,
         traces=plan.traces,
+        analyses=[analysis.path for analysis in plan.analyses.values() if analysis.enabled],
         corpus=plan.corpus_summary,
     output:
         page=report(REPORT, category="Report", labels={"what": "the whole report"}),
@@ -39,5 +40,6 @@ rule report:
         "Writing the report"
     shell:
         "python -m workflow_src.stages.report --settings {params.settings:q} --log {log:q}"
-        " --significance {input.significance:q} --speed {input.speed:q} --traces {input.traces:q} --corpus {input.corpus:q}"
+        " --significance {input.significance:q} --speed {input.speed:q} --traces {input.traces:q}"
+        " --corpus {input.corpus:q} --analyses {input.analyses:q}"
         " --output-folder {params.folder:q}"

@@ -33,6 +33,10 @@ WIDE = 512
 HELD_OUT = 2000
 LENGTH = {"generated": 12.0, "files": 28.0, "folder": 28.0}
 BYTES_A_SUBWORD = 4.5
+ANALYSIS_RULES = {
+    "marginal": "estimate_marginal", "tokens": "compare_tokens", "lengths": "measure_lengths",
+    "samples": "sample_translations", "latent_space": "map_latent_space",
+}  # fmt: skip
 
 
 def encoder_layer(dim: int, width: int) -> int:
@@ -113,17 +117,22 @@ def jobs(plan: Plan) -> dict[str, int]:
     seeds = len(plan.config.seeds)
     systems = plan.loaded.systems.values()
     counts = {"download": 1, "normalise": 1, "learn_subwords": 1, "encode": 1 + len({s.data for s in systems})}
-    counts |= {rule: seeds * len(plan.systems_of(rule)) for rule in ("train_teacher", "train_lvm", "train_refiner")}
+    for rule in ("train_teacher", "train_lvm", "train_refiner"):
+        counts[rule] = sum(system in plan.systems_of(rule) for system, _ in plan.trained)
+    analyses = [analysis for analysis in plan.analyses.values() if analysis.enabled]
+    # Analyses take the first seed, also of systems that no decode uses.
+    extra = {system for analysis in analyses for system in analysis.systems} - set(plan.exported)
     counts |= {
         "distill": sum(plan.shards(teacher) for teacher in plan.teachers),
         "merge_distilled": len(plan.teachers),
-        "export_bundle": seeds * len(plan.exported),
+        "export_bundle": seeds * len(plan.exported) + len(extra),
         "choose_settings": len(plan.tuned),
         "decode": len(plan.rows),
         "score_quality": len(plan.rows),
         "compare_rows": 1,
         "measure_speed": 1,
         "analyse": 1,
+        **{ANALYSIS_RULES[analysis.name]: 1 for analysis in analyses},
         "report": 1,
     }
     return {rule: count for rule, count in counts.items() if count}
@@ -148,7 +157,7 @@ def _hours(operations: float, shares: tuple[float, float]) -> tuple[float, float
 def _system_row(plan: Plan, system: System) -> dict[str, Any]:
     """Tokens, operations and hours of training one system with all seeds."""
     training = system.training
-    seeds = len(plan.config.seeds)
+    seeds = sum(name == system.name for name, _ in plan.trained)
     tokens = training.max_steps * training.batch_tokens * seeds
     operations = tokens * operations_a_position(system, plan)
     subwords = plan.recipe.subwords
@@ -182,7 +191,9 @@ def _disk(plan: Plan, pairs: int | None, length: float) -> float:
         )
         averaged = system.training.average_last if system.training.keep == "average" else 1
         # Final weights, the bundle (with the base), two states of weights and two moments, and validated weights.
-        models += (2 * weights + base + 2 * 3 * weights + averaged * weights) * len(plan.config.seeds)
+        models += (2 * weights + base + 2 * 3 * weights + averaged * weights) * sum(
+            name == system.name for name, _ in plan.trained
+        )
     return texts + models
 
 

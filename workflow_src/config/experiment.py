@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import RecipeConfig
 
@@ -126,6 +127,7 @@ class WorkflowConfig(Frozen):
     seeds: tuple[int, ...] = Field((1,), min_length=1)
     decodes: tuple[DecodeConfig, ...] = Field(min_length=1)
     speed: SpeedConfig = SpeedConfig()
+    analyses: AnalysesConfig = AnalysesConfig()
     report: ReportConfig = ReportConfig()
     runtime: RuntimeConfig = RuntimeConfig()
     mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")

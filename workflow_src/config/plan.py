@@ -10,6 +10,7 @@ import json
 import os
 from typing import Any
 
+from workflow_src.config.analyses import analyses
 from workflow_src.config.experiment import DistillationConfig
 from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, REFINEMENTS
 from workflow_src.config.load import Decode, Loaded, System
@@ -26,6 +27,7 @@ class Plan:
         self.experiment = loaded.config.experiment
         self.recipe = loaded.config.recipe
         self.root = f"results/{self.recipe.name}"
+        self.analyses = analyses(loaded)
 
     # Files, in the order of the flow
 
@@ -156,6 +158,20 @@ class Plan:
     def systems_of(self, rule: str) -> list[str]:
         """Names of the systems that a training rule makes, in the order of the configuration."""
         return [name for name, system in self.loaded.systems.items() if system.family.rule == rule]
+
+    @property
+    def trained(self) -> list[tuple[str, int]]:
+        """Every (system, seed) that is trained. What no decode uses, such as a model for pictures, has one seed."""
+        systems = self.loaded.systems
+        used: set[str] = set()
+        waiting = [decode.system for decode in self.loaded.decodes]
+        while waiting:
+            name = waiting.pop()
+            if name not in used:
+                used.add(name)
+                waiting += systems[name].built_on
+        seeds = self.config.seeds
+        return [(name, seed) for name in systems for seed in (seeds if name in used else seeds[:1])]
 
     @property
     def teachers(self) -> list[str]:
@@ -359,8 +375,7 @@ class Plan:
                 "log": f"{self.system_folder(name, seed)}/training.jsonl",
                 "config": f"{self.system_folder(name, seed)}/config.json",
             }
-            for name in systems
-            for seed in self.config.seeds
+            for name, seed in self.trained
         ]
         return _json(
             {

@@ -291,7 +291,8 @@ def markdown(context: dict[str, Any]) -> str:
     if context["chosen"]:
         parts.append("## Chosen on dev")
         parts += [_chosen_table(entry) for entry in context["chosen"]]
-    parts += ["## Speed", context["protocol"], context["step_cost"], "## Provenance"]
+    parts += ["## Speed", context["protocol"], context["step_cost"]]
+    parts += [context["analyses_markdown"], "## Provenance"]
     parts.append("".join(f"- {name}: {value}\n" for name, value in context["facts"]))
     parts.append(_system_table(context["systems"]))
     parts += ["## Notes", context["notes"]] if context["notes"] else []

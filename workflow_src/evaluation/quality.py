@@ -86,7 +86,7 @@ def score(
         raise ValueError(f"{len(hypotheses)} translations cannot be scored against {len(references)} references.")
     metric = sacrebleu.BLEU()
     with fixed_seed():
-        bleu = metric.corpus_score(hypotheses, [references], n_bootstrap=samples)
+        found = metric.corpus_score(hypotheses, [references], n_bootstrap=samples)
     chrf_metric = sacrebleu.CHRF()
     chrf = chrf_metric.corpus_score(hypotheses, [references])
     share = None
@@ -94,20 +94,33 @@ def score(
         share = sum(bool(valid(x, y)) for x, y in zip(sources, hypotheses, strict=True)) / len(hypotheses)
     return Score(
         # Rounding errors of float32 may carry the bounds a hair over the scale's ends.
-        bleu=min(100.0, float(bleu.score)),
-        bleu_ci=(max(0.0, float(bleu._mean - bleu._ci)), min(100.0, float(bleu._mean + bleu._ci))),
+        bleu=min(100.0, float(found.score)),
+        bleu_ci=(max(0.0, float(found._mean - found._ci)), min(100.0, float(found._mean + found._ci))),
         bleu_signature=metric.get_signature().format(),
         chrf=min(100.0, float(chrf.score)),
         chrf_signature=chrf_metric.get_signature().format(),
-        length_ratio=bleu.sys_len / bleu.ref_len if bleu.ref_len else 0.0,
+        length_ratio=found.sys_len / found.ref_len if found.ref_len else 0.0,
         validity=share,
         bleu_tokenised=_tokenised_bleu(hypotheses, references, language),
-        bleu_intl_lowercase=_bleu(hypotheses, references, tokenize="intl", lowercase=True),
+        bleu_intl_lowercase=bleu(hypotheses, references, tokenize="intl", lowercase=True),
     )
 
 
-def _bleu(hypotheses: list[str], references: list[str], **settings: Any) -> float:
+def bleu(hypotheses: list[str], references: list[str], **settings: Any) -> float:
+    """sacreBLEU's BLEU, with its default settings but for those given, in [0, 100]."""
     return min(100.0, float(sacrebleu.BLEU(**settings).corpus_score(hypotheses, [references]).score))
+
+
+def best_by_sentence(candidates: list[list[str]], references: list[str]) -> list[str]:
+    """For each sentence the candidate that its reference likes best, by sentence BLEU; the first among equals.
+
+    `candidates[number][sentence]`. No system can choose so: what comes out bounds what a better choice could reach.
+    """
+    metric = sacrebleu.BLEU(effective_order=True)
+    return [
+        max(texts, key=lambda text: metric.sentence_score(text, [reference]).score)
+        for texts, reference in zip(zip(*candidates, strict=True), references, strict=True)
+    ]
 
 
 def _tokenised_bleu(hypotheses: list[str], references: list[str], language: str) -> float:
@@ -116,7 +129,7 @@ def _tokenised_bleu(hypotheses: list[str], references: list[str], language: str)
     tokenise = MosesTokenizer(lang=language).tokenize
     texts = [[tokenise(line, return_str=True, escape=False) for line in lines] for lines in (hypotheses, references)]
     # Text that ends in a detached full stop looks tokenised to sacreBLEU, rightly so here.
-    return _bleu(*texts, tokenize="none", force=True)
+    return bleu(*texts, tokenize="none", force=True)
 
 
 def both_variants(

@@ -12,7 +12,7 @@ import markupsafe
 from workflow_src.artifacts import ArtifactError, atomic, provenance, read_chosen, read_json
 from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
-from workflow_src.evaluation import figures, page, results, tables
+from workflow_src.evaluation import analyses, figures, page, results, tables
 from workflow_src.stages import command
 
 
@@ -125,7 +125,10 @@ def load(arguments: argparse.Namespace) -> dict[str, Any]:
         "qualities": qualities,
         "logs": logs,
         "systems": systems,
-        "inputs": optional | {f"quality {number}": path for number, path in enumerate(qualities, 1)},
+        "analyses": analyses.read(arguments.analyses),
+        "inputs": optional
+        | {f"analysis {path.stem}": path for path in arguments.analyses}
+        | {f"quality {number}": path for number, path in enumerate(qualities, 1)},
         "choices": [
             {key: row[key] for key in ("system", "name", "seed")}
             | {"search": row["settings"]["search"], "content": read_json(path)}
@@ -236,9 +239,14 @@ def run(arguments: argparse.Namespace) -> str:
         ]
     )
     drawn |= {"stopping": stopping} if stopping else {}
+    drawn |= analyses.draw(found["analyses"])
     # A page that is there vouches for the files beside it.
     (folder / "index.html").unlink(missing_ok=True)
     svg = {name: markupsafe.Markup(figures.save(figure, folder / "figures", name)) for name, figure in drawn.items()}
+    analysed = analyses.context_of(found["analyses"])
+    languages = (manifest["source"], manifest["target"])
+    section = analyses.render(analysed, svg, 5 if context["examples"] else 4, languages) if found["analyses"] else ""
+    context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed)}
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
     results.write_results(folder / "results.json", content)
     for name, text in (
@@ -257,6 +265,7 @@ def make_parser() -> argparse.ArgumentParser:
     made.add_argument("--traces", type=Path)
     made.add_argument("--significance", type=Path)
     made.add_argument("--corpus", type=Path, help="corpus.json")
+    made.add_argument("--analyses", type=Path, nargs="*", default=[], help="files of the analyses")
     made.add_argument("--command", help="what the user ran, for the provenance")
     made.add_argument("--output-folder", type=Path, required=True)
     return made

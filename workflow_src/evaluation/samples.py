@@ -1,0 +1,37 @@
+"""Translations from one sample of the prior, and after refinement (Lee et al. 2020, section 6.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from workflow_src.evaluation.lengths import Procedure
+from workflow_src.evaluation.marginal import sentence_generator
+from workflow_src.inference.latent import best_tokens, delta_step, gradient_step, length_mask, refine
+
+
+@torch.no_grad()
+def sample_and_refine(
+    procedure: Procedure, source: Sequence[int], seed: int, sentence: int, device: torch.device
+) -> tuple[list[int], list[int]]:
+    """Subwords decoded from z ~ p(z|x), and after the procedure's steps from there, at the predicted length.
+
+    `source` has its end symbol. The draw depends on `seed` and `sentence` alone. Raises ValueError for a search that
+    does not refine.
+    """
+    model = procedure.model
+    memory = model.encode(torch.tensor([list(source)], device=device))
+    mask = length_mask(model.predict_lengths(memory))
+    mean, deviation = model.prior(memory, mask)
+    noise = torch.randn(mean.shape, generator=sentence_generator(seed, sentence)).to(mean)
+    z = mean + deviation * noise
+    if procedure.search == "delta":
+        step = delta_step(model, memory, mask)
+    elif procedure.refiner is not None:
+        step = gradient_step(procedure.refiner, memory, mask, procedure.step_size)
+    else:
+        raise ValueError(f"search {procedure.search} refines nothing; allowed: delta, score, energy.")
+    before = best_tokens(model, memory, z, mask)
+    after = best_tokens(model, memory, refine(z, step, procedure.steps), mask)
+    return before[0].tolist(), after[0].tolist()

@@ -1,0 +1,56 @@
+"""What refinement does: edit distance from the first output, and repetitions (Lee et al. 2020, section 5.3)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from rapidfuzz.distance import Levenshtein
+
+Tokens = Sequence[Sequence[int]]
+
+
+def repetitions(tokens: Sequence[int]) -> int:
+    """Positions that hold the same subword as the one before."""
+    return sum(now == before for before, now in zip(tokens, tokens[1:], strict=False))
+
+
+def compare(first: Tokens, refined: Tokens, steps: int) -> dict[str, Any]:
+    """Means over sentences of `refined` outputs, after `steps` steps, against the `first` ones, with standard errors.
+
+    `edit_distance` counts insertions, deletions and substitutions of subwords a sentence; `changed` is the share of
+    sentences that differ at all. `repetitions` are counted a sentence; `relative_repetitions` is their ratio to those
+    of the first outputs, None where these have none.
+
+    Raises ValueError without sentences.
+    """
+    if not first:
+        raise ValueError("there are no outputs to compare: take at least one sentence that is not empty.")
+    distances = [Levenshtein.distance(a, b) for a, b in zip(first, refined, strict=True)]
+    before, after = [repetitions(a) for a in first], [repetitions(b) for b in refined]
+    ratio, error = _ratio(before, after)
+    return {
+        "steps": steps,
+        "edit_distance": statistics.fmean(distances),
+        "edit_distance_error": _error(distances),
+        "changed": sum(map(bool, distances)) / len(distances),
+        "repetitions": statistics.fmean(after),
+        "relative_repetitions": ratio,
+        "relative_repetitions_error": error,
+    }
+
+
+def _error(values: Sequence[float]) -> float:
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def _ratio(below: Sequence[int], above: Sequence[int]) -> tuple[float | None, float | None]:
+    """The ratio of two paired totals, and its standard error over sentences (the usual estimator of ratios)."""
+    total, count = sum(below), len(below)
+    if not total:
+        return None, None
+    ratio = sum(above) / total
+    residuals = sum((a - ratio * b) ** 2 for a, b in zip(above, below, strict=True))
+    return ratio, math.sqrt(count / max(1, count - 1) * residuals) / total

@@ -1,0 +1,50 @@
+"""Map the two-dimensional latent space of one sentence: decoded subwords, the score network's field, paths."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from workflow_src.evaluation.latent_space import choose, map_sentence
+from workflow_src.stages import analysis_inputs, command
+from workflow_src.types import EOS
+
+
+def run(arguments: argparse.Namespace) -> str:
+    settings: dict[str, Any] = arguments.settings
+    # A map has sharp borders, which rounding would fray.
+    arguments.precision = "float32"
+    entry = settings["searches"][0]
+    translator = analysis_inputs.open_bundles(arguments)[entry["system"]]
+    model, refiner, device = translator.models["lvm"], translator.models["score"], translator.runtime.device
+    wanted = settings["sentence"]
+    taken = analysis_inputs.sentences(arguments, settings["sentences"] if wanted is None else wanted + 1)
+    sources = [[*ids, EOS] for ids in translator.subwords.encode_source(taken.sources)]
+    targets = translator.subwords.encode_target(taken.targets)
+    if wanted is None:
+        place = choose(model, refiner, sources, targets, settings["positions"], settings["steps"], device)
+    elif wanted in taken.numbers:
+        place = taken.numbers.index(wanted)
+    else:
+        raise ValueError(f"line {wanted} of {arguments.source}, counted from 0, is empty or not there; name another.")
+    found = map_sentence(
+        model, refiner, sources[place], targets[place], settings["steps"], settings["resolution"], settings["arrows"],
+        device,
+    )  # fmt: skip
+    ids = sorted({cell for panel in found["panels"] for row in panel["regions"] for cell in row}
+                 | {token for tokens in found["outputs"].values() for token in tokens})  # fmt: skip
+    pieces = dict(zip(map(str, ids), translator.subwords.pieces_target(ids), strict=True))
+    texts = {name: translator.text([tokens])[0] for name, tokens in found["outputs"].items()}
+    analysis_inputs.write(
+        arguments, "latent_space", sentence=taken.numbers[place], system=entry["system"], source=taken.sources[place],
+        reference=taken.references[place], steps=settings["steps"], pieces=pieces, texts=texts, **found,
+    )  # fmt: skip
+    return f"{arguments.output}: sentence {taken.numbers[place]}, {len(found['panels'])} positions"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    return analysis_inputs.make_parser(__doc__)
+
+
+if __name__ == "__main__":
+    command.start(run, make_parser())
