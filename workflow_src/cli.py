@@ -1,4 +1,4 @@
-"""The `continuum` command: translate text, estimate an experiment, check a configuration.
+"""The `continuum` command: translate text, estimate an experiment, check a configuration, compare results.
 
 PyTorch is imported by `translate` alone, so that the others answer at once.
 """
@@ -46,6 +46,31 @@ def estimate(arguments: argparse.Namespace) -> None:
     print(json.dumps(result, indent=1) if arguments.json else as_text(result))
 
 
+def compare(arguments: argparse.Namespace) -> None:
+    from workflow_src.artifacts import atomic
+    from workflow_src.evaluation import comparison, page
+    from workflow_src.evaluation.results import read_results
+
+    found = [read_results(comparison.results_path(name)) for name in arguments.experiments]
+    removed = not arguments.keep_repetitions
+    compared = comparison.compare(found, removed)
+    context = {
+        "experiments": compared.experiments,
+        "caption": comparison.caption(compared, removed),
+        "tables": comparison.tables(compared),
+    }
+    output = arguments.output
+    texts = {
+        output.with_suffix(".md"): comparison.markdown(compared, removed),
+        output.with_suffix(".html"): page.render(context, "comparison.html.j2"),
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(path) as file:
+            file.write(text)
+    print(f"{output.with_suffix('.html')}: {len(compared.rows)} rows of {len(found)} experiments")
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -60,6 +85,11 @@ def parser() -> argparse.ArgumentParser:
     part = commands.add_parser("check", help="say what is wrong with a configuration, or that nothing is")
     part.add_argument("configuration", help=what)
     part.set_defaults(run=check)
+    part = commands.add_parser("compare", help="put the results of several experiments side by side on one page")
+    part.add_argument("experiments", nargs="+", help="names of finished experiments, or results.json files")
+    part.add_argument("--output", type=Path, default=Path("results/comparison.html"), help="page; .md lies beside it")
+    part.add_argument("--keep-repetitions", action="store_true", help="compare outputs with repeated words kept")
+    part.set_defaults(run=compare)
     return made
 
 
@@ -74,7 +104,7 @@ def main(words: list[str] | None = None) -> None:
     arguments = parser().parse_args(words)
     try:
         arguments.run(arguments)
-    except ConfigError as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
 
 

@@ -362,7 +362,9 @@ def _decode(
 
 
 def _check_own(decode: DecodeConfig, where: str) -> None:
-    for setting in sorted((decode.model_fields_set & set(_OWN)) | set(decode.tune)):
+    # A configuration that was written whole says every default: only what differs from it was meant.
+    said = {name for name in _OWN if getattr(decode, name) != DecodeConfig.model_fields[name].default}
+    for setting in sorted(said | set(decode.tune)):
         if decode.search not in _OWN[setting]:
             raise ConfigError(
                 f"{where}: search {decode.search} takes no {setting}, which belongs to {', '.join(_OWN[setting])}; "

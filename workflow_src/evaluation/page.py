@@ -15,7 +15,7 @@ from workflow_src.evaluation.changes import changed_words
 from workflow_src.evaluation.results import AUTOREGRESSIVE
 from workflow_src.evaluation.tables import Group, Line
 
-TEMPLATE = Path(__file__).with_name("report.html.j2")
+TEMPLATES = Path(__file__).parent
 LANGUAGES = {
     "de": "German", "en": "English", "ro": "Romanian", "ja": "Japanese", "fr": "French", "cs": "Czech", "es": "Spanish",
 }  # fmt: skip
@@ -267,14 +267,18 @@ def table_cells(table: list[Group]) -> dict[str, Any]:
     }
 
 
-def render(context: dict[str, Any]) -> str:
+def render(context: dict[str, Any], template: str = "report.html.j2") -> str:
     """The page as HTML; everything that is not Markup is escaped."""
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["in_words"] = in_words
     environment.globals["conventions_words"] = CONVENTIONS
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(context)
+    return environment.get_template(template).render(context)
 
 
 def markdown(context: dict[str, Any]) -> str:

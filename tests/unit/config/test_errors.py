@@ -105,7 +105,7 @@ def test_a_wrong_value_is_told_with_what_is_allowed(changes, parts):
         ({"decodes": [{"system": "teach", "search": "greedy"}]}, ['unknown system "teach" in decodes[0]']),
         (
             {"decodes": [{"system": "lvm", "search": "beam", "beam": 4}]},
-            ['unknown search "beam" in decodes[0] (system lvm)', "delta, prior-mean"],
+            ['unknown search "beam" in decodes[0] (system lvm)', "delta, latent-search, prior-mean"],
         ),
         ({"decodes": [{"system": "lvm", "search": "dleta", "steps": 1}]}, ["decodes.0.search", "'dleta'", "delta"]),
         ({"extends": "smok"}, ['unknown experiment "smok"', 'Did you mean "smoke"?']),

@@ -1,0 +1,146 @@
+"""Several experiments side by side: one column each, means over seeds ± deviation, and the gap to their own teacher."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from pathlib import Path
+
+from workflow_src.evaluation.results import AUTOREGRESSIVE, Results, Row
+from workflow_src.evaluation.tables import SEARCH_LABELS
+
+FIGURES = {
+    "bleu": "BLEU",
+    "gap": "BLEU below the teacher's beam search",
+    "validity": "valid outputs, %",
+    "latency_ms": "milliseconds a sentence, one at a time",
+    "speedup": "speed-up against the teacher's beam search",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """Mean over seeds, deviation (n - 1; None for one seed), and how many seeds."""
+
+    mean: float
+    deviation: float | None
+    seeds: int
+
+    def text(self, digits: int) -> str:
+        spread = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
+        return f"{self.mean:.{digits}f}{spread}"
+
+
+Key = tuple[str, str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """`cells[figure][row][column]`; rows are (system, decode, data), columns the experiments."""
+
+    experiments: tuple[str, ...]
+    datasets: tuple[str, ...]
+    rows: tuple[Key, ...]
+    cells: dict[str, dict[Key, list[Cell | None]]]
+
+
+def row_key(row: Row) -> Key:
+    """What makes rows of two experiments the same thing."""
+    label = SEARCH_LABELS.get(row.search, row.search)
+    label += f" {row.beam}" if row.search == "beam" else ""
+    label += f", {row.candidates} candidates" if row.candidates else ""
+    label += f", L = {row.steps}" if row.steps else ""
+    return row.system, label, row.data
+
+
+def _cell(values: list[float]) -> Cell | None:
+    if not values:
+        return None
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Cell(statistics.fmean(values), deviation, len(values))
+
+
+def _figure(row: Row, name: str, beams: dict[int, float]) -> float | None:
+    if name == "gap":
+        return beams[row.seed] - row.bleu if row.seed in beams else None
+    value = getattr(row, name)
+    return 100 * value if name == "validity" and value is not None else value
+
+
+def compare(found: list[Results], removed: bool = True) -> Comparison:
+    """Rows of all experiments by what they are. `removed`: repetitions removed from what is not autoregressive.
+
+    The gap is to the beam-4 row of the same seed (the largest beam where there is none). Of rows with the same key and
+    seed, such as one decode with settings chosen on dev, the first counts. Raises ValueError for no experiments.
+    """
+    if not found:
+        raise ValueError("there is nothing to compare; give at least one experiment.")
+    order: dict[Key, None] = {}
+    by_experiment = []
+    for results in found:
+        wanted = [row for row in results.rows if row.family in AUTOREGRESSIVE or row.repetitions_removed == removed]
+        beams = [row for row in wanted if row.search == "beam" and row.beam]
+        levels = {row.seed: row.bleu for row in sorted(beams, key=_preference)}
+        rows: dict[Key, dict[int, Row]] = {}
+        for row in wanted:
+            rows.setdefault(row_key(row), {}).setdefault(row.seed, row)
+        order |= dict.fromkeys(rows)
+        by_experiment.append((rows, levels))
+    cells = {name: {key: [] for key in order} for name in FIGURES}
+    for name in FIGURES:
+        for key in order:
+            for rows, levels in by_experiment:
+                values = [_figure(row, name, levels) for row in rows.get(key, {}).values()]
+                cells[name][key].append(_cell([value for value in values if value is not None]))
+    return Comparison(
+        tuple(results.experiment for results in found), tuple(results.dataset for results in found), tuple(order), cells
+    )
+
+
+def _preference(row: Row) -> tuple[bool, bool, int]:
+    """The row sorted last decides: a teacher's beam 4, else the teacher's largest, else any other's."""
+    return row.system == "teacher", row.beam == 4, row.beam or 0
+
+
+def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
+    """(heading, lines of cells as text) for every figure that some experiment has."""
+    made = []
+    for name, heading in FIGURES.items():
+        lines = []
+        for key in comparison.rows:
+            row = comparison.cells[name][key]
+            if any(row):
+                digits = 2 if name in ("latency_ms", "speedup") else 1
+                lines.append([*key, *("–" if cell is None else cell.text(digits) for cell in row)])
+        if lines:
+            made.append((heading, lines))
+    return made
+
+
+def markdown(comparison: Comparison, removed: bool) -> str:
+    """The comparison as Markdown."""
+    parts = ["# " + ", ".join(comparison.experiments), caption(comparison, removed)]
+    heads = ["system", "decode", "data", *comparison.experiments]
+    for heading, lines in tables(comparison):
+        rule = "|---|---|---|" + "---:|" * len(comparison.experiments)
+        body = ["| " + " | ".join(line) + " |" for line in lines]
+        parts += [f"## {heading}", "\n".join(["| " + " | ".join(heads) + " |", rule, *body])]
+    return "\n\n".join(parts) + "\n"
+
+
+def caption(comparison: Comparison, removed: bool) -> str:
+    """What the figures are."""
+    named = [f"{name} on {data}" for name, data in zip(comparison.experiments, comparison.datasets, strict=True)]
+    return (
+        f"Test sets of {', '.join(named)}. Means over seeds ± deviation where there are several. In non-autoregressive "
+        f"outputs, repetitions of a word are {'removed' if removed else 'kept'}. Speeds compare within a column, not "
+        "between columns: experiments may have run on different machines."
+    )
+
+
+def results_path(name: str) -> Path:
+    """Where the results of an experiment lie, given its name, its report folder, or the file itself."""
+    path = Path(name)
+    if path.is_dir():
+        return path / "results.json"
+    return path if path.suffix == ".json" else Path("results") / name / "report" / "results.json"
