@@ -42,6 +42,7 @@ files = {
     "encode": [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy", ".json"],
     "train_teacher": system, "train_lvm": system, "train_refiner": system,
     "export_bundle": ["bundle.json"],
+    "export_ctranslate2": ["bundle.json"],
     "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],
 }
 paths = [given.output, given.output_text, given.output_scores]
@@ -57,7 +58,7 @@ for path in map(pathlib.Path, filter(None, paths)):
 """
 STAGES = (
     "download normalise learn_subwords encode train_teacher distill merge_distilled train_lvm train_refiner"
-    " export_bundle decode score_quality measure_speed analyse report"
+    " export_bundle export_ctranslate2 decode score_quality measure_speed analyse report"
 ).split()
 
 

@@ -119,6 +119,7 @@ def jobs(plan: Plan) -> dict[str, int]:
         "distill": sum(plan.shards(teacher) for teacher in plan.teachers),
         "merge_distilled": len(plan.teachers),
         "export_bundle": seeds * len(needed),
+        "export_ctranslate2": seeds * len(plan.exported_to_ctranslate2),
         "decode": len(plan.rows),
         "score_quality": len(plan.rows),
         "measure_speed": 1,

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import RecipeConfig
 
+ComputeType = Literal["float32", "int8", "float16"]
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
 
 
@@ -59,7 +60,7 @@ class DistillationConfig(Frozen):
 
 
 class DecodeConfig(Frozen):
-    """A system, a search and its settings; lists of steps or beams give one decode each."""
+    """A system, a search and its settings; lists of steps, beams or compute types give one decode each."""
 
     system: str
     search: Literal["greedy", "beam", "prior-mean", "delta", "score", "energy"]
@@ -69,6 +70,10 @@ class DecodeConfig(Frozen):
     length_penalty: float = Field(1.0, ge=0)
     step_size: float = Field(1.0, gt=0)
     max_length_ratio: float = Field(2.0, gt=0, description="autoregressive outputs stop at this times |x| + 10")
+    engine: Literal["continuum", "ctranslate2"] = Field(
+        "continuum", description="what computes; ctranslate2: extra fast"
+    )
+    compute_type: ComputeType | tuple[ComputeType, ...] | None = Field(None, description="ctranslate2: its precision")
     batch: int = Field(64, gt=0, description="sentences decoded together")
     splits: tuple[Literal["dev", "test"], ...] = ("test",)
 

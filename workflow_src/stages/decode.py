@@ -13,10 +13,13 @@ from workflow_src.translate import Translator
 
 
 def run(given) -> str:
-    translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
+    settings = {name: value for name, value in given.settings.items() if name not in ("engine", "compute_type")}
+    # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
+    precision = given.settings.get("compute_type", given.precision)
+    translator = Translator.load(given.bundle, given.device, precision, given.threads)
     lines = list(read_lines(given.source))
     began = time.perf_counter()
-    found = translator.search(lines, **given.settings | {"batch": given.batch}, normalised=True)
+    found = translator.search(lines, **settings | {"batch": given.batch}, normalised=True)
     texts = translator.text(found.tokens)
     seconds = time.perf_counter() - began
     steps = found.steps or [0] * len(lines)
