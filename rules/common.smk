@@ -147,6 +147,11 @@ def bundle_inputs(wildcards):
     }
 
 
+def decoding_bundle(wildcards):
+    """The folder that a decode translates with, by its last file."""
+    return plan.decoded_with(plan.decode(wildcards.system, wildcards.search), wildcards.seed)
+
+
 def all_cores(wildcards):
     """The cores that Snakemake was given; 1 where it was given none, as for a dry run or on a cluster."""
     try:

@@ -42,6 +42,7 @@ files = {
     "encode": [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy", ".json"],
     "train_teacher": system, "train_lvm": system, "train_refiner": system,
     "export_bundle": ["bundle.json"],
+    "export_ctranslate2": ["bundle.json"],
     "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],
 }
 paths = [given.output, given.output_text, given.output_scores]

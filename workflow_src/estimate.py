@@ -127,6 +127,7 @@ def jobs(plan: Plan) -> dict[str, int]:
         "merge_distilled": len(plan.teachers),
         "export_bundle": seeds * len(plan.exported) + len(extra),
         "choose_settings": len(plan.tuned),
+        "export_ctranslate2": seeds * len(plan.exported_to_ctranslate2),
         "decode": len(plan.rows),
         "score_quality": len(plan.rows),
         "compare_rows": 1,

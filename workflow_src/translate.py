@@ -76,6 +76,10 @@ class Translator:
         missing = [key for key in KEYS if key not in description]
         if missing:
             raise ArtifactError(f"{folder / DESCRIPTION} lacks {missing[0]}; export the system again.")
+        if description.get("engine") == "ctranslate2":
+            from workflow_src.translate_ctranslate2 import CTranslate2Translator
+
+            return CTranslate2Translator.open(folder, description, device, precision, threads)
         runtime = choose(device, precision, training=False)
         set_threads(threads)
         models = {}
@@ -150,12 +154,7 @@ class Translator:
         an autoregressive system with the same subwords, or by the model's own score.
         """
         chosen = self._settings(search, steps, beam, batch=batch, lengths=lengths, samples=samples)
-        began = time.perf_counter()
-        if not normalised:
-            lines = [self._source.line(line) for line in lines]
-        sources = self.subwords.encode_source(lines)
-        self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
-        self._check_lengths(sources, first_line)
+        sources = self._sources(lines, normalised, first_line)
         if chosen["search"] == "greedy":
             run = lambda source: greedy(self.models["transformer"], source, max_length_ratio, scored)  # noqa: E731
         elif chosen["search"] == "beam":
@@ -178,6 +177,15 @@ class Translator:
         # Not inference mode: an energy network differentiates.
         with torch.no_grad():
             return search_all(run, sources, batch, self.runtime.device)
+
+    def _sources(self, lines: list[str], normalised: bool, first_line: int) -> list[list[int]]:
+        began = time.perf_counter()
+        if not normalised:
+            lines = [self._source.line(line) for line in lines]
+        sources = self.subwords.encode_source(lines)
+        self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
+        self._check_lengths(sources, first_line)
+        return sources
 
     def text(self, tokens: list[list[int]]) -> list[str]:
         """Lines of text from subword ids."""
@@ -216,8 +224,11 @@ class Translator:
             )
         return rescorer.models["transformer"]
 
+    def _positions(self) -> int:
+        return min(model.config.max_positions for model in self.models.values())
+
     def _check_lengths(self, sources: list[list[int]], first_line: int) -> None:
-        limit = min(model.config.max_positions for model in self.models.values()) - 1
+        limit = self._positions() - 1
         for number, source in enumerate(sources, first_line):
             if len(source) > limit:
                 raise ValueError(
@@ -253,7 +264,8 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--rescorer", help="bundle of an autoregressive system that ranks candidates (latent-search)")
     made.add_argument("--batch", type=int, default=64, help="sentences translated together")
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
+    made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16", "int8", "float16"),
+                      help="int8 and float16: of a CTranslate2 folder")  # fmt: skip
     made.add_argument("--threads", type=int, help="CPU threads")
     made.add_argument("--input", type=Path, help="a file instead of standard input")
     made.add_argument("--output", type=Path, help="a file instead of standard output; appears when it is whole")

@@ -10,6 +10,7 @@ from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import RecipeConfig
 
+ComputeType = Literal["float32", "int8", "float16"]
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
 
 
@@ -63,7 +64,7 @@ Tunable = Literal["step_size", "length_penalty", "stop_threshold", "lengths", "s
 
 
 class DecodeConfig(Frozen):
-    """A system, a search and its settings; lists of steps or beams give one decode each."""
+    """A system, a search and its settings; lists of steps, beams or compute types give one decode each."""
 
     system: str
     search: Literal["greedy", "beam", "prior-mean", "delta", "score", "energy", "latent-search"]
@@ -82,6 +83,10 @@ class DecodeConfig(Frozen):
         None, description="latent-search: the autoregressive system that ranks; none: own score"
     )
     tune: dict[Tunable, tuple[float, ...]] = Field({}, description="values to choose from on dev, all combinations")
+    engine: Literal["continuum", "ctranslate2"] = Field(
+        "continuum", description="what computes; ctranslate2: extra fast"
+    )
+    compute_type: ComputeType | tuple[ComputeType, ...] | None = Field(None, description="ctranslate2: its precision")
     batch: int = Field(64, gt=0, description="sentences decoded together")
     splits: tuple[Literal["dev", "test"], ...] = ("test",)
 

@@ -62,6 +62,11 @@ class Decode:
     # Values of settings to choose from on dev.
     tune: dict[str, list[float]] | None = None
 
+    @property
+    def engine(self) -> str:
+        """What computes it: our own code (`continuum`) or another library."""
+        return self.settings.get("engine", "continuum")
+
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
@@ -292,7 +297,8 @@ def _decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode
             raise unknown("search", decode.search, list(searches), f"{where} (system {decode.system})")
         for steps in _each(decode.steps):
             for beam in _each(decode.beam):
-                found.append(_decode(decode, systems, steps, beam, where))
+                for compute_type in _each(decode.compute_type):
+                    found.append(_on_engine(_decode(decode, systems, steps, beam, where), decode, compute_type, where))
     names = [(decode.system, decode.name) for decode in found]
     for system, name in names:
         if names.count((system, name)) > 1:
@@ -391,3 +397,21 @@ def _check_tune(decode: DecodeConfig, where: str) -> None:
             except ValueError as failure:
                 problem = failure.errors()[0]["msg"].removeprefix("Input ") if hasattr(failure, "errors") else failure
                 raise ConfigError(f"{where}.tune.{setting} has {value:g}: {problem}.") from None
+
+
+def _on_engine(made: Decode, decode: DecodeConfig, compute_type: str | None, where: str) -> Decode:
+    """The decode with its engine, which its settings and its name tell only where it is not our own."""
+    if decode.engine == "continuum":
+        if compute_type is not None:
+            raise ConfigError(f"{where}: compute_type belongs to engine ctranslate2; remove it, or add the engine.")
+        return made
+    if decode.search not in ("greedy", "beam"):
+        raise ConfigError(
+            f"{where}: engine ctranslate2 translates with greedy and beam only, not with {decode.search}; "
+            "remove the engine."
+        )
+    compute_type = compute_type or "float32"
+    named = decode.name and not isinstance(decode.compute_type, tuple)
+    name = made.name if named else f"{made.name}-ctranslate2-{compute_type}"
+    settings = made.settings | {"engine": decode.engine, "compute_type": compute_type}
+    return dataclasses.replace(made, name=name, settings=settings)

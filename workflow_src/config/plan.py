@@ -73,6 +73,15 @@ class Plan:
         """The file of a bundle that is written last."""
         return f"{self.bundle(system, seed)}/bundle.json"
 
+    def ctranslate2_file(self, system: str, seed: int | str) -> str:
+        """The file of a CTranslate2 export that is written last."""
+        return f"{self.system_folder(system, seed)}/ctranslate2/bundle.json"
+
+    def decoded_with(self, decode: Decode, seed: int | str) -> str:
+        """The last file of the folder that a decode translates with."""
+        make = self.ctranslate2_file if decode.engine == "ctranslate2" else self.bundle_file
+        return make(decode.system, seed)
+
     def state_folder(self, system: str, seed: int | str) -> str:
         """Training state; no rule declares it, so that Snakemake never deletes it."""
         return f"work/{self.recipe.name}/{system}/seed-{seed}"
@@ -177,6 +186,11 @@ class Plan:
     def teachers(self) -> list[str]:
         """Systems whose translations are training data of others."""
         return list(dict.fromkeys(s.teacher for s in self.loaded.systems.values() if s.teacher))
+
+    @property
+    def exported_to_ctranslate2(self) -> list[str]:
+        """Systems that some decode runs with CTranslate2."""
+        return list(dict.fromkeys(d.system for d in self.loaded.decodes if d.engine == "ctranslate2"))
 
     def initial_weights(self, system: str, seed: int | str) -> str | None:
         """Weights that a system starts from: the user's file, those of `init_from` with the same seed, or none."""
@@ -314,7 +328,7 @@ class Plan:
             if decode.search in REFINEMENTS:
                 key = (decode.system, decode.search, decode.settings["step_size"])
                 searches[key] = max(searches.get(key, 0), decode.settings["steps"])
-        teachers = [d for d in self.loaded.decodes if d.search in AUTOREGRESSIVE_SEARCHES]
+        teachers = [d for d in self.loaded.decodes if d.search in AUTOREGRESSIVE_SEARCHES and d.engine == "continuum"]
         teacher = max(teachers, key=lambda d: d.settings["beam"], default=None)
         return _json(
             {

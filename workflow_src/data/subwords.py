@@ -171,6 +171,11 @@ class Subwords:
     def decode_target(self, ids: list[list[int]]) -> list[str]:
         return self._target.decode(ids)
 
+    def names(self) -> dict[str, list[str]]:
+        """The pieces of all ids in their order, {"source": …, "target": …}."""
+        sides = {"source": self._source, "target": self._target}
+        return {name: side.pieces(list(range(side.size))) for name, side in sides.items()}
+
     def pieces_target(self, ids: list[int]) -> list[str]:
         """The pieces as the model names them, to show."""
         return self._target.pieces(ids)

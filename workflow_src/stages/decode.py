@@ -20,12 +20,15 @@ def load_rescorer(given) -> Translator | None:
 
 def search_arguments(settings: dict[str, Any], rescorer: Translator | None) -> dict[str, Any]:
     """A decode's settings as arguments of `Translator.search`: the rescorer itself in the place of its name."""
-    return {name: value for name, value in settings.items() if name != "rescorer"} | {"rescorer": rescorer}
+    found = {name: value for name, value in settings.items() if name not in ("engine", "compute_type", "rescorer")}
+    return found | ({"rescorer": rescorer} if rescorer else {})
 
 
 def run(given) -> str:
-    translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
     settings = given.settings | (read_chosen(given.chosen) if given.chosen else {})
+    # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
+    precision = settings.get("compute_type", given.precision)
+    translator = Translator.load(given.bundle, given.device, precision, given.threads)
     wanted = search_arguments(settings, load_rescorer(given))
     lines = list(read_lines(given.source))
     began = time.perf_counter()

@@ -1,0 +1,53 @@
+"""Stage export_ctranslate2: an autoregressive bundle -> a folder for CTranslate2, subwords included."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from workflow_src.artifacts import ArtifactError, provenance, sha256, write_json
+from workflow_src.models.ctranslate2_spec import library, write_model
+from workflow_src.stages.command import parser, start
+from workflow_src.translate import DESCRIPTION, Translator
+
+
+def run(given) -> str:
+    version = library().__version__
+    folder: Path = given.output_folder
+    bundle = Translator.load(given.bundle, device="cpu", precision="float32", threads=1)
+    if "transformer" not in bundle.models:
+        family = ", ".join(bundle.models)
+        raise ArtifactError(f"{given.bundle} holds {family}; CTranslate2 can hold systems of family transformer only.")
+    (folder / DESCRIPTION).unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
+        write_model(bundle.models["transformer"], bundle.subwords.names(), building)
+        for old in (*folder.glob("*vocabulary.json"), *folder.glob("*.bin")):
+            old.unlink()
+        for made in Path(building).iterdir():
+            made.chmod(0o644)
+            made.replace(folder / made.name)
+    shutil.rmtree(folder / "subwords", ignore_errors=True)
+    shutil.copytree(given.bundle / "subwords", folder / "subwords")
+    model = bundle.description["models"]["transformer"] | {
+        "weights": "model.bin",
+        "sha256": sha256(folder / "model.bin"),
+    }
+    made_by = provenance(given.settings, {"bundle": given.bundle / DESCRIPTION}, ctranslate2=version)
+    write_json(
+        folder / DESCRIPTION,
+        bundle.description | {"engine": "ctranslate2", "models": {"transformer": model}, "provenance": made_by},
+    )
+    return f"{bundle.description['system']} is in {folder}, for CTranslate2 {version}"
+
+
+def arguments():
+    made = parser(__doc__)
+    made.add_argument("--bundle", type=Path, required=True)
+    made.add_argument("--output-folder", type=Path, required=True)
+    return made
+
+
+if __name__ == "__main__":
+    start(run, arguments())
