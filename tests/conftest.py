@@ -58,6 +58,7 @@ for path in map(pathlib.Path, filter(None, paths)):
 STAGES = (
     "download normalise learn_subwords encode train_teacher distill merge_distilled train_lvm train_refiner"
     " export_bundle decode score_quality measure_speed analyse report"
+    " estimate_marginal compare_tokens measure_lengths sample_translations map_latent_space"
 ).split()
 
 

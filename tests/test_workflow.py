@@ -84,7 +84,7 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
             "train_lvm", "train_refiner", "export_bundle", "decode", "score_quality", "measure_speed", "analyse",
-            "report"]  # fmt: skip
+            *ANALYSES, "report"]  # fmt: skip
     planned = scheduled(target, "--configfile", SMOKE, folder=tmp_path)
     assert max(planned, key=flow.index) in last
 
@@ -141,7 +141,7 @@ def test_every_rule_states_everything_and_runs_one_command():
     wanted = "input output log benchmark params resources threads conda message shell".split()
     texts = [path.read_text() for path in sorted((PROJECT / "rules").glob("*.smk"))]
     rules = [part for text in texts for part in re.split(r"^rule ", text, flags=re.MULTILINE)[1:]]
-    assert len(rules) == 15
+    assert len(rules) == 20
     for rule in rules:
         name = rule.split(":")[0]
         missing = [word for word in wanted if not re.search(rf"^    {word}:", rule, re.MULTILINE)]
@@ -186,7 +186,11 @@ def finished(hollow_project, tmp_path_factory) -> Path:
     return folder
 
 
-ENDS = {"measure_speed": 1, "analyse": 1, "report": 1}
+# Those of the experiment smoke in the order of their rules; lengths are of the latent-variable model and all searches.
+ANALYSES = {
+    "estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1, "sample_translations": 1, "map_latent_space": 1,
+}  # fmt: skip
+ENDS = {"measure_speed": 1, "analyse": 1, **ANALYSES, "report": 1}
 CHANGES = {
     "nothing": ("seeds: [1]", {}),
     "sentences decoded together": (
@@ -209,6 +213,17 @@ CHANGES = {
     "seed of the teacher, said explicitly": ("distillation: {teacher: {seed: 1}}", {}),
     "title of the report": ("report: {title: Another}", {"report": 1}),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
+    "samples of one analysis": (
+        "analyses: {marginal: {samples: 11}}",
+        {"estimate_marginal": 1, "report": 1},
+    ),
+    "samples decoded together": ("analyses: {marginal: {chunk: 3}}", {}),
+    "an analysis switched off": ("analyses: {tokens: {enabled: false}}", {"report": 1}),
+    "learning rate of the energy network": (
+        "systems: {energy: {training: {learning_rate: 0.001}}}",
+        {"train_refiner": 1, "export_bundle": 1, "decode": 1, "score_quality": 1, "measure_speed": 1, "analyse": 1,
+         "estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1, "report": 1},
+    ),
     "how speed is measured": ("speed: {repeats: 3}", {"measure_speed": 1, "report": 1}),
     "learning rate of a refiner": (
         "systems: {score: {training: {learning_rate: 0.001}}}",
