@@ -15,7 +15,13 @@ from workflow_src.config import Plan, load_experiment
 def problems(experiment: str, folder: Path) -> list[str]:
     """What is wrong with the outputs of `experiment` in the working directory `folder`, one sentence each."""
     plan = Plan(load_experiment(experiment))
-    return [*_corpus(plan, folder), *_systems(plan, folder), *_translations(plan, folder), *_report(plan, folder)]
+    return [
+        *_corpus(plan, folder),
+        *_systems(plan, folder),
+        *_translations(plan, folder),
+        *_analyses(plan, folder),
+        *_report(plan, folder),
+    ]
 
 
 def _lines(path: Path) -> list[str]:
@@ -68,6 +74,26 @@ def _translations(plan: Plan, folder: Path) -> list[str]:
         quality = json.loads((folder / plan.quality(decode, seed, split)).read_text())
         if not quality:
             wrong.append(f"{decode.system} {decode.name}: no quality")
+    return wrong
+
+
+def _analyses(plan: Plan, folder: Path) -> list[str]:
+    wrong = []
+    page = (folder / plan.report / "index.html").read_text(encoding="utf-8")
+    for name, analysis in plan.analyses.items():
+        if not analysis.enabled:
+            continue
+        found = json.loads((folder / analysis.path).read_text())
+        if found["analysis"] != name:
+            wrong.append(f"{analysis.path} is of {found['analysis']}")
+        for curve in found.get("curves", []):
+            figures = [value for point in curve["points"] for value in point.values() if value is not None]
+            if not all(math.isfinite(value) for value in figures):
+                wrong.append(f"{name} of {curve['search']} has figures that are no numbers")
+        if name == "latent_space" and not found["panels"]:
+            wrong.append("the latent space has no panels")
+    if any(analysis.enabled for analysis in plan.analyses.values()) and 'id="analyses"' not in page:
+        wrong.append("index.html has no analyses")
     return wrong
 
 

@@ -86,7 +86,8 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
             "train_lvm", "train_refiner", "export_bundle", "choose_settings", "decode", "score_quality",
-            "compare_rows", "measure_speed", "analyse", "report"]  # fmt: skip
+            "compare_rows", "measure_speed", "analyse", *ANALYSES,
+            "report"]  # fmt: skip
     planned = scheduled(target, "--configfile", SMOKE, folder=tmp_path)
     assert max(planned, key=flow.index) in last
 
@@ -190,7 +191,11 @@ def finished(hollow_project, tmp_path_factory) -> Path:
     return folder
 
 
-ENDS = {"compare_rows": 1, "measure_speed": 1, "analyse": 1, "report": 1}
+# Those of the experiment smoke in the order of their rules; lengths are of the latent-variable model and all searches.
+ANALYSES = {
+    "estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1, "sample_translations": 1, "map_latent_space": 1,
+}  # fmt: skip
+ENDS = {"compare_rows": 1, "measure_speed": 1, "analyse": 1, **ANALYSES, "report": 1}
 CHOICE = {"choose_settings": 1}
 CHANGES = {
     "nothing": ("seeds: [1]", {}),
@@ -216,6 +221,17 @@ CHANGES = {
     "seed of the teacher, said explicitly": ("distillation: {teacher: {seed: 1}}", {}),
     "title of the report": ("report: {title: Another}", {"report": 1}),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
+    "samples of one analysis": (
+        "analyses: {marginal: {samples: 11}}",
+        {"estimate_marginal": 1, "report": 1},
+    ),
+    "samples decoded together": ("analyses: {marginal: {chunk: 3}}", {}),
+    "an analysis switched off": ("analyses: {tokens: {enabled: false}}", {"report": 1}),
+    "learning rate of the energy network": (
+        "systems: {energy: {training: {learning_rate: 0.001}}}",
+        {"train_refiner": 1, "export_bundle": 1, "decode": 1, "score_quality": 1, "measure_speed": 1, "analyse": 1,
+         "estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1, "report": 1},
+    ),
     "how speed is measured": ("speed: {repeats: 3}", {"measure_speed": 1, "report": 1}),
     "learning rate of a refiner": (
         "systems: {score: {training: {learning_rate: 0.001}}}",

@@ -67,7 +67,7 @@ class LatentSpaceConfig(AnalysisConfig):
     system: str | None = Field(None, description="a score network with latent_dim 2; default: the first there is")
     sentence: int | None = Field(None, ge=0, description="line of test, from 0; default: where refinement changes most")
     sentences: int = Field(200, gt=0, description="first sentences of test that it is picked from")
-    positions: int = Field(8, gt=0, description="longest target that is picked, in subwords: a panel for each")
+    positions: int = Field(12, gt=0, description="longest target that is picked, in subwords: a panel for each")
     steps: int = Field(4, gt=0)
     resolution: int = Field(41, ge=5, description="cells of the background along each axis")
     arrows: int = Field(11, ge=3, description="arrows along each axis")

@@ -175,7 +175,6 @@ def _panel(axes: Axes, panel: dict[str, Any], pieces: dict[str, str], tokens: di
     x, y, dx, dy = np.array(panel["arrows"]).T
     spacing = 2 * panel["half"] / len(x) ** 0.5
     longest = max(float(np.hypot(dx, dy).max()), 1e-12)
-    # In plain paths: arrows of `quiver` have a size of their own in every renderer.
     axes.quiver(x, y, dx, dy, angles="xy", scale_units="xy", scale=longest / spacing, color="#4b4b4b", width=0.005,
                 headwidth=3.6, headlength=4.2, headaxislength=3.8, minlength=0.3, zorder=2)  # fmt: skip
     for name, (marker, colour, _) in PATHS.items():
@@ -184,8 +183,10 @@ def _panel(axes: Axes, panel: dict[str, Any], pieces: dict[str, str], tokens: di
         sizes = np.linspace(46, 14, len(points) - 1)
         axes.scatter(*points[1:].T, s=sizes, marker=marker, color=colour, edgecolor=PALE, linewidth=0.5, zorder=4)
     for name, (marker, colour, _) in POINTS.items():
-        size = 80 if marker == "*" else 26
-        axes.scatter(*panel[name], s=size, marker=marker, color=colour, edgecolor=PALE, linewidth=0.6, zorder=5)
+        # The square is open: delta often ends in the posterior mean.
+        look = {"color": colour, "edgecolor": PALE, "linewidth": 0.6} if marker == "*" else {
+            "facecolor": "none", "edgecolor": colour, "linewidth": 1.5}  # fmt: skip
+        axes.scatter(*panel[name], s=80 if marker == "*" else 48, marker=marker, zorder=5, **look)
     (left, low), half = panel["centre"], panel["half"]
     axes.set(xlim=(left - half, left + half), ylim=(low - half, low + half), aspect="equal")
     axes.grid(False)
@@ -213,7 +214,17 @@ def latent_space(found: dict[str, Any]) -> Figure:
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         handles = [
-            Line2D([], [], linestyle="", marker=marker, color=colour, markersize=8 if marker == "*" else 5, label=text)
+            Line2D(
+                [],
+                [],
+                linestyle="",
+                marker=marker,
+                color=colour,
+                markersize=8 if marker == "*" else 6,
+                label=text,
+                markerfacecolor=colour if marker == "*" else "none",
+                markeredgewidth=0.6 if marker == "*" else 1.5,
+            )
             for marker, colour, text in POINTS.values()
         ]
         handles += [

@@ -29,9 +29,12 @@ def path(z: Tensor, step: RefinementStep, steps: int) -> Tensor:
 
 
 def window(points: Tensor, deviation: Tensor) -> tuple[Tensor, float]:
-    """Centre (2,) and half the side of a square around points (N, 2), no smaller than the prior's deviation (2,)."""
+    """Centre (2,) and half the side of a square around points (N, 2), and 2.5 of the prior's deviations (2,) wide.
+
+    Within it lies nearly all that the prior draws, and so the borders that matter.
+    """
     low, high = points.amin(0), points.amax(0)
-    return (low + high) / 2, max(0.65 * float((high - low).max()), float(deviation.max()))
+    return (low + high) / 2, max(0.65 * float((high - low).max()), 2.5 * float(deviation.max()))
 
 
 def lattice(centre: Tensor, half: float, count: int) -> Tensor:
@@ -83,11 +86,10 @@ def choose(
     model: LatentModel, refiner: Refiner, sources: Sequence[Sequence[int]], references: Sequence[Sequence[int]],
     longest: int, steps: int, device: Any,
 ) -> int:  # fmt: skip
-    """Index of the sentence to show: of those whose reference has the predicted length and at most `longest` subwords,
-    the one that refinement changes at most positions; the first among equals.
+    """Index of the sentence to show, among those whose reference has at most `longest` subwords.
 
-    Sentences with other predicted lengths are taken where no length is right. Raises ValueError where all references
-    are longer or empty.
+    One that refinement changes comes first, then one whose reference has the predicted length, then the one changed at
+    most positions, then the first. Raises ValueError where all references are longer or empty.
     """
     short = [i for i, reference in enumerate(references) if sources[i][:-1] and 1 <= len(reference) <= longest]
     if not short:
@@ -95,12 +97,13 @@ def choose(
             f"none of {len(references)} sentences has a reference of at most {longest} subwords; raise "
             "analyses.latent_space.positions or its sentences."
         )
-    predicted = {
-        i: int(model.predict_lengths(model.encode(torch.tensor([list(sources[i])], device=device)))) for i in short
-    }
-    right = [i for i in short if predicted[i] == len(references[i])] or short
-    moved = {i: changes(model, refiner, sources[i], len(references[i]), steps, device) for i in right}
-    return max(right, key=lambda i: (moved[i], -i))
+
+    def rank(i: int) -> tuple[bool, bool, int, int]:
+        predicted = int(model.predict_lengths(model.encode(torch.tensor([list(sources[i])], device=device))))
+        moved = changes(model, refiner, sources[i], len(references[i]), steps, device)
+        return moved > 0, predicted == len(references[i]), moved, -i
+
+    return max(short, key=rank)
 
 
 @torch.no_grad()

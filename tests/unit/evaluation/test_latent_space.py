@@ -33,7 +33,7 @@ def test_a_window_shows_all_points_and_the_priors_deviation():
     centre, half = latent_space.window(points, torch.tensor([0.1, 0.2]))
     assert centre.tolist() == [2.0, 0.0]
     assert 2 < half < 3 and bool(((points - centre).abs() < half).all())
-    assert latent_space.window(points, torch.tensor([7.0, 0.2]))[1] == 7.0
+    assert latent_space.window(points, torch.tensor([7.0, 0.2]))[1] == 17.5
 
 
 def test_every_cell_and_arrow_is_what_the_models_say_there(models, mapped, monkeypatch):
@@ -78,7 +78,7 @@ def test_the_sentence_shown_is_one_that_refinement_changes_most(models):
     sources = [[*torch.randint(3, 13, (3,), generator=generator).tolist(), EOS] for _ in range(12)]
     lengths = [int(model.predict_lengths(model.encode(torch.tensor([source])))) for source in sources]
     references = [[5] * length for length in lengths]
-    # A wrong length and a long one are left out, whatever they change.
+    # A long one is left out, and right lengths are preferred, whatever the others change.
     references[0], references[1] = [5] * (lengths[0] + 1), [5] * 40
     chosen = latent_space.choose(model, refiner, sources, references, 30, 2, CPU)
     changed = [latent_space.changes(model, refiner, s, n, 2, CPU) for s, n in zip(sources, lengths, strict=True)]
@@ -86,6 +86,24 @@ def test_the_sentence_shown_is_one_that_refinement_changes_most(models):
     assert changed[chosen] > 0
     # Where no length is right, others do.
     assert latent_space.choose(model, refiner, sources[:1], references[:1], 30, 2, CPU) == 0
+
+
+def test_a_sentence_that_changes_is_preferred_to_one_of_the_right_length(models):
+    model, _ = models
+    sources = [[4, 7, 5, EOS], [8, 3, 9, EOS]]
+    lengths = [int(model.predict_lengths(model.encode(torch.tensor([source])))) for source in sources]
+    references = [[5] * lengths[0], [5] * (lengths[1] + 2)]
+    moved = {lengths[0]: 0, lengths[1] + 2: 1}
+    assert len(moved) == 2
+
+    class Mover:
+        """Moves the sentences of one length far away, and no others."""
+
+        def direction(self, memory, z, target_mask):
+            return 50.0 * moved[target_mask.size(1)] * torch.ones_like(z)
+
+    assert latent_space.changes(model, Mover(), sources[1], lengths[1] + 2, 1, CPU) > 0
+    assert latent_space.choose(model, Mover(), sources, references, 30, 1, CPU) == 1
 
 
 def test_what_cannot_be_drawn_is_refused_in_a_sentence(models):

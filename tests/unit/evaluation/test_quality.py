@@ -126,3 +126,17 @@ def test_papers_ways_of_counting_tokens_are_scored_beside():
         .score
     )
     assert found.bleu_intl_lowercase > found.bleu_tokenised
+
+
+def test_bleu_alone_is_that_of_the_score():
+    assert quality.bleu(HYPOTHESES, REFERENCES) == quality.score(HYPOTHESES, REFERENCES, samples=2).bleu
+
+
+def test_the_best_of_several_is_the_one_its_reference_likes():
+    worse = ["the cat", *HYPOTHESES[1:]]
+    found = quality.best_by_sentence([worse, HYPOTHESES, REFERENCES], REFERENCES)
+    assert found == REFERENCES
+    # The first among equals; a sentence that nothing matches still has a translation.
+    assert quality.best_by_sentence([["a b"], ["a b"], ["c"]], ["a b"]) == ["a b"]
+    assert quality.best_by_sentence([["x"], ["y"]], ["a b"]) == ["x"]
+    assert quality.bleu(found, REFERENCES) >= quality.bleu(HYPOTHESES, REFERENCES)

@@ -1,0 +1,103 @@
+"""Which analyses an experiment has, what each needs, and what is trained for them."""
+
+import copy
+import json
+
+import pytest
+
+from workflow_src.config import ConfigError, Plan, load, load_experiment
+from workflow_src.config.load import CONFIG_FOLDER, merge, read_yaml
+
+DEMO = read_yaml(CONFIG_FOLDER / "experiments" / "demo.yaml")
+
+
+def planned(**changes) -> Plan:
+    return Plan(load(merge(copy.deepcopy(DEMO), changes)))
+
+
+def settings(plan: Plan, name: str) -> dict:
+    return json.loads(plan.analyses[name].settings)
+
+
+TWO = {
+    "lvm-2d": {"family": "lvm", "preset": "tiny", "model": {"latent_dim": 2}, "training": {"max_steps": 5}},
+    "score-2d": {
+        "family": "score", "preset": "tiny", "base": "lvm-2d", "model": {"latent_dim": 2}, "training": {"max_steps": 5},
+    },
+}  # fmt: skip
+
+
+def test_analyses_follow_the_searches_that_are_decoded():
+    plan = planned()
+    assert {name for name, analysis in plan.analyses.items() if analysis.enabled} == {
+        "marginal", "tokens", "lengths", "samples",
+    }  # fmt: skip
+    found = [(entry["system"], entry["search"], entry["model"]) for entry in settings(plan, "marginal")["searches"]]
+    assert found == [("lvm", "delta", "lvm"), ("score", "score", "lvm"), ("energy", "energy", "lvm")]
+    assert settings(plan, "tokens")["searches"] == settings(plan, "marginal")["searches"]
+    assert [entry["search"] for entry in settings(plan, "samples")["searches"]] == ["score"]
+    lengths = [entry["search"] for entry in settings(plan, "lengths")["searches"]]
+    assert lengths == ["prior-mean", "delta", "score", "energy"]
+    assert plan.analyses["marginal"].systems == ("lvm", "score", "energy")
+    assert plan.analyses["samples"].systems == ("score",)
+    assert (plan.analyses["marginal"].split, plan.analyses["lengths"].split) == ("dev", "test")
+    assert plan.analyses["latent_space"].path == "results/demo/analysis/latent-space.json"
+
+
+def test_what_changes_no_result_is_no_setting():
+    plan = planned(analyses={"marginal": {"chunk": 7}})
+    assert plan.analyses == planned().analyses
+    assert planned(analyses={"marginal": {"seed": 7}}).analyses["marginal"] != plan.analyses["marginal"]
+
+
+def test_each_can_be_switched_off_and_none_is_made_of_nothing():
+    for name in ("marginal", "tokens", "lengths", "samples"):
+        plan = planned(analyses={name: {"enabled": False}})
+        assert [n for n, analysis in plan.analyses.items() if not analysis.enabled] == sorted(
+            [name, "latent_space"], key=list(plan.analyses).index
+        )
+    alone = planned(decodes=[{"system": "teacher", "search": "greedy"}])
+    assert not any(analysis.enabled for analysis in alone.analyses.values())
+    prior = planned(decodes=[{"system": "lvm", "search": "prior-mean"}])
+    assert [name for name, analysis in prior.analyses.items() if analysis.enabled] == ["lengths"]
+
+
+def test_a_refiner_brings_its_model_where_the_model_itself_is_not_decoded():
+    plan = planned(decodes=[{"system": "score", "search": "score", "steps": 1}])
+    assert plan.analyses["lengths"].systems == ("score",)
+    assert settings(plan, "lengths")["searches"][0] == {
+        "system": "score", "search": "prior-mean", "step_size": 1.0, "model": "lvm",
+    }  # fmt: skip
+
+
+def test_a_two_dimensional_score_network_is_drawn_and_trained_once():
+    plan = planned(systems=TWO, seeds=[3, 4])
+    assert plan.analyses["latent_space"].enabled and plan.analyses["latent_space"].systems == ("score-2d",)
+    seeds = {name: [seed for other, seed in plan.trained if other == name] for name in plan.loaded.systems}
+    assert seeds == {name: [3, 4] for name in ("teacher", "lvm", "score", "energy")} | {"lvm-2d": [3], "score-2d": [3]}
+    training = json.loads(plan.settings_report())["training"]
+    assert [(entry["system"], entry["seed"]) for entry in training] == plan.trained
+
+
+def test_the_toy_experiment_has_a_latent_space_to_draw():
+    plan = Plan(load_experiment("toy"))
+    assert all(analysis.enabled for analysis in plan.analyses.values())
+    assert settings(plan, "marginal")["samples"] == 500
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        ("nobody", 'unknown system "nobody" in analyses.latent_space.system; allowed: '),
+        ("score", "analyses.latent_space.system is score, of family score with latent_dim 8; it must be a score network"
+         " with latent_dim 2 (score-2d)."),
+        ("lvm-2d", "is lvm-2d, of family lvm with latent_dim 2; it must be a score network"),
+        ("teacher", "is teacher, of family transformer; it must be a score network"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_drawn_is_refused_in_a_sentence(named, sentence):
+    with pytest.raises(ConfigError) as refused:
+        planned(systems=TWO, analyses={"latent_space": {"system": named}})
+    assert sentence in str(refused.value) and "\n" not in str(refused.value)
+    with pytest.raises(ConfigError, match="there is none: add one"):
+        planned(analyses={"latent_space": {"system": "score"}})

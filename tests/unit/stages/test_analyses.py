@@ -1,0 +1,106 @@
+"""The stages of the analyses on miniature bundles: what they write, and what they refuse."""
+
+import importlib
+import json
+
+import pytest
+
+from workflow_src.stages import command
+from workflow_src.translate import Translator
+
+DELTA = {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"}
+SCORE = {"system": "score", "search": "score", "step_size": 0.5, "model": "lvm"}
+PRIOR = {"system": "lvm", "search": "prior-mean", "step_size": 1.0, "model": "lvm"}
+SETTINGS = {
+    "estimate_marginal": {"sentences": 4, "samples": 12, "steps": [2, 1, 0], "seed": 1, "searches": [DELTA, SCORE]},
+    "compare_tokens": {"sentences": 6, "steps": [1, 3], "searches": [DELTA, SCORE]},
+    "measure_lengths": {"sentences": 6, "candidates": 3, "steps": 1, "searches": [PRIOR, DELTA, SCORE]},
+    "sample_translations": {"sentences": 6, "examples": 2, "steps": 1, "seed": 1, "searches": [SCORE]},
+    "map_latent_space": {
+        "sentences": 4, "sentence": None, "positions": 30, "steps": 1, "resolution": 5, "arrows": 3,
+        "searches": [SCORE],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def run(tiny, tiny_bundles, tmp_path):
+    """Runs a stage on the dev set of the miniature corpus and returns what it wrote."""
+
+    def start(stage, settings=None, bundles=("lvm", "score"), more=(), **changed):
+        module = importlib.import_module(f"workflow_src.stages.{stage}")
+        words = ["--settings", json.dumps((settings or SETTINGS[stage]) | changed)]
+        words += ["--bundles", *(f"{name}={tiny_bundles[name]}" for name in bundles)]
+        for side, name in (("source", "dev.de"), ("target", "dev.en"), ("reference", "dev.reference.en")):
+            words += [f"--{side}", str(tiny.corpus / name)]
+        output = tmp_path / f"{stage}.json"
+        words += ["--output", str(output), "--device", "cpu", *more]
+        command.start(module.run, module.make_parser(), words)
+        return json.loads(output.read_text(encoding="utf-8"))
+
+    return start
+
+
+def test_marginals_of_every_procedure(run):
+    found = run("estimate_marginal")
+    assert found["analysis"] == "marginal" and found["split"] == "dev" and found["sentences"] == 4
+    assert [curve["search"] for curve in found["curves"]] == ["delta", "score"]
+    for curve in found["curves"]:
+        assert [point["steps"] for point in curve["points"]] == [0, 1, 2]
+        assert curve["points"][0] == found["curves"][0]["points"][0]
+        assert curve["points"][0]["gain"] == 0
+        assert all(point["log_probability"] < 0 < point["effective_samples"] for point in curve["points"])
+    again = run("estimate_marginal", more=["--chunk", "5"])
+    for one, other in zip(found["curves"], again["curves"], strict=True):
+        for a, b in zip(one["points"], other["points"], strict=True):
+            assert a == pytest.approx(b, rel=1e-4, abs=1e-5)
+    # Whatever else is estimated beside it.
+    alone = run("estimate_marginal", searches=[SCORE], steps=[2])
+    assert alone["curves"][0]["points"][1] == found["curves"][1]["points"][2]
+
+
+def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
+    found = run("compare_tokens")
+    points = {(curve["search"], p["steps"]): p for curve in found["curves"] for p in curve["points"]}
+    assert points.keys() == {(search, steps) for search in ("delta", "score") for steps in (0, 1, 3)}
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
+    translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
+    start = translator.search(lines, search="prior-mean", normalised=True).tokens
+    end = translator.search(lines, search="score", steps=3, step_size=0.5, normalised=True).tokens
+    assert points["score", 3]["changed"] == sum(a != b for a, b in zip(start, end, strict=True)) / 6
+    assert points["delta", 0]["edit_distance"] == points["score", 0]["edit_distance"] == 0
+
+
+def test_lengths_of_every_model(run):
+    found = run("measure_lengths")
+    assert list(found["models"]) == ["lvm"]
+    shares = found["models"]["lvm"]["within_top"]
+    assert len(shares) == 3 and shares == sorted(shares) and shares[0] == found["models"]["lvm"]["exact"]
+    assert [(row["search"], row["steps"]) for row in found["rows"]] == [("prior-mean", 0), ("delta", 1), ("score", 1)]
+    assert all(0 <= score <= 100 for row in found["rows"] for score in row["bleu"].values())
+
+
+def test_samples_are_those_that_change_most(run):
+    found = run("sample_translations")
+    assert len(found["examples"]) == 2 and found["search"]["steps"] == 1
+    everything = run("sample_translations", examples=6)["examples"]
+    assert everything[:2] == found["examples"]
+    assert sorted(example["index"] for example in everything) == list(range(6))
+
+
+def test_a_latent_space_of_another_width_is_refused(run, capsys):
+    with pytest.raises(SystemExit):
+        run("map_latent_space")
+    assert "latents are 4 wide, and a picture has 2 dimensions; set model.latent_dim to 2" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run("map_latent_space", sentence=99)
+    assert "line 99 of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stage", SETTINGS)
+def test_a_missing_bundle_is_told_in_a_sentence(stage, run, capsys):
+    with pytest.raises(SystemExit) as left:
+        run(stage, bundles=("energy",))
+    assert left.value.code == 1
+    system = "score" if stage in ("sample_translations", "map_latent_space") else "lvm"
+    assert f'no folder for system "{system}"; add {system}=FOLDER' in capsys.readouterr().err
