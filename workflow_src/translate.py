@@ -26,7 +26,8 @@ from workflow_src.config.families import FAMILIES
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
-from workflow_src.inference.batches import search_all
+from workflow_src.inference import fast
+from workflow_src.inference.batches import search_all, search_rows
 from workflow_src.inference.beam import beam_search, greedy
 from workflow_src.inference.latent import translate_batch
 from workflow_src.models.weights import load_weights
@@ -43,8 +44,8 @@ AUTOREGRESSIVE = ("greedy", "beam")
 class Translator:
     """A trained system, ready to translate.
 
-    `searches` are the searches it knows; `device` and `precision` say what was chosen. `last_timings` holds the seconds
-    that the last call spent on subwords, {"encode", "decode"}.
+    `searches` are the searches it knows; `device`, `precision` and `engine` say what was chosen. `last_timings` holds
+    the seconds that the last call spent on subwords, {"encode", "decode"}.
     """
 
     def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
@@ -54,18 +55,25 @@ class Translator:
         self.runtime = runtime
         self.searches: list[str] = description["searches"]
         self.last_timings = {"encode": 0.0, "decode": 0.0}
+        self.engine = "eager"
+        self._fast: fast.FastLatent | None = None
         normalisation = NormalisationConfig.model_validate(description["normalisation"])
         self._source = Normaliser(normalisation, description["languages"]["source"])
         self._target = Normaliser(normalisation, description["languages"]["target"])
 
     @classmethod
     def load(
-        cls, folder: str | Path, device: str = "auto", precision: str = "auto", threads: int | None = None
+        cls,
+        folder: str | Path,
+        device: str = "auto",
+        precision: str = "auto",
+        threads: int | None = None,
+        engine: str = "auto",
     ) -> Translator:
-        """Read a bundle folder.
+        """Read a bundle folder. `engine` is what computes latent searches, see `use`.
 
         Raises ArtifactError when the folder is no bundle or a file of it is missing, damaged or of another model;
-        ValueError for a device that is not there.
+        ValueError for a device that is not there or an engine that cannot serve.
         """
         folder = Path(folder)
         if not (folder / DESCRIPTION).is_file():
@@ -90,7 +98,20 @@ class Translator:
             model = build(part["family"], part["model"], part["sizes"])
             load_weights(model, path)
             models[name] = model.to(device=runtime.device, dtype=runtime.dtype).eval()
-        return cls(description, models, Subwords.load(folder / "subwords"), runtime)
+        return cls(description, models, Subwords.load(folder / "subwords"), runtime).use(engine)
+
+    def use(self, engine: str) -> Translator:
+        """Compute prior-mean, delta and score by `engine`: eager, fast, fast-int8, or auto (what serves best here).
+
+        Everything else (energy, autoregressive searches, traces) is eager. Raises ValueError where `engine` cannot
+        serve; auto always can.
+        """
+        self.engine = fast.choose_engine(engine, self.device, self.precision, "lvm" in self.models)
+        self._fast = None
+        if self.engine != "eager":
+            lvm, score = self.models["lvm"], self.models.get("score")
+            self._fast = fast.FastLatent(lvm, score, torch.get_num_threads(), self.engine == "fast-int8")
+        return self
 
     @property
     def device(self) -> str:
@@ -138,12 +159,16 @@ class Translator:
         text is not the same text. Without `scored`, scores that cost time to compute are 0.
         """
         chosen = self._settings(search, steps, beam, batch)
+        faster = self._fast if chosen["search"] in fast.SEARCHES and not trace else None
         began = time.perf_counter()
         if not normalised:
             lines = [self._source.line(line) for line in lines]
         sources = self.subwords.encode_source(lines)
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         self._check_lengths(sources, first_line)
+        if faster:
+            ask = lambda rows: faster.search(rows, chosen["search"], chosen["steps"], step_size, scored)  # noqa: E731
+            return search_rows(ask, sources, batch)
         if chosen["search"] == "greedy":
             run = lambda source: greedy(self.models["transformer"], source, max_length_ratio, scored)  # noqa: E731
         elif chosen["search"] == "beam":
@@ -214,6 +239,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
     made.add_argument("--threads", type=int, help="CPU threads")
+    made.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8")
     made.add_argument("--input", type=Path, help="a file instead of standard input")
     made.add_argument("--output", type=Path, help="a file instead of standard output; appears when it is whole")
     return made
@@ -226,7 +252,7 @@ def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def _translated(given: argparse.Namespace) -> Iterator[str]:
-    translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
+    translator = Translator.load(given.bundle, given.device, given.precision, given.threads, given.engine)
     names = ("search", "steps", "beam", "length_penalty", "step_size", "batch")
     settings = {name: getattr(given, name) for name in names}
     # Wrong settings are told even when there is nothing to translate.

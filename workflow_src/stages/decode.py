@@ -13,7 +13,7 @@ from workflow_src.translate import Translator
 
 
 def run(given) -> str:
-    translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
+    translator = Translator.load(given.bundle, given.device, given.precision, given.threads, engine="eager")
     lines = list(read_lines(given.source))
     began = time.perf_counter()
     found = translator.search(lines, **given.settings | {"batch": given.batch}, normalised=True)
