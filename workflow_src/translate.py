@@ -29,7 +29,9 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.inference import fast
 from workflow_src.inference.batches import search_all, search_rows
 from workflow_src.inference.beam import beam_search, greedy
+from workflow_src.inference.captured import CapturedLatent
 from workflow_src.inference.latent import translate_batch
+from workflow_src.models.layers import narrow_stacks
 from workflow_src.models.weights import load_weights
 from workflow_src.registry import build
 from workflow_src.training.runtime import Runtime, choose, set_threads
@@ -56,7 +58,7 @@ class Translator:
         self.searches: list[str] = description["searches"]
         self.last_timings = {"encode": 0.0, "decode": 0.0}
         self.engine = "eager"
-        self._fast: fast.FastLatent | None = None
+        self._fast: fast.FastLatent | CapturedLatent | None = None
         normalisation = NormalisationConfig.model_validate(description["normalisation"])
         self._source = Normaliser(normalisation, description["languages"]["source"])
         self._target = Normaliser(normalisation, description["languages"]["target"])
@@ -97,19 +99,25 @@ class Translator:
                 )
             model = build(part["family"], part["model"], part["sizes"])
             load_weights(model, path)
-            models[name] = model.to(device=runtime.device, dtype=runtime.dtype).eval()
+            models[name] = _placed(model, runtime).eval()
         return cls(description, models, Subwords.load(folder / "subwords"), runtime).use(engine)
 
     def use(self, engine: str) -> Translator:
         """Compute prior-mean, delta and score by `engine`: eager, fast, fast-int8, or auto (what serves best here).
 
-        Everything else (energy, autoregressive searches, traces) is eager. Raises ValueError where `engine` cannot
-        serve; auto always can.
+        On CPUs fast is ONNX Runtime (`inference/fast.py`), on GPUs captured graphs (`inference/captured.py`).
+        Everything else (energy, autoregressive searches, traces; on GPUs scores) is eager. Raises ValueError where
+        `engine` cannot serve; auto always can.
         """
         self.engine = fast.choose_engine(engine, self.device, self.precision, "lvm" in self.models)
         self._fast = None
-        if self.engine != "eager":
-            lvm, score = self.models["lvm"], self.models.get("score")
+        if self.engine == "eager":
+            return self
+        lvm, score = self.models["lvm"], self.models.get("score")
+        if self.runtime.device.type == "cuda":
+            limit = min(model.config.max_positions for model in self.models.values())
+            self._fast = CapturedLatent(lvm, limit, self.runtime.device, score)
+        else:
             self._fast = fast.FastLatent(lvm, score, torch.get_num_threads(), self.engine == "fast-int8")
         return self
 
@@ -160,6 +168,8 @@ class Translator:
         """
         chosen = self._settings(search, steps, beam, batch)
         faster = self._fast if chosen["search"] in fast.SEARCHES and not trace else None
+        if faster and scored and not faster.gives_scores:
+            faster = None
         began = time.perf_counter()
         if not normalised:
             lines = [self._source.line(line) for line in lines]
@@ -214,6 +224,16 @@ class Translator:
                     f"line {number} has {len(source)} subwords, the model takes at most {limit}; split it into "
                     "sentences."
                 )
+
+
+def _placed(model: nn.Module, runtime: Runtime) -> nn.Module:
+    """The model on its device, in its precision."""
+    if runtime.dtype == torch.float32:
+        return model.to(runtime.device)
+    if hasattr(model, "start"):
+        # Its decoding step keeps everything in one type.
+        return model.to(runtime.device, runtime.dtype)
+    return narrow_stacks(model.to(runtime.device), runtime.dtype)
 
 
 def describe(family: str) -> dict[str, Any]:

@@ -274,6 +274,17 @@ def test_fast_engines_translate_alike(translators, tiny_bundles, engine, family,
         assert translator.trace(LINES[:3], **settings) == eager.trace(LINES[:3], **settings)
 
 
+@pytest.mark.parametrize(("family", "settings"), SEARCHES, ids=str)
+def test_bfloat16_translates_most_words_alike(translators, tiny_bundles, family, settings):
+    translator = Translator.load(tiny_bundles[family], device="cpu", precision="bfloat16", threads=1)
+    assert (translator.precision, translator.engine) == ("bfloat16", "eager")
+    found = translator.search(LINES, **settings)
+    wanted = translators[family].use("eager").search(LINES, **settings)
+    assert found.scores == pytest.approx(wanted.scores, abs=0.5)
+    same = [a == b for x, y in zip(found.tokens, wanted.tokens, strict=True) for a, b in zip(x, y, strict=False)]
+    assert sum(same) > 0.5 * len(same)
+
+
 def test_engines_are_chosen_at_loading(tiny_bundles, translators):
     assert translators["transformer"].engine == "eager"
     message = 'engine "fast" serves latent-variable models, and this system has none; use engine eager.'

@@ -29,10 +29,11 @@ def missing_packages() -> list[str]:
 
 
 def choose_engine(engine: str, device: str, precision: str, latent: bool) -> str:
-    """The engine for these settings: eager, fast or fast-int8; auto is fast where it can serve, else eager.
+    """The engine for these settings: eager, fast or fast-int8; auto is fast on CPUs where it can serve, else eager.
 
-    `latent` says whether the system has a latent-variable model. Raises ValueError for an engine that is unknown or
-    cannot serve.
+    On GPUs, fast is `captured.py`; auto does not take it, because every new length costs a capture first. `latent`
+    says whether the system has a latent-variable model. Raises ValueError for an engine that is unknown or cannot
+    serve.
     """
     if engine not in ENGINES:
         raise ValueError(f'unknown engine "{engine}"; allowed: {", ".join(ENGINES)}.{nearest(engine, ENGINES)}')
@@ -42,6 +43,8 @@ def choose_engine(engine: str, device: str, precision: str, latent: bool) -> str
     if not latent:
         reason = "serves latent-variable models, and this system has none"
     elif device != "cpu":
+        if engine == "fast":
+            return engine
         reason = f"runs on CPUs, and the device is {device}"
     elif precision != "float32":
         reason = f"reads float32 weights, and the precision is {precision}"
@@ -77,6 +80,8 @@ class FastLatent:
     float32: the tokens of eager inference, up to rounding. `int8`: the large products in 8 bits; inputs are then
     rounded by the range of a whole tensor, so sentences go one at a time, and batches change nothing.
     """
+
+    gives_scores = True
 
     def __init__(self, lvm: nn.Module, score: nn.Module | None = None, threads: int | None = None, int8: bool = False):
         from workflow_src.inference.onnx_latent import Part

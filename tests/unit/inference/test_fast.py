@@ -160,7 +160,8 @@ REFUSED = [
                                        '"fast"?'),
     (("fast", "cpu", "float32", False), 'engine "fast" serves latent-variable models, and this system has none; use '
                                         "engine eager."),
-    (("fast", "cuda:0", "float32", True), 'engine "fast" runs on CPUs, and the device is cuda:0; use engine eager.'),
+    (("fast-int8", "cuda:0", "float32", True), 'engine "fast-int8" runs on CPUs, and the device is cuda:0; use '
+                                               "engine eager."),
     (("fast-int8", "cpu", "bfloat16", True), 'engine "fast-int8" reads float32 weights, and the precision is bfloat16; '
                                              "use engine eager."),
 ]  # fmt: skip
