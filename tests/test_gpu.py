@@ -8,7 +8,9 @@ import pytest
 import torch
 from miniatures import lvm, pairs, refiner, transformer
 
+from workflow_src.data.batching import pad
 from workflow_src.inference.beam import beam_search, greedy
+from workflow_src.inference.captured import CapturedLatent
 from workflow_src.inference.latent import translate_batch
 from workflow_src.registry import build_objective
 from workflow_src.training.runtime import choose
@@ -45,6 +47,21 @@ def test_latent_searches_agree(name):
 
     on_cpu, on_gpu = both(search)
     assert on_cpu == on_gpu
+
+
+@pytest.mark.parametrize("name", ["prior-mean", "delta", "score"])
+def test_captured_programs_translate_like_dynamic_shapes(name):
+    """Replayed for other sentences than those of the capture, in single sentences and in batches."""
+    runtime = choose("cuda", "float32")
+    model, network = copy.deepcopy(lvm()).to(runtime.device), copy.deepcopy(refiner("score")).to(runtime.device)
+    made = CapturedLatent(model, 64, runtime.device, network)
+    sources = [row[row > 2].tolist() for row in pairs([3, 9, 1, 6, 14, 2, 7], [1] * 7).source]
+    wanted = translate_batch(lvm(), pad(sources, eos=True), name, 3, refiner=refiner("score")).tokens
+    for size in (1, 3, 7, 1):
+        parts = [made.search(sources[i : i + size], name, 3).tokens for i in range(0, 7, size)]
+        assert [row for part in parts for row in part] == wanted
+    graphs = [encoder for _, encoder in made._encoders.values()] + list(made._refiners.values())
+    assert graphs and all(program.graph is not None for program in graphs)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

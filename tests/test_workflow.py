@@ -229,8 +229,8 @@ CHANGES = {
     "an analysis switched off": ("analyses: {tokens: {enabled: false}}", {"report": 1}),
     "learning rate of the energy network": (
         "systems: {energy: {training: {learning_rate: 0.001}}}",
-        {"train_refiner": 1, "export_bundle": 1, "decode": 1, "score_quality": 1, "measure_speed": 1, "analyse": 1,
-         "estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1, "report": 1},
+        {"train_refiner": 1, "export_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
+         "analyse": 1, "estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1, "report": 1},
     ),
     "how speed is measured": ("speed: {repeats: 3}", {"measure_speed": 1, "report": 1}),
     "learning rate of a refiner": (

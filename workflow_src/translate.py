@@ -26,10 +26,13 @@ from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, FAMILIES, LATE
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
-from workflow_src.inference.batches import search_all
+from workflow_src.inference import fast
+from workflow_src.inference.batches import search_all, search_rows
 from workflow_src.inference.beam import beam_search, greedy
+from workflow_src.inference.captured import CapturedLatent
 from workflow_src.inference.latent import translate_batch
 from workflow_src.inference.search import Candidates, latent_search
+from workflow_src.models.layers import narrow_stacks
 from workflow_src.models.weights import load_weights
 from workflow_src.registry import build
 from workflow_src.training.runtime import Runtime, choose, set_threads
@@ -43,8 +46,8 @@ KEYS = ("models", "searches", "defaults", "languages", "normalisation")
 class Translator:
     """A trained system, ready to translate.
 
-    `searches` are the searches it knows; `device` and `precision` say what was chosen. `last_timings` holds the seconds
-    that the last call spent on subwords, {"encode", "decode"}.
+    `searches` are the searches it knows; `device`, `precision` and `engine` say what was chosen. `last_timings` holds
+    the seconds that the last call spent on subwords, {"encode", "decode"}.
     """
 
     def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
@@ -54,18 +57,25 @@ class Translator:
         self.runtime = runtime
         self.searches: list[str] = description["searches"]
         self.last_timings = {"encode": 0.0, "decode": 0.0}
+        self.engine = "eager"
+        self._fast: fast.FastLatent | CapturedLatent | None = None
         normalisation = NormalisationConfig.model_validate(description["normalisation"])
         self._source = Normaliser(normalisation, description["languages"]["source"])
         self._target = Normaliser(normalisation, description["languages"]["target"])
 
     @classmethod
     def load(
-        cls, folder: str | Path, device: str = "auto", precision: str = "auto", threads: int | None = None
+        cls,
+        folder: str | Path,
+        device: str = "auto",
+        precision: str = "auto",
+        threads: int | None = None,
+        engine: str = "auto",
     ) -> Translator:
-        """Read a bundle folder.
+        """Read a bundle folder. `engine` is what computes latent searches, see `use`.
 
         Raises ArtifactError when the folder is no bundle or a file of it is missing, damaged or of another model;
-        ValueError for a device that is not there.
+        ValueError for a device that is not there or an engine that cannot serve.
         """
         folder = Path(folder)
         if not (folder / DESCRIPTION).is_file():
@@ -93,8 +103,27 @@ class Translator:
                 )
             model = build(part["family"], part["model"], part["sizes"])
             load_weights(model, path)
-            models[name] = model.to(device=runtime.device, dtype=runtime.dtype).eval()
-        return cls(description, models, Subwords.load(folder / "subwords"), runtime)
+            models[name] = _placed(model, runtime).eval()
+        return cls(description, models, Subwords.load(folder / "subwords"), runtime).use(engine)
+
+    def use(self, engine: str) -> Translator:
+        """Compute prior-mean, delta and score by `engine`: eager, fast, fast-int8, or auto (what serves best here).
+
+        On CPUs fast is ONNX Runtime (`inference/fast.py`), on GPUs captured graphs (`inference/captured.py`).
+        Everything else (energy, autoregressive searches, traces; on GPUs scores) is eager. Raises ValueError where
+        `engine` cannot serve; auto always can.
+        """
+        self.engine = fast.choose_engine(engine, self.device, self.precision, "lvm" in self.models)
+        self._fast = None
+        if self.engine == "eager":
+            return self
+        lvm, score = self.models["lvm"], self.models.get("score")
+        if self.runtime.device.type == "cuda":
+            limit = min(model.config.max_positions for model in self.models.values())
+            self._fast = CapturedLatent(lvm, limit, self.runtime.device, score)
+        else:
+            self._fast = fast.FastLatent(lvm, score, torch.get_num_threads(), self.engine == "fast-int8")
+        return self
 
     @property
     def device(self) -> str:
@@ -154,7 +183,13 @@ class Translator:
         an autoregressive system with the same subwords, or by the model's own score.
         """
         chosen = self._settings(search, steps, beam, batch=batch, lengths=lengths, samples=samples)
+        faster = self._fast if chosen["search"] in fast.SEARCHES and not trace and stop_threshold is None else None
+        if faster and scored and not faster.gives_scores:
+            faster = None
         sources = self._sources(lines, normalised, first_line)
+        if faster:
+            ask = lambda rows: faster.search(rows, chosen["search"], chosen["steps"], step_size, scored)  # noqa: E731
+            return search_rows(ask, sources, batch)
         if chosen["search"] == "greedy":
             run = lambda source: greedy(self.models["transformer"], source, max_length_ratio, scored)  # noqa: E731
         elif chosen["search"] == "beam":
@@ -237,6 +272,16 @@ class Translator:
                 )
 
 
+def _placed(model: nn.Module, runtime: Runtime) -> nn.Module:
+    """The model on its device, in its precision."""
+    if runtime.dtype == torch.float32:
+        return model.to(runtime.device)
+    if hasattr(model, "start"):
+        # Its decoding step keeps everything in one type.
+        return model.to(runtime.device, runtime.dtype)
+    return narrow_stacks(model.to(runtime.device), runtime.dtype)
+
+
 def describe(family: str) -> dict[str, Any]:
     """What a bundle of a system of this family can do: `searches` and `defaults`."""
     searches = list(FAMILIES[family].searches)
@@ -267,6 +312,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16", "int8", "float16"),
                       help="int8 and float16: of a CTranslate2 folder")  # fmt: skip
     made.add_argument("--threads", type=int, help="CPU threads")
+    made.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8")
     made.add_argument("--input", type=Path, help="a file instead of standard input")
     made.add_argument("--output", type=Path, help="a file instead of standard output; appears when it is whole")
     return made
@@ -279,7 +325,7 @@ def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def _translated(given: argparse.Namespace) -> Iterator[str]:
-    translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
+    translator = Translator.load(given.bundle, given.device, given.precision, given.threads, given.engine)
     names = ("search", "steps", "beam", "length_penalty", "step_size", "batch", "stop_threshold", "lengths", "samples")
     settings = {name: getattr(given, name) for name in names}
     if given.rescorer:

@@ -296,6 +296,41 @@ def test_a_bundle_can_be_moved(tiny_bundles, translators, tmp_path):
     assert Translator.load(moved, device="cpu").translate(LINES) == translators["energy"].translate(LINES)
 
 
+@pytest.mark.parametrize("engine", ["fast", "fast-int8"])
+@pytest.mark.parametrize(("family", "settings"), SEARCHES[2:], ids=str)
+def test_fast_engines_translate_alike(translators, tiny_bundles, engine, family, settings):
+    pytest.importorskip("onnxruntime")
+    translator = Translator.load(tiny_bundles[family], device="cpu", threads=1, engine=engine)
+    assert translator.engine == engine
+    eager = translators[family].use("eager")
+    together, wanted = translator.search(LINES, **settings), eager.search(LINES, **settings)
+    if engine == "fast":
+        assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-5)
+    assert together.steps == wanted.steps and [not row for row in together.tokens] == [not row for row in wanted.tokens]
+    assert translator.translate(LINES, batch=1, **settings) == translator.translate(LINES, batch=64, **settings)
+    if settings["search"] != "prior-mean":
+        # Traces are eager with every engine.
+        assert translator.trace(LINES[:3], **settings) == eager.trace(LINES[:3], **settings)
+
+
+@pytest.mark.parametrize(("family", "settings"), SEARCHES, ids=str)
+def test_bfloat16_translates_most_words_alike(translators, tiny_bundles, family, settings):
+    translator = Translator.load(tiny_bundles[family], device="cpu", precision="bfloat16", threads=1)
+    assert (translator.precision, translator.engine) == ("bfloat16", "eager")
+    found = translator.search(LINES, **settings)
+    wanted = translators[family].use("eager").search(LINES, **settings)
+    assert found.scores == pytest.approx(wanted.scores, abs=0.5)
+    same = [a == b for x, y in zip(found.tokens, wanted.tokens, strict=True) for a, b in zip(x, y, strict=False)]
+    assert sum(same) > 0.5 * len(same)
+
+
+def test_engines_are_chosen_at_loading(tiny_bundles, translators):
+    assert translators["transformer"].engine == "eager"
+    message = 'engine "fast" serves latent-variable models, and this system has none; use engine eager.'
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Translator.load(tiny_bundles["transformer"], device="cpu", engine="fast")
+
+
 def command(bundle, text: bytes, *words, **environment):
     """`continuum translate` in a process of its own."""
     return subprocess.run(
@@ -372,6 +407,7 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
         ),
         (("--steps", "-2"), "error: steps is -2; it must be 0 or more.\n"),
         (("--batch", "0"), "error: batch is 0; it must be 1 or more.\n"),
+        (("--engine", "eagre"), 'error: unknown engine "eagre"; allowed: auto, eager, fast, fast-int8. Did you mean'),
         (("--device", "cuda:7"), 'error: device "cuda:7" is not there ('),
     ],
     ids=str,

@@ -35,6 +35,8 @@ JOINER = "@@"
 _BPE_SIGNS = "@@+|</w>"
 # SentencePiece's result depends on the number of threads, so that it cannot be the machine's.
 SENTENCEPIECE_THREADS = 4
+# A call of SentencePiece with several lines starts threads, which costs as much as this many lines.
+ALONE = 8
 # Lines that SentencePiece learns from, of both languages; of more, every so many-th.
 MOST_LINES = 10_000_000
 SETTING = "recipe.subwords.vocabulary_size"
@@ -65,12 +67,17 @@ class SentencePieceSide:
         self.escape = Escape(piece for piece in map(self.model.id_to_piece, ordinary) if len(piece) == 1)
 
     def encode(self, lines: list[str]) -> list[list[int]]:
-        return self.model.encode([self.escape(line) for line in lines], num_threads=self.threads) if lines else []
+        escaped = [self.escape(line) for line in lines]
+        if len(lines) < ALONE:
+            return [self.model.encode(line) for line in escaped]
+        return self.model.encode(escaped, num_threads=self.threads)
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        if not ids:
-            return []
-        return [unescape(text) for text in self.model.decode(ids, num_threads=self.threads)]
+        if len(ids) < ALONE:
+            texts = [self.model.decode(sentence) for sentence in ids]
+        else:
+            texts = self.model.decode(ids, num_threads=self.threads)
+        return [unescape(text) for text in texts]
 
     def pieces(self, ids: list[int]) -> list[str]:
         return [self.model.id_to_piece(i) for i in ids]

@@ -18,11 +18,18 @@ def search_all(
 
     Empty sources are not searched: their translation is empty, with score 0.
     """
+    return search_rows(lambda rows: search(pad(rows, eos=True).to(device)), sources, batch)
+
+
+def search_rows(
+    search: Callable[[list[Sequence[int]]], Hypotheses], sources: Sequence[Sequence[int]], batch: int
+) -> Hypotheses:
+    """`search_all` for a search that reads ids and not a padded tensor."""
     order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
     result = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
     for start in range(0, len(order), batch):
         rows = order[start : start + batch]
-        found = search(pad([sources[i] for i in rows], eos=True).to(device))
+        found = search([sources[i] for i in rows])
         for position, row in enumerate(rows):
             result.tokens[row] = found.tokens[position]
             result.scores[row] = found.scores[position]

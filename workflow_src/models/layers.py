@@ -29,8 +29,11 @@ def sinusoidal_positions(length: int, dim: int) -> Tensor:
 
 
 def attention_bias(mask: Tensor | None, dtype: torch.dtype = torch.float32) -> Tensor | None:
-    """Additive scores (B, 1, 1, S) from a mask (B, S), or None when every position is real."""
-    if mask is None or bool(mask.all()):
+    """Additive scores (B, 1, 1, S) from a mask (B, S); None when every position is real, as far as a CPU can tell.
+
+    To look would make the CPU wait for a GPU, in every stack, and has no place in a captured graph.
+    """
+    if mask is None or (mask.device.type == "cpu" and bool(mask.all())):
         return None
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, MASKED)[:, None, None, :]
 
@@ -170,12 +173,32 @@ class Stack(nn.Module):
         self.norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
         # Set while a second derivative is needed: fused kernels have none.
         self.differentiate_twice = False
+        # What the layers compute in, where it is narrower than what goes in and comes out (`narrow_stacks`).
+        self.dtype: torch.dtype | None = None
 
     def forward(self, x: Tensor, bias: Tensor | None = None, memory: Memory | None = None) -> Tensor:
         fused = not self.differentiate_twice and (x.is_cuda or not torch.is_grad_enabled())
+        outside = x.dtype
+        if self.dtype is not None:
+            x = x.to(self.dtype)
+            memory = None if memory is None else dataclasses.replace(memory, states=memory.states.to(self.dtype))
         for layer in self.layers:
             x = layer(x, bias, memory, fused)
-        return self.norm(x)
+        x = self.norm(x)
+        return x if self.dtype is None else x.to(outside)
+
+
+def narrow_stacks(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Make all stacks of `model` compute in `dtype`, for inference; their inputs and outputs stay as they are.
+
+    Embeddings, position codes, latents, heads and logits keep their precision: they cost little, and in bfloat16
+    (three decimal digits) small steps of a latent are lost and logits tie.
+    """
+    for part in model.modules():
+        if isinstance(part, Stack):
+            part.dtype = dtype
+            part.to(dtype)
+    return model
 
 
 def compile_stacks(model: nn.Module) -> None:

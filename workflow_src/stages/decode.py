@@ -28,7 +28,7 @@ def run(given) -> str:
     settings = given.settings | (read_chosen(given.chosen) if given.chosen else {})
     # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
     precision = settings.get("compute_type", given.precision)
-    translator = Translator.load(given.bundle, given.device, precision, given.threads)
+    translator = Translator.load(given.bundle, given.device, precision, given.threads, engine="eager")
     wanted = search_arguments(settings, load_rescorer(given))
     lines = list(read_lines(given.source))
     began = time.perf_counter()

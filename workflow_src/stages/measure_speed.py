@@ -30,9 +30,7 @@ def load(folders: dict[str, Path], needed: set[str], arguments: argparse.Namespa
     from workflow_src.translate import Translator
 
     return {
-        system: Translator.load(
-            folder, device=arguments.device, precision=arguments.precision, threads=arguments.threads
-        )
+        system: Translator.load(folder, arguments.device, arguments.precision, arguments.threads, engine="eager")
         for system, folder in folders.items()
         if system in needed
     }

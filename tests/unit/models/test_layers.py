@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import SIZES
+from miniatures import SIZES, lvm, pairs, refiner
 
 from workflow_src.config.families import StackConfig
 from workflow_src.models.layers import (
@@ -18,6 +18,7 @@ from workflow_src.models.layers import (
     causal_bias,
     dropout,
     initialise,
+    narrow_stacks,
     sinusoidal_positions,
 )
 
@@ -141,3 +142,30 @@ def test_sinusoidal_positions(length, dim):
         for column in range(dim):
             angle = position / 10000 ** ((column - column % 2) / dim)
             assert codes[position, column] == pytest.approx((math.sin, math.cos)[column % 2](angle), abs=2e-5)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_narrow_stacks_round_inside_and_nowhere_else(norm):
+    """Layers of a float64 model in float32: types outside stay, results differ by float32's rounding."""
+    model, network = lvm(norm=norm), refiner("score", norm=norm)
+    batch = pairs([4, 1, 6], [3, 5, 1])
+
+    def outputs():
+        memory = model.encode(batch.source)
+        mean, deviation = model.prior(memory, batch.target_mask)
+        direction = network.direction(memory, mean, batch.target_mask)
+        posterior = model.posterior(memory, batch.target, batch.target_mask)[0]
+        return memory.states, mean, deviation, direction, posterior, model.decode(memory, mean, batch.target_mask)
+
+    with torch.no_grad():
+        wide = outputs()
+        for part in (model, network):
+            assert narrow_stacks(part, torch.float32) is part
+        narrow = outputs()
+    for before, after in zip(wide, narrow, strict=True):
+        assert after.dtype == torch.float64
+        difference = (before - after).abs().max()
+        assert 0 < difference < 1e-4 * before.abs().max()
+    for name, parameter in (*model.named_parameters(), *network.named_parameters()):
+        inside = "stack." in name or name.startswith("encoder.")
+        assert parameter.dtype == (torch.float32 if inside else torch.float64), name

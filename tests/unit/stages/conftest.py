@@ -16,7 +16,7 @@ class Translator:
         self.folder = folder
 
     @classmethod
-    def load(cls, folder, device="auto", precision="auto", threads=None):
+    def load(cls, folder, device="auto", precision="auto", threads=None, engine="auto"):
         assert threads is not None
         return cls(folder)
 

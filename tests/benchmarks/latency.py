@@ -1,0 +1,96 @@
+"""One sentence at a time, from text to text: milliseconds of every engine, alternating in one process. A benchmark.
+
+    python tests/benchmarks/latency.py --bundle results/tatoeba/systems/score/seed-1/bundle \
+        --source results/tatoeba/corpus/test.de
+
+Every round translates all sentences by every row in turn; a sentence's time is its least over rounds, because other
+load only slows down; a row's is the mean over sentences. `cpu_ms` is the same of the process's CPU time, which other
+load disturbs less. `same` is the share of sentences with the eager engine's very words. `--ctranslate2` adds greedy
+and beam search of an autoregressive system that was converted for CTranslate2, in 8 bits, on the same subwords.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Callable
+
+from workflow_src.data.lines import read_lines
+from workflow_src.inference.fast import choose_engine
+from workflow_src.translate import Translator
+
+ROWS = (("prior-mean", 0), ("delta", 1), ("score", 1), ("score", 4))
+
+
+def rows_of(given: argparse.Namespace) -> dict[str, Callable[[str], str]]:
+    """What to measure: name -> translate one line."""
+    made = {}
+    for engine in given.engines:
+        translator = Translator.load(given.bundle, "cpu", threads=given.threads, engine=engine)
+        for search, steps in ROWS:
+            if search in translator.searches:
+                made[f"{engine} {search} {steps}"] = lambda line, t=translator, s=search, n=steps: t.translate(
+                    [line], search=s, steps=n, batch=1
+                )[0]
+    if given.ctranslate2:
+        made |= _autoregressive(given.ctranslate2, translator, given.threads)
+    return made
+
+
+def _autoregressive(folder: str, translator: Translator, threads: int) -> dict[str, Callable[[str], str]]:
+    import ctranslate2
+
+    engine = ctranslate2.Translator(
+        folder, "cpu", compute_type="int8", inter_threads=1, intra_threads=threads, max_queued_batches=-1
+    )
+    pieces = translator.subwords.pieces_target(range(translator.subwords.target_size))
+    ids = {piece: number for number, piece in enumerate(pieces)}
+
+    def translate(line: str, beam: int) -> str:
+        # Converted systems of ours read the same joint vocabulary and add the end symbol themselves.
+        words = [pieces[i] for i in translator.subwords.encode_source([line])[0]]
+        found = engine.translate_batch([words], beam_size=beam, max_decoding_length=2 * len(words) + 10)
+        return translator.text([[ids[piece] for piece in found[0].hypotheses[0]]])[0]
+
+    return {f"ctranslate2 int8 beam {beam}": lambda line, b=beam: translate(line, b) for beam in (1, 4)}
+
+
+def main() -> None:
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--bundle", required=True, help="of a latent-variable model or of a score network")
+    made.add_argument("--source", required=True)
+    made.add_argument("--engines", nargs="+", default=["eager", "fast", "fast-int8"])
+    made.add_argument("--ctranslate2", help="folder of a converted autoregressive system")
+    made.add_argument("--sentences", type=int, default=100)
+    made.add_argument("--rounds", type=int, default=5)
+    made.add_argument("--threads", type=int, default=1)
+    given = made.parse_args()
+    for engine in given.engines:
+        choose_engine(engine, "cpu", "float32", True)
+    rows = rows_of(given)
+    lines = list(itertools.islice(read_lines(given.source), given.sentences))
+    wall = {name: [float("inf")] * len(lines) for name in rows}
+    cpu = {name: [float("inf")] * len(lines) for name in rows}
+    texts: dict[str, list[str]] = {}
+    for _ in range(given.rounds):
+        for name, translate in rows.items():
+            for line in lines[:3]:
+                translate(line)
+            texts[name] = []
+            for number, line in enumerate(lines):
+                began, used = time.perf_counter(), time.process_time()
+                texts[name].append(translate(line))
+                cpu[name][number] = min(cpu[name][number], time.process_time() - used)
+                wall[name][number] = min(wall[name][number], time.perf_counter() - began)
+    for name in rows:
+        seconds = sum(wall[name]) / len(lines)
+        eager = texts.get(f"eager {name.split(' ', 1)[1]}")
+        same = None if eager is None else sum(map(str.__eq__, texts[name], eager)) / len(lines)
+        figures = {"ms": round(1000 * seconds, 3), "cpu_ms": round(1000 * sum(cpu[name]) / len(lines), 3)}
+        print(json.dumps({"row": name, **figures, "sentences_per_second": round(1 / seconds, 1), "same": same}))
+
+
+if __name__ == "__main__":
+    main()
