@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from workflow_src.config.costs import decoder_layer, encoder_layer
 from workflow_src.config.load import Decode, System
 from workflow_src.config.plan import Plan
 
@@ -33,16 +34,6 @@ WIDE = 512
 HELD_OUT = 2000
 LENGTH = {"generated": 12.0, "files": 28.0, "folder": 28.0}
 BYTES_A_SUBWORD = 4.5
-
-
-def encoder_layer(dim: int, width: int) -> int:
-    """Weights of one encoder layer: query, key, value and output of attention; two linear layers."""
-    return 4 * dim * dim + 2 * dim * width
-
-
-def decoder_layer(dim: int, width: int) -> int:
-    """Weights of one decoder layer: those of an encoder layer, and attention to the source."""
-    return encoder_layer(dim, width) + 4 * dim * dim
 
 
 def parts(system: System, vocabulary: int) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Stage export_ctranslate2: an autoregressive bundle -> a folder that CTranslate2 translates with, subwords included."""
+"""Stage export_ctranslate2: an autoregressive bundle -> a folder that CTranslate2 translates with, subwords and all."""
 
 from __future__ import annotations
 
