@@ -1,6 +1,7 @@
 """The stage with a stand-in translator: what it writes and what it refuses; and once with real processes."""
 
 import json
+import os
 
 import pytest
 
@@ -123,15 +124,9 @@ def test_a_worker_that_refuses_or_dies_says_so():
 
     with pytest.raises(ValueError, match="is no bundle"):
         Worker(measure_speed.speed_worker.make, _order("/nowhere/at/all"), 1)
-    with pytest.raises(ValueError, match=r"process that measures continuum ended by itself \(exit code 3\)"):
-        Worker(_dies, _order("x"), 1)
+    with pytest.raises(ValueError, match=r"process that measures continuum ended by itself \(exit code 1\)"):
+        Worker(os._exit, _order("x"), 1)
 
 
 def _order(folder):
     return {"engine": "continuum", "folders": {"a": folder}, "device": "cpu", "threads": 1, "precision": "auto"}
-
-
-def _dies(order):
-    import os
-
-    os._exit(3)
