@@ -165,6 +165,12 @@ def bundle_words(wildcards, input):
     return [f"{system}={os.path.dirname(bundle)}" for system, bundle in zip(DECODED, input.bundles)]
 
 
+def ctranslate2_words(wildcards, input):
+    """`SYSTEM=FOLDER` for each system that is decoded with CTranslate2, as words of a command."""
+    folders = [os.path.dirname(bundle) for bundle in input.ctranslate2]
+    return [f"{system}={folder}" for system, folder in zip(plan.exported_to_ctranslate2, folders)]
+
+
 def analysis_inputs(name):
     """Inputs of an analysis: the bundles it reads, and the text of its split."""
     analysis = plan.analyses[name]
@@ -185,11 +191,17 @@ def analysis_bundles(wildcards, input):
 DECODED = plan.exported
 # Speed and examples are taken from the first seed.
 BUNDLES = [plan.bundle_file(system, FIRST_SEED) for system in DECODED]
+CTRANSLATE2 = [plan.ctranslate2_file(system, FIRST_SEED) for system in plan.exported_to_ctranslate2]
 TRAINED = plan.trained
 TARGETS = {
     "normalised": plan.corpus_summary,
     "subwords": SUBWORDS,
-    "teachers": [plan.weights(*trained) for trained in TRAINED if trained[0] in plan.systems_of("train_teacher")],
+    # Those that learn from a teacher's outputs are not teachers.
+    "teachers": [
+        plan.weights(system, seed)
+        for system, seed in TRAINED
+        if system in plan.systems_of("train_teacher") and plan.system(system).teacher is None
+    ],
     "distilled": [plan.distilled_text(teacher) for teacher in plan.teachers],
     "systems": [plan.weights(*trained) for trained in TRAINED],
     "bundles": [plan.bundle_file(*trained) for trained in TRAINED if trained[0] in DECODED],

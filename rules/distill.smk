@@ -23,6 +23,7 @@ rule distill:
         device=RUNTIME.device,
         precision=RUNTIME.precision,
         batch=lambda wildcards: plan.distillation(wildcards.teacher).batch,
+        engine=lambda wildcards: plan.distillation(wildcards.teacher).engine,
     params:
         settings=lambda wildcards: plan.settings_distillation(wildcards.teacher),
         subwords=input_folder("subwords"),
@@ -33,6 +34,7 @@ rule distill:
         " --model {input.model:q} --subwords {params.subwords:q} --source {input.source:q}"
         " --shard {wildcards.shard} --shards {wildcards.shards} --output {output.shard:q}"
         " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"
+        " --engine {resources.engine}"
 
 
 rule merge_distilled:

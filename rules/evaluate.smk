@@ -58,6 +58,7 @@ rule measure_speed:
     input:
         chosen=[plan.chosen(decode, FIRST_SEED) for decode, seed in plan.tuned if seed == FIRST_SEED],
         bundles=BUNDLES,
+        ctranslate2=CTRANSLATE2,
         source=plan.corpus("test", "source"),
     output:
         speed=plan.speed,
@@ -78,11 +79,13 @@ rule measure_speed:
     params:
         settings=plan.settings_speed(),
         bundles=bundle_words,
+        ctranslate2=ctranslate2_words,
     message:
         "Measuring the speed of every system, alone on the machine"
     shell:
         "python -m workflow_src.stages.measure_speed --settings {params.settings:q} --log {log:q}"
-        " --bundles {params.bundles:q} --source {input.source:q} --output {output.speed:q}"
+        " --bundles {params.bundles:q} --ctranslate2 {params.ctranslate2:q} --source {input.source:q}"
+        " --output {output.speed:q}"
         " --device {resources.device} --precision {resources.precision}"
 
 

@@ -1,4 +1,4 @@
-"""Autoregressive Transformers, on human translations: baselines, and teachers of the others."""
+"""Autoregressive Transformers: teachers of the others, and baselines, on human translations or distilled ones."""
 
 
 rule train_teacher:

@@ -201,7 +201,9 @@ CHANGES = {
     "nothing": ("seeds: [1]", {}),
     "sentences decoded together": (
         "distillation: {teacher: {batch: 7}}\ndecodes: [{system: teacher, search: greedy, batch: 3}, "
-        "{system: teacher, search: beam, beam: 2}, {system: lvm, search: prior-mean}, "
+        "{system: teacher, search: beam, beam: 2}, "
+        "{system: teacher, search: beam, beam: 2, engine: ctranslate2, compute_type: int8}, "
+        "{system: lvm, search: prior-mean}, "
         "{system: lvm, search: delta, steps: 1}, {system: score, search: score, steps: [1, 2]}, "
         "{system: energy, search: energy, steps: 1}, {system: score, search: latent-search, steps: 1, lengths: 2, "
         "samples: 2, rescorer: teacher}, {system: score, search: score, steps: 3, name: adaptive, batch: 5, "
@@ -217,6 +219,7 @@ CHANGES = {
         {},
     ),
     "mirrors": ("mirrors: [/some/where, '/some where/else']\nallow_unpinned: true", {}),
+    "who computes the distillation": ("distillation: {teacher: {engine: continuum}}", {}),
     "number of shards": ("distillation: {teacher: {shards: 5}}", {}),
     "seed of the teacher, said explicitly": ("distillation: {teacher: {seed: 1}}", {}),
     "title of the report": ("report: {title: Another}", {"report": 1}),
@@ -249,7 +252,8 @@ CHANGES = {
     "size of the subwords": (
         "recipe: {subwords: {vocabulary_size: 250}}",
         {"learn_subwords": 1, "encode": 3, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
-         "train_refiner": 2, "export_bundle": 4, "decode": 9, "score_quality": 9, **CHOICE, **ENDS},
+         "train_refiner": 2, "export_bundle": 4, "export_ctranslate2": 1, "decode": 10, "score_quality": 10, **CHOICE,
+         **ENDS},
     ),
     "another seed of the corpus": (
         "recipe: {dataset: {generator: {seed: 2}}}",
@@ -257,8 +261,8 @@ CHANGES = {
     ),
     "one more seed": (
         "seeds: [1, 2]",
-        {"train_teacher": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 4, "decode": 9, "score_quality": 9,
-         **CHOICE, "compare_rows": 1, "report": 1},
+        {"train_teacher": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 4, "export_ctranslate2": 1,
+         "decode": 10, "score_quality": 10, **CHOICE, "compare_rows": 1, "report": 1},
     ),
 }  # fmt: skip
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from workflow_src.config.costs import decoder_layer, encoder_layer
 from workflow_src.config.load import Decode, System
 from workflow_src.config.plan import Plan
 
@@ -37,16 +38,6 @@ ANALYSIS_RULES = {
     "marginal": "estimate_marginal", "tokens": "compare_tokens", "lengths": "measure_lengths",
     "samples": "sample_translations", "latent_space": "map_latent_space",
 }  # fmt: skip
-
-
-def encoder_layer(dim: int, width: int) -> int:
-    """Weights of one encoder layer: query, key, value and output of attention; two linear layers."""
-    return 4 * dim * dim + 2 * dim * width
-
-
-def decoder_layer(dim: int, width: int) -> int:
-    """Weights of one decoder layer: those of an encoder layer, and attention to the source."""
-    return encoder_layer(dim, width) + 4 * dim * dim
 
 
 def parts(system: System, vocabulary: int) -> dict[str, int]:

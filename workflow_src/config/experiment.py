@@ -10,6 +10,7 @@ from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import RecipeConfig
 
+Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 ComputeType = Literal["float32", "int8", "float16"]
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
 
@@ -58,6 +59,9 @@ class DistillationConfig(Frozen):
     batch: int = Field(128, gt=0, description="sentences decoded together")
     shards: int = Field(1, gt=0, description="jobs")
     seed: int | None = Field(None, description="which of the teacher's seeds; default the first")
+    engine: Literal["auto", "continuum", "ctranslate2"] = Field(
+        "auto", description="who computes; auto: CTranslate2 on CPUs where it is installed; outputs are the same"
+    )
 
 
 Tunable = Literal["step_size", "length_penalty", "stop_threshold", "lengths", "samples"]
@@ -97,8 +101,10 @@ class SpeedConfig(Frozen):
     sentences: int = Field(200, gt=0, description="of test, the same for every row")
     warmup: int = Field(10, ge=0, description="untimed sentences of each row and round")
     repeats: int = Field(5, gt=0, description="rounds, alternating between rows")
-    batch: int = Field(64, gt=0)
-    threads: int = Field(1, gt=0, description="CPU threads of the measuring process")
+    batch: int = Field(64, gt=0, description="sentences decoded together for throughput on CPUs")
+    protocols: tuple[Protocol, ...] = Field(
+        ("cpu-1-thread",), min_length=1, description="the first gives the table's figures; gpu comes first where one is"
+    )
 
 
 class ReportConfig(Frozen):

@@ -268,8 +268,8 @@ class Plan:
         return self.config.distillation.get(teacher) or DistillationConfig()
 
     def settings_distillation(self, teacher: str) -> str:
-        """Search settings of a teacher; shards and batches are left out, because they change no output."""
-        return _json(self.distillation(teacher).model_dump(mode="json", exclude={"shards", "seed", "batch"}))
+        """Search settings of a teacher; shards, batches and the engine are left out, because they change no output."""
+        return _json(self.distillation(teacher).model_dump(mode="json", exclude={"shards", "seed", "batch", "engine"}))
 
     def settings_decode(self, decode: Decode) -> str:
         return _json(decode.settings)

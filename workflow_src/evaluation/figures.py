@@ -188,7 +188,7 @@ def _style_of(line: Line, twin: int) -> dict[str, Any]:
     colour = _colour(FAMILY_OF_SEARCH.get(line.search, "other"))
     return {
         "color": colour,
-        "marker": MARKERS.get(line.search, "P"),
+        "marker": MARKERS.get(line.search, "P") if line.engine == "continuum" else "P",
         "markerfacecolor": colour if twin == 0 else "none",
         "markeredgecolor": colour,
     }

@@ -10,7 +10,7 @@ import jinja2
 import markupsafe
 
 from workflow_src.config.families import REFINEMENTS
-from workflow_src.evaluation import tables
+from workflow_src.evaluation import speed_page, tables
 from workflow_src.evaluation.changes import changed_words
 from workflow_src.evaluation.results import AUTOREGRESSIVE
 from workflow_src.evaluation.tables import Group, Line
@@ -85,7 +85,7 @@ def examples(traces: dict[str, Any] | None) -> list[dict[str, Any]]:
 def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
     """What the table shows in a few sentences; only what was measured is said."""
     lines = [line for group in table for line in group.lines]
-    beams = [line for line in lines if line.search == "beam"]
+    beams = [line for line in lines if line.search == "beam" and line.engine == "continuum"]
     named = [
         line for line in beams if reference and (line.system, line.name) == (reference["system"], reference["name"])
     ]
@@ -116,6 +116,10 @@ def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
                 f"{speedup:.1f} times as fast" if speedup >= 1 else f"slower than it by a factor of {1 / speedup:.1f}"
             )
             told.append(f"That is {where}, and {pace}, one sentence at a time.")
+        fairly = best.figures["against_fastest"]
+        if fairly:
+            pace = f"{fairly:.2f} times as fast" if fairly >= 1 else f"slower by a factor of {1 / fairly:.2f}"
+            told.append(f"Against the fastest autoregressive row that is at least as good ({best.rival}) it is {pace}.")
     return told
 
 
@@ -154,6 +158,10 @@ def caption(
         )
     if timed:
         text += " Latency is the median over sentences ± standard deviation, one sentence at a time, from text to text."
+        text += (
+            " The speed-up is over our own beam search; the last column compares with the fastest autoregressive row"
+        )
+        text += " of at least the same BLEU."
     return text
 
 
@@ -168,12 +176,12 @@ def protocol_words(speed: dict[str, Any] | None) -> str:
     disturbed, redone = (in_words(p[key]) if p[key] else "none" for key in ("disturbed_rounds", "redone_rounds"))
     threads = f"{in_words(p['threads'])} CPU thread{'s' * (p['threads'] != 1)}"
     text = (
-        f"All rows were timed in one process on {where} with {threads} "
-        f"({p.get('precision')}), from text in to text out, on the same {p['sentences']:,} sentences, in "
+        f"All rows were timed in one run on {where} with {threads} ({_precisions(p)}), each engine in a process of "
+        f"its own, from text in to text out, on the same {p['sentences']:,} sentences, in "
         f"{in_words(p['repeats'])} rounds that alternate between the rows, each after {p['warmup']} untimed sentences. "
         f"One at a time, a sentence's time is its median over rounds; throughput is that of the median round "
-        f"with batches of {p['batch']}. Other processes used {min(load):.2f} to {max(load):.2f} of a core during "
-        f"the rounds kept; rounds above {p['disturbed_above_cores']:.2f} were redone "
+        f"with batches of {_batches(speed, p)}. Other processes used {min(load):.2f} to {max(load):.2f} of a core "
+        f"during the rounds kept; rounds above {p['disturbed_above_cores']:.2f} were redone "
         f"({redone} in all), and {disturbed} of those kept stayed above it."
     )
     if p.get("baseline"):
@@ -226,6 +234,22 @@ def _settings_words(settings: dict[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())
 
 
+def _precisions(protocol: dict[str, Any]) -> str:
+    """The precision, or each engine's where there are several engines."""
+    engines = protocol.get("engines") or {}
+    if len(engines) < 2:
+        return str(protocol.get("precision"))
+    own = engines.get("continuum", protocol.get("precision"))
+    others = [tables.engine_label(engine) for engine in engines if engine != "continuum"]
+    return f"{own}; {', '.join(others)}"
+
+
+def _batches(speed: dict[str, Any], protocol: dict[str, Any]) -> str:
+    sizes = sorted({row["batch"] for row in speed["rows"] if row.get("batch")} or {protocol["batch"]})
+    fits = ", the largest that fit" if protocol["device"] == "cuda" else ""
+    return f"{sizes[0]:,}{fits}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}{fits}"
+
+
 def step_cost_words(speed: dict[str, Any] | None) -> str:
     """What one refinement step costs, in a sentence; empty when it is not known."""
     costs = (speed or {}).get("step_costs", {})
@@ -235,6 +259,13 @@ def step_cost_words(speed: dict[str, Any] | None) -> str:
     text = f"One refinement step costs {told}, as the slope of median latency over steps."
     if costs.get("delta_over_score"):
         text += f" A delta step takes {costs['delta_over_score']:.1f} times as long as a score step."
+    if costs.get("predicted_delta_over_score"):
+        text += (
+            f" Counting operations (two for each weight of the layers, heads and output projection that a step "
+            f"multiplies with; about 2 + V / (16 · layers · D)) predicts {costs['predicted_delta_over_score']:.2f}"
+        )
+        share = costs.get("share_of_predicted")
+        text += f", of which {share:.2f} was reached." if share else "."
     return text
 
 
@@ -296,6 +327,7 @@ def markdown(context: dict[str, Any]) -> str:
         parts.append("## Chosen on dev")
         parts += [_chosen_table(entry) for entry in context["chosen"]]
     parts += ["## Speed", context["protocol"], context["step_cost"]]
+    parts += [part for one in context["protocols"] for part in (f"### {one['title']}", speed_page.markdown(one))]
     parts += [context["analyses_markdown"], "## Provenance"]
     parts.append("".join(f"- {name}: {value}\n" for name, value in context["facts"]))
     parts.append(_system_table(context["systems"]))

@@ -30,6 +30,8 @@ class Row(Strict):
     data: Literal["raw", "distilled"]
     seed: int
     search: str = Field(min_length=1)
+    # Results written before engines could be chosen have no such key.
+    engine: str = Field("continuum", min_length=1)
     steps: Annotated[int, Field(ge=0)] | None
     beam: Annotated[int, Field(ge=1)] | None
     candidates: Annotated[int, Field(ge=1)] | None
@@ -87,6 +89,12 @@ def read_results(path: str | Path) -> Results:
     return validate(read_json(path), str(path))
 
 
+def engine_of(settings: dict[str, Any]) -> str:
+    """What computes a decode: `continuum`, or an engine with its compute type, such as `ctranslate2-int8`."""
+    engine = settings.get("engine") or "continuum"
+    return engine if engine == "continuum" else f"{engine}-{settings['compute_type']}"
+
+
 def table_split(manifest: dict[str, Any]) -> str:
     """The split that tables are made of: test, or dev where the experiment decodes nothing else."""
     return "test" if any(row["split"] == "test" for row in manifest["rows"]) else "dev"
@@ -127,6 +135,7 @@ def build_rows(
                     "data": "raw" if system["data"] == "raw" else "distilled",
                     "seed": entry["seed"],
                     "search": settings["search"],
+                    "engine": engine_of(settings),
                     "steps": settings.get("steps"),
                     "beam": settings.get("beam"),
                     "candidates": _candidates(settings),

@@ -20,6 +20,7 @@ SEARCH_LABELS = {
     "energy": "energy",
     "latent-search": "latent search",
 }
+ENGINE_LABELS = {"ctranslate2": "CTranslate2"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Line:
     p_value: float | None
     expected: float | None
     seeds: int
+    engine: str = "continuum"
+    # The autoregressive line that `against_fastest` compares with.
+    rival: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +52,12 @@ class Group:
     key: str
     autoregressive: bool
     lines: tuple[Line, ...]
+
+
+def engine_label(engine: str) -> str:
+    """An engine in words: `ctranslate2-int8` is CTranslate2 int8."""
+    library, _, compute_type = engine.partition("-")
+    return f"{ENGINE_LABELS.get(library, library)} {compute_type}".strip()
 
 
 def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
@@ -62,6 +72,10 @@ def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
     plain = {"beam": f"beam-{row['beam']}", "greedy": "greedy", "prior-mean": "prior-mean"}.get(
         row["search"], f"{row['search']}-{row['steps']}"
     )
+    engine = row.get("engine", "continuum")
+    if engine != "continuum":
+        label += f", {engine_label(engine)}"
+        plain += f"-{engine}"
     if row["search"] != "latent-search" and row["name"] != plain:
         label += f" ({row['name']})"
     # Two score networks on one model share labels otherwise.
@@ -105,6 +119,7 @@ def _mean(values: list[float | None]) -> float | None:
 def _line(rows: list[dict[str, Any]], manifest: dict[str, Any], expected: float | None) -> Line:
     first = rows[0]
     keys = ("bleu", "chrf", "validity", "latency_ms", "sentences_per_second", "speedup")
+    unknown = {"against_fastest": None}
     spread = None
     if len(rows) > 1:
         spread = {
@@ -118,13 +133,14 @@ def _line(rows: list[dict[str, Any]], manifest: dict[str, Any], expected: float 
         label=row_label(first, manifest),
         search=first["search"],
         steps=first["steps"],
-        figures={key: _mean([row[key] for row in rows]) for key in keys},
+        figures={key: _mean([row[key] for row in rows]) for key in keys} | unknown,
         spread=spread,
         interval=tuple(first["bleu_ci"]) if len(rows) == 1 and first["bleu_ci"] else None,
         latency_std=first["latency_std"],
         p_value=first.get("p_value") if len(rows) == 1 else None,
         expected=expected,
         seeds=len(rows),
+        engine=first.get("engine", "continuum"),
     )
 
 
@@ -163,7 +179,32 @@ def groups(rows: list[dict[str, Any]], manifest: dict[str, Any], removed: bool) 
         lines = sorted(lines, key=lambda line: _order(line, families[line.system]))
         autoregressive = manifest["systems"][key]["family"] in AUTOREGRESSIVE
         made.append(Group(group_title(key, manifest), key, autoregressive, tuple(lines)))
-    return sorted(made, key=lambda group: not group.autoregressive)
+    return _against_the_fastest(sorted(made, key=lambda group: not group.autoregressive))
+
+
+def _against_the_fastest(table: list[Group]) -> list[Group]:
+    """The table with each line's speed-up over the fastest autoregressive line of at least the same BLEU.
+
+    Both figures are those of the table: median latency, and BLEU as the variant counts it. A line that no
+    autoregressive line is as good as has none.
+    """
+    peers = [
+        (line.figures["latency_ms"], line.figures["bleu"], f"{line.system}, {line.label}")
+        for group in table
+        if group.autoregressive
+        for line in group.lines
+        if line.figures["latency_ms"] is not None
+    ]
+
+    def compared(line: Line) -> Line:
+        latency, bleu = line.figures["latency_ms"], line.figures["bleu"]
+        rivals = [(ms, name) for ms, quality, name in peers if quality >= bleu]
+        if latency is None or not rivals:
+            return line
+        fastest, rival = min(rivals)
+        return dataclasses.replace(line, figures=line.figures | {"against_fastest": fastest / latency}, rival=rival)
+
+    return [dataclasses.replace(group, lines=tuple(map(compared, group.lines))) for group in table]
 
 
 def unmatched_expected(table: list[Group], expected: dict[str, float]) -> dict[str, float]:
@@ -183,6 +224,7 @@ def columns(table: list[Group]) -> list[tuple[str, str]]:
         ("latency_ms", "ms / sentence"),
         ("sentences_per_second", "sentences / s"),
         ("speedup", "speed-up"),
+        ("against_fastest", "over fastest as good"),
     ]
     lines = [line for group in table for line in group.lines]
 
@@ -213,7 +255,7 @@ def cell(line: Line, key: str) -> tuple[str, str]:
         return _digits(value), f"± {_digits(line.latency_std)}" if line.latency_std is not None else ""
     if key == "sentences_per_second":
         return f"{value:,.0f}" if value >= 10 else f"{value:.1f}", ""
-    if key == "speedup":
+    if key in ("speedup", "against_fastest"):
         return f"{value:.2f}×" if value < 10 else f"{value:.1f}×", ""
     return f"{value:.1f}", f"± {spread:.1f}" if spread is not None else ""
 

@@ -6,17 +6,24 @@ Sentences that are longer than the teacher's positions get an empty text; encodi
 from __future__ import annotations
 
 import json
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+import torch
 
 from workflow_src.artifacts import atomic
 from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.subwords import Subwords
 from workflow_src.inference.batches import search_all
 from workflow_src.inference.beam import beam_search
+from workflow_src.inference.ctranslate2_engine import Engine, installed
+from workflow_src.models.ctranslate2_spec import write_model
 from workflow_src.stages.command import add_runtime, log, parser, start
-from workflow_src.training.runtime import choose, keep_memory, set_threads
+from workflow_src.training.runtime import Runtime, choose, keep_memory, set_threads
 from workflow_src.training.systems import check_subwords, load_system
+from workflow_src.types import Hypotheses
 
 CHUNK = 16384
 
@@ -36,8 +43,8 @@ def run(given) -> str:
     model = model.to(device=runtime.device, dtype=runtime.dtype)
     subwords = Subwords.load(given.subwords)
     check_subwords(description, subwords, given.model)
+    search = _search(given, model, subwords, runtime)
     first, last = bounds(count_lines(given.source), given.shard, given.shards)
-    settings = given.settings
     limit = model.config.max_positions - 1
     done = skipped = 0
     began = time.perf_counter()
@@ -46,12 +53,7 @@ def run(given) -> str:
             sources = subwords.encode_source(chunk)
             skipped += sum(len(source) > limit for source in sources)
             sources = [source if len(source) <= limit else [] for source in sources]
-            found = search_all(
-                lambda source: beam_search(model, source, settings["beam"], settings["length_penalty"]),
-                sources,
-                given.batch,
-                runtime.device,
-            )
+            found = search(sources)
             # A model may spell a line break, character by character; a line must stay a line.
             for text, score in zip(subwords.decode_target(found.tokens), found.scores, strict=True):
                 file.write(json.dumps({"text": " ".join(text.split()), "score": score}, ensure_ascii=False) + "\n")
@@ -66,6 +68,45 @@ def run(given) -> str:
             )
     note = f", {skipped} too long and left empty" if skipped else ""
     return f"shard {given.shard} of {given.shards}: {done} sentences{note}"
+
+
+Search = Callable[[list[list[int]]], Hypotheses]
+
+
+def _search(given, model, subwords: Subwords, runtime: Runtime) -> Search:
+    """Beam search over many sources, by our own code or, with the same outputs, by CTranslate2."""
+    beam, penalty = given.settings["beam"], given.settings["length_penalty"]
+
+    def own(sources: list[list[int]]) -> Hypotheses:
+        return search_all(
+            lambda source: beam_search(model, source, beam, penalty), sources, given.batch, runtime.device
+        )
+
+    exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
+    if given.engine == "continuum" or given.engine == "auto" and not (exact and installed()):
+        return own
+    # The library holds the model in memory once it is loaded; the folder is only how it gets there.
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(model, subwords.names(), folder)
+        # Batches beside each other, one thread each: threads within a batch gain little on models of this size.
+        engine = Engine(
+            folder,
+            subwords.names(),
+            model.config.max_positions,
+            device=str(runtime.device),
+            inter_threads=given.threads,
+        )
+    log.info("translating with CTranslate2, float32")
+
+    def fast(sources: list[list[int]]) -> Hypotheses:
+        found = engine.search(sources, beam, penalty, batch=given.batch)
+        # Where the longest length cut a hypothesis, the two searches go on differently: ours decides.
+        again = own([sources[i] for i in engine.cut])
+        for place, i in enumerate(engine.cut):
+            found.tokens[i], found.scores[i] = again.tokens[place], again.scores[place]
+        return found
+
+    return fast
 
 
 def _chunks(path: Path, first: int, last: int):
@@ -91,6 +132,7 @@ def arguments():
     made.add_argument("--shards", type=int, required=True)
     made.add_argument("--output", type=Path, required=True)
     made.add_argument("--batch", type=int, default=128, help="sentences decoded together")
+    made.add_argument("--engine", default="auto", choices=("auto", "continuum", "ctranslate2"))
     add_runtime(made)
     return made
 

@@ -1,17 +1,27 @@
-"""Measure the speed of every row of an experiment in one run: milliseconds a sentence, sentences a second."""
+"""Measure the speed of every row of an experiment in one run: milliseconds a sentence, sentences a second.
+
+Every engine runs in a process of its own. A protocol is a device and a number of threads; under each, rows are timed
+one sentence at a time and in batches.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workflow_src.artifacts import provenance, read_chosen, write_json
+from workflow_src.artifacts import provenance, read_chosen, read_json, write_json
+from workflow_src.config.costs import step_operations
 from workflow_src.data.lines import read_lines
-from workflow_src.evaluation import speed
-from workflow_src.stages import command
+from workflow_src.evaluation import speed, speed_figures
+from workflow_src.evaluation.results import engine_of
+from workflow_src.evaluation.workers import Worker
+from workflow_src.inference.ctranslate2_engine import cores
+from workflow_src.stages import command, speed_worker
+
+OWN = "continuum"
 
 
 def bundles(words: list[str]) -> dict[str, Path]:
@@ -30,58 +40,143 @@ def load(folders: dict[str, Path], needed: set[str], arguments: argparse.Namespa
     from workflow_src.translate import Translator
 
     return {
-        system: Translator.load(folder, arguments.device, arguments.precision, arguments.threads, engine="eager")
+        system: Translator.load(
+            folder, device=arguments.device, precision=arguments.precision, threads=arguments.threads
+        )
         for system, folder in folders.items()
         if system in needed
     }
 
 
-def device_of(translators: dict[str, Any], requested: str) -> tuple[str, str | None, Callable[[], None]]:
-    """Kind of the device (cpu or cuda), its model's name, and what waits for it."""
-    name = str(getattr(next(iter(translators.values()), None), "device", requested))
-    kind = name.split(":")[0]
-    if kind != "cuda":
-        return ("cpu" if kind == "auto" else kind), None, lambda: None
+def gpu(requested: str) -> str | None:
+    """The GPU to measure on for a device setting (auto, cpu, cuda, cuda:N), or None."""
+    if requested == "cpu":
+        return None
     import torch
 
-    return kind, torch.cuda.get_device_name(name), lambda: torch.cuda.synchronize(name)
+    if not torch.cuda.is_available():
+        return None
+    return "cuda" if requested == "auto" else requested
 
 
-def run(arguments: argparse.Namespace) -> str:
-    settings: dict[str, Any] = arguments.settings
-    protocol = settings["speed"]
-    rows = [row | (read_chosen(row["chosen"]) if "chosen" in row else {}) for row in settings["rows"]]
-    # Threads change what is measured, so they are a setting here and not the machine's choice.
-    arguments.threads = protocol["threads"]
-    lines = list(itertools.islice(read_lines(arguments.source), protocol["sentences"]))
-    translators = load(
-        bundles(arguments.bundles), {row["system"] for row in rows} | {row.get("rescorer") for row in rows}, arguments
-    )
-    device, device_name, synchronise = device_of(translators, arguments.device)
-    measured = speed.measure(translators, rows, lines, protocol, synchronise, command.log.info)
-    precisions = sorted({str(getattr(t, "precision", arguments.precision)) for t in translators.values()})
-    found = speed.results(rows, measured, protocol["batch"])
-    told = protocol | {
+def protocols(wanted: list[str], device: str | None, threads: int) -> list[dict[str, Any]]:
+    """Names, devices and threads of the protocols to measure under; a GPU that is there comes first.
+
+    Raises ValueError when a GPU is wanted and `device` is None. With one core, all threads are one thread: both are
+    measured once.
+    """
+    if "gpu" in wanted and device is None:
+        raise ValueError(
+            "setting speed.protocols has gpu, but there is none here (or runtime.device is cpu); remove it."
+        )
+    names = [name for name in dict.fromkeys(wanted) if name != "gpu"]
+    if threads == 1 and {"cpu-1-thread", "cpu-all-threads"} <= set(names):
+        names.remove("cpu-all-threads")
+    found = [{"name": name, "device": "cpu", "threads": 1 if name == "cpu-1-thread" else threads} for name in names]
+    return ([{"name": "gpu", "device": device, "threads": 1}] if device else []) + found
+
+
+def runs_on(row: dict[str, Any], device: str) -> bool:
+    """Whether a row can be computed there: float16 is for GPUs."""
+    return device != "cpu" or row.get("compute_type") != "float16"
+
+
+def orders(
+    rows: list[dict[str, Any]], folders: dict[str, dict[str, Path]], protocol: dict[str, Any], precision: str
+) -> dict[str, dict[str, Any]]:
+    """What each engine's process is told, by engine. `folders` are own bundles and CTranslate2's, by system."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        engine = engine_of(row)
+        kind = row.get("engine", OWN)
+        # What ranks candidates works in the same process.
+        systems = [system for system in (row["system"], row.get("rescorer")) if system]
+        for system in systems:
+            if system not in folders[kind]:
+                given = ", ".join(sorted(folders[kind])) or "none"
+                raise ValueError(f'speed: row {row["name"]} needs the bundle of system "{system}"; given: {given}.')
+        order = found.setdefault(
+            engine,
+            {"engine": engine, "folders": {}, "device": protocol["device"], "threads": protocol["threads"]}
+            | {"precision": row.get("compute_type", precision)},
+        )
+        order["folders"] |= {system: folders[kind][system] for system in systems}
+    return found
+
+
+def operations(rows: list[dict[str, Any]], folders: dict[str, Path]) -> dict[tuple[str, str], float]:
+    """Operations of a refinement step at a position, by (system, search), from the sizes that bundles tell."""
+    found = {}
+    for system, search in {(row["system"], row["search"]) for row in rows if row["search"] in speed_figures.STEPPED}:
+        path = folders[system] / "bundle.json"
+        models = read_json(path).get("models", {}) if path.exists() else {}
+        if "lvm" in models:
+            network = models.get(search, {}).get("model")
+            count = step_operations(search, models["lvm"]["model"], models["lvm"]["sizes"]["target"], network)
+            if count is not None:
+                found[(system, search)] = count
+    return found
+
+
+def measure(
+    protocol: dict[str, Any],
+    settings: dict[str, Any],
+    lines: list[str],
+    folders: dict[str, dict[str, Path]],
+    precision: str,
+) -> dict[str, Any]:
+    """Everything that is measured under one protocol."""
+    rows = [row for row in settings["rows"] if runs_on(row, protocol["device"])]
+    if not lines:
+        raise ValueError("there are no sentences to measure speed with; give a source text that is not empty.")
+    with contextlib.ExitStack() as stack:
+        timers: dict[str, Worker] = {}
+        for engine, order in orders(rows, folders, protocol, precision).items():
+            timers[engine] = Worker(speed_worker.make, order, protocol["threads"])
+            stack.callback(timers[engine].close)
+        measured = speed.measure(
+            timers, rows, lines, settings["speed"], lambda text: command.log.info("%s: %s", protocol["name"], text)
+        )
+        about = {engine: timer.about for engine, timer in timers.items()}
+        lengths = next(iter(timers.values())).lengths(lines)
+    found = speed_figures.results(rows, measured, lengths, operations(rows, folders[OWN]))
+    first = about.get(OWN) or next(iter(about.values()))
+    told = {key: value for key, value in settings["speed"].items() if key != "protocols"} | {
+        "name": protocol["name"],
         "sentences": len(lines),
-        "device": device,
-        "device_name": device_name,
-        "precision": ", ".join(precisions),
+        "device": first["device"],
+        "device_name": first["device_name"],
+        "threads": protocol["threads"],
+        "precision": first["precision"],
+        "engines": {engine: one["precision"] for engine, one in about.items()},
         "baseline": found.pop("baseline"),
         "other_load_cores": measured.load,
         "disturbed_rounds": sum(load > speed.DISTURBED_SHARE for load in measured.load),
         "redone_rounds": measured.redone,
         "disturbed_above_cores": speed.DISTURBED_SHARE,
     }
-    write_json(
-        arguments.output,
-        found | {"protocol": told, "provenance": provenance(settings, {"source": arguments.source})},
-    )
-    return f"{arguments.output}: {len(rows)} rows on {device}, {len(lines)} sentences, {measured.redone} rounds redone"
+    return found | {"protocol": told}
+
+
+def run(arguments: argparse.Namespace) -> str:
+    settings: dict[str, Any] = arguments.settings
+    settings["rows"] = [row | (read_chosen(row["chosen"]) if "chosen" in row else {}) for row in settings["rows"]]
+    lines = list(itertools.islice(read_lines(arguments.source), settings["speed"]["sentences"]))
+    folders = {OWN: bundles(arguments.bundles), "ctranslate2": bundles(arguments.ctranslate2)}
+    chosen = protocols(settings["speed"]["protocols"], gpu(arguments.device), cores())
+    found = [measure(protocol, settings, lines, folders, arguments.precision) for protocol in chosen]
+    # The first protocol's figures are those of the table.
+    content = found[0] | {"protocols": found, "provenance": provenance(settings, {"source": arguments.source})}
+    write_json(arguments.output, content)
+    names = ", ".join(protocol["name"] for protocol in chosen)
+    redone = sum(one["protocol"]["redone_rounds"] for one in found)
+    return f"{arguments.output}: {len(settings['rows'])} rows, {names}, {len(lines)} sentences, {redone} rounds redone"
 
 
 def make_parser() -> argparse.ArgumentParser:
     made = command.parser(__doc__)
     made.add_argument("--bundles", nargs="+", required=True, metavar="SYSTEM=FOLDER")
+    made.add_argument("--ctranslate2", nargs="*", default=[], metavar="SYSTEM=FOLDER", help="CTranslate2 exports")
     made.add_argument("--source", type=Path, required=True)
     made.add_argument("--output", type=Path, required=True)
     command.add_runtime(made)

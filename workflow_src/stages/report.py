@@ -12,7 +12,7 @@ import markupsafe
 from workflow_src.artifacts import ArtifactError, atomic, provenance, read_chosen, read_json
 from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
-from workflow_src.evaluation import analyses, figures, page, results, tables
+from workflow_src.evaluation import analyses, figures, figures_speed, page, results, speed_page, tables
 from workflow_src.stages import command
 
 
@@ -195,6 +195,7 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
         "unmatched": tables.unmatched_expected(table, report["expected"]),
         "protocol": page.protocol_words(speed),
         "step_cost": page.step_cost_words(speed),
+        "protocols": speed_page.protocol_tables(speed, manifest),
         "examples": page.examples(found["traces"]),
         "pool": (found["traces"] or {}).get("pool"),
         "facts": facts(manifest, made, made["signatures"], timing),
@@ -230,6 +231,7 @@ def run(arguments: argparse.Namespace) -> str:
     drawn = {
         "learning_curves": figures.learning_curves(found["logs"]),
         "quality_speed": figures.quality_speed(context["groups"]),
+        "time_by_length": figures_speed.time_by_length(found["speed"], manifest),
         "refinement": figures.refinement(refined),
     }
     stopping = figures.stopping(

@@ -131,6 +131,17 @@ def test_an_unknown_name_is_told_with_the_nearest(changes, parts):
         ({"decodes": [{"system": "lvm", "search": "prior-mean", "steps": 1}]}, ["takes no steps"]),
         ({"decodes": [{"system": "teacher", "search": "beam"}]}, ["decodes[0]", "add beam"]),
         ({"decodes": [{"system": "teacher", "search": "greedy", "beam": 2}]}, ["remove beam"]),
+        (
+            {"decodes": [{"system": "lvm", "search": "prior-mean", "engine": "ctranslate2"}]},
+            ["decodes[0]: engine ctranslate2 translates with greedy and beam only, not with prior-mean"],
+        ),
+        (
+            {"decodes": [{"system": "teacher", "search": "greedy", "compute_type": "int8"}]},
+            ["decodes[0]: compute_type belongs to engine ctranslate2"],
+        ),
+        ({"decodes": [{"system": "teacher", "search": "greedy", "engine": "onnx"}]}, ["decodes.0.engine", "'onnx'"]),
+        ({"speed": {"protocols": []}}, ["speed.protocols", "at least 1"]),
+        ({"speed": {"protocols": ["tpu"]}}, ["speed.protocols.0", "'tpu'", "cpu-all-threads"]),
         ({"decodes": [{"system": "teacher", "search": "beam", "beam": 0}]}, ["decodes[0].beam is 0", "1 or more"]),
         ({"decodes": [{"system": "lvm", "search": "delta", "steps": [1, 1]}]}, ['two decodes named "delta-1"']),
     ],
@@ -225,3 +236,31 @@ def test_whatever_is_given_either_loads_or_is_refused_in_a_sentence(value, key):
 def test_names_of_distilled_texts_that_would_clash_or_leave_the_folder_are_refused(name):
     with pytest.raises(ConfigError, match=r"recipe\.distilled.*a distilled text is named by small letters"):
         load_experiment("demo", recipe={"distilled": {name: "mine.en"}})
+
+
+def test_engines_make_decodes_of_their_own_and_leave_ours_as_they_were():
+    rows = [
+        {"system": "teacher", "search": "beam", "beam": [1, 4]},
+        {
+            "system": "teacher",
+            "search": "beam",
+            "beam": 4,
+            "engine": "ctranslate2",
+            "compute_type": ["float32", "int8"],
+        },
+        {"system": "teacher", "search": "greedy", "engine": "ctranslate2"},
+        {"system": "teacher", "search": "beam", "beam": 2, "name": "fast", "engine": "ctranslate2"},
+    ]
+    plan = Plan(load(merge(copy.deepcopy(SMOKE), {"decodes": rows})))
+    names = [decode.name for decode in plan.loaded.decodes]
+    assert names == ["beam-1", "beam-4", "beam-4-ctranslate2-float32", "beam-4-ctranslate2-int8",
+                     "greedy-ctranslate2-float32", "fast"]  # fmt: skip
+    own, other = plan.loaded.decodes[1], plan.loaded.decodes[3]
+    assert own.settings.keys() == {"search", "beam", "length_penalty", "max_length_ratio"}
+    assert other.settings == own.settings | {"engine": "ctranslate2", "compute_type": "int8"}
+    assert (own.engine, other.engine) == ("continuum", "ctranslate2")
+    assert plan.decoded_with(own, 1).endswith("teacher/seed-1/bundle/bundle.json")
+    assert plan.decoded_with(other, 1).endswith("teacher/seed-1/ctranslate2/bundle.json")
+    assert plan.exported_to_ctranslate2 == ["teacher"]
+    # The examples show our own translations.
+    assert '"beam": 4' in plan.settings_analysis() and "ctranslate2" not in plan.settings_analysis()

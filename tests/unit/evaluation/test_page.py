@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.evaluation import page
+from workflow_src.evaluation import figures_speed, page, speed_page
 from workflow_src.evaluation.changes import changed_words
 
 sentences = st.lists(st.sampled_from(["the", "a<b>", "&", "dog"]), max_size=6).map(" ".join)
@@ -60,3 +60,41 @@ def test_a_step_that_costs_less_than_the_noise_is_told_as_such():
     ]
     told = page.step_cost_words({"step_costs": {"costs": costs, "delta_over_score": None}})
     assert "less than the noise of the measurement for delta (lvm), 1.25 ms for score (s)" in told
+
+
+def test_engines_predictions_and_protocols_are_told():
+    protocol = {
+        "sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 1, "device": "cpu", "device_name": None,
+        "precision": "float32", "baseline": None, "other_load_cores": [0.1], "disturbed_rounds": 0, "redone_rounds": 0,
+        "disturbed_above_cores": 0.25, "engines": {"continuum": "float32", "ctranslate2-int8": "int8"},
+    }  # fmt: skip
+    row = {"system": "teacher", "name": "greedy", "search": "greedy", "latency_ms": 7.4, "latency_mean": 8.0}
+    row |= {"latency_std": 3.0, "sentences_per_second": 836.2, "batch": 64, "speedup": None}
+    row |= {"by_length": [{"shortest": 1, "longest": 4, "latency_ms": 5.0, "mean_length": 2.5, "sentences": 9}]}
+    fast = row | {"name": "greedy-ctranslate2-int8", "engine": "ctranslate2", "compute_type": "int8", "speedup": 2.0}
+    one = {"protocol": protocol, "rows": [row, fast]}
+    assert "(float32; CTranslate2 int8), each engine in a process of its own" in page.protocol_words(one)
+    manifest = {"systems": {"teacher": {"family": "transformer", "base": None}}}
+    (table,) = speed_page.protocol_tables({"protocols": [one]}, manifest)
+    assert table["title"] == "Speed on 1 CPU thread; other load up to 0.10 cores"
+    assert table["heads"][-1] == "1–4 subwords, ms"
+    assert table["rows"][0] == ["teacher: greedy", "7.40", "8.00 ± 3.00", "836", "64", "–", "5.00"]
+    assert table["rows"][1][0] == "teacher: greedy, CTranslate2 int8" and table["rows"][1][5] == "2.00×"
+    assert "| teacher: greedy | 7.40 | 8.00 ± 3.00 |" in speed_page.markdown(table)
+    costs = [{"system": "lvm", "search": "delta", "ms_per_step": 1.8}]
+    costs = {"costs": costs, "delta_over_score": 3.0, "predicted_delta_over_score": 4.0, "share_of_predicted": 0.75}
+    assert "predicts 4.00, of which 0.75 was reached." in page.step_cost_words({"step_costs": costs})
+
+
+def test_time_against_length_shows_the_fewest_steps_of_each_search():
+    bins = [{"mean_length": 3.0, "latency_ms": 1.0}, {"mean_length": 9.0, "latency_ms": 2.0}]
+    rows = [
+        {"system": "score", "name": f"score-{n}", "search": "score", "steps": n, "by_length": bins} for n in (4, 1, 2)
+    ]
+    rows.append({"system": "teacher", "name": "greedy", "search": "greedy", "by_length": bins})
+    rows.append({"system": "teacher", "name": "old", "search": "greedy"})
+    assert [row["name"] for row in figures_speed.shown(rows)] == ["score-1", "greedy"]
+    systems = {"teacher": {"family": "transformer"}, "score": {"family": "score", "base": "lvm"}}
+    figure = figures_speed.time_by_length({"rows": rows}, {"systems": systems})
+    assert [text.get_text() for text in figure.axes[0].texts] == ["score: score, L = 1", "teacher: greedy"]
+    assert "not measured" in figures_speed.time_by_length(None, {}).texts[0].get_text()

@@ -13,6 +13,7 @@ KEYS = [
     "data",
     "seed",
     "search",
+    "engine",
     "steps",
     "beam",
     "candidates",
@@ -37,6 +38,7 @@ ROW = {
     "data": "distilled",
     "seed": 1,
     "search": "delta",
+    "engine": "continuum",
     "steps": 2,
     "beam": None,
     "candidates": None,
@@ -156,3 +158,20 @@ def test_speed_stands_beside_the_rows_it_was_measured_for():
 def test_tables_are_of_test_unless_there_is_only_dev():
     assert results.table_split(MANIFEST) == "test"
     assert results.table_split({"rows": MANIFEST["rows"][2:]}) == "dev"
+
+
+def test_engines_are_told_in_one_word():
+    assert results.engine_of({"search": "beam"}) == results.engine_of({"engine": "continuum"}) == "continuum"
+    assert results.engine_of({"engine": "ctranslate2", "compute_type": "int8"}) == "ctranslate2-int8"
+    entry = MANIFEST["rows"][0] | {
+        "settings": {"search": "beam", "beam": 4, "engine": "ctranslate2", "compute_type": "int8"}
+    }
+    assert [row["engine"] for row in results.build_rows(MANIFEST | {"rows": [entry]}, QUALITIES, None, "test")] == [
+        "ctranslate2-int8"
+    ]
+
+
+def test_results_from_before_there_were_engines_are_our_own(tmp_path):
+    content = _content()
+    del content["rows"][0]["engine"]
+    assert results.validate(content, "here").rows[0].engine == "continuum"

@@ -1,5 +1,7 @@
 """Speed: bookkeeping against hand-made times; no assertion depends on how fast this machine is."""
 
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -7,14 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.evaluation import speed
+from workflow_src.config.costs import decoder_layer, step_operations
+from workflow_src.evaluation import speed, speed_figures
 
 ROWS = [
     {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0, "batch": 64},
     {"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1, "step_size": 1.0, "batch": 64},
     {"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2, "step_size": 1.0, "batch": 64},
 ]
-SETTINGS = {"sentences": 3, "warmup": 2, "repeats": 4, "batch": 2, "threads": 1}
+SETTINGS = {"sentences": 3, "warmup": 2, "repeats": 4, "batch": 2}
+
+
+def own(translators):
+    """Translators of our own engine, timed in this process."""
+    return {"continuum": speed.Local(translators)}
+
+
+CT2 = {"engine": "ctranslate2", "compute_type": "int8"}
 
 
 class Recorder:
@@ -46,8 +57,8 @@ def quiet(monkeypatch):
 def test_times_are_those_of_the_clock(clock, quiet):
     calls = []
     translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
-    measured = speed.measure(translators, ROWS, ["1", "2", "6"], SETTINGS)
-    found = speed.results(ROWS, measured, 2)
+    measured = speed.measure(own(translators), ROWS, ["1", "2", "6"], SETTINGS)
+    found = speed_figures.results(ROWS, measured, [1, 2, 6])
     by_name = {row["name"]: row for row in found["rows"]}
     delta = by_name["delta-1"]
     assert delta["latency_ms"] == 4000 and delta["latency_mean"] == 6000
@@ -59,12 +70,15 @@ def test_times_are_those_of_the_clock(clock, quiet):
     assert found["step_costs"]["costs"][0]["ms_per_step"] == pytest.approx(2000)  # the median sentence, of length 2
     assert found["step_costs"]["delta_over_score"] is None
     assert {row["batch"] for row in found["rows"]} == {2}
+    assert [(g["shortest"], g["sentences"], g["latency_ms"]) for g in delta["by_length"]] == [
+        (1, 1, 2000), (2, 1, 4000), (6, 1, 12000),
+    ]  # fmt: skip
 
 
 def test_rounds_alternate_between_rows_and_use_their_settings(clock, quiet):
     calls = []
     translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
-    speed.measure(translators, ROWS, ["1", "2", "6"], SETTINGS)
+    speed.measure(own(translators), ROWS, ["1", "2", "6"], SETTINGS)
     order = [settings.get("steps", 0) for _, settings in calls[len(ROWS) :]]
     rounds = np.array(order).reshape(SETTINGS["repeats"], len(ROWS), -1)
     assert (rounds == rounds[:, :, :1]).all()
@@ -92,14 +106,14 @@ def _loads(monkeypatch, loads):
 
 def test_disturbed_rounds_are_redone(monkeypatch):
     _loads(monkeypatch, [0.1, 0.9, 0.0, 0.2, 0.1])
-    measured = speed.measure({"lvm": Recorder([])}, ROWS[1:], ["1"], SETTINGS)
+    measured = speed.measure(own({"lvm": Recorder([])}), ROWS[1:], ["1"], SETTINGS)
     assert measured.load == [0.1, 0.0, 0.2, 0.1] and measured.redone == 1
     assert len(measured.times[("lvm", "delta-1")].batches) == 4
 
 
 def test_steady_load_is_kept_and_not_waited_for(monkeypatch):
     _loads(monkeypatch, [0.9, 0.8, 0.7, 0.9, 0.1, 0.9])
-    measured = speed.measure({"lvm": Recorder([])}, ROWS[1:], ["1"], SETTINGS)
+    measured = speed.measure(own({"lvm": Recorder([])}), ROWS[1:], ["1"], SETTINGS)
     assert measured.load == [0.7, 0.9, 0.1, 0.9] and measured.redone == speed.REDOS
 
 
@@ -114,8 +128,8 @@ def test_load_counts_other_processes_only(monkeypatch):
 
 
 def test_own_work_is_no_load():
-    own = speed.psutil.Process().pid
-    assert own not in {pid for pid, _ in speed.OtherLoad._used()}
+    this = speed.psutil.Process().pid
+    assert this not in {pid for pid, _ in speed.OtherLoad._used()}
     with speed.OtherLoad() as load:
         until = time.perf_counter() + 0.05
         while time.perf_counter() < until:
@@ -125,9 +139,9 @@ def test_own_work_is_no_load():
 
 @given(st.floats(-5, 5), st.floats(-5, 5), st.lists(st.integers(0, 9), min_size=2, max_size=6, unique=True))
 def test_slope_of_a_line_is_exact_and_agrees_with_polyfit(a, b, steps):
-    assert speed.slope([(x, a + b * x) for x in steps]) == pytest.approx(b, abs=1e-9)
+    assert speed_figures.slope([(x, a + b * x) for x in steps]) == pytest.approx(b, abs=1e-9)
     noisy = [(x, a + b * x + (-1) ** i) for i, x in enumerate(steps)]
-    assert speed.slope(noisy) == pytest.approx(np.polyfit(*zip(*noisy, strict=True), 1)[0], abs=1e-6)
+    assert speed_figures.slope(noisy) == pytest.approx(np.polyfit(*zip(*noisy, strict=True), 1)[0], abs=1e-6)
 
 
 def test_step_costs_and_their_ratio():
@@ -138,7 +152,7 @@ def test_step_costs_and_their_ratio():
     ]
     rows.append({"system": "energy", "search": "energy", "steps": 1, "latency_ms": 3.0})
     rows.append({"system": "lvm", "search": "prior-mean", "steps": 0, "latency_ms": 2.0})
-    found = speed.step_costs(rows)
+    found = speed_figures.step_costs(rows)
     assert [cost["search"] for cost in found["costs"]] == ["delta", "score"]
     assert found["costs"][1]["ms_per_step"] == pytest.approx(0.6)
     assert found["delta_over_score"] == pytest.approx(3)
@@ -148,11 +162,13 @@ def test_baseline_prefers_beam_four_then_the_largest():
     def beams(*sizes):
         return [{"system": "teacher", "name": f"beam-{n}", "search": "beam", "beam": n} for n in sizes]
 
-    assert speed.baseline(beams(2, 4, 8))["beam"] == 4
-    assert speed.baseline(beams(2, 5))["beam"] == 5
-    assert speed.baseline([{"system": "lvm", "search": "delta", "steps": 1}]) is None
+    assert speed_figures.baseline(beams(2, 4, 8))["beam"] == 4
+    assert speed_figures.baseline(beams(2, 5))["beam"] == 5
+    assert speed_figures.baseline([{"system": "lvm", "search": "delta", "steps": 1}]) is None
+    other = [{"system": "teacher", "name": "b", "search": "beam", "beam": 4} | CT2]
+    assert speed_figures.baseline(other) is None and speed_figures.baseline(other + beams(2))["beam"] == 2
     raw = [{"system": "raw", "name": "beam-4", "search": "beam", "beam": 4}]
-    assert speed.baseline(raw + beams(4))["system"] == "teacher"
+    assert speed_figures.baseline(raw + beams(4))["system"] == "teacher"
 
 
 def test_bad_input_is_named():
@@ -161,7 +177,7 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="no rows"):
         speed.measure({}, [], ["a"], SETTINGS)
     with pytest.raises(ValueError, match='row beam-4 needs the bundle of system "teacher"; given: lvm'):
-        speed.measure({"lvm": Recorder([])}, ROWS, ["a"], SETTINGS)
+        speed.measure(own({"lvm": Recorder([])}), ROWS, ["a"], SETTINGS)
 
 
 def test_a_row_is_timed_with_all_settings_of_its_search():
@@ -169,3 +185,89 @@ def test_a_row_is_timed_with_all_settings_of_its_search():
     assert speed.search_settings(beam | {"system": "teacher", "name": "beam-4", "batch": 64}) == beam
     score = {"search": "score", "steps": 0, "step_size": 0.5}
     assert speed.search_settings(score | {"system": "score", "name": "score-0", "batch": 64}) == score
+
+
+def test_processes_that_were_started_are_no_load():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert child.pid not in {pid for pid, _ in speed.OtherLoad._used()}
+    finally:
+        child.communicate(b"\n")
+
+
+def test_each_row_is_timed_by_its_engine(clock, quiet):
+    ours, theirs = [], []
+    timers = {
+        "continuum": speed.Local({name: Recorder(ours, clock) for name in ("teacher", "lvm")}),
+        "ctranslate2-int8": speed.Local({"teacher": Recorder(theirs, clock)}),
+    }
+    row = ROWS[0] | CT2 | {"name": "beam-4-ctranslate2-int8"}
+    measured = speed.measure(timers, [*ROWS, row], ["1", "2"], SETTINGS)
+    assert {settings["search"] for _, settings in theirs} == {"beam"}
+    assert len(measured.times[("teacher", row["name"])].batches) == SETTINGS["repeats"]
+    assert not any("engine" in settings or "compute_type" in settings for _, settings in [*ours, *theirs])
+
+
+@pytest.mark.parametrize(("fits", "most", "expected"), [(300, 10**6, 256), (10**6, 500, 256), (1, 10**6, 64)])
+def test_the_largest_batch_is_found_by_doubling(fits, most, expected):
+    tried = []
+
+    def run(batch):
+        tried.append(batch)
+        if batch > fits:
+            raise RuntimeError("CUDA error: out of memory")
+
+    assert speed.largest_batch(run, 64, most) == expected
+    assert max(tried, default=0) <= most
+
+
+def test_other_faults_are_no_lack_of_memory():
+    def run(batch):
+        raise RuntimeError("device-side assert")
+
+    with pytest.raises(RuntimeError, match="assert"):
+        speed.largest_batch(run, 64)
+
+
+def test_throughput_on_a_gpu_uses_the_largest_batch(quiet, monkeypatch):
+    monkeypatch.setattr(speed, "largest_batch", lambda run, start: 5)
+    calls = []
+    timer = speed.Local({"lvm": Recorder(calls)}, largest=True)
+    measured = speed.measure({"continuum": timer}, ROWS[1:2], ["a", "b"], SETTINGS)
+    times = measured.times[("lvm", "delta-1")]
+    assert (times.batch, times.batched) == (5, 5)
+    assert calls[-1][0] == ["a", "b", "a", "b", "a"] and calls[-1][1]["batch"] == 5
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(1, 7))
+def test_groups_of_lengths_are_a_partition_in_order(lengths, most):
+    groups = speed_figures.length_bins(lengths, most)
+    assert sorted(i for group in groups for i in group) == list(range(len(lengths)))
+    assert len(groups) <= most and all(groups)
+    for before, after in zip(groups, groups[1:], strict=False):
+        assert max(lengths[i] for i in before) < min(lengths[i] for i in after)
+
+
+def test_groups_of_different_lengths_are_equally_large():
+    assert [len(group) for group in speed_figures.length_bins(list(range(50)))] == [10] * 5
+
+
+def test_the_predicted_ratio_counts_operations():
+    """Against the rule of thumb 2 + V / (16 n D), which neglects Z; and against a count by hand."""
+    for dim, layers, vocabulary in ((128, 2, 4000), (256, 3, 32000), (512, 6, 32000)):
+        model = {"dim": dim, "feed_forward": 4 * dim, "layers": layers, "latent_dim": 8}
+        delta, score, energy = (step_operations(s, model, vocabulary, model) for s in ("delta", "score", "energy"))
+        assert delta / score == pytest.approx(2 + vocabulary / (16 * layers * dim), rel=0.01)
+        assert energy / score == pytest.approx(2, rel=0.01)
+    model = {"dim": 2, "feed_forward": 3, "layers": 1, "latent_dim": 5}
+    assert decoder_layer(2, 3) == 4 * 4 + 4 * 4 + 2 * 6
+    assert step_operations("delta", model, 7) == 2 * (44 + 10 + 14 + 44 + 20)
+    assert step_operations("score", model, 7, model) == 2 * (10 + 44 + 10)
+    assert step_operations("prior-mean", model, 7) is None and step_operations("score", model, 7) is None
+    rows = [
+        {"system": s, "search": search, "steps": n, "latency_ms": cost * n}
+        for s, search, cost in (("lvm", "delta", 1.2), ("score", "score", 0.6))
+        for n in (1, 2)
+    ]
+    found = speed_figures.step_costs(rows, {("lvm", "delta"): 30.0, ("score", "score"): 10.0})
+    assert found["predicted_delta_over_score"] == 3 and found["share_of_predicted"] == pytest.approx(2 / 3)

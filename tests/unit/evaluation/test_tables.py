@@ -112,3 +112,38 @@ def test_csv_reads_back():
     rows = list(csv.DictReader(io.StringIO(tables.csv_text(ROWS))))
     assert len(rows) == len(ROWS)
     assert rows[0]["system"] == "score" and float(rows[0]["bleu_low"]) == 33.0 and rows[0]["validity"] == ""
+
+
+def _timed(name, bleu, ms, engine="continuum", **more):
+    return _row("teacher", name, "beam", bleu, beam=4, latency_ms=ms, engine=engine, **more)
+
+
+def test_engines_are_named_and_the_fastest_as_good_is_compared_with():
+    rows = [
+        _timed("beam-4", 41.0, 10.0),
+        _timed("beam-4-ctranslate2-int8", 40.0, 2.0, "ctranslate2-int8"),
+        _timed("mine", 30.0, 1.0, "ctranslate2-float32"),
+        _row("lvm", "prior-mean", "prior-mean", 33.0, steps=0, latency_ms=0.5, removed=True),
+        _row("score", "score-4", "score", 40.5, steps=4, latency_ms=4.0, removed=True),
+        _row("score", "score-1", "score", 50.0, steps=1, latency_ms=1.0, removed=True),
+    ]
+    found = tables.groups(rows, _manifest(), removed=True)
+    lines = {line.name: line for group in found for line in group.lines}
+    assert lines["beam-4-ctranslate2-int8"].label == "beam 4, CTranslate2 int8"
+    assert lines["mine"].label == "beam 4, CTranslate2 float32 (mine)"
+    assert lines["mine"].engine == "ctranslate2-float32"
+    compared = {name: line.figures["against_fastest"] for name, line in lines.items()}
+    assert compared == {
+        "beam-4": 1.0,
+        "beam-4-ctranslate2-int8": 1.0,
+        # Nothing is slower than a faster line that is at least as good.
+        "mine": 1.0,
+        # The int8 row is the fastest that is as good; the row of 30 BLEU is faster, but worse.
+        "prior-mean": 4.0,
+        "score-4": 2.5,
+        "score-1": None,
+    }
+    assert lines["prior-mean"].rival == "teacher, beam 4, CTranslate2 int8" and lines["score-1"].rival == ""
+    assert ("against_fastest", "over fastest as good") in tables.columns(found)
+    assert tables.cell(lines["score-1"], "against_fastest") == ("–", "")
+    assert tables.cell(lines["prior-mean"], "against_fastest") == ("4.00×", "")

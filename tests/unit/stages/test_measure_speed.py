@@ -1,37 +1,91 @@
-"""The stage with a stand-in translator: what it writes and what it refuses."""
+"""The stage with a stand-in translator: what it writes and what it refuses; and once with real processes."""
 
 import json
+import os
 
 import pytest
 
 from workflow_src.stages import command, measure_speed
 
-SETTINGS = {
-    "speed": {"sentences": 3, "warmup": 1, "repeats": 2, "batch": 2, "threads": 1},
-    "rows": [
-        {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0, "batch": 64},
-        {"system": "lvm", "name": "prior-mean", "search": "prior-mean", "steps": 0, "step_size": 1.0, "batch": 64},
-    ],
-}
+ROWS = [
+    {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0, "batch": 64},
+    {"system": "lvm", "name": "prior-mean", "search": "prior-mean", "steps": 0, "step_size": 1.0, "batch": 64},
+]
+INT8 = ROWS[0] | {"name": "beam-4-ctranslate2-int8", "engine": "ctranslate2", "compute_type": "int8"}
+SPEED = {"sentences": 3, "warmup": 1, "repeats": 2, "batch": 2, "protocols": ["cpu-1-thread"]}
 
 
-def _run(tmp_path, text, *bundles):
+class InProcess:
+    """A worker without a process; keeps the orders that workers were given."""
+
+    orders: list = []
+
+    def __init__(self, make, order, threads):
+        self.orders.append((order, threads))
+        self.timer, self.about = make(order)
+        self.warm, self.time_row, self.lengths = self.timer.warm, self.timer.time_row, self.timer.lengths
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def in_process(fake_translator, monkeypatch):
+    monkeypatch.setattr(InProcess, "orders", [])
+    monkeypatch.setattr(measure_speed, "Worker", InProcess)
+    return InProcess.orders
+
+
+def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), device="cpu", **more):
     source = tmp_path / "test.de"
     source.write_text(text, encoding="utf-8")
-    words = ["--settings", json.dumps(SETTINGS), "--bundles", *bundles, "--source", str(source)]
-    command.start(measure_speed.run, measure_speed.make_parser(), [*words, "--output", str(tmp_path / "speed.json")])
+    settings = {"speed": SPEED | more, "rows": rows}
+    words = ["--settings", json.dumps(settings), "--bundles", *bundles, "--source", str(source), "--device", device]
+    words += ["--ctranslate2", *ctranslate2, "--output", str(tmp_path / "speed.json")]
+    command.start(measure_speed.run, measure_speed.make_parser(), words)
     return json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))
 
 
-def test_writes_rows_and_protocol(tmp_path, fake_translator):
+def test_writes_rows_and_protocol(tmp_path, in_process):
     found = _run(tmp_path, "a b\nc\nd\ne\n", "teacher=t", "lvm=l", "unused=u")
     assert [(row["system"], row["name"]) for row in found["rows"]] == [("teacher", "beam-4"), ("lvm", "prior-mean")]
     first = found["rows"][0]
     assert first["speedup"] == 1 and first["latency_ms"] > 0 and first["sentences_per_second"] > 0
+    assert [(group["shortest"], group["sentences"]) for group in first["by_length"]] == [(1, 2), (2, 1)]
     protocol = found["protocol"]
     assert protocol["sentences"] == 3 and protocol["device"] == "cpu" and protocol["precision"] == "float32"
-    assert len(protocol["other_load_cores"]) == SETTINGS["speed"]["repeats"]
+    assert len(protocol["other_load_cores"]) == SPEED["repeats"]
     assert "torch" in found["provenance"]["versions"]
+    assert found["protocols"] == [{key: found[key] for key in ("rows", "step_costs", "protocol")}]
+
+
+def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_process, monkeypatch):
+    monkeypatch.setattr(measure_speed, "cores", lambda: 3)
+    half = INT8 | {"name": "beam-4-ctranslate2-float16", "compute_type": "float16"}
+    found = _run(
+        tmp_path, "a\nb\n", "teacher=t", "lvm=l", rows=[*ROWS, INT8, half], ctranslate2=["teacher=c"],
+        protocols=["cpu-1-thread", "cpu-all-threads"],
+    )  # fmt: skip
+    told = [(order["engine"], order["precision"], sorted(order["folders"]), threads) for order, threads in in_process]
+    both = [("continuum", "auto", ["lvm", "teacher"]), ("ctranslate2-int8", "int8", ["teacher"])]
+    # float16 is for GPUs and has no row here.
+    assert told == [(*entry, threads) for threads in (1, 3) for entry in both]
+    assert {str(order["folders"]["teacher"]) for order, _ in in_process} == {"t", "c"}
+    assert [one["protocol"]["name"] for one in found["protocols"]] == ["cpu-1-thread", "cpu-all-threads"]
+    assert [one["protocol"]["threads"] for one in found["protocols"]] == [1, 3]
+    assert found["protocol"]["threads"] == 1 and len(found["rows"]) == 3
+    assert found["protocol"]["baseline"] == {"system": "teacher", "name": "beam-4"}
+
+
+def test_protocols_follow_the_machine():
+    names = lambda *given: [(p["name"], p["device"], p["threads"]) for p in measure_speed.protocols(*given)]  # noqa: E731
+    wanted = ["cpu-1-thread", "cpu-all-threads"]
+    assert names(wanted, None, 4) == [("cpu-1-thread", "cpu", 1), ("cpu-all-threads", "cpu", 4)]
+    assert names(wanted, None, 1) == [("cpu-1-thread", "cpu", 1)]
+    assert names(["cpu-all-threads"], "cuda:1", 4) == [("gpu", "cuda:1", 1), ("cpu-all-threads", "cpu", 4)]
+    assert names(["cpu-1-thread", "gpu"], "cuda", 4)[0] == ("gpu", "cuda", 1)
+    with pytest.raises(ValueError, match="speed.protocols has gpu, but there is none here"):
+        measure_speed.protocols(["gpu"], None, 4)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +96,37 @@ def test_writes_rows_and_protocol(tmp_path, fake_translator):
         ("", "teacher=t", "no sentences to measure speed with"),
     ],
 )
-def test_bad_input_is_one_sentence(tmp_path, fake_translator, capsys, text, bundle, message):
+def test_bad_input_is_one_sentence(tmp_path, in_process, capsys, text, bundle, message):
     with pytest.raises(SystemExit) as left:
         _run(tmp_path, text, bundle)
     assert left.value.code == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "speed.json").exists()
+
+
+def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
+    pytest.importorskip("ctranslate2")
+    exported = tmp_path / "ctranslate2"
+    words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(exported)]
+    run_stage("export_ctranslate2", words)
+    rows = [ROWS[0], INT8, *({**ROWS[1], "search": "delta", "name": f"delta-{n}", "steps": n} for n in (1, 2))]
+    bundles = [f"teacher={tiny_bundles['transformer']}", f"lvm={tiny_bundles['lvm']}"]
+    found = _run(tmp_path, "der Hund ruht\nein Baum\n", *bundles, rows=rows, ctranslate2=[f"teacher={exported}"])
+    assert [row["name"] for row in found["rows"]] == ["beam-4", "beam-4-ctranslate2-int8", "delta-1", "delta-2"]
+    assert all(row["latency_ms"] > 0 for row in found["rows"])
+    assert found["protocol"]["engines"] == {"continuum": "float32", "ctranslate2-int8": "int8"}
+    (cost,) = found["step_costs"]["costs"]
+    assert cost["search"] == "delta" and cost["operations_a_position"] > 0
+
+
+def test_a_worker_that_refuses_or_dies_says_so():
+    from workflow_src.evaluation.workers import Worker
+
+    with pytest.raises(ValueError, match="is no bundle"):
+        Worker(measure_speed.speed_worker.make, _order("/nowhere/at/all"), 1)
+    with pytest.raises(ValueError, match=r"process that measures continuum ended by itself \(exit code 1\)"):
+        Worker(os._exit, _order("x"), 1)
+
+
+def _order(folder):
+    return {"engine": "continuum", "folders": {"a": folder}, "device": "cpu", "threads": 1, "precision": "auto"}

@@ -11,6 +11,8 @@ import pytest
 from workflow_src.evaluation.results import read_results
 from workflow_src.stages import command, report
 
+PICTURES = ("learning_curves", "quality_speed", "refinement", "time_by_length")
+
 
 def _build(words):
     command.start(report.run, report.make_parser(), words)
@@ -59,7 +61,7 @@ def page_of():
 def test_full_report(report_inputs, page_of):
     folder = _build(report_inputs(expected={"score-4": 29.1}))
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    pictures = {f"figures/{n}.{e}" for n in ("learning_curves", "quality_speed", "refinement") for e in ("svg", "png")}
+    pictures = {f"figures/{n}.{e}" for n in PICTURES for e in ("svg", "png")}
     assert names == {"index.html", "results.json", "results.md", "table.csv"} | pictures
 
     rows = read_results(folder / "results.json").rows
@@ -78,10 +80,20 @@ def test_full_report(report_inputs, page_of):
     assert html.open == []
     cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith("score, L = 4")]
     # First the main table (repetitions removed), then the folded one.
-    assert cells[0] == ["score, L = 4", "34.9 [34.1, 35.7]", "29.1", "54.9", "69.9", "5.00 ± 1.67", "800", "2.10×"]
+    assert cells[0] == [
+        "score, L = 4",
+        "34.9 [34.1, 35.7]",
+        "29.1",
+        "54.9",
+        "69.9",
+        "5.00 ± 1.67",
+        "800",
+        "2.10×",
+        "1.48×",
+    ]
     assert cells[1][1] == "33.9 [33.1, 34.7]"
     markdown = (folder / "results.md").read_text(encoding="utf-8")
-    assert "| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 800 | 2.10× |" in markdown
+    assert "| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 800 | 2.10× | 1.48× |" in markdown
     for told in (
         "snakemake --config experiment=fabricated",
         "tok:13a",

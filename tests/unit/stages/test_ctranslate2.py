@@ -1,0 +1,99 @@
+"""A trained bundle as a CTranslate2 folder: same translations as our own search, and the same distilled text."""
+
+import json
+
+import pytest
+
+from workflow_src.artifacts import read_json
+from workflow_src.stages import decode, distill
+from workflow_src.translate import Translator
+
+pytest.importorskip("ctranslate2")
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_bundles, run_stage, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("system") / "ctranslate2"
+    words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(folder)]
+    assert run_stage("export_ctranslate2", words).startswith("teacher is in ")
+    # Once more into the same place: nothing of the first time is in the way.
+    run_stage("export_ctranslate2", words)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lines(tiny):
+    return [pair[0] for pair in tiny.pairs] + ["", "Ein Fjord?"]
+
+
+def test_the_folder_holds_all_a_translation_needs(exported):
+    names = {path.name for path in exported.iterdir()}
+    assert names == {"model.bin", "config.json", "shared_vocabulary.json", "bundle.json", "subwords"}
+    assert [path.name for path in exported.parent.iterdir()] == [exported.name]
+    description = read_json(exported / "bundle.json")
+    assert description["engine"] == "ctranslate2" and description["provenance"]["ctranslate2"]
+    assert description["searches"] == ["greedy", "beam"]
+
+
+@pytest.mark.parametrize("settings", [{"search": "greedy"}, {"search": "beam", "beam": 4}, {}])
+def test_translations_are_those_of_the_bundle(exported, tiny_bundles, lines, settings):
+    ours = Translator.load(tiny_bundles["transformer"], "cpu", "float32", threads=1)
+    for threads in (1, 2):
+        theirs = Translator.load(exported, "cpu", threads=threads)
+        assert (theirs.device, theirs.precision) == ("cpu", "float32")
+        for batch in (3, 64):
+            assert theirs.translate(lines, batch=batch, **settings) == ours.translate(lines, **settings)
+    assert theirs.translate([], **settings) == []
+
+
+def test_a_decode_uses_its_compute_type(exported, lines, tmp_path):
+    (tmp_path / "test.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    texts = {}
+    for compute_type in ("float32", "int8"):
+        settings = {"search": "beam", "beam": 2, "engine": "ctranslate2", "compute_type": compute_type}
+        output = tmp_path / compute_type / "test.txt"
+        words = ["--settings", json.dumps(settings), "--bundle", str(exported), "--source", str(tmp_path / "test.de")]
+        decode.run(decode.arguments().parse_args([*words, "--output", str(output)]))
+        texts[compute_type] = output.with_suffix(".jsonl").read_text(encoding="utf-8")
+    assert texts["float32"] != texts["int8"]
+    assert all(len(text.splitlines()) == len(lines) for text in texts.values())
+
+
+def test_distilled_text_is_the_same_whoever_computes_it(tiny, systems, tmp_path):
+    found = {}
+    for engine in ("continuum", "ctranslate2", "auto"):
+        output = tmp_path / engine
+        words = ["--settings", '{"beam": 4, "length_penalty": 1.0}', "--model", str(systems["transformer"])]
+        words += ["--subwords", str(tiny.folder), "--source", str(tiny.corpus / "train.de"), "--device", "cpu"]
+        words += ["--shard", "0", "--shards", "1", "--output", str(output), "--batch", "7", "--engine", engine]
+        distill.run(distill.arguments().parse_args([*words, "--threads", "2"]))
+        found[engine] = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    ours = found["continuum"]
+    assert len(ours) == 40
+    for engine in ("ctranslate2", "auto"):
+        assert [entry["text"] for entry in found[engine]] == [entry["text"] for entry in ours]
+        assert [entry["score"] for entry in found[engine]] == pytest.approx([e["score"] for e in ours], abs=2e-3)
+
+
+def test_bad_input_is_one_sentence(exported, tiny_bundles, refused, tmp_path, monkeypatch):
+    words = ["--settings", "{}", "--bundle", str(tiny_bundles["lvm"]), "--output-folder", str(tmp_path / "x")]
+    assert "holds lvm; CTranslate2 can hold systems of family transformer only" in refused("export_ctranslate2", words)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="compute_type float16 does not run on this cpu"):
+        Translator.load(exported, "cpu", "float16", 1)
+    with pytest.raises(ValueError, match=r"line 7 has \d+ subwords, the model takes at most 59"):
+        Translator.load(exported, "cpu", threads=1).translate(["Hund " * 60], first_line=7)
+    monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
+    words[3] = str(tiny_bundles["transformer"])
+    assert "needs a package that is not there" in refused("export_ctranslate2", words)
+    with pytest.raises(ValueError, match='install the extra "fast"'):
+        Translator.load(exported, "cpu", threads=1)
+
+
+def test_a_damaged_folder_is_refused(exported, tmp_path):
+    import shutil
+
+    copy = shutil.copytree(exported, tmp_path / "copy")
+    (copy / "model.bin").write_bytes(b"not a model")
+    with pytest.raises(ValueError, match="model.bin is missing or does not match the checksum"):
+        Translator.load(copy, "cpu", threads=1)
