@@ -205,7 +205,9 @@ CHANGES = {
         "{system: teacher, search: beam, beam: 2, engine: ctranslate2, compute_type: int8}, "
         "{system: lvm, search: prior-mean}, "
         "{system: lvm, search: delta, steps: 1}, {system: score, search: score, steps: [1, 2]}, "
-        "{system: energy, search: energy, steps: 1}, {system: score, search: latent-search, steps: 1, lengths: 2, "
+        "{system: energy, search: energy, steps: 1}, "
+        "{system: score, search: score, steps: 1, engine: onnxruntime, compute_type: int8}, "
+        "{system: score, search: latent-search, steps: 1, lengths: 2, "
         "samples: 2, rescorer: teacher}, {system: score, search: score, steps: 3, name: adaptive, batch: 5, "
         "tune: {stop_threshold: [0.01, 0.1], step_size: [0.5, 1.0]}}]",
         {},
@@ -238,21 +240,21 @@ CHANGES = {
     "how speed is measured": ("speed: {repeats: 3}", {"measure_speed": 1, "report": 1}),
     "learning rate of a refiner": (
         "systems: {score: {training: {learning_rate: 0.001}}}",
-        {"train_refiner": 1, "export_bundle": 1, "decode": 4, "score_quality": 4, **CHOICE, **ENDS},
+        {"train_refiner": 1, "export_bundle": 1, "decode": 5, "score_quality": 5, **CHOICE, **ENDS},
     ),
     "steps of the latent-variable model": (
         "systems: {lvm: {training: {max_steps: 31}}}",
-        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 7, "score_quality": 7, **CHOICE, **ENDS},
+        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
     ),
     "beam of distillation": (
         "distillation: {teacher: {beam: 3}}",
         {"distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 3,
-         "decode": 7, "score_quality": 7, **CHOICE, **ENDS},
+         "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
     ),
     "size of the subwords": (
         "recipe: {subwords: {vocabulary_size: 250}}",
         {"learn_subwords": 1, "encode": 3, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
-         "train_refiner": 2, "export_bundle": 4, "export_ctranslate2": 1, "decode": 10, "score_quality": 10, **CHOICE,
+         "train_refiner": 2, "export_bundle": 4, "export_ctranslate2": 1, "decode": 11, "score_quality": 11, **CHOICE,
          **ENDS},
     ),
     "another seed of the corpus": (
@@ -262,7 +264,7 @@ CHANGES = {
     "one more seed": (
         "seeds: [1, 2]",
         {"train_teacher": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 4, "export_ctranslate2": 1,
-         "decode": 10, "score_quality": 10, **CHOICE, "compare_rows": 1, "report": 1},
+         "decode": 11, "score_quality": 11, **CHOICE, "compare_rows": 1, "report": 1},
     ),
 }  # fmt: skip
 

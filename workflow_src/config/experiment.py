@@ -87,10 +87,12 @@ class DecodeConfig(Frozen):
         None, description="latent-search: the autoregressive system that ranks; none: own score"
     )
     tune: dict[Tunable, tuple[float, ...]] = Field({}, description="values to choose from on dev, all combinations")
-    engine: Literal["continuum", "ctranslate2"] = Field(
-        "continuum", description="what computes; ctranslate2: extra fast"
+    engine: Literal["continuum", "ctranslate2", "onnxruntime"] = Field(
+        "continuum", description="what computes; others: extra fast"
     )
-    compute_type: ComputeType | tuple[ComputeType, ...] | None = Field(None, description="ctranslate2: its precision")
+    compute_type: ComputeType | tuple[ComputeType, ...] | None = Field(
+        None, description="its precision, where it is not our own engine"
+    )
     batch: int = Field(64, gt=0, description="sentences decoded together")
     splits: tuple[Literal["dev", "test"], ...] = ("test",)
 

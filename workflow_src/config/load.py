@@ -306,6 +306,7 @@ def _decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode
     return tuple(found)
 
 
+ENGINE_SEARCHES = {"ctranslate2": AUTOREGRESSIVE_SEARCHES, "onnxruntime": ("prior-mean", "delta", "score")}
 # Settings that belong to some searches only, beside those in `_decode`.
 _OWN = {
     "length_penalty": ("beam",),
@@ -403,15 +404,21 @@ def _on_engine(made: Decode, decode: DecodeConfig, compute_type: str | None, whe
     """The decode with its engine, which its settings and its name tell only where it is not our own."""
     if decode.engine == "continuum":
         if compute_type is not None:
-            raise ConfigError(f"{where}: compute_type belongs to engine ctranslate2; remove it, or add the engine.")
+            others = " or ".join(ENGINE_SEARCHES)
+            raise ConfigError(f"{where}: compute_type belongs to engine {others}; remove it, or add the engine.")
         return made
-    if decode.search not in ("greedy", "beam"):
+    searches = ENGINE_SEARCHES[decode.engine]
+    if decode.search not in searches:
         raise ConfigError(
-            f"{where}: engine ctranslate2 translates with greedy and beam only, not with {decode.search}; "
+            f"{where}: engine {decode.engine} translates with {', '.join(searches)} only, not with {decode.search}; "
             "remove the engine."
         )
+    if decode.stop_threshold is not None or "stop_threshold" in decode.tune:
+        raise ConfigError(f"{where}: engine {decode.engine} takes no stop_threshold; remove one of the two.")
     compute_type = compute_type or "float32"
+    if decode.engine == "onnxruntime" and compute_type == "float16":
+        raise ConfigError(f"{where}: engine onnxruntime computes in float32 or int8, not in float16.")
     named = decode.name and not isinstance(decode.compute_type, tuple)
-    name = made.name if named else f"{made.name}-ctranslate2-{compute_type}"
+    name = made.name if named else f"{made.name}-{decode.engine}-{compute_type}"
     settings = made.settings | {"engine": decode.engine, "compute_type": compute_type}
     return dataclasses.replace(made, name=name, settings=settings)

@@ -102,8 +102,10 @@ def tokens(found: dict[str, Any]) -> Figure:
         title = "edit distance from L = 0, subwords a sentence"
         labels = [(left, _curves(left, found["curves"], "edit_distance", "edit_distance_error", 1, title))]
         relative = ("relative_repetitions", "relative_repetitions_error", 100, "repetitions, % of those at L = 0")
-        labels.append((right, _curves(right, found["curves"], *relative)))
-        if not labels[1][1]:
+        ends = _curves(right, found["curves"], *relative)
+        if ends:
+            labels.append((right, ends))
+        else:
             right.text(0.5, 0.5, "no repetitions at L = 0", transform=right.transAxes, ha="center")
         _label_ends(figure, labels, 7.5)
     return figure

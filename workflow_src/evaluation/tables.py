@@ -20,7 +20,7 @@ SEARCH_LABELS = {
     "energy": "energy",
     "latent-search": "latent search",
 }
-ENGINE_LABELS = {"ctranslate2": "CTranslate2"}
+ENGINE_LABELS = {"ctranslate2": "CTranslate2", "onnxruntime": "ONNX Runtime"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,11 +24,18 @@ def search_arguments(settings: dict[str, Any], rescorer: Translator | None) -> d
     return found | ({"rescorer": rescorer} if rescorer else {})
 
 
+def open_engine(folder: Path, device: str, precision: str, threads: int | None, settings: dict[str, Any]) -> Translator:
+    """The translator that a decode's engine and compute type ask for; our own computes eagerly."""
+    engine, compute_type = settings.get("engine", "continuum"), settings.get("compute_type")
+    if engine == "onnxruntime":
+        return Translator.load(folder, device, "float32", threads, "fast-int8" if compute_type == "int8" else "fast")
+    # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
+    return Translator.load(folder, device, compute_type or precision, threads, "eager")
+
+
 def run(given) -> str:
     settings = given.settings | (read_chosen(given.chosen) if given.chosen else {})
-    # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
-    precision = settings.get("compute_type", given.precision)
-    translator = Translator.load(given.bundle, given.device, precision, given.threads, engine="eager")
+    translator = open_engine(given.bundle, given.device, given.precision, given.threads, settings)
     wanted = search_arguments(settings, load_rescorer(given))
     lines = list(read_lines(given.source))
     began = time.perf_counter()

@@ -77,8 +77,8 @@ def protocols(wanted: list[str], device: str | None, threads: int) -> list[dict[
 
 
 def runs_on(row: dict[str, Any], device: str) -> bool:
-    """Whether a row can be computed there: float16 is for GPUs."""
-    return device != "cpu" or row.get("compute_type") != "float16"
+    """Whether a row can be computed there: float16 is for GPUs, and ONNX Runtime serves on CPUs here."""
+    return row.get("compute_type") != "float16" if device == "cpu" else row.get("engine") != "onnxruntime"
 
 
 def orders(
@@ -88,7 +88,8 @@ def orders(
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         engine = engine_of(row)
-        kind = row.get("engine", OWN)
+        # Only CTranslate2 reads folders of its own.
+        kind = "ctranslate2" if row.get("engine") == "ctranslate2" else OWN
         # What ranks candidates works in the same process.
         systems = [system for system in (row["system"], row.get("rescorer")) if system]
         for system in systems:
@@ -98,7 +99,7 @@ def orders(
         order = found.setdefault(
             engine,
             {"engine": engine, "folders": {}, "device": protocol["device"], "threads": protocol["threads"]}
-            | {"precision": row.get("compute_type", precision)},
+            | {"precision": precision, "settings": {key: row[key] for key in ("engine", "compute_type") if key in row}},
         )
         order["folders"] |= {system: folders[kind][system] for system in systems}
     return found

@@ -12,10 +12,10 @@ def make(order: dict[str, Any]) -> tuple[Local, dict[str, Any]]:
 
     The report has device, device_name (GPUs) and precision.
     """
-    from workflow_src.translate import Translator
+    from workflow_src.stages.decode import open_engine
 
     translators = {
-        system: Translator.load(folder, order["device"], order["precision"], order["threads"])
+        system: open_engine(folder, order["device"], order["precision"], order["threads"], order["settings"])
         for system, folder in order["folders"].items()
     }
     first = next(iter(translators.values()))
