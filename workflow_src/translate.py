@@ -161,6 +161,7 @@ class Translator:
         normalised: bool = False,
         first_line: int = 1,
         stop_threshold: float | None = None,
+        length_quantile: float | None = None,
         lengths: int = 5,
         samples: int = 5,
         mean_first: bool = False,
@@ -177,13 +178,16 @@ class Translator:
         `normalised` lines, such as those of a corpus folder, are taken as they are: Moses tokenisation of tokenised
         text is not the same text. Without `scored`, scores that cost time to compute are 0.
 
-        With `stop_threshold`, delta, score and energy stop a sentence after a step shorter than it. latent-search
+        `length_quantile` takes that quantile of the predicted target lengths instead of the most probable one. With
+        `stop_threshold`, delta, score and energy stop a sentence after a step shorter than it. latent-search
         tries the `lengths` most probable lengths with `samples` samples of z each (`mean_first`: the first is the prior
         mean), refines them by `refinement` (default: the system's own) and ranks them by `rescorer`, a translator of
         an autoregressive system with the same subwords, or by the model's own score.
         """
         chosen = self._settings(search, steps, beam, batch=batch, lengths=lengths, samples=samples)
-        faster = self._fast if chosen["search"] in fast.SEARCHES and not trace and stop_threshold is None else None
+        faster = self._fast if chosen["search"] in fast.SEARCHES and not trace else None
+        if stop_threshold is not None or length_quantile is not None:
+            faster = None
         if faster and scored and not faster.gives_scores:
             faster = None
         sources = self._sources(lines, normalised, first_line)
@@ -208,6 +212,7 @@ class Translator:
             run = lambda source: translate_batch(  # noqa: E731
                 self.models["lvm"], source, chosen["search"], chosen["steps"], step_size,
                 refiner=self.models.get(chosen["search"]), trace=trace, scored=scored, stop_threshold=stop_threshold,
+                length_quantile=length_quantile,
             )  # fmt: skip
         # Not inference mode: an energy network differentiates.
         with torch.no_grad():
@@ -303,6 +308,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--beam", type=int, help="hypotheses a sentence (beam)")
     made.add_argument("--length-penalty", type=float, default=1.0)
     made.add_argument("--step-size", type=float, default=1.0)
+    made.add_argument("--length-quantile", type=float, help="of the predicted lengths; default: the most probable")
     made.add_argument("--stop-threshold", type=float, help="a sentence stops after a step shorter than this")
     made.add_argument("--lengths", type=int, default=5, help="target lengths tried (latent-search)")
     made.add_argument("--samples", type=int, default=5, help="samples of z for each length (latent-search)")
@@ -326,7 +332,8 @@ def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 def _translated(given: argparse.Namespace) -> Iterator[str]:
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads, given.engine)
-    names = ("search", "steps", "beam", "length_penalty", "step_size", "batch", "stop_threshold", "lengths", "samples")
+    names = ("search", "steps", "beam", "length_penalty", "step_size", "batch")
+    names += ("stop_threshold", "length_quantile", "lengths", "samples")
     settings = {name: getattr(given, name) for name in names}
     if given.rescorer:
         settings["rescorer"] = Translator.load(given.rescorer, given.device, given.precision, given.threads)

@@ -114,8 +114,8 @@ class LatentModel(Protocol):
 
     def encode(self, source: Tensor) -> Any: ...
 
-    def predict_lengths(self, memory: Any) -> Tensor:
-        """Predicted target lengths, (B,) int64, at least 1."""
+    def predict_lengths(self, memory: Any, quantile: float | None = None) -> Tensor:
+        """Predicted target lengths, (B,) int64, at least 1: the most probable, or a quantile."""
 
     def prior(self, memory: Any, target_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of p(z|x), each (B, T, Z)."""

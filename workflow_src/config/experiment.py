@@ -64,7 +64,7 @@ class DistillationConfig(Frozen):
     )
 
 
-Tunable = Literal["step_size", "length_penalty", "stop_threshold", "lengths", "samples"]
+Tunable = Literal["step_size", "length_penalty", "stop_threshold", "length_quantile", "lengths", "samples"]
 
 
 class DecodeConfig(Frozen):
@@ -78,6 +78,7 @@ class DecodeConfig(Frozen):
     length_penalty: float = Field(1.0, ge=0)
     step_size: float = Field(1.0, gt=0)
     max_length_ratio: float = Field(2.0, gt=0, description="autoregressive outputs stop at this times |x| + 10")
+    length_quantile: float | None = Field(None, gt=0, lt=1, description="of the predicted lengths; none: most probable")
     stop_threshold: float | None = Field(None, gt=0, description="a sentence stops after a step shorter than this")
     lengths: int = Field(5, gt=0, description="latent-search: most probable target lengths tried")
     samples: int = Field(5, gt=0, description="latent-search: samples of z for each length")

@@ -312,6 +312,7 @@ _OWN = {
     "length_penalty": ("beam",),
     "max_length_ratio": AUTOREGRESSIVE_SEARCHES,
     "step_size": (*REFINEMENTS, LATENT_SEARCH),
+    "length_quantile": ("prior-mean", *REFINEMENTS),
     "stop_threshold": REFINEMENTS,
     "lengths": (LATENT_SEARCH,),
     "samples": (LATENT_SEARCH,),
@@ -357,6 +358,9 @@ def _decode(
         name += f"-{steps}" if iterative else ""
         name += f"-size{decode.step_size:g}" if decode.step_size != 1 else ""
         name += "" if decode.search != LATENT_SEARCH or decode.rescorer else "-own"
+        if decode.length_quantile is not None:
+            settings |= {"length_quantile": decode.length_quantile}
+            name += f"-quantile{decode.length_quantile:g}"
         if decode.stop_threshold is not None:
             settings |= {"stop_threshold": decode.stop_threshold}
             name += f"-stop{decode.stop_threshold:g}"
@@ -413,8 +417,9 @@ def _on_engine(made: Decode, decode: DecodeConfig, compute_type: str | None, whe
             f"{where}: engine {decode.engine} translates with {', '.join(searches)} only, not with {decode.search}; "
             "remove the engine."
         )
-    if decode.stop_threshold is not None or "stop_threshold" in decode.tune:
-        raise ConfigError(f"{where}: engine {decode.engine} takes no stop_threshold; remove one of the two.")
+    for setting in ("stop_threshold", "length_quantile"):
+        if getattr(decode, setting) is not None or setting in decode.tune:
+            raise ConfigError(f"{where}: engine {decode.engine} takes no {setting}; remove one of the two.")
     compute_type = compute_type or "float32"
     if decode.engine == "onnxruntime" and compute_type == "float16":
         raise ConfigError(f"{where}: engine onnxruntime computes in float32 or int8, not in float16.")

@@ -21,6 +21,7 @@ REDOS = 2
 
 SEARCH_SETTINGS = ("search", "steps", "beam", "length_penalty", "max_length_ratio", "step_size") + (
     "stop_threshold",
+    "length_quantile",
     "lengths",
     "samples",
     "mean_first",

@@ -65,19 +65,21 @@ def translate_batch(
     trace: bool = False,
     scored: bool = True,
     stop_threshold: float | None = None,
+    length_quantile: float | None = None,
 ) -> Hypotheses:
     """Translate source (B, S) from the prior mean with `steps` steps of delta, score or energy (prior-mean: none).
 
-    `lengths` (B,) replace the predicted ones. With `trace`, the translation after every step is kept. Scores are the
-    model's own mean log p(y_t|z,x); without `scored` they are 0, which spares a normalisation. Sentences do not
-    influence each other. With `stop_threshold`, a sentence stops after a step shorter than it (see `refine_until`);
-    `steps` then is the most it may take, and a trace repeats its last translation.
+    `lengths` (B,) replace the predicted ones, which are the most probable or a `length_quantile`. With `trace`, the
+    translation after every step is kept. Scores are the model's own mean log p(y_t|z,x); without `scored` they are 0,
+    which spares a normalisation. Sentences do not influence each other. With `stop_threshold`, a sentence stops after
+    a step shorter than it (see `refine_until`); `steps` then is the most it may take, and a trace repeats its last
+    translation.
 
     Raises ValueError for an unknown search.
     """
     memory = model.encode(source)
     if lengths is None:
-        lengths = model.predict_lengths(memory)
+        lengths = model.predict_lengths(memory, length_quantile)
     mask = length_mask(lengths)
     z, _ = model.prior(memory, mask)
     steps = 0 if search == "prior-mean" else steps

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workflow_src.models.layers import Memory
+from workflow_src.types import wide
 
 
 class LengthHead(nn.Module):
@@ -35,9 +36,18 @@ class LengthHead(nn.Module):
         difference = target_lengths - (memory.mask.sum(1) - 1)
         return difference.clamp(-self.limit, self.limit) + self.limit
 
-    def predict(self, memory: Memory) -> Tensor:
-        """The most probable target length (B,), at least 1 and at most the model's positions."""
-        return self.lengths(self(memory).argmax(-1), memory)
+    def predict(self, memory: Memory, quantile: float | None = None) -> Tensor:
+        """The most probable target length (B,), at least 1 and at most the model's positions.
+
+        With `quantile` in (0, 1), the shortest length that the target exceeds with a probability of at most
+        1 - quantile: 0.5 is the median, more is longer (our addition).
+        """
+        scores = self(memory)
+        if quantile is None:
+            return self.lengths(scores.argmax(-1), memory)
+        classes = (wide(scores).softmax(-1).cumsum(-1) < quantile).sum(-1)
+        # Rounding may leave the sum of all below a quantile close to 1.
+        return self.lengths(classes.clamp(max=2 * self.limit), memory)
 
     def lengths(self, classes: Tensor, memory: Memory) -> Tensor:
         """Target lengths of classes (B,) or (B, K), at least 1 and at most the model's positions."""

@@ -56,8 +56,8 @@ class LatentVariableModel(nn.Module):
         bias = attention_bias(mask)
         return Memory(self.encoder(self.source_embedding(source), bias), mask, bias)
 
-    def predict_lengths(self, memory: Memory) -> Tensor:
-        return self.length.predict(memory)
+    def predict_lengths(self, memory: Memory, quantile: float | None = None) -> Tensor:
+        return self.length.predict(memory, quantile)
 
     def positions(self, target_mask: Tensor) -> Tensor:
         """Position codes (T, D) for a mask (B, T). Raises ValueError beyond the model's positions."""
