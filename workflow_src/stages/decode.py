@@ -16,7 +16,10 @@ def run(given) -> str:
     settings = {name: value for name, value in given.settings.items() if name not in ("engine", "compute_type")}
     # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
     precision = given.settings.get("compute_type", given.precision)
-    translator = Translator.load(given.bundle, given.device, precision, given.threads)
+    # Only float16 needs a GPU, whose libraries CTranslate2 may not find; quality is the same on CPUs.
+    on_cpu = given.device == "auto" and given.settings.get("compute_type") in ("float32", "int8")
+    device = "cpu" if on_cpu else given.device
+    translator = Translator.load(given.bundle, device, precision, given.threads)
     lines = list(read_lines(given.source))
     began = time.perf_counter()
     found = translator.search(lines, **settings | {"batch": given.batch}, normalised=True)
