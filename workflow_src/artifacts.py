@@ -15,7 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-PACKAGES = ("torch", "numpy", "sentencepiece", "subword-nmt", "sacremoses", "sacrebleu", "snakemake", "safetensors")
+PACKAGES = (
+    "torch", "numpy", "sentencepiece", "subword-nmt", "sacremoses", "sacrebleu", "snakemake", "safetensors",
+    "ctranslate2",
+)  # fmt: skip
 
 
 class ArtifactError(ValueError):

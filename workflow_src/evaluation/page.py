@@ -186,6 +186,8 @@ def protocol_words(speed: dict[str, Any] | None) -> str:
     )
     if p.get("baseline"):
         text += f" Speed-ups compare median latencies with {p['baseline']['system']} {p['baseline']['name']}."
+    for engine, reason in (p.get("left_out") or {}).items():
+        text += f" {tables.engine_label(engine)} was left out ({reason.rstrip('.')})."
     shares = [row["subword_share"] for row in speed["rows"] if row.get("subword_share") is not None]
     if shares:
         low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))

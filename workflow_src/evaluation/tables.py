@@ -69,8 +69,8 @@ def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
         label = _searched(row, manifest)
     elif row["search"] not in ("greedy", "prior-mean"):
         label += f", L = {row['steps']}"
-    plain = {"beam": f"beam-{row['beam']}", "greedy": "greedy", "prior-mean": "prior-mean"}.get(
-        row["search"], f"{row['search']}-{row['steps']}"
+    plain = {"beam": f"beam-{row.get('beam')}", "greedy": "greedy", "prior-mean": "prior-mean"}.get(
+        row["search"], f"{row['search']}-{row.get('steps')}"
     )
     engine = row.get("engine", "continuum")
     if engine != "continuum":

@@ -36,10 +36,11 @@ def _environment(threads: int) -> Iterator[None]:
 
 def _serve(make: Make, order: dict[str, Any], connection: Any) -> None:
     """In the worker: make what times, then answer calls until the pipe closes."""
+    # RuntimeErrors are what libraries raise that miss a library of theirs or memory.
     try:
         timer, about = make(order)
         connection.send(("done", about))
-    except (ValueError, OSError) as failure:
+    except (ValueError, OSError, RuntimeError) as failure:
         connection.send(("refused", str(failure)))
         return
     while True:
@@ -49,7 +50,7 @@ def _serve(make: Make, order: dict[str, Any], connection: Any) -> None:
             return
         try:
             connection.send(("done", getattr(timer, method)(*arguments)))
-        except (ValueError, OSError) as failure:
+        except (ValueError, OSError, RuntimeError) as failure:
             connection.send(("refused", str(failure)))
 
 

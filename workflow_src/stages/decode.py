@@ -30,7 +30,9 @@ def open_engine(folder: Path, device: str, precision: str, threads: int | None, 
     if engine == "onnxruntime":
         return Translator.load(folder, device, "float32", threads, "fast-int8" if compute_type == "int8" else "fast")
     # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
-    return Translator.load(folder, device, compute_type or precision, threads, "eager")
+    # Only float16 needs a GPU, whose libraries CTranslate2 may not find; quality is the same on CPUs.
+    on_cpu = device == "auto" and compute_type in ("float32", "int8")
+    return Translator.load(folder, "cpu" if on_cpu else device, compute_type or precision, threads, "eager")
 
 
 def run(given) -> str:

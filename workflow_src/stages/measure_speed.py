@@ -119,6 +119,34 @@ def operations(rows: list[dict[str, Any]], folders: dict[str, Path]) -> dict[tup
     return found
 
 
+def start(
+    rows: list[dict[str, Any]],
+    folders: dict[str, dict[str, Path]],
+    protocol: dict[str, Any],
+    precision: str,
+    lines: list[str],
+    stack: contextlib.ExitStack,
+) -> tuple[dict[str, Worker], dict[str, str]]:
+    """A process for each engine, which ends with `stack`; and why others were left out.
+
+    On a GPU, another library than our own may miss libraries of its own: its rows are left out there, with the reason.
+    """
+    timers: dict[str, Worker] = {}
+    left_out: dict[str, str] = {}
+    for engine, order in orders(rows, folders, protocol, precision).items():
+        try:
+            worker = Worker(speed_worker.make, order, protocol["threads"])
+            stack.callback(worker.close)
+            worker.warm(next(row for row in rows if engine_of(row) == engine), lines)
+            timers[engine] = worker
+        except ValueError as failure:
+            if engine == OWN or protocol["device"] == "cpu":
+                raise
+            command.log.warning("%s leaves out %s: %s", protocol["name"], engine, failure)
+            left_out[engine] = str(failure)
+    return timers, left_out
+
+
 def measure(
     protocol: dict[str, Any],
     settings: dict[str, Any],
@@ -131,10 +159,8 @@ def measure(
     if not lines:
         raise ValueError("there are no sentences to measure speed with; give a source text that is not empty.")
     with contextlib.ExitStack() as stack:
-        timers: dict[str, Worker] = {}
-        for engine, order in orders(rows, folders, protocol, precision).items():
-            timers[engine] = Worker(speed_worker.make, order, protocol["threads"])
-            stack.callback(timers[engine].close)
+        timers, left_out = start(rows, folders, protocol, precision, lines, stack)
+        rows = [row for row in rows if engine_of(row) in timers]
         measured = speed.measure(
             timers, rows, lines, settings["speed"], lambda text: command.log.info("%s: %s", protocol["name"], text)
         )
@@ -149,6 +175,7 @@ def measure(
         "device_name": first["device_name"],
         "threads": protocol["threads"],
         "precision": first["precision"],
+        "left_out": left_out,
         "engines": {engine: one["precision"] for engine, one in about.items()},
         "baseline": found.pop("baseline"),
         "other_load_cores": measured.load,

@@ -91,7 +91,9 @@ def test_columns_without_figures_are_left_out():
     assert [key for key, _ in tables.columns(table)] == ["bleu", "chrf"]
     timed = [row | {"latency_ms": 2.0, "latency_std": 0.5, "validity": 0.5} for row in ROWS]
     table = tables.groups(timed, _manifest(**{"score-4": 29.1}), removed=False)
-    assert [key for key, _ in tables.columns(table)] == ["bleu", "expected", "chrf", "validity", "latency_ms"]
+    assert [key for key, _ in tables.columns(table)] == [
+        "bleu", "expected", "chrf", "validity", "latency_ms", "against_fastest",
+    ]  # fmt: skip
     assert tables.cell(table[0].lines[0], "latency_ms") == ("2.00", "± 0.50")
     assert tables.cell(table[0].lines[0], "validity") == ("50.0", "")
     assert tables.cell(table[0].lines[0], "expected") == ("–", "")

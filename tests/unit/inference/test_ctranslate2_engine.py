@@ -13,7 +13,7 @@ from workflow_src.inference.beam import beam_search, greedy
 from workflow_src.models import ctranslate2_spec
 from workflow_src.models.ctranslate2_spec import write_model
 from workflow_src.models.transformer import Transformer
-from workflow_src.types import PAD
+from workflow_src.types import BOS, PAD
 
 pytest.importorskip("ctranslate2")
 
@@ -42,6 +42,9 @@ def taught(joint: bool, norm: str, updates: int = 150) -> Transformer:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
+    with torch.no_grad():
+        # What is never put out has no probability left in a model that is trained to the end.
+        model.output_bias[[PAD, BOS]] = -30.0
     return model.eval()
 
 
@@ -80,11 +83,14 @@ def test_tokens_and_scores_are_ours_on_500_sentences(exported):
     sources = sentences(500, torch.Generator().manual_seed(2))
     for beam, penalty in ((1, 1.0), (4, 1.0), (4, 0.0), (3, 0.6)):
         found, ours = engine.search(sources, beam, penalty), own(model, sources, beam, penalty)
-        whole = [i for i in range(500) if i not in engine.cut]
+        cut = set(engine.cut)
+        whole = [i for i in range(500) if i not in cut]
         # The model ends nearly all of its sentences itself, and in different words: the comparison says something.
-        assert len(whole) > 490 and len(set(map(tuple, ours.tokens))) > 300
-        assert [found.tokens[i] for i in whole] == [ours.tokens[i] for i in whole]
-        assert [found.scores[i] for i in whole] == pytest.approx([ours.scores[i] for i in whole], abs=2e-3)
+        assert len(whole) > 470 and len(set(map(tuple, ours.tokens))) > 300
+        # Greedy search has nothing to choose where a limit cuts.
+        compared = range(500) if beam == 1 else whole
+        assert [found.tokens[i] for i in compared] == [ours.tokens[i] for i in compared]
+        assert [found.scores[i] for i in whole] == pytest.approx([ours.scores[i] for i in whole], abs=1e-4)
 
 
 def test_batches_and_order_change_nothing(exported):

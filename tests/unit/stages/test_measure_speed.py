@@ -77,6 +77,25 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
     assert found["protocol"]["baseline"] == {"system": "teacher", "name": "beam-4"}
 
 
+def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, monkeypatch):
+    class Refuses(InProcess):
+        def __init__(self, make, order, threads):
+            super().__init__(make, order, threads)
+            if order["engine"] == refusing:
+                raise ValueError("Library libcublas.so.12 is not found")
+
+    monkeypatch.setattr(measure_speed, "Worker", Refuses)
+    monkeypatch.setattr(measure_speed, "gpu", lambda device: "cuda")
+    given = dict(rows=[*ROWS, INT8], ctranslate2=["teacher=c"], protocols=["gpu"])
+    refusing = "ctranslate2-int8"
+    found = _run(tmp_path, "a\nb\n", "teacher=t", "lvm=l", **given)
+    assert [row["name"] for row in found["rows"]] == ["beam-4", "prior-mean"]
+    assert found["protocol"]["left_out"] == {"ctranslate2-int8": "Library libcublas.so.12 is not found"}
+    refusing = "continuum"
+    with pytest.raises(SystemExit):
+        _run(tmp_path, "a\n", "teacher=t", "lvm=l", **given)
+
+
 def test_protocols_follow_the_machine():
     names = lambda *given: [(p["name"], p["device"], p["threads"]) for p in measure_speed.protocols(*given)]  # noqa: E731
     wanted = ["cpu-1-thread", "cpu-all-threads"]
@@ -124,7 +143,7 @@ def test_a_worker_that_refuses_or_dies_says_so():
 
     with pytest.raises(ValueError, match="is no bundle"):
         Worker(measure_speed.speed_worker.make, _order("/nowhere/at/all"), 1)
-    with pytest.raises(ValueError, match=r"process that measures continuum ended by itself \(exit code 1\)"):
+    with pytest.raises(ValueError, match=r"the process that measures continuum ended by itself \(exit code 1\)"):
         Worker(os._exit, _order("x"), 1)
 
 
