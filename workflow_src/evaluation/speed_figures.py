@@ -45,7 +45,7 @@ def length_bins(lengths: list[int], most: int = LENGTH_BINS) -> list[list[int]]:
     edges = np.unique(np.quantile(lengths, np.linspace(0, 1, most + 1)[1:-1], method="higher"))
     groups: dict[int, list[int]] = {}
     for index, length in enumerate(lengths):
-        groups.setdefault(int(np.searchsorted(edges, length, side="left")), []).append(index)
+        groups.setdefault(int(np.searchsorted(edges, length, side="right")), []).append(index)
     return [groups[number] for number in sorted(groups)]
 
 

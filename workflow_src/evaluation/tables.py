@@ -83,7 +83,7 @@ def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
     twins = [
         name
         for name, system in manifest["systems"].items()
-        if base and system.get("base") == base and system["family"] == row["family"]
+        if base and system.get("base") == base and system["family"] == manifest["systems"][row["system"]]["family"]
     ]
     return label if len(twins) < 2 else f"{label} ({row['system']})"
 

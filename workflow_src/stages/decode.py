@@ -10,6 +10,7 @@ from typing import Any
 from workflow_src.artifacts import atomic, read_chosen
 from workflow_src.data.lines import read_lines
 from workflow_src.stages.command import add_runtime, parser, start
+from workflow_src.stages.engines import open_engine
 from workflow_src.translate import Translator
 
 
@@ -22,17 +23,6 @@ def search_arguments(settings: dict[str, Any], rescorer: Translator | None) -> d
     """A decode's settings as arguments of `Translator.search`: the rescorer itself in the place of its name."""
     found = {name: value for name, value in settings.items() if name not in ("engine", "compute_type", "rescorer")}
     return found | ({"rescorer": rescorer} if rescorer else {})
-
-
-def open_engine(folder: Path, device: str, precision: str, threads: int | None, settings: dict[str, Any]) -> Translator:
-    """The translator that a decode's engine and compute type ask for; our own computes eagerly."""
-    engine, compute_type = settings.get("engine", "continuum"), settings.get("compute_type")
-    if engine == "onnxruntime":
-        return Translator.load(folder, device, "float32", threads, "fast-int8" if compute_type == "int8" else "fast")
-    # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
-    # Only float16 needs a GPU, whose libraries CTranslate2 may not find; quality is the same on CPUs.
-    on_cpu = device == "auto" and compute_type in ("float32", "int8")
-    return Translator.load(folder, "cpu" if on_cpu else device, compute_type or precision, threads, "eager")
 
 
 def run(given) -> str:

@@ -12,7 +12,7 @@ def make(order: dict[str, Any]) -> tuple[Local, dict[str, Any]]:
 
     The report has device, device_name (GPUs) and precision.
     """
-    from workflow_src.stages.decode import open_engine
+    from workflow_src.stages.engines import open_engine
 
     translators = {
         system: open_engine(folder, order["device"], order["precision"], order["threads"], order["settings"])

@@ -133,7 +133,7 @@ def test_an_unknown_name_is_told_with_the_nearest(changes, parts):
         ({"decodes": [{"system": "teacher", "search": "greedy", "beam": 2}]}, ["remove beam"]),
         (
             {"decodes": [{"system": "lvm", "search": "prior-mean", "engine": "ctranslate2"}]},
-            ["decodes[0]: engine ctranslate2 translates with greedy and beam only, not with prior-mean"],
+            ["decodes[0]: engine ctranslate2 translates with greedy, beam only, not with prior-mean"],
         ),
         (
             {"decodes": [{"system": "teacher", "search": "greedy", "compute_type": "int8"}]},

@@ -100,7 +100,7 @@ def test_a_sentence_that_changes_is_preferred_to_one_of_the_right_length(models)
         """Moves the sentences of one length far away, and no others."""
 
         def direction(self, memory, z, target_mask):
-            return 50.0 * moved[target_mask.size(1)] * torch.ones_like(z)
+            return moved[target_mask.size(1)] * torch.linspace(-60, 60, z.numel(), dtype=z.dtype).view_as(z)
 
     assert latent_space.changes(model, Mover(), sources[1], lengths[1] + 2, 1, CPU) > 0
     assert latent_space.choose(model, Mover(), sources, references, 30, 1, CPU) == 1

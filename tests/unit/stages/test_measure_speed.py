@@ -66,7 +66,10 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
         tmp_path, "a\nb\n", "teacher=t", "lvm=l", rows=[*ROWS, INT8, half], ctranslate2=["teacher=c"],
         protocols=["cpu-1-thread", "cpu-all-threads"],
     )  # fmt: skip
-    told = [(order["engine"], order["precision"], sorted(order["folders"]), threads) for order, threads in in_process]
+    told = [
+        (order["engine"], order["settings"].get("compute_type", order["precision"]), sorted(order["folders"]), threads)
+        for order, threads in in_process
+    ]
     both = [("continuum", "auto", ["lvm", "teacher"]), ("ctranslate2-int8", "int8", ["teacher"])]
     # float16 is for GPUs and has no row here.
     assert told == [(*entry, threads) for threads in (1, 3) for entry in both]
@@ -148,4 +151,11 @@ def test_a_worker_that_refuses_or_dies_says_so():
 
 
 def _order(folder):
-    return {"engine": "continuum", "folders": {"a": folder}, "device": "cpu", "threads": 1, "precision": "auto"}
+    return {
+        "engine": "continuum",
+        "folders": {"a": folder},
+        "device": "cpu",
+        "threads": 1,
+        "precision": "auto",
+        "settings": {},
+    }
