@@ -21,8 +21,8 @@ def test_buckets_hold_what_is_put_into_them(length, limit):
     found = bucket(min(length, limit), limit)
     assert min(length, limit) <= found <= limit
     assert bucket(found, limit) == found
-    # Less than 8 positions wasted on short sentences, less than a third on longer ones.
-    assert found - min(length, limit) < max(8, length / 3 + 1)
+    # Less than 8 positions wasted on short sentences, less than half as many as needed on longer ones.
+    assert found - min(length, limit) < max(8, min(length, limit) / 2)
 
 
 def test_there_are_few_buckets():

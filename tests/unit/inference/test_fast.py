@@ -109,7 +109,7 @@ def test_8_bit_products_change_few_words_and_batches_none(pair, narrow_engine, s
     same = [a == b for x, y in zip(found.tokens, wanted.tokens, strict=True) for a, b in zip(x, y, strict=False)]
     # Not all of them: it is another arithmetic.
     assert 0.85 < sum(same) / len(same) < 1
-    assert found.scores != wanted.scores and found.scores == pytest.approx(wanted.scores, abs=0.3)
+    assert 0 < np.abs(np.subtract(found.scores, wanted.scores)).mean() < 0.1
 
 
 def test_narrow_rounds_to_the_nearest_of_255_steps_a_column():
