@@ -307,7 +307,10 @@ class Plan:
         base = self.system(decode.system).base or decode.system
         wanted = None
         if decode.search in REFINEMENTS:
-            wanted = next((d for d in tested if (d.system, d.search) == (base, "prior-mean")), None)
+            priors = [d for d in tested if (d.system, d.search, d.engine) == (base, "prior-mean", "continuum")]
+            # Lengths chosen alike, where there is such a row: else refinement would get credit for them.
+            alike = [d for d in priors if _lengths_by(d) == _lengths_by(decode)]
+            wanted = next(iter(alike or priors), None)
         if wanted is None:
             beams = [d for d in tested if d.search == "beam"]
             wanted = max(
@@ -405,6 +408,11 @@ class Plan:
                 "training": training,
             }
         )
+
+
+def _lengths_by(decode: Decode) -> tuple[Any, Any]:
+    """How a decode decides target lengths: its quantile, and those it chooses from."""
+    return decode.settings.get("length_quantile"), (decode.tune or {}).get("length_quantile")
 
 
 def _json(content: dict[str, Any]) -> str:

@@ -85,5 +85,7 @@ def test_refined_rows_are_compared_with_their_prior_mean_and_others_with_the_tea
     assert rows["teacher", "beam-4"] is None
     assert rows["teacher", "greedy"] == ["teacher", "beam-4"]
     assert rows["lvm", "prior-mean"] == ["teacher", "beam-4"]
+    assert rows["lvm", "delta-1-tuned"] == rows["score", "score-4-tuned"] == ["lvm", "prior-mean-tuned"]
+    assert rows["lvm", "prior-mean-tuned"] == ["teacher", "beam-4"]
     assert rows["lvm", "delta-1"] == rows["score", "score-4"] == ["lvm", "prior-mean"]
     assert rows["score", "latent-search-5x5-1"] == ["teacher", "beam-4"]

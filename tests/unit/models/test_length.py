@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import one, padded, pairs
+from miniatures import lvm, one, padded, pairs
 
 from workflow_src.models.layers import Memory, attention_bias
 from workflow_src.models.length import LengthHead
@@ -64,3 +64,19 @@ def test_padding_changes_nothing():
     assert torch.allclose(model.length(model.encode(padded(batch).source)), together, atol=1e-12)
     for row in range(3):
         assert torch.allclose(model.length(model.encode(one(batch, row).source))[0], together[row], atol=1e-12)
+
+
+@pytest.mark.parametrize("quantile", [0.05, 0.3, 0.5, 0.9, 0.999999])
+def test_a_quantile_is_the_shortest_length_that_is_seldom_exceeded(quantile):
+    model = lvm()
+    memory = model.encode(pairs([4, 1, 6, 2], [3, 5, 1, 4]).source)
+    probabilities = model.length(memory).softmax(-1)
+    found = model.predict_lengths(memory, quantile)
+    for row in range(4):
+        source = int(memory.mask[row].sum()) - 1
+        total = 0.0
+        for index in range(probabilities.size(1)):
+            total += float(probabilities[row, index])
+            if total >= quantile:
+                break
+        assert int(found[row]) == max(1, index - model.length.limit + source)
