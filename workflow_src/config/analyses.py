@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from workflow_src.config.base import ConfigError, Frozen, unknown
-from workflow_src.config.families import REFINEMENTS
+from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, REFINEMENTS
 
 if TYPE_CHECKING:
     from workflow_src.config.load import Loaded, System
 
-
-LATENT = ("prior-mean", *REFINEMENTS)
 NAMES = ("marginal", "tokens", "lengths", "samples", "latent_space")
 # Curves are drawn on dev; what stands beside the main table or shows sentences is of its split.
 SPLITS: dict[str, Literal["dev", "test"]] = {"marginal": "dev", "tokens": "dev"}
@@ -132,10 +130,14 @@ def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
 
 
 def _searches(loaded: Loaded) -> list[dict[str, Any]]:
-    """Every refining search that is decoded, once."""
+    """Every refining search that is decoded, once; not those whose settings dev chooses or that stop by themselves."""
     found: dict[tuple, dict[str, Any]] = {}
     for decode in loaded.decodes:
-        if decode.search in REFINEMENTS:
+        if (
+            decode.search in REFINEMENTS
+            and not decode.tune
+            and not {"stop_threshold", "engine", "length_quantile"} & set(decode.settings)
+        ):
             size = decode.settings["step_size"]
             entry = {"system": decode.system, "search": decode.search, "step_size": size}
             found[decode.system, decode.search, size] = entry | {"model": _model(loaded.systems[decode.system])}
@@ -146,7 +148,7 @@ def _models(loaded: Loaded) -> list[dict[str, Any]]:
     """Every latent-variable model that is decoded, with a system whose bundle holds it: its own where it has one."""
     found: dict[str, str] = {}
     for decode in loaded.decodes:
-        if decode.search in LATENT:
+        if decode.search not in AUTOREGRESSIVE_SEARCHES:
             model = _model(loaded.systems[decode.system])
             found[model] = model if decode.system == model else found.get(model, decode.system)
     return [{"system": s, "search": "prior-mean", "step_size": 1.0, "model": m} for m, s in found.items()]

@@ -173,7 +173,7 @@ class Plan:
         """Every (system, seed) that is trained. What no decode uses, such as a model for pictures, has one seed."""
         systems = self.loaded.systems
         used: set[str] = set()
-        waiting = [decode.system for decode in self.loaded.decodes]
+        waiting = list(self.exported)
         while waiting:
             name = waiting.pop()
             if name not in used:

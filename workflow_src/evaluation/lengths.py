@@ -7,22 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from workflow_src.data.batching import pad
 from workflow_src.inference.latent import translate_batch
-from workflow_src.models.length import LengthHead
+from workflow_src.inference.search import likely_lengths
 from workflow_src.types import Refiner
-
-
-def likeliest(head: LengthHead, memory: Any, count: int) -> Tensor:
-    """The `count` most probable target lengths of each sentence, (B, count), best first; at most the model's positions.
-
-    Differences that clamp to the same length stand more than once.
-    """
-    classes = head(memory).topk(min(count, 2 * head.limit + 1), dim=-1).indices
-    source = memory.mask.sum(1, keepdim=True) - 1
-    return (classes - head.limit + source).clamp(1, head.max_positions)
 
 
 @torch.no_grad()
@@ -31,7 +20,7 @@ def candidates(model: Any, sources: Sequence[Sequence[int]], count: int, batch: 
     found = []
     for start in range(0, len(sources), batch):
         memory = model.encode(pad(sources[start : start + batch], eos=True).to(device))
-        found += likeliest(model.length, memory, count).tolist()
+        found += likely_lengths(model, memory, count).tolist()
     return found
 
 

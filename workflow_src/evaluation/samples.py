@@ -8,7 +8,7 @@ import torch
 
 from workflow_src.evaluation.lengths import Procedure
 from workflow_src.evaluation.marginal import sentence_generator
-from workflow_src.inference.latent import best_tokens, delta_step, gradient_step, length_mask, refine
+from workflow_src.inference.latent import best_tokens, length_mask, refine, step_maker
 
 
 @torch.no_grad()
@@ -18,7 +18,7 @@ def sample_and_refine(
     """Subwords decoded from z ~ p(z|x), and after the procedure's steps from there, at the predicted length.
 
     `source` has its end symbol. The draw depends on `seed` and `sentence` alone. Raises ValueError for a search that
-    does not refine.
+    needs a network that is not there.
     """
     model = procedure.model
     memory = model.encode(torch.tensor([list(source)], device=device))
@@ -26,12 +26,7 @@ def sample_and_refine(
     mean, deviation = model.prior(memory, mask)
     noise = torch.randn(mean.shape, generator=sentence_generator(seed, sentence)).to(mean)
     z = mean + deviation * noise
-    if procedure.search == "delta":
-        step = delta_step(model, memory, mask)
-    elif procedure.refiner is not None:
-        step = gradient_step(procedure.refiner, memory, mask, procedure.step_size)
-    else:
-        raise ValueError(f"search {procedure.search} refines nothing; allowed: delta, score, energy.")
+    step = step_maker(model, procedure.search, procedure.step_size, procedure.refiner)(memory, mask)
     before = best_tokens(model, memory, z, mask)
     after = best_tokens(model, memory, refine(z, step, procedure.steps), mask)
     return before[0].tolist(), after[0].tolist()

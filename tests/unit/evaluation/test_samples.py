@@ -47,6 +47,6 @@ def test_the_draw_is_the_priors_and_depends_on_seed_and_sentence():
     assert len(others) > 1
 
 
-def test_a_search_that_refines_nothing_is_refused():
-    with pytest.raises(ValueError, match="search prior-mean refines nothing; allowed: delta, score, energy"):
-        sample_and_refine(Procedure(miniatures.lvm(), "prior-mean"), SOURCE, 1, 0, CPU)
+def test_a_search_without_its_network_is_refused():
+    with pytest.raises(ValueError, match="search score needs a score network"):
+        sample_and_refine(Procedure(miniatures.lvm(), "score", 1), SOURCE, 1, 0, CPU)
