@@ -11,9 +11,10 @@ import yaml
 from miniatures import context, gradients, lively, padded, pairs
 
 from workflow_src.artifacts import save_tensors
-from workflow_src.config.families import FAMILIES
+from workflow_src.config.families import FAMILIES, LATENT_SEARCH
 from workflow_src.inference.beam import beam_search, greedy
 from workflow_src.inference.latent import translate_batch
+from workflow_src.inference.search import Candidates, latent_search
 from workflow_src.models.weights import load_weights, weights_of
 from workflow_src.registry import BUILDERS, build, build_objective
 
@@ -114,6 +115,10 @@ def run(search: str, family: str, model, base, source):
         return greedy(model, source)
     if search == "beam":
         return beam_search(model, source, 3)
+    if search == LATENT_SEARCH:
+        lvm, refiner = (base, model) if FAMILIES[family].built_on else (model, None)
+        plan = Candidates(lengths=2, samples=2)
+        return latent_search(lvm, source, FAMILIES[family].refinement, 1, plan, refiner=refiner)
     if FAMILIES[family].built_on:
         return translate_batch(base, source, search, 2, refiner=model)
     return translate_batch(model, source, search, 2)

@@ -107,6 +107,7 @@ def tokens(found: dict[str, Any]) -> Figure:
             labels.append((right, ends))
         else:
             right.text(0.5, 0.5, "no repetitions at L = 0", transform=right.transAxes, ha="center")
+        _label_ends(figure, labels, 7.5)
     return figure
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import statistics
 from typing import Any
 
@@ -40,12 +41,11 @@ def summarise(times: RowTimes) -> dict[str, Any]:
 
 def length_bins(lengths: list[int], most: int = LENGTH_BINS) -> list[list[int]]:
     """Indices of sentences in groups of rising length; sentences of one length share a group. No group is empty."""
-    if not lengths:
-        return []
-    edges = np.unique(np.quantile(lengths, np.linspace(0, 1, most + 1)[1:-1], method="higher"))
+    order = sorted(lengths)
     groups: dict[int, list[int]] = {}
     for index, length in enumerate(lengths):
-        groups.setdefault(int(np.searchsorted(edges, length, side="right")), []).append(index)
+        # All sentences of a length go where the first of them belongs.
+        groups.setdefault(bisect.bisect_left(order, length) * most // len(order), []).append(index)
     return [groups[number] for number in sorted(groups)]
 
 

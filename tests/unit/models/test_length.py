@@ -70,7 +70,7 @@ def test_padding_changes_nothing():
 def test_a_quantile_is_the_shortest_length_that_is_seldom_exceeded(quantile):
     model = lvm()
     memory = model.encode(pairs([4, 1, 6, 2], [3, 5, 1, 4]).source)
-    probabilities = model.length(memory).softmax(-1)
+    probabilities = model.length(memory).detach().softmax(-1)
     found = model.predict_lengths(memory, quantile)
     for row in range(4):
         source = int(memory.mask[row].sum()) - 1
