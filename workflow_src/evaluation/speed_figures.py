@@ -79,17 +79,21 @@ def slope(points: list[tuple[float, float]]) -> float:
     return float((centred * (y - y.mean())).sum() / (centred**2).sum())
 
 
+# Rows with one of these differ from plain ones in more than their steps.
+OWN_SETTINGS = {"stop_threshold", "length_quantile", "chosen"}
+
+
 def step_costs(rows: list[dict[str, Any]], operations: dict[tuple[str, str], float] | None = None) -> dict[str, Any]:
     """Milliseconds of one refinement step: the slope of median latency over steps, for each system and search.
 
-    Only rows that differ in nothing but steps are compared. `delta_over_score` is the mean cost of a delta step over
-    that of a score step, None unless both are known and above 0 (below it, noise was larger than a step).
-    `predicted_delta_over_score` is the same ratio of `operations`, which maps (system, search) to the operations of a
-    step at a position, `share_of_predicted` the first over the second; None where they are not known.
+    Only rows of our own engine that differ in nothing but steps are compared. `delta_over_score` is the mean cost of a
+    delta step over that of a score step, None unless both are known and above 0 (below it, noise was larger than a
+    step). `predicted_delta_over_score` is the same ratio of `operations`, which maps (system, search) to the operations
+    of a step at a position, `share_of_predicted` the first over the second; None where they are not known.
     """
     series: dict[tuple, list[tuple[float, float]]] = {}
     for row in rows:
-        if row["search"] in STEPPED:
+        if row["search"] in STEPPED and engine_of(row) == "continuum" and not OWN_SETTINGS & set(row):
             key = (row["system"], row["search"], row.get("step_size"))
             series.setdefault(key, []).append((row["steps"], row["latency_ms"]))
     costs = [

@@ -271,3 +271,15 @@ def test_the_predicted_ratio_counts_operations():
     ]
     found = speed_figures.step_costs(rows, {("lvm", "delta"): 30.0, ("score", "score"): 10.0})
     assert found["predicted_delta_over_score"] == 3 and found["share_of_predicted"] == pytest.approx(2 / 3)
+
+
+def test_only_plain_rows_of_our_own_engine_tell_what_a_step_costs():
+    base = {"system": "s", "search": "score", "step_size": 1.0}
+    plain = [base | {"name": f"score-{n}", "steps": n, "latency_ms": 3.0 + 0.5 * n} for n in (1, 2, 4)]
+    others = [
+        plain[0] | {"engine": "onnxruntime", "compute_type": "int8", "latency_ms": 1.0},
+        plain[1] | {"chosen": "chosen.json", "length_quantile": 0.7, "latency_ms": 9.0},
+        plain[2] | {"stop_threshold": 0.1, "latency_ms": 30.0},
+    ]
+    (cost,) = speed_figures.step_costs(plain + others)["costs"]
+    assert cost["ms_per_step"] == pytest.approx(0.5) and cost["steps"] == [1, 2, 4]
