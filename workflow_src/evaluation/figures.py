@@ -205,7 +205,7 @@ def _series(groups: Iterable[Group]) -> list[tuple[int, str, list[Line]]]:
         for line in group.lines:
             unique = line.label if line.search not in REFINEMENTS else ""
             suffix = line.label.partition("(")[2]
-            by.setdefault((line.system, line.search, suffix, unique), []).append(line)
+            by.setdefault((line.system, line.search, line.engine, suffix, unique), []).append(line)
         found += [(twin, group.key, lines) for lines in by.values()]
     return found
 
@@ -303,7 +303,9 @@ def refinement(groups: list[Group]) -> Figure:
     series = [
         entry
         for entry in _series(groups)
-        if entry[2][0].search in REFINEMENTS and (len(entry[2]) > 1 or "(" not in entry[2][0].label)
+        if entry[2][0].search in REFINEMENTS
+        and entry[2][0].engine == "continuum"
+        and (len(entry[2]) > 1 or "(" not in entry[2][0].label)
     ]
     if not series:
         return empty("No refinement was decoded in this run.")
