@@ -20,6 +20,8 @@ from workflow_src.types import EOS, Hypotheses
 
 SEARCHES = ("prior-mean", "delta", "score")
 ENGINES = ("auto", "eager", "fast", "fast-int8")
+# Up to this many steps a graph has no loop, which costs a twentieth of a single sentence.
+UNROLLED = 1
 PACKAGES = ("onnx", "onnxruntime")
 
 
@@ -104,6 +106,10 @@ class FastLatent:
 
         Raises ValueError for a search that this class or this system lacks.
         """
+        if search not in SEARCHES:
+            raise ValueError(f'unknown search "{search}"; allowed: {", ".join(SEARCHES)}.')
+        if search == "score" and self._score is None:
+            raise ValueError("search score needs a score network; this system has none.")
         if self.int8 and len(sources) > 1:
             return _joined([self.search([source], search, steps, step_size, scored) for source in sources])
         if search == "prior-mean":
@@ -115,37 +121,34 @@ class FastLatent:
             ids = pad(sources, eos=True).numpy()
         padded = len(sources) > 1
         feed = {"source": ids}
-        if search != "prior-mean":
+        if steps > UNROLLED:
             feed["steps"] = np.array(steps)
-        if search == "score":
+        if search == "score" and steps:
             feed["step_size"] = np.array(step_size, dtype=np.float32)
-        found = self._session(search, padded, scored).run(None, feed)
-        tokens, lengths = found[0].tolist(), found[1].tolist()
-        rows = [row[:length] for row, length in zip(tokens, lengths, strict=True)]
-        scores = found[2].tolist() if scored else [0.0] * len(rows)
-        return Hypotheses(rows, scores, [steps] * len(rows))
+        names = ["lengths", "tokens" if padded else "logits", *(["scores"] if scored else [])]
+        lengths, words, *scores = self._session(search, padded, scored, steps).run(names, feed)
+        tokens = words if padded else words.argmax(-1)
+        rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
+        return Hypotheses(rows, scores[0].tolist() if scored else [0.0] * len(rows), [steps] * len(rows))
 
-    def _session(self, search: str, masked: bool, scored: bool):
-        key = (search, masked, scored)
+    def _session(self, search: str, masked: bool, scored: bool, steps: int):
+        # Without steps all searches are the same.
+        key = (search if steps else "prior-mean", masked, scored, steps if steps <= UNROLLED else None)
         if key not in self._sessions:
             self._sessions[key] = self._open(*key)
         return self._sessions[key]
 
-    def _open(self, search: str, masked: bool, scored: bool):
+    def _open(self, search: str, masked: bool, scored: bool, steps: int | None):
         import onnxruntime
 
         from workflow_src.inference.onnx_latent import build
 
-        if search not in SEARCHES:
-            raise ValueError(f'unknown search "{search}"; allowed: {", ".join(SEARCHES)}.')
-        if search == "score" and self._score is None:
-            raise ValueError("search score needs a score network; this system has none.")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self.threads
         options.inter_op_num_threads = 1
         # Errors come as exceptions; the log has nothing to add.
         options.log_severity_level = 4
-        model = build(self._lvm, self._score, search, masked, scored, self.int8)
+        model = build(self._lvm, self._score, search, masked, scored, self.int8, steps)
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 

@@ -136,14 +136,12 @@ class Layers:
         """The same layers in the body of a loop."""
         return Layers(graph, self.dim, self.heads, self.pre, self.int8)
 
-    def product(self, x: str, weight: Array, bias: Array | None = None, int8: bool | None = None) -> str:
-        """x @ weight (+ bias) for a weight (in, out)."""
+    def product(self, x: str, weight: Array, bias: Array, int8: bool | None = None) -> str:
+        """x @ weight + bias for a weight (in, out)."""
         if self.int8 if int8 is None else int8:
             rounded, scale = self.graph.narrow(weight)
-            given = ("", bias) if bias is not None else ()
-            return self.graph.op("DynamicQuantizeMatMul", x, rounded, scale, *given, domain=RUNTIME)
-        multiplied = self.graph.op("MatMul", x, weight)
-        return multiplied if bias is None else self.graph.op("Add", multiplied, bias)
+            return self.graph.op("DynamicQuantizeMatMul", x, rounded, scale, "", bias, domain=RUNTIME)
+        return self.graph.op("Add", self.graph.op("MatMul", x, weight), bias)
 
     def linear(self, x: str, weights: Weights, name: str, int8: bool | None = None) -> str:
         return self.product(x, weights[f"{name}.weight"].T, weights[f"{name}.bias"], int8)
@@ -191,54 +189,45 @@ class Layers:
 
         `first` replaces the first layer's packed queries, keys and values, where they are known beforehand.
         """
-        parts: list[tuple[str, Callable[[str], str], Array]] = []
         for layer in range(layers):
             at = f"{name}.layers.{layer}"
-            bias = {kind: weights[f"{at}.{kind}.bias"] for kind in ("self_attention.output", "feed_forward.outer")}
             known = first if layer == 0 else None
             attend = functools.partial(self._self_attention, weights=weights, at=at, own=own, known=known)
-            parts.append((f"{at}.self_norm", attend, bias["self_attention.output"]))
+            x = self._add(x, weights, f"{at}.self_norm", attend)
             if memory is not None:
                 attend = functools.partial(
                     self._cross_attention, weights=weights, at=at, memory=memory[layer], source=source
                 )
-                parts.append((f"{at}.cross_norm", attend, weights[f"{at}.cross_attention.output.bias"]))
-            feed = functools.partial(self._feed_forward, weights=weights, at=at)
-            parts.append((f"{at}.feed_norm", feed, bias["feed_forward.outer"]))
-        if not self.pre:
-            for norm, part, bias in parts:
-                x = self._added_norm(x, part(x), bias, weights, norm)[0]
-            return x
-        norms = [*(norm for norm, _, _ in parts[1:]), f"{name}.norm"]
-        h = self.norm(x, weights, parts[0][0])
-        for (_, part, bias), norm in zip(parts, norms, strict=True):
-            h, x = self._added_norm(x, part(h), bias, weights, norm)
-        return h
+                x = self._add(x, weights, f"{at}.cross_norm", attend)
+            x = self._add(x, weights, f"{at}.feed_norm", functools.partial(self._feed_forward, weights=weights, at=at))
+        return self.norm(x, weights, f"{name}.norm") if self.pre else x
 
-    def _added_norm(self, x: str, y: str, bias: Array, weights: Weights, norm: str) -> tuple[str, str]:
-        """norm(x + y + bias), and the sum itself."""
-        scale, shift = weights[f"{norm}.weight"], weights[f"{norm}.bias"]
-        self.graph.nodes.append(
-            helper.make_node(
-                "SkipLayerNormalization",
-                [x, y, *map(self.graph.constant, (scale, shift, bias))],
-                [normed := self.graph.name(), "", "", added := self.graph.name()],
-                domain=RUNTIME,
-                epsilon=1e-5,
-            )
-        )
-        return normed, added
+    def _add(self, x: str, weights: Weights, norm: str, part: Callable[[str], str]) -> str:
+        # One operator for sum and norm exists (SkipLayerNormalization); on CPUs it is slower than the two.
+        if self.pre:
+            return self.graph.op("Add", x, part(self.norm(x, weights, norm)))
+        return self.norm(self.graph.op("Add", x, part(x)), weights, norm)
 
     def _self_attention(self, h: str, weights: Weights, at: str, own: Positions, known: str | None) -> str:
-        packed = known or self.linear(h, weights, f"{at}.self_attention.query_key_value")
-        found = self.attend(*self.parts(packed, 3), own)
-        return self.product(found, weights[f"{at}.self_attention.output.weight"].T)
+        name = f"{at}.self_attention.query_key_value"
+        if self.int8 and not known:
+            found = self._narrow_attention(h, weights[f"{name}.weight"].T, weights[f"{name}.bias"], own)
+        else:
+            found = self.attend(*self.parts(known or self.linear(h, weights, name), 3), own)
+        return self.linear(found, weights, f"{at}.self_attention.output")
+
+    def _narrow_attention(self, h: str, weight: Array, bias: Array, own: Positions) -> str:
+        """Product for queries, keys and values in 8 bits and attention in float32, one operator."""
+        rounded, scale = self.graph.narrow(weight)
+        narrow, step, zero = self.graph.ops("DynamicQuantizeLinear", h, count=3)
+        zeros = np.zeros(len(bias), np.int8)
+        given = (narrow, rounded, bias, step, scale, own.mask, zero, zeros)
+        return self.graph.op("QAttention", *given, domain=RUNTIME, num_heads=self.heads)
 
     def _cross_attention(self, h: str, weights: Weights, at: str, memory: tuple[str, str], source: Positions) -> str:
         query = self.linear(h, weights, f"{at}.cross_attention.query")
-        found = self.attend(query, *memory, source)
-        return self.product(found, weights[f"{at}.cross_attention.output.weight"].T)
+        return self.linear(self.attend(query, *memory, source), weights, f"{at}.cross_attention.output")
 
     def _feed_forward(self, h: str, weights: Weights, at: str) -> str:
         inner = self.graph.op("Relu", self.linear(h, weights, f"{at}.feed_forward.inner"))
-        return self.product(inner, weights[f"{at}.feed_forward.outer.weight"].T)
+        return self.linear(inner, weights, f"{at}.feed_forward.outer")

@@ -29,14 +29,17 @@ class Part:
     positions: Array
 
 
-def build(lvm: Part, score: Part | None, search: str, masked: bool, scored: bool, int8: bool) -> bytes:
+def build(
+    lvm: Part, score: Part | None, search: str, masked: bool, scored: bool, int8: bool, steps: int | None = None
+) -> bytes:
     """A serialised graph for `search`. Inputs: source (B, S) int64, steps () int64 and, for score, step_size () float.
 
-    Outputs: tokens (B, T) int64, lengths (B,) int64 and, if `scored`, scores (B,): the mean log p(y_t|z,x).
-    Without `masked` B is 1 and nothing is padding. `int8` computes the products of all layers and the output
-    projection in 8 bits; latents, heads and the length stay float32.
+    Outputs: lengths (B,) int64, tokens (B, T) int64 and, if `scored`, scores (B,): the mean log p(y_t|z,x).
+    Without `masked` B is 1, nothing is padding, and logits (B, T, V) of words come instead of tokens. `int8` computes
+    the products of all layers and the output projection in 8 bits; latents, heads and the length stay float32. With
+    `steps` they are written one after another and are no input.
     """
-    return _Builder(lvm, score, search, masked, scored, int8).build()
+    return _Builder(lvm, score, search, masked, scored, int8).build(steps)
 
 
 class _Builder:
@@ -52,7 +55,7 @@ class _Builder:
         self.special = np.zeros(len(self.target_embedding), np.float32)
         self.special[: EOS + 1] = NEVER
 
-    def build(self) -> bytes:
+    def build(self, steps: int | None) -> bytes:
         graph = self.graph
         states, source = self._encode()
         lengths = self._lengths(states, source)
@@ -60,23 +63,31 @@ class _Builder:
         self.source = source
         self._attach(states)
         z = self._prior()
-        if self.search != "prior-mean":
+        if steps is None:
             body = Graph(graph)
             inside = graph.name()
             z = graph.repeat("steps", z, body, inside, self._step(body, inside))
-        outputs = [("tokens", TensorProto.INT64, ["B", "T"]), ("lengths", TensorProto.INT64, ["B"])]
+        for _ in range(steps or 0):
+            z = self._step(graph, z)
+        outputs = [("lengths", TensorProto.INT64, ["B"])]
         logits = self._logits(self.layers, z)
         if self.scored:
             words = graph.op("Add", logits, self.special)
             graph.call(self._scores(logits, words, lengths), "scores")
             outputs.append(("scores", TensorProto.FLOAT, ["B"]))
             logits = words
-        graph.call(graph.op("ArgMax", logits, axis=-1, keepdims=0), "tokens")
+        if self.masked:
+            graph.call(graph.op("ArgMax", logits, axis=-1, keepdims=0), "tokens")
+            outputs.append(("tokens", TensorProto.INT64, ["B", "T"]))
+        else:
+            # Of a single sentence, NumPy finds the maxima faster than the runtime does.
+            graph.call(logits, "logits")
+            outputs.append(("logits", TensorProto.FLOAT, ["B", "T", "V"]))
         graph.call(lengths, "lengths")
         inputs = [("source", TensorProto.INT64, ["B", "S"])]
-        if self.search != "prior-mean":
+        if steps is None:
             inputs.append(("steps", TensorProto.INT64, []))
-        if self.search == "score":
+        if self.search == "score" and steps != 0:
             inputs.append(("step_size", TensorProto.FLOAT, []))
         return graph.model(inputs, outputs)
 

@@ -10,7 +10,7 @@ from miniatures import lvm, refiner
 from workflow_src.data.batching import pad
 from workflow_src.inference import fast
 from workflow_src.inference.fast import FastLatent, choose_engine
-from workflow_src.inference.latent import translate_batch
+from workflow_src.inference.latent import delta_step, gradient_step, length_mask, translate_batch
 
 onnx = pytest.importorskip("onnx", reason="needs the extra fast")
 pytest.importorskip("onnxruntime", reason="needs the extra fast")
@@ -46,9 +46,28 @@ def eager(pair, sources, search, steps, **more):
     return translate_batch(pair[0], pad(sources, eos=True), search, steps, refiner=pair[1], **more)
 
 
+@torch.no_grad()
+def margins(sources, search, steps) -> torch.Tensor:
+    """By how much the best word of a sentence leads at least, over positions and steps, in float64."""
+    model, network = lvm(), refiner("score")
+    memory = model.encode(pad(sources, eos=True))
+    mask = length_mask(model.predict_lengths(memory))
+    z = model.prior(memory, mask)[0]
+    move = delta_step(model, memory, mask) if search == "delta" else gradient_step(network, memory, mask, 1.0)
+    found = []
+    for _ in range(steps + 1):
+        best = model.decode(memory, z, mask)[..., 3:].topk(2).values
+        found.append((best[..., 0] - best[..., 1]).masked_fill(~mask, 1).amin(1))
+        z = move(z)
+    return torch.stack(found).amin(0)
+
+
 @pytest.mark.parametrize(("search", "steps"), SEARCHES)
 def test_tokens_are_those_of_eager_inference(pair, engine, search, steps):
-    sources = sentences(500)
+    drawn = sentences(560)
+    # Random models nearly tie now and then; there, rounding may decide either way.
+    sources = [row for row, lead in zip(drawn, margins(drawn, search, steps), strict=True) if lead > 1e-5][:500]
+    assert len(sources) == 500
     wanted = eager(pair, sources, search, steps)
     # In batches of equal and of different lengths, and alone, where the graph has no masks.
     for size in (1, 50):
@@ -140,11 +159,11 @@ def test_a_graph_holds_every_weight_once_though_the_decoder_runs_twice(int8):
 
 
 def test_threads_follow_the_setting(pair, engine):
-    assert engine._session("delta", False, False).get_session_options().intra_op_num_threads == 1
+    assert engine._session("delta", False, False, 4).get_session_options().intra_op_num_threads == 1
     two = FastLatent(*pair, threads=2)
     sources = sentences(9)
     assert two.search(sources, "delta", 1).tokens == engine.search(sources, "delta", 1).tokens
-    assert two._session("delta", True, True).get_session_options().intra_op_num_threads == 2
+    assert two._session("delta", True, True, 1).get_session_options().intra_op_num_threads == 2
 
 
 def test_what_cannot_be_searched_is_named(pair, engine):
