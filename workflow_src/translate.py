@@ -186,13 +186,15 @@ class Translator:
         """
         chosen = self._settings(search, steps, beam, batch=batch, lengths=lengths, samples=samples)
         faster = self._fast if chosen["search"] in fast.SEARCHES and not trace else None
-        if stop_threshold is not None or length_quantile is not None:
+        if stop_threshold is not None:
             faster = None
         if faster and scored and not faster.gives_scores:
             faster = None
         sources = self._sources(lines, normalised, first_line)
         if faster:
-            ask = lambda rows: faster.search(rows, chosen["search"], chosen["steps"], step_size, scored)  # noqa: E731
+            ask = lambda rows: faster.search(  # noqa: E731
+                rows, chosen["search"], chosen["steps"], step_size, scored, length_quantile
+            )
             return search_rows(ask, sources, batch)
         if chosen["search"] == "greedy":
             run = lambda source: greedy(self.models["transformer"], source, max_length_ratio, scored)  # noqa: E731

@@ -75,7 +75,7 @@ class CapturedLatent:
     def __init__(self, model: LatentModel, max_positions: int, device: torch.device, score: Refiner | None = None):
         self.model, self.score, self.limit, self.device = model, score, max_positions, device
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        self._encoders: dict[tuple[int, int], tuple[Tensor, Program]] = {}
+        self._encoders: dict[tuple[int, int, float | None], tuple[Tensor, Program]] = {}
         self._refiners: dict[tuple, Program] = {}
 
     @torch.no_grad()
@@ -86,6 +86,7 @@ class CapturedLatent:
         steps: int = 0,
         step_size: float = 1.0,
         scored: bool = False,
+        length_quantile: float | None = None,
     ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch; scores are 0.
 
@@ -99,13 +100,14 @@ class CapturedLatent:
             raise ValueError("search score needs a score network; this system has none.")
         steps = 0 if search == "prior-mean" else steps
         size, width = rows(len(sources)), bucket(max(map(len, sources)) + 1, self.limit)
-        ids, encoder = self._encoder(size, width)
+        source = (size, width, length_quantile)
+        ids, encoder = self._encoder(*source)
         ids.copy_(self._filled(sources, size, width))
         _, lengths = encoder()
         # The one wait for the device before the end: how long the outputs are decides what runs next.
         ends = lengths.tolist()
         longest = bucket(max(ends[: len(sources)]), self.limit)
-        tokens = self._refiner((size, width), longest, search, steps, step_size)()
+        tokens = self._refiner(source, longest, search, steps, step_size)()
         found = tokens[: len(sources)].tolist()
         made = [row[:end] for row, end in zip(found, ends[: len(sources)], strict=True)]
         return Hypotheses(made, [0.0] * len(made), [steps] * len(made))
@@ -115,20 +117,22 @@ class CapturedLatent:
         lines = [[*source, EOS] for source in sources] + [[EOS]] * (size - len(sources))
         return torch.tensor([line + [PAD] * (width - len(line)) for line in lines])
 
-    def _encoder(self, size: int, width: int) -> tuple[Tensor, Program]:
-        key = (size, width)
+    def _encoder(self, size: int, width: int, quantile: float | None) -> tuple[Tensor, Program]:
+        key = (size, width, quantile)
         if key not in self._encoders:
             # Real content, so that the runs before a capture compute what later ones do.
             ids = self._filled([], size, width).to(self.device)
 
             def encode():
                 memory = self.model.encode(ids)
-                return memory, self.model.predict_lengths(memory)
+                return memory, self.model.predict_lengths(memory, quantile)
 
             self._encoders[key] = (ids, Program(encode, self.device, self.pool))
         return self._encoders[key]
 
-    def _refiner(self, source: tuple[int, int], longest: int, search: str, steps: int, step_size: float) -> Program:
+    def _refiner(
+        self, source: tuple[int, int, float | None], longest: int, search: str, steps: int, step_size: float
+    ) -> Program:
         key = (source, longest, search, steps, step_size)
         if key not in self._refiners:
             encoder = self._encoders[source][1]

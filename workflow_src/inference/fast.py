@@ -101,6 +101,7 @@ class FastLatent:
         steps: int = 0,
         step_size: float = 1.0,
         scored: bool = True,
+        length_quantile: float | None = None,
     ) -> Hypotheses:
         """`latent.translate_batch` for sources of subword ids (not empty, without end symbols), as one batch.
 
@@ -111,7 +112,9 @@ class FastLatent:
         if search == "score" and self._score is None:
             raise ValueError("search score needs a score network; this system has none.")
         if self.int8 and len(sources) > 1:
-            return _joined([self.search([source], search, steps, step_size, scored) for source in sources])
+            return _joined(
+                [self.search([source], search, steps, step_size, scored, length_quantile) for source in sources]
+            )
         if search == "prior-mean":
             steps = 0
         if len(sources) == 1:
@@ -125,20 +128,24 @@ class FastLatent:
             feed["steps"] = np.array(steps)
         if search == "score" and steps:
             feed["step_size"] = np.array(step_size, dtype=np.float32)
+        if length_quantile is not None:
+            feed["length_quantile"] = np.array(length_quantile, dtype=np.float32)
         names = ["lengths", "tokens" if padded else "logits", *(["scores"] if scored else [])]
-        lengths, words, *scores = self._session(search, padded, scored, steps).run(names, feed)
+        lengths, words, *scores = self._session(search, padded, scored, steps, length_quantile is not None).run(
+            names, feed
+        )
         tokens = words if padded else words.argmax(-1)
         rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
         return Hypotheses(rows, scores[0].tolist() if scored else [0.0] * len(rows), [steps] * len(rows))
 
-    def _session(self, search: str, masked: bool, scored: bool, steps: int):
+    def _session(self, search: str, masked: bool, scored: bool, steps: int, quantile: bool = False):
         # Without steps all searches are the same.
-        key = (search if steps else "prior-mean", masked, scored, steps if steps <= UNROLLED else None)
+        key = (search if steps else "prior-mean", masked, scored, steps if steps <= UNROLLED else None, quantile)
         if key not in self._sessions:
             self._sessions[key] = self._open(*key)
         return self._sessions[key]
 
-    def _open(self, search: str, masked: bool, scored: bool, steps: int | None):
+    def _open(self, search: str, masked: bool, scored: bool, steps: int | None, quantile: bool):
         import onnxruntime
 
         from workflow_src.inference.onnx_latent import build
@@ -148,7 +155,7 @@ class FastLatent:
         options.inter_op_num_threads = 1
         # Errors come as exceptions; the log has nothing to add.
         options.log_severity_level = 4
-        model = build(self._lvm, self._score, search, masked, scored, self.int8, steps)
+        model = build(self._lvm, self._score, search, masked, scored, self.int8, steps, quantile)
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 

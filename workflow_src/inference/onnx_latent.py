@@ -30,21 +30,32 @@ class Part:
 
 
 def build(
-    lvm: Part, score: Part | None, search: str, masked: bool, scored: bool, int8: bool, steps: int | None = None
+    lvm: Part,
+    score: Part | None,
+    search: str,
+    masked: bool,
+    scored: bool,
+    int8: bool,
+    steps: int | None = None,
+    quantile: bool = False,
 ) -> bytes:
     """A serialised graph for `search`. Inputs: source (B, S) int64, steps () int64 and, for score, step_size () float.
 
     Outputs: lengths (B,) int64, tokens (B, T) int64 and, if `scored`, scores (B,): the mean log p(y_t|z,x).
     Without `masked` B is 1, nothing is padding, and logits (B, T, V) of words come instead of tokens. `int8` computes
     the products of all layers and the output projection in 8 bits; latents, heads and the length stay float32. With
-    `steps` they are written one after another and are no input.
+    `steps` they are written one after another and are no input. With `quantile`, lengths are that quantile of the
+    predicted ones, and length_quantile () float is an input too.
     """
-    return _Builder(lvm, score, search, masked, scored, int8).build(steps)
+    return _Builder(lvm, score, search, masked, scored, int8, quantile).build(steps)
 
 
 class _Builder:
-    def __init__(self, lvm: Part, score: Part | None, search: str, masked: bool, scored: bool, int8: bool):
+    def __init__(
+        self, lvm: Part, score: Part | None, search: str, masked: bool, scored: bool, int8: bool, quantile: bool
+    ):
         self.lvm, self.score, self.search, self.masked, self.scored = lvm, score, search, masked, scored
+        self.quantile = quantile
         self.weights, self.config = lvm.weights, lvm.config
         self.target_embedding = self.weights.get("target_embedding.weight", self.weights["source_embedding.weight"])
         self.graph = Graph()
@@ -87,6 +98,8 @@ class _Builder:
         inputs = [("source", TensorProto.INT64, ["B", "S"])]
         if steps is None:
             inputs.append(("steps", TensorProto.INT64, []))
+        if self.quantile:
+            inputs.append(("length_quantile", TensorProto.FLOAT, []))
         if self.search == "score" and steps != 0:
             inputs.append(("step_size", TensorProto.FLOAT, []))
         return graph.model(inputs, outputs)
@@ -124,7 +137,14 @@ class _Builder:
             pooled = graph.op("ReduceMean", states, axes=[1], keepdims=0)
         hidden = graph.op("Add", pooled, graph.op("Gather", weights["length.source_length"], count))
         hidden = graph.op("Relu", self.layers.linear(hidden, weights, "length.inner", int8=False))
-        best = graph.op("ArgMax", self.layers.linear(hidden, weights, "length.outer", int8=False), axis=-1, keepdims=0)
+        scores = self.layers.linear(hidden, weights, "length.outer", int8=False)
+        if self.quantile:
+            below = graph.op("CumSum", graph.op("Softmax", scores, axis=-1), np.array(1))
+            below = graph.op("Cast", graph.op("Less", below, "length_quantile"), to=TensorProto.INT64)
+            most = np.array(2 * self.config.max_length_difference)
+            best = graph.op("Clip", graph.op("ReduceSum", below, integers(1), keepdims=0), "", most)
+        else:
+            best = graph.op("ArgMax", scores, axis=-1, keepdims=0)
         # Classes are differences from -limit on, and the source's end symbol does not count.
         shift = integers(-self.config.max_length_difference - 1)
         length = graph.op("Add", best, graph.op("Add", count, shift))

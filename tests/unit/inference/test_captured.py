@@ -56,6 +56,16 @@ def test_steps_and_their_size_have_programs_of_their_own():
     assert len(made._encoders) == 1 and len(made._refiners) == 4
 
 
+def test_lengths_may_be_a_quantile_of_the_predicted_ones():
+    model, sources = lvm(), [[5, 6, 7], [8, 9, 10, 11, 12]]
+    made, seen = CapturedLatent(model, 64, CPU), set()
+    for quantile in (0.1, 0.9, None, 0.1):
+        wanted = translate_batch(model, pad(sources, eos=True), "delta", 1, length_quantile=quantile).tokens
+        assert made.search(sources, "delta", 1, length_quantile=quantile).tokens == wanted
+        seen.add(str(wanted))
+    assert len(seen) >= 2 and len(made._encoders) == 3
+
+
 def test_the_longest_sentences_fit():
     model = lvm(max_positions=21)
     with torch.no_grad():

@@ -118,6 +118,24 @@ def test_without_scores_tokens_are_the_same_and_special_symbols_never_words(sear
     assert min(min(row) for row in scored.tokens) > 2
 
 
+@pytest.mark.parametrize("size", [1, 40])
+def test_lengths_may_be_a_quantile_of_the_predicted_ones(pair, engine, narrow_engine, size):
+    sources, seen = sentences(40, seed=2), set()
+    for quantile in (0.1, 0.5, 0.9, 0.99999999):
+        found = [
+            made.search(sources[i : i + size], "score", 1, length_quantile=quantile).tokens
+            for made in (engine, narrow_engine)
+            for i in range(0, 40, size)
+        ]
+        lengths = [len(row) for rows in found for row in rows]
+        wanted = eager(pair, sources, "score", 1, length_quantile=quantile).tokens
+        assert [row for rows in found for row in rows][:40] == wanted
+        # Lengths come from float32 heads over 8-bit layers: few differ.
+        assert np.mean(np.equal(lengths[40:], lengths[:40])) > 0.7
+        seen.add(sum(lengths[:40]))
+    assert len(seen) == 4
+
+
 @pytest.mark.parametrize(("search", "steps"), SEARCHES)
 def test_8_bit_products_change_few_words_and_batches_none(pair, narrow_engine, search, steps):
     sources = sentences(40)
