@@ -21,7 +21,7 @@ def run(given) -> str:
     settings: dict[str, Any] = given.settings
     check_parallel(given.source, given.reference)
     sources, references = list(read_lines(given.source)), list(read_lines(given.reference))
-    translator = Translator.load(given.bundle, given.device, given.precision, given.threads)
+    translator = Translator.load(given.bundle, given.device, given.precision, given.threads, engine="eager")
     rescorer = load_rescorer(given)
 
     def measure(values: dict[str, Any]) -> dict[str, float]:
