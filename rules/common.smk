@@ -10,14 +10,25 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-# Jobs import `workflow_src` from here, wherever Snakemake was started.
+# Jobs import `workflow_src` from here, wherever Snakemake was started. Without PYTHONSAFEPATH a folder of that name in
+# the working directory would come first.
 PROJECT = str(Path(workflow.current_basedir).parent)
 sys.path.insert(0, PROJECT)
-os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [PROJECT, os.environ.get("PYTHONPATH")])))
+os.environ.update(
+    PYTHONPATH=os.pathsep.join(filter(None, [PROJECT, os.environ.get("PYTHONPATH")])), PYTHONSAFEPATH="1"
+)
 if find_spec("torch"):
     # `.venv/bin/snakemake` without an activated environment: jobs get the same Python. Conda's environments, if they
     # are used, come before this.
     os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]))
+
+import workflow_src
+
+if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolve()):
+    raise WorkflowError(
+        f"a package workflow_src was imported from {Path(workflow_src.__file__).parent} before Continuum's own, in "
+        f"{PROJECT}, was needed: rename the other one, or run Continuum by itself."
+    )
 
 from workflow_src.config import ConfigError, Plan, load
 from workflow_src.config.load import Decode

@@ -21,6 +21,11 @@ from workflow_src.estimate import jobs
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 BIN = Path(sys.executable).parent
+# A workflow that includes ours.
+MODULE = (
+    "module continuum:\n    snakefile: {snakefile!r}\n    config: {{'experiment': 'smoke'}}\n\n"
+    "use rule * from continuum as continuum_*\n"
+)
 
 
 def scheduled(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, int]:
@@ -92,13 +97,39 @@ def test_targets_stop_where_their_name_says(target, last, tmp_path):
 
 
 def test_it_works_from_another_directory_and_as_a_module(tmp_path):
-    (tmp_path / "Snakefile").write_text(
-        f"module continuum:\n    snakefile: {str(PROJECT / 'Snakefile')!r}\n    config: {{'experiment': 'smoke'}}\n\n"
-        "use rule * from continuum as continuum_*\n"
-    )
+    (tmp_path / "Snakefile").write_text(MODULE.format(snakefile=str(PROJECT / "Snakefile")))
     planned = scheduled("continuum_report", project=tmp_path, folder=tmp_path)
     expected = {f"continuum_{rule}": count for rule, count in jobs(Plan(load_experiment("smoke"))).items()}
     assert planned == expected
+
+
+@pytest.mark.parametrize("how", ["from the folder", "--directory", "module"])
+def test_the_package_beside_the_snakefile_is_used_whatever_lies_in_the_folder(how, hollow_project, tmp_path):
+    for package in ("", "config", "stages"):
+        (tmp_path / "workflow_src" / package).mkdir(exist_ok=True)
+        (tmp_path / "workflow_src" / package / "__init__.py").write_text("raise SystemExit('a decoy was imported')\n")
+    snakefile, words = hollow_project / "Snakefile", ["normalised", "--cores", "1", "--config", "experiment=smoke"]
+    if how == "module":
+        snakefile = tmp_path / "Snakefile"
+        snakefile.write_text(MODULE.format(snakefile=str(hollow_project / "Snakefile")))
+        words = ["continuum_normalised", "--cores", "1"]
+    if how == "--directory":
+        words += ["--directory", str(tmp_path)]
+    folder = hollow_project.parent if how == "--directory" else tmp_path
+    done = snakemake(*words, snakefile=snakefile, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "results/smoke/corpus/corpus.json").read_text() == "normalise"
+
+
+def test_a_package_of_that_name_that_was_imported_before_is_told(tmp_path):
+    other = tmp_path / "workflow_src"
+    other.mkdir()
+    (other / "__init__.py").touch()
+    (tmp_path / "Snakefile").write_text("import workflow_src\n\n" + MODULE.format(snakefile=str(PROJECT / "Snakefile")))
+    done = snakemake("--dry-run", "continuum_report", snakefile=tmp_path / "Snakefile", folder=tmp_path)
+    told = done.stdout + done.stderr
+    assert done.returncode == 1 and f"a package workflow_src was imported from {other} before" in told
+    assert "Traceback" not in told
 
 
 @pytest.mark.parametrize(
