@@ -1,6 +1,7 @@
 """What all rules share: the checked configuration, the environment of jobs, wildcards, and the targets."""
 
 import glob
+import json
 import os
 import shlex
 import shutil
@@ -14,9 +15,7 @@ from snakemake.exceptions import WorkflowError
 # the working directory would come first.
 PROJECT = str(Path(workflow.current_basedir).parent)
 sys.path.insert(0, PROJECT)
-os.environ.update(
-    PYTHONPATH=os.pathsep.join(filter(None, [PROJECT, os.environ.get("PYTHONPATH")])), PYTHONSAFEPATH="1"
-)
+os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [PROJECT, os.environ.get("PYTHONPATH")])), PYTHONSAFEPATH="1")
 if find_spec("torch"):
     # `.venv/bin/snakemake` without an activated environment: jobs get the same Python. Conda's environments, if they
     # are used, come before this.
@@ -145,6 +144,35 @@ def finished_shards(wildcards):
     counts = [wanted, *sorted(int(Path(name).stem.split("-of-")[1]) for name in found)]
     sets = [[plan.distilled_shard(teacher, shard, count) for shard in range(count)] for count in counts]
     return next((shards for shards in sets if all(map(os.path.exists, shards))), sets[0])
+
+
+def decoded_shards(wildcards):
+    """Shards that translations are joined from; none where one job translates the whole.
+
+    Translations that are there keep the shards that they were made of, so that a changed number alone reruns nothing.
+    """
+    decode = plan.decode(wildcards.system, wildcards.search)
+    place = (decode, wildcards.seed, wildcards.split)
+    pattern = plan.translation_shard(decode, wildcards.seed, wildcards.split, "0", "*")
+    counts = [int(Path(name).stem.split("-of-")[1]) for name in sorted(glob.glob(pattern))]
+    there = os.path.exists(plan.translation(*place))
+    recorded = recorded_shards(plan.translation_record(*place)) if there else None
+
+    def shards(number):
+        return [plan.translation_shard(*place, shard, number) for shard in range(number)] if number > 1 else []
+
+    finished = [
+        number for number in (decode.shards, *counts) if number > 1 and all(map(os.path.exists, shards(number)))
+    ]
+    return shards(recorded or next(iter(finished), 1 if there else decode.shards))
+
+
+def recorded_shards(path):
+    """The number of shards in a translation's record, or None where there is no record to read."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))["provenance"]["shards"]
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
 
 
 def bundle_inputs(wildcards):

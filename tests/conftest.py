@@ -57,7 +57,7 @@ for path in map(pathlib.Path, filter(None, paths)):
     path.write_text(stage)
 """
 # Modules that stages share.
-SHARED = {"__init__", "analysis_inputs", "command", "engines", "speed_worker", "training"}
+SHARED = {"__init__", "analysis_inputs", "command", "engines", "shards", "speed_worker", "training"}
 STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - SHARED)
 
 

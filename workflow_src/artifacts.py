@@ -10,8 +10,9 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -51,11 +52,26 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
         raise
 
 
+def canonical(content: Any) -> str:
+    """JSON as `write_json` writes it: indented, keys sorted."""
+    return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
 def write_json(path: str | Path, content: Any) -> None:
-    """Write `content` as indented JSON with sorted keys, atomically."""
+    """Write `content` as indented JSON with sorted keys, atomically; what carries provenance gets its own checksum."""
+    text = canonical(content)
+    if isinstance(content, dict) and "provenance" in content:
+        sealed = json.loads(text)
+        sealed["provenance"]["checksum"] = checksum(sealed)
+        text = canonical(sealed)
     with atomic(path) as file:
-        json.dump(content, file, indent=1, sort_keys=True, ensure_ascii=False)
-        file.write("\n")
+        file.write(text)
+
+
+def checksum(record: dict[str, Any]) -> str:
+    """Digest of a record as JSON gives it, its own checksum left out: a record that was changed does not match it."""
+    made = {name: value for name, value in record["provenance"].items() if name != "checksum"}
+    return fingerprint(record | {"provenance": made})
 
 
 def read_json(path: str | Path) -> Any:
@@ -72,6 +88,23 @@ def sha256(path: str | Path) -> str:
     """SHA-256 of a file, as 64 hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digests(folder: str | Path, names: Iterable[str | Path]) -> dict[str, str]:
+    """SHA-256 of files in `folder` by their names, or paths below it: what a record there says of its files."""
+    return {Path(name).as_posix(): sha256(Path(folder, name)) for name in names}
+
+
+def described_by(path: str | Path) -> Path | None:
+    """The record of a file: itself, if it carries provenance, or the JSON file beside it that tells its digest."""
+    path = Path(path)
+    for candidate in [path] if path.suffix == ".json" else sorted(path.parent.glob("*.json")):
+        with contextlib.suppress(ArtifactError, OSError):
+            content = read_json(candidate)
+            made = content.get("provenance") if isinstance(content, dict) else None
+            if isinstance(made, dict) and (candidate == path or path.name in made.get("files", {})):
+                return candidate
+    return None
 
 
 def fingerprint(content: Any) -> str:
@@ -106,17 +139,53 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def provenance(settings: Any = None, inputs: dict[str, str | Path] | None = None, **more: Any) -> dict[str, Any]:
-    """What made an artefact: settings, digests of inputs (name -> path), versions, commit, hardware, time (UTC)."""
+def _accelerator() -> str | None:
+    """The GPU that this process computes on, if it does."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return torch.cuda.get_device_name()
+
+
+def _input(path: str | Path) -> dict[str, str]:
+    record = described_by(path)
+    return {"path": str(path), "sha256": sha256(path)} | ({"record": str(record)} if record else {})
+
+
+def provenance(
+    settings: Any = None,
+    inputs: dict[str, str | Path] | None = None,
+    files: dict[str, str] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """What made an artefact: settings, inputs, versions, commit, hardware, time (UTC).
+
+    `inputs` are name -> path; their digests are kept, and the records that describe them. `files` are the digests of
+    the files that the record with this provenance vouches for (see `digests`). `continuum verify` follows both.
+    """
     return {
         "settings": settings,
-        "inputs": {name: {"path": str(path), "sha256": sha256(path)} for name, path in (inputs or {}).items()},
+        "inputs": {name: _input(path) for name, path in (inputs or {}).items()},
+        "files": files or {},
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
         "commit": _commit(),
-        "hardware": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.system()},
+        "hardware": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "system": platform.system(),
+            "accelerator": _accelerator(),
+        },
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **more,
     }
+
+
+def write_record(
+    path: str | Path, settings: Any, inputs: dict[str, str | Path], names: Iterable[str], **more: Any
+) -> None:
+    """A record for files that cannot carry provenance themselves: `names`, in the folder of `path`."""
+    path = Path(path)
+    write_json(path, {"provenance": provenance(settings, inputs, digests(path.parent, names), **more)})
 
 
 def save_tensors(path: str | Path, tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> None:

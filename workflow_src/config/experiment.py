@@ -95,6 +95,7 @@ class DecodeConfig(Frozen):
         None, description="its precision, where it is not our own engine"
     )
     batch: int = Field(64, gt=0, description="sentences decoded together")
+    shards: int = Field(1, gt=0, description="jobs that each split is spread over")
     splits: tuple[Literal["dev", "test"], ...] = ("test",)
 
 

@@ -86,13 +86,19 @@ def run(arguments: argparse.Namespace) -> str:
     with RawCorpus(dataset, languages, files.locate, own_folder) as corpus:
         counts = write_splits(corpus, folder)
     texts = [f"{split}.{code}" for split in SPLITS for code in languages]
+    sums = artifacts.digests(folder, texts)
+    own = {name: Path(name) for name in dataset.own_files(languages, own_folder)}
+    made = artifacts.provenance(arguments.settings, own, sums)
+    made["inputs"] |= {
+        name: {key: file[key] for key in ("path", "sha256", "url")} for name, file in files.fetched.items()
+    }
     artifacts.write_json(summary, {
         "dataset": dataset.name,
         "languages": list(languages),
         "pairs": counts,
-        "sha256": {text: artifacts.sha256(folder / text) for text in texts},
+        "sha256": sums,
         "downloads": files.fetched,
-        "provenance": artifacts.provenance(arguments.settings),
+        "provenance": made,
     })  # fmt: skip
     told = ", ".join(f"{split} {count:,}" for split, count in counts.items())
     return f"{dataset.name} {'-'.join(languages)}: {told} pairs"

@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from workflow_src.artifacts import ArtifactError, provenance, sha256, write_json
+from workflow_src.artifacts import ArtifactError, digests, provenance, sha256, write_json
 from workflow_src.config.families import FAMILIES
 from workflow_src.data.subwords import Subwords
 from workflow_src.stages.command import parser, start
@@ -37,7 +37,11 @@ def run(given) -> str:
         }
     shutil.rmtree(folder / "subwords", ignore_errors=True)
     shutil.copytree(given.subwords, folder / "subwords")
-    inputs = {"model": given.model} | ({"base": given.base} if given.base else {})
+    inputs = {"model": given.model, "subwords": given.subwords / "subwords.json"}
+    inputs |= {"base": given.base} if given.base else {}
+    settings = given.settings | {"normalisation": given.normalisation}
+    copies = [part["weights"] for part in models.values()]
+    copies += [f"subwords/{path.name}" for path in sorted((folder / "subwords").iterdir())]
     content = {
         "format": FORMAT,
         "system": description["system"],
@@ -46,7 +50,7 @@ def run(given) -> str:
         "normalisation": given.normalisation,
         "models": models,
         **describe(description["family"]),
-        "provenance": provenance(given.settings, inputs),
+        "provenance": provenance(settings, inputs, digests(folder, copies)),
     }
     write_json(folder / DESCRIPTION, content)
     return f"{description['system']} is in {folder}"
