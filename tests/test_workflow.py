@@ -15,6 +15,7 @@ import smoke_check
 import yaml
 from conftest import PROJECT, STAGES, snakemake
 
+from workflow_src.cli import read_configuration
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.load import experiment_names
 from workflow_src.estimate import jobs
@@ -90,8 +91,8 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 )
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
-            "train_lvm", "train_refiner", "export_bundle", "export_ctranslate2", "choose_settings", "decode",
-            "score_quality", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"]  # fmt: skip
+            "train_lvm", "train_refiner", "export_bundle", "export_ctranslate2", "choose_settings", "decode_shard",
+            "decode", "score_quality", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"]  # fmt: skip
     planned = scheduled(target, "--configfile", SMOKE, folder=tmp_path)
     assert max(planned, key=flow.index) in last
 
@@ -328,6 +329,52 @@ def test_a_value_more_to_choose_from_chooses_anew(finished, hollow_project, tmp_
     assert planned == {
         "choose_settings": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1, "report": 1
     }  # fmt: skip
+
+
+def sharded(folder: Path, count: int, decodes: int | None = None) -> str:
+    """The experiment smoke with its first decodes (or all) spread over `count` jobs, as a file in `folder`."""
+    content = yaml.safe_load(Path(SMOKE).read_text())
+    content["decodes"] = content["decodes"][:decodes]
+    for decode in content["decodes"]:
+        decode["shards"] = count
+    (folder / "sharded.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return str(folder / "sharded.yaml")
+
+
+def test_another_number_of_decoding_jobs_reruns_nothing(finished, hollow_project, tmp_path):
+    assert scheduled("--configfile", sharded(tmp_path, 3), project=hollow_project, folder=finished) == {}
+
+
+def test_decodes_in_shards(hollow_project, tmp_path):
+    whole = sharded(tmp_path, 3)
+    expected = jobs(Plan(read_configuration(whole)))
+    assert expected["decode_shard"] == 3 * expected["decode"] == 33
+    assert scheduled("--configfile", whole, project=hollow_project, folder=tmp_path) == expected
+    words = ("translations", "--configfile", sharded(tmp_path, 3, decodes=1))
+    done = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for count in (1, 3, 4):
+        other = ("translations", "--configfile", sharded(tmp_path, count, decodes=1))
+        assert scheduled(*other, project=hollow_project, folder=tmp_path) == {}
+    folder = tmp_path / "results/smoke/translations/teacher/seed-1/greedy"
+    shard, text = folder / "test.shards/1-of-3.jsonl", folder / "test.txt"
+    # A shard that nobody needs any more is not made anew; one that is missing when they are joined is, alone.
+    words = ("translations", "--configfile", sharded(tmp_path, 3, decodes=1))
+    shard.unlink()
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
+    text.unlink()
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"decode_shard": 1, "decode": 1}
+
+
+def test_a_lost_shard_of_distillation_is_made_anew_alone(hollow_project, tmp_path):
+    words = ("distilled", "--configfile", SMOKE)
+    done = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "results/smoke/distilled/teacher"
+    (folder / "shards/1-of-2.jsonl").unlink()
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
+    (folder / "train.en").unlink()
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"distill": 1, "merge_distilled": 1}
 
 
 def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
