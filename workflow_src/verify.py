@@ -20,7 +20,7 @@ RESULTS = "results"
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A record as read; `made` is its block `provenance`, None where the record cannot be used because of `problem`."""
+    """A record: its block `provenance`, None where that cannot be read, and what is wrong with it, if anything."""
 
     path: str
     made: dict[str, Any] | None
@@ -83,13 +83,13 @@ class Chain:
             if not (self.base / path).exists():
                 return Record(path, None, f"{path} is missing; run the workflow again to make it.")
             return Record(path, None, f"{path} was changed after it was made: {failure}")
-        made = content.get("provenance") if isinstance(content, dict) else None
-        if not isinstance(made, dict) or "checksum" not in made:
-            return Record(
-                path, None, f"{path} carries no checksum of itself: another version made it, or it was changed; {again}"
-            )
+        made = _made(content)
+        if made is None or "checksum" not in made:
+            problem = "carries no checksum of itself: it was changed, or another version made it"
+            return Record(path, made, f"{path} {problem}; {again}")
         if made["checksum"] != checksum(content) or text != canonical(content):
-            return Record(path, None, f"{path} was changed after it was made: its own checksum differs; {again}")
+            # What it says of its inputs still tells what comes before it.
+            return Record(path, made, f"{path} was changed after it was made: its own checksum differs; {again}")
         return Record(path, made)
 
     def _digest(self, path: str) -> str | None:
@@ -106,7 +106,7 @@ class Chain:
         def depth(path: str) -> float:
             if path not in depths:
                 depths[path] = 0  # ends a circle, which only forged records could make
-                usable = [name for name in self.records[path].built_on if self.records[name].made is not None]
+                usable = [name for name in self.records[path].built_on if self._usable(name)]
                 depths[path] = 1 + max(map(depth, usable), default=0)
             return depths[path]
 
@@ -119,6 +119,9 @@ class Chain:
                 depths[path] = min(users, default=math.inf) - 0.5
         return sorted(self.records.values(), key=lambda record: (depths[record.path], record.path))
 
+    def _usable(self, path: str) -> bool:
+        return path in self.records and self.records[path].made is not None
+
     def check(self) -> Counts:
         """Compare everything. Raises ArtifactError with one sentence for the first file that does not match."""
         counts = Counts(records=len(self.records))
@@ -126,7 +129,7 @@ class Chain:
         absent: set[str] = set()
         seen: set[str] = set()
         for record in self.in_order():
-            if record.made is None:
+            if record.problem:
                 raise ArtifactError(record.problem)
             for entry in record.inputs:
                 if entry.get("record"):
@@ -175,6 +178,18 @@ class Chain:
         raise ArtifactError(
             f"{entry['path']} {problem} after {record.path} was made from it; bring it back, or run the workflow again."
         )
+
+
+def _made(content: Any) -> dict[str, Any] | None:
+    """The provenance in a record's content, where it has the form that is needed to go on from it."""
+    made = content.get("provenance") if isinstance(content, dict) else None
+    if not isinstance(made, dict):
+        return None
+    inputs, files = made.get("inputs", {}), made.get("files", {})
+    if not isinstance(inputs, dict) or not isinstance(files, dict):
+        return None
+    whole = all(isinstance(entry, dict) and {"path", "sha256"} <= set(entry) for entry in inputs.values())
+    return made if whole else None
 
 
 def _base(folder: Path) -> Path:
