@@ -68,8 +68,9 @@ class Chain:
         while waiting:
             path = waiting.pop()
             if path not in self.records:
-                self.records[path] = self._read(path)
-                waiting += self.records[path].built_on
+                record = self.records[path] = self._read(path)
+                # A changed record may name inputs that never were.
+                waiting += [name for name in record.built_on if not record.problem or (self.base / name).is_file()]
         # JSON files that are no records, but that a record vouches for, such as another library's.
         described = {path for record in self.records.values() for path in record.files}
         self.records = {p: r for p, r in self.records.items() if r.made is not None or p not in described}
