@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import hashlib
 import importlib.metadata
+import io
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,20 +30,65 @@ class ArtifactError(ValueError):
 
 
 @contextlib.contextmanager
+def room_for(path: str | Path) -> Iterator[None]:
+    """Turns "no space left" and "quota exceeded" while `path` is written into one sentence with the space there is."""
+    try:
+        yield
+    except OSError as failure:
+        if failure.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise ArtifactError(
+            f"no space left to write {path}: {_space(Path(path))}; make room, then run again (nothing half-written "
+            "was kept, and what was there before is untouched)."
+        ) from None
+
+
+def _space(path: Path) -> str:
+    """What is free on the disk of the nearest folder of `path` that exists."""
+    folder = next(parent for parent in path.absolute().parents if parent.is_dir())
+    disk = os.statvfs(folder)
+    free, total = disk.f_bavail * disk.f_frsize / 1e6, disk.f_blocks * disk.f_frsize / 1e6
+    files = "" if disk.f_favail or not disk.f_files else ", and it can hold no more files"
+    return f"{free:,.1f} of {total:,.1f} MB of the disk of {folder} are free{files}"
+
+
+class _File(io.FileIO):
+    """A file whose writes fail with a sentence where the disk is full, naming the file that it will become."""
+
+    def __init__(self, handle: int, target: Path):
+        super().__init__(handle, "w")
+        self.target = target
+
+    def write(self, content: Any) -> int:
+        with room_for(self.target):
+            return super().write(content)
+
+
+def copy_file(source: str | Path, target: str | Path) -> None:
+    """Copy a file's content. Raises ArtifactError where there is no room for it."""
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    with room_for(target):
+        shutil.copyfile(source, target)
+
+
+@contextlib.contextmanager
 def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file beside `path`; on success it is flushed to disk and renamed, on any error removed.
 
     Text is UTF-8 with plain newlines. A reader sees the old file or the whole new one, never a part.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    with room_for(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    buffered = io.BufferedWriter(_File(handle, path))
+    file: Any = buffered if "b" in mode else io.TextIOWrapper(buffered, encoding="utf-8", newline="\n")
     try:
-        with os.fdopen(handle, mode, **text) as file:
+        with file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            with room_for(path):
+                os.fsync(handle)
         # mkstemp makes files private; results are shared like any other output.
         umask = os.umask(0)
         os.umask(umask)

@@ -113,7 +113,9 @@ def write_pairs(
         digest = hashlib.sha256(dtype.str.encode())
         for side, writer in writers.items():
             offsets = writer.offsets()
-            np.save(tables[side], offsets)
+            # Not np.save: it writes behind the file's back, and its errors do not say why.
+            np.lib.format.write_array_header_1_0(tables[side], np.lib.format.header_data_from_array_1_0(offsets))
+            tables[side].write(memoryview(offsets).cast("B"))
             digest.update(writer.digest.digest())
             counts[f"{side}_tokens"] = int(offsets[-1])
         # What is there under this name is no longer whole once the first file is replaced.

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from workflow_src.artifacts import ArtifactError
+from workflow_src.artifacts import ArtifactError, room_for
 
 DAMAGE = (EOFError, tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
@@ -111,7 +111,11 @@ class Archives:
         if key not in self._copies:
             copy = tempfile.TemporaryFile()
             try:
-                with reported("!".join(key)), self._raw(*key) as stream:
+                with (
+                    room_for(Path(tempfile.gettempdir(), "the copy of " + "!".join(key).rpartition("/")[2])),
+                    reported("!".join(key)),
+                    self._raw(*key) as stream,
+                ):
                     shutil.copyfileobj(stream, copy, 1 << 20)
             except BaseException:
                 copy.close()

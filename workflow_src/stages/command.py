@@ -39,6 +39,13 @@ def add_runtime(made: argparse.ArgumentParser) -> None:
     made.add_argument("--threads", type=int, default=1)
 
 
+class _LogFile(logging.FileHandler):
+    """A log that cannot be written, on a full disk say, does not stop the work or hide its error."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+
 def _set_up_log(path: Path | None) -> None:
     """Colours on a terminal, plain lines elsewhere; the file also gets the traceback behind an error's sentence."""
     screen: logging.Handler = logging.StreamHandler(sys.stderr)
@@ -49,7 +56,7 @@ def _set_up_log(path: Path | None) -> None:
     handlers = [screen]
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(path, mode="w", encoding="utf-8"))
+        handlers.append(_LogFile(path, mode="w", encoding="utf-8"))
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers, force=True)
     log.setLevel(logging.DEBUG)
 

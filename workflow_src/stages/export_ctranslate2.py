@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from workflow_src.artifacts import ArtifactError, digests, provenance, sha256, write_json
+from workflow_src.artifacts import ArtifactError, copy_file, digests, provenance, room_for, sha256, write_json
 from workflow_src.models.ctranslate2_spec import library, write_model
 from workflow_src.stages.command import parser, start
 from workflow_src.translate import DESCRIPTION, Translator
@@ -22,7 +22,8 @@ def run(given) -> str:
     (folder / DESCRIPTION).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
-        write_model(bundle.models["transformer"], bundle.subwords.names(), building)
+        with room_for(folder / "model.bin"):
+            write_model(bundle.models["transformer"], bundle.subwords.names(), building)
         for old in (*folder.glob("*vocabulary.json"), *folder.glob("*.bin")):
             old.unlink()
         names = sorted(path.name for path in Path(building).iterdir())
@@ -31,7 +32,8 @@ def run(given) -> str:
             made.chmod(0o644)
             made.replace(folder / name)
     shutil.rmtree(folder / "subwords", ignore_errors=True)
-    shutil.copytree(given.bundle / "subwords", folder / "subwords")
+    for path in sorted((given.bundle / "subwords").iterdir()):
+        copy_file(path, folder / "subwords" / path.name)
     model = bundle.description["models"]["transformer"] | {
         "weights": "model.bin",
         "sha256": sha256(folder / "model.bin"),
