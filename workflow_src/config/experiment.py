@@ -128,6 +128,9 @@ class RuntimeConfig(Frozen):
     compile: bool = False
     training_threads: int = Field(2, gt=0)
     log_every: int = Field(100, gt=0)
+    download_attempts: int = Field(4, gt=0, description="times that a file is asked for before giving up")
+    download_wait: float = Field(1.0, ge=0, description="seconds before the second time; then twice as long each time")
+    download_timeout: float = Field(60.0, gt=0, description="seconds in which bytes must come")
 
 
 class WorkflowConfig(Frozen):
