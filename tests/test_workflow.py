@@ -151,6 +151,28 @@ def test_a_wrong_setting_ends_snakemake_with_a_sentence(words, sentence, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] in ([], [".snakemake"])
 
 
+@pytest.mark.parametrize("how", ["--configfile", "--config", "check", "dataset"])
+def test_yaml_that_builds_objects_is_refused_and_nothing_runs(how, hollow_project, tmp_path):
+    trap = f"!!python/object/apply:os.mkdir ['{tmp_path / 'sprung'}']"
+    (tmp_path / "evil.yaml").write_text(f"experiment: {trap}\n")
+    if how == "check":
+        command = [sys.executable, "-m", "workflow_src.cli", "check", str(tmp_path / "evil.yaml")]
+        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    elif how == "dataset":
+        project = shutil.copytree(hollow_project, tmp_path / "project")
+        (project / "config/datasets/evil.yaml").write_text(f"name: {trap}\n")
+        words = ("--dry-run", "--config", "experiment=tatoeba", "recipe={dataset: evil}")
+        done = snakemake(*words, snakefile=project / "Snakefile", folder=tmp_path)
+    else:
+        value = str(tmp_path / "evil.yaml") if how == "--configfile" else f"experiment={trap}"
+        done = snakemake("--dry-run", how, value, folder=tmp_path)
+    told = done.stdout + done.stderr
+    assert done.returncode not in (0, 70) and "Traceback" not in told
+    wanted = {"--configfile": "not valid JSON or YAML", "--config": "unknown experiment"}
+    assert wanted.get(how, "evil.yaml is not valid YAML: could not determine a constructor for the tag") in told
+    assert not (tmp_path / "sprung").exists()
+
+
 @pytest.mark.parametrize("words", [["--dag"], ["--rulegraph"], ["--filegraph"]])
 def test_graphs_are_drawn(words, tmp_path):
     done = snakemake(*words, "--configfile", SMOKE, folder=tmp_path)

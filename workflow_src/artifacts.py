@@ -258,9 +258,21 @@ def load_tensors(path: str | Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ArtifactError(f"weights {path} do not exist.") from None
     except (SafetensorError, ValueError) as failure:
+        if _is_pickle(path):
+            raise ArtifactError(
+                f"weights {path} are refused: they are a pickle (what torch.save writes), not a safetensors file, and "
+                "reading a pickle can run any code; have whoever made them save them with safetensors."
+            ) from None
         raise ArtifactError(
             f"weights {path} are damaged or not a safetensors file ({failure}); make or copy them again."
         ) from None
+
+
+def _is_pickle(path: str | Path) -> bool:
+    """Whether a file begins as torch.save writes it: a zip archive, or a pickle of protocol 2 or newer."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+    return start == b"PK\x03\x04" or (start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"))
 
 
 def read_chosen(path: str | Path) -> dict[str, Any]:
