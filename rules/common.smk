@@ -16,6 +16,8 @@ from snakemake.exceptions import WorkflowError
 PROJECT = str(Path(workflow.current_basedir).parent)
 sys.path.insert(0, PROJECT)
 os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [PROJECT, os.environ.get("PYTHONPATH")])), PYTHONSAFEPATH="1")
+# Jobs end with the Snakemake that runs them, also where it is killed.
+os.environ.update(CONTINUUM_WORKFLOW_PROCESS=str(os.getpid()))
 if find_spec("torch"):
     # `.venv/bin/snakemake` without an activated environment: jobs get the same Python. Conda's environments, if they
     # are used, come before this.

@@ -61,7 +61,7 @@ if record:
     pathlib.Path(record).write_text(json.dumps({"provenance": {"shards": max(1, len(given.shards))}}))
 """
 # Modules that stages share.
-SHARED = {"__init__", "analysis_inputs", "command", "engines", "shards", "speed_worker", "training"}
+SHARED = {"__init__", "analysis_inputs", "command", "engines", "guard", "shards", "speed_worker", "training"}
 STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - SHARED)
 
 

@@ -14,6 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.logging import RichHandler
 
+from workflow_src.stages import guard
+
 log = logging.getLogger("continuum")
 
 
@@ -70,6 +72,7 @@ def start(
     """
     arguments = made.parse_args(words)
     _set_up_log(arguments.log)
+    guard.watch()
     began = time.perf_counter()
     try:
         summary = run(arguments)

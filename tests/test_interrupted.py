@@ -1,0 +1,68 @@
+"""Snakemake itself killed, and started twice: real processes, a real training, and what the next start does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import PROJECT, snakemake
+
+SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
+WORDS = ("teachers", "--cores", "1", "--configfile", SMOKE)
+LOG = "logs/smoke/train_teacher/teacher-1.log"
+
+
+def started(folder: Path) -> subprocess.Popen:
+    command = [str(Path(sys.executable).parent / "snakemake"), "--snakefile", str(PROJECT / "Snakefile"), *WORDS]
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    with open(folder / "snakemake.txt", "w") as told:
+        return subprocess.Popen(command, cwd=folder, env=environment | {"PATH": os.defpath}, stdout=told, stderr=told)
+
+
+def wait_for(condition, seconds: float, running: subprocess.Popen | None = None) -> None:
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends, "it took too long"
+        assert running is None or running.poll() is None, "it ended by itself"
+        time.sleep(0.05)
+
+
+def told_in(path: Path, text: str) -> bool:
+    return path.is_file() and text in path.read_text()
+
+
+@pytest.mark.slow
+def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
+    running = started(tmp_path)
+    log = tmp_path / LOG
+    try:
+        # The state of step 100 is saved, the training goes on.
+        wait_for(lambda: told_in(log, "step 100  validation"), 200, running)
+        second = snakemake(*WORDS, folder=tmp_path)
+        jobs = psutil.Process(running.pid).children(recursive=True)
+    finally:
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    # Whoever starts a second one in the folder is refused, and told which folder and what to do.
+    assert second.returncode == 1 and str(tmp_path) in second.stderr and "--unlock" in second.stderr
+    assert "Traceback" not in second.stderr and "cannot be locked" in second.stderr
+    # Jobs end with their Snakemake: by themselves they would write what the next start's jobs write.
+    assert jobs
+    gone, alive = psutil.wait_procs(jobs, timeout=30)
+    assert not alive and told_in(log, "Snakemake, which started this job, has ended")
+    assert not list(tmp_path.glob("results/**/*.partial")) and not list(tmp_path.glob("work/**/*.partial"))
+    assert not (tmp_path / "results/smoke/systems/teacher/seed-1/model.safetensors").exists()
+    # As documented: unlock, then start again.
+    assert snakemake(*WORDS, folder=tmp_path).returncode == 1
+    assert snakemake(*WORDS, "--unlock", folder=tmp_path).returncode == 0
+    done = snakemake(*WORDS, "--rerun-incomplete", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "resumed at step 100" in log.read_text()
+    weights = "results/smoke/systems/teacher/seed-1/model.safetensors"
+    assert (tmp_path / weights).read_bytes() == (smoke_run / weights).read_bytes()
