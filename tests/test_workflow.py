@@ -299,6 +299,25 @@ CHANGES = {
         "systems: {lvm: {training: {max_steps: 31}}}",
         {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
     ),
+    "learning rate of the teacher": (
+        "systems: {teacher: {training: {learning_rate: 0.001}}}",
+        {"train_teacher": 1, "distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2,
+         "export_bundle": 4, "export_ctranslate2": 1, "decode": 11, "score_quality": 11, **CHOICE, **ENDS},
+    ),
+    "learning rate of the latent-variable model": (
+        "systems: {lvm: {training: {learning_rate: 0.001}}}",
+        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
+    ),
+    "how finely a figure is drawn": (
+        "analyses: {latent_space: {resolution: 8}}",
+        {"map_latent_space": 1, "report": 1},
+    ),
+    "patience with downloads": ("runtime: {download_attempts: 9, download_wait: 0.5, download_timeout: 5}", {}),
+    "one more system that nothing is decoded with": (
+        "systems: {wide: {family: score, preset: miniature, model: {latent_dim: 2}, base: lvm, "
+        "training: {max_steps: 20}}}",
+        {"train_refiner": 1, "report": 1},
+    ),
     "beam of distillation": (
         "distillation: {teacher: {beam: 3}}",
         {"distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 3,
@@ -340,6 +359,50 @@ def test_a_changed_beam_reruns_that_decode_and_what_shows_it(finished, hollow_pr
     assert planned == {
         "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1, "analyse": 1, "report": 1
     }  # fmt: skip
+
+
+def test_one_more_system_with_a_decode(finished, hollow_project, tmp_path):
+    content = yaml.safe_load(Path(SMOKE).read_text())
+    content["systems"]["wide"] = content["systems"]["score"] | {"training": {"max_steps": 25}}
+    content["decodes"].append({"system": "wide", "search": "score", "steps": 1})
+    overlay = tmp_path / "change.yaml"
+    overlay.write_text(yaml.safe_dump(content, sort_keys=False))
+    planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
+    # The analyses follow every refining system.
+    followed = {"estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1}
+    assert planned == {
+        "train_refiner": 1, "export_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
+        "analyse": 1, **followed, "report": 1,
+    }  # fmt: skip
+
+
+def test_more_refinement_steps_decode_those_only(finished, hollow_project, tmp_path):
+    content = yaml.safe_load(Path(SMOKE).read_text())
+    content["decodes"][5]["steps"].append(4)
+    overlay = tmp_path / "change.yaml"
+    overlay.write_text(yaml.safe_dump(content, sort_keys=False))
+    planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
+    # The examples follow the most steps that any decode takes.
+    assert planned == {
+        "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1, "analyse": 1, "report": 1
+    }  # fmt: skip
+
+
+def test_changes_rerun_the_same_from_another_folder_and_as_a_module(finished, hollow_project, tmp_path):
+    text, expected = CHANGES["learning rate of a refiner"]
+    overlay = tmp_path / "change.yaml"
+    overlay.write_text(f"experiment: smoke\n{text}\n")
+    words = ("--directory", str(finished), "--configfile", str(overlay))
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == expected
+    # A module's log and benchmark files, and all its outputs, lie in the same places; its rules have other names.
+    (tmp_path / "Snakefile").write_text(
+        MODULE.format(snakefile=str(hollow_project / "Snakefile")).replace(
+            "{'experiment': 'smoke'}", str({"experiment": "smoke"} | yaml.safe_load(text))
+        )
+    )
+    words = ("continuum_report", "--directory", str(finished))
+    planned = scheduled(*words, project=tmp_path, folder=tmp_path)
+    assert planned == {f"continuum_{rule}": count for rule, count in expected.items()}
 
 
 def test_a_value_more_to_choose_from_chooses_anew(finished, hollow_project, tmp_path):
