@@ -12,7 +12,16 @@ import markupsafe
 from workflow_src.artifacts import ArtifactError, atomic, provenance, read_chosen, read_json
 from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
-from workflow_src.evaluation import analyses, figures, figures_speed, page, results, speed_page, tables
+from workflow_src.evaluation import (
+    analyses,
+    figures,
+    figures_quality,
+    figures_speed,
+    page,
+    results,
+    speed_page,
+    tables,
+)
 from workflow_src.stages import command
 
 
@@ -230,7 +239,7 @@ def run(arguments: argparse.Namespace) -> str:
     refined, refined_split = _refinement_groups(found, context["groups"], split)
     drawn = {
         "learning_curves": figures.learning_curves(found["logs"]),
-        "quality_speed": figures.quality_speed(context["groups"]),
+        "quality_speed": figures_quality.quality_speed(context["groups"]),
         "time_by_length": figures_speed.time_by_length(found["speed"], manifest),
         "refinement": figures.refinement(refined),
     }
