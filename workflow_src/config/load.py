@@ -417,9 +417,8 @@ def _on_engine(made: Decode, decode: DecodeConfig, compute_type: str | None, whe
             f"{where}: engine {decode.engine} translates with {', '.join(searches)} only, not with {decode.search}; "
             "remove the engine."
         )
-    for setting in ("stop_threshold", "length_quantile"):
-        if getattr(decode, setting) is not None or setting in decode.tune:
-            raise ConfigError(f"{where}: engine {decode.engine} takes no {setting}; remove one of the two.")
+    if decode.stop_threshold is not None or "stop_threshold" in decode.tune:
+        raise ConfigError(f"{where}: engine {decode.engine} takes no stop_threshold; remove one of the two.")
     compute_type = compute_type or "float32"
     if decode.engine == "onnxruntime" and compute_type == "float16":
         raise ConfigError(f"{where}: engine onnxruntime computes in float32 or int8, not in float16.")
