@@ -105,7 +105,10 @@ def facts(
     versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items() if version)
     hardware = made["hardware"]
     seeds = ", ".join(str(seed) for seed in sorted({row["seed"] for row in manifest["rows"]}))
+    terms = manifest.get("dataset_terms", {})
+    dataset = [text for text in (terms.get("citation"), terms.get("licence"), terms.get("homepage")) if text]
     return [
+        *([("dataset", "; ".join([manifest["dataset"], *dataset]))] if dataset else []),
         ("command", made["command"]),
         ("code", f"commit {made['commit']}" if made["commit"] else "not in version control"),
         ("made", made["created"]),
