@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from workflow_src.artifacts import atomic
 from workflow_src.config.families import REFINEMENTS
@@ -80,6 +81,17 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def log_ticks(axis: Axis, values: list[float], limit: Callable[[float, float], Any]) -> None:
+    """Few round ticks in plain figures on a log axis, and its limits (set by `limit`) around `values`."""
+    ticks = [m * 10.0**e for e in range(-4, 7) for m in (1, 1.5, 2, 3, 5, 7)]
+    low, high = min(values) / 1.25, max(values) * 1.5
+    limit(low, high)
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def empty(text: str) -> Figure:
     """A picture that says why there is none."""
     with matplotlib.rc_context(STYLE):
@@ -119,12 +131,13 @@ def _label_ends(
         for axes, ends in panels:
             for label in list(axes.texts):
                 label.remove()
-            low, high = axes.get_ylim()
-            unit = (high - low) * figure.dpi / 72 / max(axes.get_window_extent().height, 1)
-            places = apart([y for _, y, _, _ in ends], 1.25 * size * unit, low, high)
-            for (x, y, text, colour), at in zip(ends, places, strict=True):
+            # In points, so that any scale of the axis will do.
+            frame, point = axes.get_window_extent(), figure.dpi / 72
+            heights = [axes.transData.transform((x, y))[1] / point for x, y, _, _ in ends]
+            places = apart(heights, 1.25 * size, frame.y0 / point, frame.y1 / point)
+            for (x, y, text, colour), height, at in zip(ends, heights, places, strict=True):
                 # Baselines, unlike centres, do not depend on which letters a label has.
-                axes.annotate(text, (x, y), (5, (at - y) / unit - 0.36 * size), textcoords="offset points",
+                axes.annotate(text, (x, y), (5, at - height - 0.36 * size), textcoords="offset points",
                               color=colour, fontsize=size, va="baseline", annotation_clip=False)  # fmt: skip
 
 
@@ -210,7 +223,8 @@ def _series(groups: Iterable[Group]) -> list[tuple[int, str, list[Line]]]:
         by: dict[tuple, list[Line]] = {}
         for line in group.lines:
             unique = line.label if line.search not in REFINEMENTS else ""
-            suffix = line.label.partition("(")[2]
+            # Without figures: what dev chose may differ from step to step.
+            suffix = re.sub(r"[\d.]+", "", line.label.partition("(")[2])
             by.setdefault((line.system, line.search, line.engine, suffix, unique), []).append(line)
         found += [(twin, group.key, lines) for lines in by.values()]
     return found
@@ -225,6 +239,7 @@ def refinement(groups: list[Group]) -> Figure:
         if entry[2][0].search in REFINEMENTS
         and entry[2][0].engine == "continuum"
         and (len(entry[2]) > 1 or "(" not in entry[2][0].label)
+        and "(chosen" not in entry[2][0].label
     ]
     if not series:
         return empty("No refinement was decoded in this run.")

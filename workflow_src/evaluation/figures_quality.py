@@ -5,7 +5,7 @@ from __future__ import annotations
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from workflow_src.evaluation.figures import (
     DASHES,
@@ -19,6 +19,7 @@ from workflow_src.evaluation.figures import (
     _series,
     _style_of,
     empty,
+    log_ticks,
 )
 from workflow_src.evaluation.tables import ENGINE_LABELS, Group, Line
 
@@ -63,6 +64,11 @@ def _legend(axes: Axes, series: list[tuple[int, str, list[Line]]]) -> None:
                        handletextpad=0.2, columnspacing=1.2)  # fmt: skip
 
 
+def crowded(groups: list[Group]) -> bool:
+    """Whether the picture has too many points to name them all."""
+    return sum(line.figures["latency_ms"] is not None for group in groups for line in group.lines) > CROWDED
+
+
 def quality_speed(groups: list[Group]) -> Figure:
     """BLEU against milliseconds a sentence (log scale), one point a row; steps of one search are joined.
 
@@ -80,11 +86,11 @@ def quality_speed(groups: list[Group]) -> Figure:
         every = [line for _, _, lines in series for line in lines]
         points = [(line.figures["latency_ms"], line.figures["bleu"]) for line in every]
         best = undominated(points)
-        crowded = len(every) > CROWDED
-        figure = _figure(7.2, 5.2 if crowded else 3.9)
+        many = crowded(groups)
+        figure = _figure(7.2, 5.2 if many else 3.9)
         axes = figure.subplots()
         axes.set_xscale("log")
-        named = {id(every[i]) for i in best} | _own_lines(series) if crowded else {id(line) for line in every}
+        named = {id(every[i]) for i in best} | _own_lines(series) if many else {id(line) for line in every}
         axes.plot(*zip(*[points[i] for i in best], strict=True), color=RULE, linewidth=3, zorder=1)
         labels = []
         for twin, key, lines in series:
@@ -96,13 +102,13 @@ def quality_speed(groups: list[Group]) -> Figure:
             for line, left, up in zip(lines, x, y, strict=True):
                 if id(line) not in named:
                     continue
-                if line.steps and line is not lines[-1] and not crowded:
+                if line.steps and line is not lines[-1] and not many:
                     labels.append((left, up, f"{line.steps}", colour, 6.5))
                 else:
                     labels.append((left, up, line.label + addition, colour, 7.5))
-        if crowded:
+        if many:
             _legend(axes, series)
-        _log_ticks(axes, [line.figures["latency_ms"] for line in every])
+        log_ticks(axes.xaxis, [line.figures["latency_ms"] for line in every], axes.set_xlim)
         axes.margins(y=0.12)
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         axes.set_xlabel("milliseconds a sentence, one at a time, log scale   (faster to the left)")
@@ -110,16 +116,6 @@ def quality_speed(groups: list[Group]) -> Figure:
         figure.draw_without_rendering()
         _place(axes, labels)
     return figure
-
-
-def _log_ticks(axes: Axes, values: list[float]) -> None:
-    ticks = [m * 10.0**e for e in range(-4, 7) for m in (1, 1.5, 2, 3, 5, 7)]
-    low, high = min(values) / 1.25, max(values) * 1.5
-    axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _obstacles(axes: Axes, scale: float) -> list[Box]:

@@ -77,7 +77,7 @@ def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
         label += f", {engine_label(engine)}"
         plain += f"-{engine}"
     if row["search"] != "latent-search" and row["name"] != plain:
-        label += f" ({row['name']})"
+        label += f" ({_chosen(row, manifest) or row['name']})"
     # Two score networks on one model share labels otherwise.
     base = manifest["systems"][row["system"]].get("base")
     twins = [
@@ -86,6 +86,20 @@ def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
         if base and system.get("base") == base and system["family"] == manifest["systems"][row["system"]]["family"]
     ]
     return label if len(twins) < 2 else f"{label} ({row['system']})"
+
+
+def _chosen(row: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """What dev chose for a row, as `chosen: length quantile 0.6`; empty for rows that chose nothing."""
+    picked = [
+        entry["picked"]
+        for entry in manifest.get("rows", ())
+        if "picked" in entry and (entry["system"], entry["name"]) == (row["system"], row["name"])
+    ]
+    if not picked:
+        return ""
+    alike = all(values == picked[0] for values in picked)
+    told = [name.replace("_", " ") + (f" {value:g}" if alike else "") for name, value in picked[0].items()]
+    return f"chosen: {', '.join(told)}"
 
 
 def _searched(row: dict[str, Any], manifest: dict[str, Any]) -> str:

@@ -127,7 +127,8 @@ def load(arguments: argparse.Namespace) -> dict[str, Any]:
     tuned = [row for row in manifest["rows"] if "chosen" in row]
     for row in tuned:
         # From here on a row has the settings that it was decoded with.
-        row["settings"] = row["settings"] | read_chosen(row["chosen"])
+        row["picked"] = read_chosen(row["chosen"])
+        row["settings"] = row["settings"] | row["picked"]
     # Dev and test of a decode share what was chosen.
     choices = {row["chosen"]: row for row in tuned}
     qualities = {row["quality"]: read_quality(row["quality"]) for row in manifest["rows"]}
@@ -196,6 +197,7 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
         "summary": page.summary(table, protocol.get("baseline")),
         "groups": table,
         "other_groups": other if several else [],
+        "small_digits": not figures_quality.crowded(table),
         "table": page.table_cells(table),
         "other_table": page.table_cells(other) if several else None,
         "other_variant": "kept" if removed else "removed",
