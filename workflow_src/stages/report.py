@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from workflow_src.evaluation import (
     tables,
 )
 from workflow_src.stages import command
+
+# What the user ran, set by the workflow.
+COMMAND = "CONTINUUM_COMMAND"
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -233,12 +237,11 @@ def run(arguments: argparse.Namespace) -> str:
     folder: Path = arguments.output_folder
     found = load(arguments)
     manifest = found["manifest"]
-    command_line = arguments.command or f"snakemake --config experiment={manifest['experiment']}"
+    command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest['experiment']}"
     made = describe(found, command_line)
     split = results.table_split(manifest)
     rows = results.build_rows(manifest, found["qualities"], found["speed"], split, found["significance"])
-    plain = [results.without_name(row) for row in rows]
-    content = {"experiment": manifest["experiment"], "dataset": manifest["dataset"], "provenance": made, "rows": plain}
+    content = {"experiment": manifest["experiment"], "dataset": manifest["dataset"], "provenance": made, "rows": rows}
     results.validate(content, str(folder / "results.json"))
     context = context_of(found, made, rows, split)
     refined, refined_split = _refinement_groups(found, context["groups"], split)
@@ -266,7 +269,7 @@ def run(arguments: argparse.Namespace) -> str:
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
     results.write_results(folder / "results.json", content)
     for name, text in (
-        ("table.csv", tables.csv_text(plain)),
+        ("table.csv", tables.csv_text(rows)),
         ("results.md", page.markdown(context)),
         ("index.html", html),
     ):
@@ -282,7 +285,6 @@ def make_parser() -> argparse.ArgumentParser:
     made.add_argument("--significance", type=Path)
     made.add_argument("--corpus", type=Path, help="corpus.json")
     made.add_argument("--analyses", type=Path, nargs="*", default=[], help="files of the analyses")
-    made.add_argument("--command", help="what the user ran, for the provenance")
     made.add_argument("--output-folder", type=Path, required=True)
     return made
 
