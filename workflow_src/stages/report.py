@@ -73,9 +73,26 @@ def read_systems(manifest: dict[str, Any]) -> tuple[list[dict[str, Any]], list[d
                 "updates": _count(config.get("steps")),
                 "target tokens seen": _count(config.get("target_tokens_seen")),
                 "minutes": "–" if minutes is None else f"{minutes:.1f}",
+                "last validation": _last_validation(history),
             }
         )
     return logs, told
+
+
+# Figures of validation that tell how a training went, and what they are called.
+VALIDATED = {
+    "dev_bleu": "BLEU",
+    "dev_bleu_posterior": "BLEU from the posterior",
+    "dev_kl": "KL",
+    "dev_length_accuracy": "lengths right",
+    "dev_cosine": "cosine",
+    "dev_cosine_noise0": "cosine at noise 0",
+}
+
+
+def _last_validation(history: list[dict[str, Any]]) -> str:
+    last = history[-1] if history else {}
+    return ", ".join(f"{name} {last[key]:.4g}" for key, name in VALIDATED.items() if last.get(key) is not None) or "–"
 
 
 def _count(value: int | None) -> str:

@@ -87,6 +87,28 @@ def test_other_engines_take_a_quantile_of_the_lengths_that_dev_chooses():
     assert other.settings == own.settings | {"engine": "onnxruntime", "compute_type": "int8"}
 
 
+def test_the_papers_rows_are_all_there_with_their_published_figures():
+    for name in ("iwslt16", "wmt14", "wmt16"):
+        loaded = load_experiment(name)
+        rows = {row.name for row in loaded.decodes} | {f"{row.system}/{row.name}" for row in loaded.decodes}
+        assert loaded.config.report.expected.keys() <= rows
+        assert len(loaded.config.report.expected) == 15
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"seeds": [-1]}, "seeds"),
+        ({"seeds": [2**70]}, "seeds"),
+        ({"recipe": {"limits": {"train": 0}}}, "recipe.limits.train"),
+        ({"decodes": [LATENT | {"search_seed": 2**40}]}, "search_seed"),
+    ],
+)
+def test_numbers_that_nothing_could_use_are_refused(changes, told):
+    with pytest.raises(ConfigError, match=told):
+        load_experiment("demo", **changes)
+
+
 def test_refined_rows_are_compared_with_their_prior_mean_and_others_with_the_teacher():
     plan = Plan(load_experiment("tatoeba"))
     rows = {(row["system"], row["name"]): row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
