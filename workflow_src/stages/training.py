@@ -80,11 +80,11 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
     die_with_parent()
     set_threads(max(1, given.threads // distributed.local_size()))
     group = distributed.Processes()
-    try:
-        given.device = _own_device(given.device, group)
-        return _train(given, prepare, make_validation, group)
-    finally:
-        group.close()
+    given.device = _own_device(given.device, group)
+    summary = _train(given, prepare, make_validation, group)
+    # After an error the others learn of it when this process has said what it was, and ends.
+    group.close()
+    return summary
 
 
 def _own_device(device: str, group: distributed.Processes) -> str:

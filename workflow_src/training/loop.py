@@ -327,18 +327,20 @@ class Trainer:
         self.saved = progress.step
 
     def _compare(self) -> None:
-        """All processes must have the same weights: what is saved and validated is the first one's."""
+        """All processes must have the same weights, up to rounding: what is saved is the first one's."""
         if self.group.size == 1:
             return
-        sums = torch.stack([tensor.double().sum() for tensor in weights_of(self.model).values()]).tolist()
-        differing = [rank for rank, other in enumerate(self.group.gather(sums)) if other != sums]
-        if differing:
-            raise RuntimeError(f"processes {self.group.rank} and {differing[0]} of this training hold other weights")
+        norms = torch.stack([tensor.double().norm() for tensor in weights_of(self.model).values()]).cpu()
+        for rank, others in enumerate(self.group.gather(norms)):
+            if not torch.allclose(norms, others, rtol=1e-3, atol=1e-6):
+                raise RuntimeError(f"processes {self.group.rank} and {rank} of this training have different weights")
 
     def _resume(self) -> None:
         found = self.group.from_first(self._load())
         if found is None:
-            self._compare()
+            if self.group.size > 1:
+                weights = {name: tensor.cpu() for name, tensor in weights_of(self.model).items()}
+                set_weights(self.model, self.group.from_first(weights), "of the first process")
             return
         tensors, values = found
         self.window = values.pop("window")

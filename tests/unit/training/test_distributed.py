@@ -23,6 +23,7 @@ from workflow_src.registry import build
 from workflow_src.training import validation
 from workflow_src.training.distributed import BUCKET, Group, Processes, _buckets
 from workflow_src.training.update import parts_of_an_update
+from workflow_src.types import LossTerms
 
 PROJECT = Path(__file__).resolve().parents[3]
 STAGES = {"transformer": "train_teacher", "lvm": "train_lvm", "score": "train_refiner", "energy": "train_refiner"}
@@ -91,6 +92,49 @@ def test_processes_are_parts_of_one(family, make_trainer, frozen, tmp_path):
             assert others == pytest.approx(losses, abs=1e-9) and counted == tokens
             for name, tensor in weights.items():
                 torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
+
+
+def test_faults_of_one_process_are_everybodys(make_trainer, compare, tmp_path):
+    """Its update that is not finite is skipped in all; its part that memory refuses is cut in it alone."""
+
+    def fault(group):
+        def wrap(objective):
+            def call(model, batch, context):
+                mine = group.rank == 1 or (group.size == 1 and numbers[0] % 2 == 1)
+                numbers[0] += 1
+                if mine and context.step == 3 and batch.source.size(0) > 4 and group.size > 1:
+                    numbers[0] -= 1
+                    raise torch.OutOfMemoryError("CUDA out of memory.")
+                terms = objective(model, batch, context)
+                return LossTerms(terms.total * float("nan"), *rest(terms)) if mine and context.step == 1 else terms
+
+            return call
+
+        numbers = [0]
+        rest = lambda terms: (terms.count, terms.figures)  # noqa: E731
+        trainer = make_trainer(
+            "transformer",
+            group=group,
+            state=f"{group.size}-{group.rank}",
+            wrap=wrap,
+            accumulate=2,
+            batch_tokens=500,
+            max_steps=5,
+            max_skipped=2,
+            keep="last",
+            model={"dropout": 0.0},
+            prepare=lambda model: model.double(),
+        )
+        progress = trainer.run()
+        return dict(weights_of(trainer.model)), progress.skipped, trainer.update.splits
+
+    one, skipped, splits = fault(Group())
+    assert (skipped, splits) == (1, 0)
+    first, second = in_processes(2, fault, tmp_path)
+    assert first[1:] == (1, 0) and second[1] == 1 and second[2] >= 1
+    assert compare.equal(first[0], second[0])
+    for name, tensor in first[0].items():
+        torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
 
 
 @pytest.mark.parametrize("family", ["transformer", "lvm", "score"])
