@@ -223,11 +223,12 @@ class Trainer:
         if progress.skipped_in_row > config.max_skipped or many:
             total = f"{progress.skipped_in_row} in a row, {progress.skipped} in all"
             factor = f", raise training.explode_factor ({config.explode_factor})" if config.explode_factor else ""
+            kept = f"The state of update {self.saved} is untouched" if self.saved else "No state was saved before"
             raise ValueError(
                 f"training diverged: update {number} had {what} ({where} of {self.corpus.prefix}), and {total} were "
                 f"skipped; lower training.learning_rate ({config.learning_rate}), set or lower training.clip_norm "
                 f"({config.clip_norm}){factor} or look at these sentences; training.max_skipped is "
-                f"{config.max_skipped}. The state of update {self.saved} is untouched."
+                f"{config.max_skipped}. {kept}."
             )
 
     def _report(self, mark: tuple[int, float]) -> tuple[int, float]:

@@ -6,6 +6,8 @@ Every process is real, and they talk by gloo. Tests marked long start whole stag
 import json
 import os
 import pickle
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -189,8 +191,8 @@ command.start(stage.run, stage.arguments("x"), sys.argv[1:])
 """
 
 
-def launch(tmp_path, stage, words, processes=1, script=None, **environment):
-    """Run a training stage (or a script that does) to its end, in so many processes."""
+def started(tmp_path, stage, words, processes=1, script=None, **environment):
+    """Start a training stage (or a script that runs it) in so many processes."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT), "STAGE": stage, **environment}
     program = ["-m", f"workflow_src.stages.{stage}"]
     if script is not None:
@@ -199,9 +201,15 @@ def launch(tmp_path, stage, words, processes=1, script=None, **environment):
     start = RuntimeConfig(devices=processes).launch.split()
     environment |= dict(word.split("=", 1) for word in start if "=" in word)
     start = [sys.executable, *[word for word in start if "=" not in word][1:]]
-    return subprocess.run(
-        [*start, *program, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
-    )
+    command = [*start, *program, *words]
+    return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True)
+
+
+def launch(*words, **more):
+    """`started`, run to its end."""
+    with started(*words, **more) as job:
+        out, error = job.communicate(timeout=240)
+    return subprocess.CompletedProcess(job.args, job.returncode, out, error)
 
 
 def history(folder):
@@ -298,6 +306,29 @@ def test_a_job_that_was_ended_goes_on_in_all_processes(how, training_words, tmp_
     weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
     assert history(tmp_path / "cut") == history(tmp_path / "straight")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda n: n.name)
+def test_torchrun_hands_signals_on(number, training_words, tmp_path):
+    more = {"max_steps": 60, "batch_tokens": 300, "save_every": 1000, "validate_every": 30}
+    words = [*training_words("transformer", tmp_path / "cut", **more), "--log-every", "1"]
+    job = started(tmp_path, "train_teacher", words, 2)
+    lines = []
+    while not re.match(r"step 1\d/60", lines[-1] if lines else ""):
+        lines.append(job.stderr.readline())
+        assert lines[-1], "".join(lines)
+    job.send_signal(number)
+    said = "".join(lines) + job.communicate(timeout=200)[1]
+    assert job.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
+    stopped = re.search(rf"stopped by {number.name} after update (\d+): the state of update (\d+) is kept in ", said)
+    assert stopped and stopped[1] == stopped[2], said
+    again = launch(tmp_path, "train_teacher", words, 2)
+    assert again.returncode == 0 and f"resumed at step {stopped[1]} from " in again.stderr, again.stderr
+    straight = launch(tmp_path, "train_teacher", training_words("transformer", tmp_path / "straight", **more), 2)
+    assert straight.returncode == 0, straight.stderr
+    weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
 
 
 @pytest.mark.long
