@@ -1,6 +1,7 @@
 """What all rules share: the checked configuration, the environment of jobs, wildcards, and the targets."""
 
 import glob
+import json
 import os
 import shlex
 import shutil
@@ -10,10 +11,11 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-# Jobs import `workflow_src` from here, wherever Snakemake was started.
+# Jobs import `workflow_src` from here, wherever Snakemake was started. Without PYTHONSAFEPATH a folder of that name in
+# the working directory would come first.
 PROJECT = str(Path(workflow.current_basedir).parent)
 sys.path.insert(0, PROJECT)
-os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [PROJECT, os.environ.get("PYTHONPATH")])))
+os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [PROJECT, os.environ.get("PYTHONPATH")])), PYTHONSAFEPATH="1")
 if find_spec("torch"):
     # `.venv/bin/snakemake` without an activated environment: jobs get the same Python. Conda's environments, if they
     # are used, come before this.
@@ -21,6 +23,13 @@ if find_spec("torch"):
 
 # For the report, which tells how to make it again; jobs elsewhere inherit it.
 os.environ.setdefault("CONTINUUM_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
+import workflow_src
+
+if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolve()):
+    raise WorkflowError(
+        f"a package workflow_src was imported from {Path(workflow_src.__file__).parent} before Continuum's own, in "
+        f"{PROJECT}, was needed: rename the other one, or run Continuum by itself."
+    )
 
 from workflow_src.config import ConfigError, Plan, load
 from workflow_src.config.load import Decode
@@ -137,6 +146,35 @@ def finished_shards(wildcards):
     counts = [wanted, *sorted(int(Path(name).stem.split("-of-")[1]) for name in found)]
     sets = [[plan.distilled_shard(teacher, shard, count) for shard in range(count)] for count in counts]
     return next((shards for shards in sets if all(map(os.path.exists, shards))), sets[0])
+
+
+def decoded_shards(wildcards):
+    """Shards that translations are joined from; none where one job translates the whole.
+
+    Translations that are there keep the shards that they were made of, so that a changed number alone reruns nothing.
+    """
+    decode = plan.decode(wildcards.system, wildcards.search)
+    place = (decode, wildcards.seed, wildcards.split)
+    pattern = plan.translation_shard(decode, wildcards.seed, wildcards.split, "0", "*")
+    counts = [int(Path(name).stem.split("-of-")[1]) for name in sorted(glob.glob(pattern))]
+    there = os.path.exists(plan.translation(*place))
+    recorded = recorded_shards(plan.translation_record(*place)) if there else None
+
+    def shards(number):
+        return [plan.translation_shard(*place, shard, number) for shard in range(number)] if number > 1 else []
+
+    finished = [
+        number for number in (decode.shards, *counts) if number > 1 and all(map(os.path.exists, shards(number)))
+    ]
+    return shards(recorded or next(iter(finished), 1 if there else decode.shards))
+
+
+def recorded_shards(path):
+    """The number of shards in a translation's record, or None where there is no record to read."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))["provenance"]["shards"]
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
 
 
 def bundle_inputs(wildcards):

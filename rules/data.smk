@@ -23,6 +23,9 @@ rule download:
         runtime=240,
         mirrors=shlex.join(plan.config.mirrors),
         allow_unpinned=str(plan.config.allow_unpinned),
+        attempts=RUNTIME.download_attempts,
+        wait=str(RUNTIME.download_wait),
+        timeout=str(RUNTIME.download_timeout),
     params:
         settings=plan.settings_download(),
         languages=LANGUAGES,
@@ -32,6 +35,7 @@ rule download:
     shell:
         "python -m workflow_src.stages.download --settings {params.settings:q} --log {log:q}"
         " --mirrors {resources.mirrors} --allow-unpinned {resources.allow_unpinned}"
+        " --attempts {resources.attempts} --wait {resources.wait} --timeout {resources.timeout}"
         " --languages {params.languages} --output-folder {params.folder:q}"
 
 

@@ -91,11 +91,48 @@ rule export_ctranslate2:
         " --bundle {params.bundle:q} --output-folder {params.folder:q}"
 
 
+rule decode_shard:
+    input:
+        unpack(decode_inputs),
+        bundle=decoding_bundle,
+        source=plan.corpus("{split}", "source"),
+    output:
+        shard=plan.translation_shard(ANY_DECODE, "{seed}", "{split}", "{shard}", "{shards}"),
+    log:
+        f"{LOGS}/decode_shard/{{system}}-{{seed}}-{{search}}-{{split}}-{{shard}}-of-{{shards}}.log",
+    benchmark:
+        f"{BENCHMARKS}/decode_shard/{{system}}-{{seed}}-{{search}}-{{split}}-{{shard}}-of-{{shards}}.tsv"
+    conda:
+        "../envs/gpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=8000,
+        runtime=240,
+        gpu=GPUS,
+        device=RUNTIME.device,
+        precision=RUNTIME.precision,
+        batch=lambda wildcards: plan.decode(wildcards.system, wildcards.search).batch,
+    params:
+        settings=lambda wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
+        bundle=input_folder("bundle"),
+        rescorer=option_folder("rescorer"),
+        chosen=option("chosen"),
+    message:
+        "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search},"
+        " shard {wildcards.shard} of {wildcards.shards}"
+    shell:
+        "python -m workflow_src.stages.decode_shard --settings {params.settings:q} --log {log:q}"
+        " --bundle {params.bundle:q} {params.rescorer} {params.chosen} --source {input.source:q}"
+        " --shard {wildcards.shard} --shards {wildcards.shards} --output {output.shard:q}"
+        " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"
+
+
 rule decode:
     input:
         unpack(decode_inputs),
         bundle=decoding_bundle,
         source=plan.corpus("{split}", "source"),
+        shards=decoded_shards,
     output:
         text=plan.translation(ANY_DECODE, "{seed}", "{split}"),
         details=plan.translation_details(ANY_DECODE, "{seed}", "{split}"),
@@ -123,4 +160,4 @@ rule decode:
     shell:
         "python -m workflow_src.stages.decode --settings {params.settings:q} --log {log:q}"
         " --bundle {params.bundle:q} {params.rescorer} {params.chosen} --source {input.source:q}"
-        " --output {output.text:q} --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"
+        " --shards {input.shards:q} --output {output.text:q} --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"

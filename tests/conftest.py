@@ -29,6 +29,7 @@ given = argparse.ArgumentParser(allow_abbrev=False)
 for name in ("settings", "log", "output", "output-folder", "output-prefix", "output-text", "output-scores", "state"):
     given.add_argument("--" + name)
 given.add_argument("--languages", nargs="*")
+given.add_argument("--shards", nargs="*")
 given, _ = given.parse_known_args()
 settings = json.loads(given.settings)
 pairs = [f"{split}.{code}" for split in ("train", "dev", "test")
@@ -52,12 +53,15 @@ if given.output_prefix:
     paths += [given.output_prefix + name for name in files[stage]]
 if stage == "decode":
     paths.append(given.output.removesuffix(".txt") + ".jsonl")
+record = given.output.removesuffix(".txt") + ".json" if stage == "decode" else None
 for path in map(pathlib.Path, filter(None, paths)):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(stage)
+if record:
+    pathlib.Path(record).write_text(json.dumps({"provenance": {"shards": max(1, len(given.shards))}}))
 """
 # Modules that stages share.
-SHARED = {"__init__", "analysis_inputs", "command", "engines", "speed_worker", "training"}
+SHARED = {"__init__", "analysis_inputs", "command", "engines", "shards", "speed_worker", "training"}
 STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - SHARED)
 
 

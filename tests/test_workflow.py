@@ -15,12 +15,18 @@ import smoke_check
 import yaml
 from conftest import PROJECT, STAGES, snakemake
 
+from workflow_src.cli import read_configuration
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.load import experiment_names
 from workflow_src.estimate import jobs
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 BIN = Path(sys.executable).parent
+# A workflow that includes ours.
+MODULE = (
+    "module continuum:\n    snakefile: {snakefile!r}\n    config: {{'experiment': 'smoke'}}\n\n"
+    "use rule * from continuum as continuum_*\n"
+)
 
 
 def scheduled(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, int]:
@@ -85,20 +91,46 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 )
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
-            "train_lvm", "train_refiner", "export_bundle", "export_ctranslate2", "choose_settings", "decode",
-            "score_quality", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"]  # fmt: skip
+            "train_lvm", "train_refiner", "export_bundle", "export_ctranslate2", "choose_settings", "decode_shard",
+            "decode", "score_quality", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"]  # fmt: skip
     planned = scheduled(target, "--configfile", SMOKE, folder=tmp_path)
     assert max(planned, key=flow.index) in last
 
 
 def test_it_works_from_another_directory_and_as_a_module(tmp_path):
-    (tmp_path / "Snakefile").write_text(
-        f"module continuum:\n    snakefile: {str(PROJECT / 'Snakefile')!r}\n    config: {{'experiment': 'smoke'}}\n\n"
-        "use rule * from continuum as continuum_*\n"
-    )
+    (tmp_path / "Snakefile").write_text(MODULE.format(snakefile=str(PROJECT / "Snakefile")))
     planned = scheduled("continuum_report", project=tmp_path, folder=tmp_path)
     expected = {f"continuum_{rule}": count for rule, count in jobs(Plan(load_experiment("smoke"))).items()}
     assert planned == expected
+
+
+@pytest.mark.parametrize("how", ["from the folder", "--directory", "module"])
+def test_the_package_beside_the_snakefile_is_used_whatever_lies_in_the_folder(how, hollow_project, tmp_path):
+    for package in ("", "config", "stages"):
+        (tmp_path / "workflow_src" / package).mkdir(exist_ok=True)
+        (tmp_path / "workflow_src" / package / "__init__.py").write_text("raise SystemExit('a decoy was imported')\n")
+    snakefile, words = hollow_project / "Snakefile", ["normalised", "--cores", "1", "--config", "experiment=smoke"]
+    if how == "module":
+        snakefile = tmp_path / "Snakefile"
+        snakefile.write_text(MODULE.format(snakefile=str(hollow_project / "Snakefile")))
+        words = ["continuum_normalised", "--cores", "1"]
+    if how == "--directory":
+        words += ["--directory", str(tmp_path)]
+    folder = hollow_project.parent if how == "--directory" else tmp_path
+    done = snakemake(*words, snakefile=snakefile, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "results/smoke/corpus/corpus.json").read_text() == "normalise"
+
+
+def test_a_package_of_that_name_that_was_imported_before_is_told(tmp_path):
+    other = tmp_path / "workflow_src"
+    other.mkdir()
+    (other / "__init__.py").touch()
+    (tmp_path / "Snakefile").write_text("import workflow_src\n\n" + MODULE.format(snakefile=str(PROJECT / "Snakefile")))
+    done = snakemake("--dry-run", "continuum_report", snakefile=tmp_path / "Snakefile", folder=tmp_path)
+    told = done.stdout + done.stderr
+    assert done.returncode == 1 and f"a package workflow_src was imported from {other} before" in told
+    assert "Traceback" not in told
 
 
 @pytest.mark.parametrize(
@@ -142,6 +174,28 @@ def test_torchrun_starts_trainings_of_more_than_one_device(runtime, command, tmp
     assert done.returncode == 0, done.stderr
     told = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "stages.train_teacher --set" in line]
     assert len(told) == 1 and f"{command} --settings" in told[0]
+
+
+@pytest.mark.parametrize("how", ["--configfile", "--config", "check", "dataset"])
+def test_yaml_that_builds_objects_is_refused_and_nothing_runs(how, hollow_project, tmp_path):
+    trap = f"!!python/object/apply:os.mkdir ['{tmp_path / 'sprung'}']"
+    (tmp_path / "evil.yaml").write_text(f"experiment: {trap}\n")
+    if how == "check":
+        command = [sys.executable, "-m", "workflow_src.cli", "check", str(tmp_path / "evil.yaml")]
+        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    elif how == "dataset":
+        project = shutil.copytree(hollow_project, tmp_path / "project")
+        (project / "config/datasets/evil.yaml").write_text(f"name: {trap}\n")
+        words = ("--dry-run", "--config", "experiment=tatoeba", "recipe={dataset: evil}")
+        done = snakemake(*words, snakefile=project / "Snakefile", folder=tmp_path)
+    else:
+        value = str(tmp_path / "evil.yaml") if how == "--configfile" else f"experiment={trap}"
+        done = snakemake("--dry-run", how, value, folder=tmp_path)
+    told = done.stdout + done.stderr
+    assert done.returncode not in (0, 70) and "Traceback" not in told
+    wanted = {"--configfile": "not valid JSON or YAML", "--config": "unknown experiment"}
+    assert wanted.get(how, "evil.yaml is not valid YAML: could not determine a constructor for the tag") in told
+    assert not (tmp_path / "sprung").exists()
 
 
 @pytest.mark.parametrize("words", [["--dag"], ["--rulegraph"], ["--filegraph"]])
@@ -324,6 +378,52 @@ def test_a_value_more_to_choose_from_chooses_anew(finished, hollow_project, tmp_
     assert planned == {
         "choose_settings": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1, "report": 1
     }  # fmt: skip
+
+
+def sharded(folder: Path, count: int, decodes: int | None = None) -> str:
+    """The experiment smoke with its first decodes (or all) spread over `count` jobs, as a file in `folder`."""
+    content = yaml.safe_load(Path(SMOKE).read_text())
+    content["decodes"] = content["decodes"][:decodes]
+    for decode in content["decodes"]:
+        decode["shards"] = count
+    (folder / "sharded.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return str(folder / "sharded.yaml")
+
+
+def test_another_number_of_decoding_jobs_reruns_nothing(finished, hollow_project, tmp_path):
+    assert scheduled("--configfile", sharded(tmp_path, 3), project=hollow_project, folder=finished) == {}
+
+
+def test_decodes_in_shards(hollow_project, tmp_path):
+    whole = sharded(tmp_path, 3)
+    expected = jobs(Plan(read_configuration(whole)))
+    assert expected["decode_shard"] == 3 * expected["decode"] == 33
+    assert scheduled("--configfile", whole, project=hollow_project, folder=tmp_path) == expected
+    words = ("translations", "--configfile", sharded(tmp_path, 3, decodes=1))
+    done = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for count in (1, 3, 4):
+        other = ("translations", "--configfile", sharded(tmp_path, count, decodes=1))
+        assert scheduled(*other, project=hollow_project, folder=tmp_path) == {}
+    folder = tmp_path / "results/smoke/translations/teacher/seed-1/greedy"
+    shard, text = folder / "test.shards/1-of-3.jsonl", folder / "test.txt"
+    # A shard that nobody needs any more is not made anew; one that is missing when they are joined is, alone.
+    words = ("translations", "--configfile", sharded(tmp_path, 3, decodes=1))
+    shard.unlink()
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
+    text.unlink()
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"decode_shard": 1, "decode": 1}
+
+
+def test_a_lost_shard_of_distillation_is_made_anew_alone(hollow_project, tmp_path):
+    words = ("distilled", "--configfile", SMOKE)
+    done = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "results/smoke/distilled/teacher"
+    (folder / "shards/1-of-2.jsonl").unlink()
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
+    (folder / "train.en").unlink()
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"distill": 1, "merge_distilled": 1}
 
 
 def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import hashlib
 import importlib.metadata
+import io
 import json
 import os
 import platform
+import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,20 +30,65 @@ class ArtifactError(ValueError):
 
 
 @contextlib.contextmanager
+def room_for(path: str | Path) -> Iterator[None]:
+    """Turns "no space left" and "quota exceeded" while `path` is written into one sentence with the space there is."""
+    try:
+        yield
+    except OSError as failure:
+        if failure.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise ArtifactError(
+            f"no space left to write {path}: {_space(Path(path))}; make room, then run again (nothing half-written "
+            "was kept, and what was there before is untouched)."
+        ) from None
+
+
+def _space(path: Path) -> str:
+    """What is free on the disk of the nearest folder of `path` that exists."""
+    folder = next(parent for parent in path.absolute().parents if parent.is_dir())
+    disk = os.statvfs(folder)
+    free, total = disk.f_bavail * disk.f_frsize / 1e6, disk.f_blocks * disk.f_frsize / 1e6
+    files = "" if disk.f_favail or not disk.f_files else ", and it can hold no more files"
+    return f"{free:,.1f} of {total:,.1f} MB of the disk of {folder} are free{files}"
+
+
+class _File(io.FileIO):
+    """A file whose writes fail with a sentence where the disk is full, naming the file that it will become."""
+
+    def __init__(self, handle: int, target: Path):
+        super().__init__(handle, "w")
+        self.target = target
+
+    def write(self, content: Any) -> int:
+        with room_for(self.target):
+            return super().write(content)
+
+
+def copy_file(source: str | Path, target: str | Path) -> None:
+    """Copy a file's content. Raises ArtifactError where there is no room for it."""
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    with room_for(target):
+        shutil.copyfile(source, target)
+
+
+@contextlib.contextmanager
 def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file beside `path`; on success it is flushed to disk and renamed, on any error removed.
 
     Text is UTF-8 with plain newlines. A reader sees the old file or the whole new one, never a part.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    with room_for(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    buffered = io.BufferedWriter(_File(handle, path))
+    file: Any = buffered if "b" in mode else io.TextIOWrapper(buffered, encoding="utf-8", newline="\n")
     try:
-        with os.fdopen(handle, mode, **text) as file:
+        with file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            with room_for(path):
+                os.fsync(handle)
         # mkstemp makes files private; results are shared like any other output.
         umask = os.umask(0)
         os.umask(umask)
@@ -51,11 +100,26 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
         raise
 
 
+def canonical(content: Any) -> str:
+    """JSON as `write_json` writes it: indented, keys sorted."""
+    return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
 def write_json(path: str | Path, content: Any) -> None:
-    """Write `content` as indented JSON with sorted keys, atomically."""
+    """Write `content` as indented JSON with sorted keys, atomically; what carries provenance gets its own checksum."""
+    text = canonical(content)
+    if isinstance(content, dict) and "provenance" in content:
+        sealed = json.loads(text)
+        sealed["provenance"]["checksum"] = checksum(sealed)
+        text = canonical(sealed)
     with atomic(path) as file:
-        json.dump(content, file, indent=1, sort_keys=True, ensure_ascii=False)
-        file.write("\n")
+        file.write(text)
+
+
+def checksum(record: dict[str, Any]) -> str:
+    """Digest of a record as JSON gives it, its own checksum left out: a record that was changed does not match it."""
+    made = {name: value for name, value in record["provenance"].items() if name != "checksum"}
+    return fingerprint(record | {"provenance": made})
 
 
 def read_json(path: str | Path) -> Any:
@@ -72,6 +136,23 @@ def sha256(path: str | Path) -> str:
     """SHA-256 of a file, as 64 hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digests(folder: str | Path, names: Iterable[str | Path]) -> dict[str, str]:
+    """SHA-256 of files in `folder` by their names, or paths below it: what a record there says of its files."""
+    return {Path(name).as_posix(): sha256(Path(folder, name)) for name in names}
+
+
+def described_by(path: str | Path) -> Path | None:
+    """The record of a file: itself, if it carries provenance, or the JSON file beside it that tells its digest."""
+    path = Path(path)
+    for candidate in [path] if path.suffix == ".json" else sorted(path.parent.glob("*.json")):
+        with contextlib.suppress(ArtifactError, OSError):
+            content = read_json(candidate)
+            made = content.get("provenance") if isinstance(content, dict) else None
+            if isinstance(made, dict) and (candidate == path or path.name in made.get("files", {})):
+                return candidate
+    return None
 
 
 def fingerprint(content: Any) -> str:
@@ -106,17 +187,53 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def provenance(settings: Any = None, inputs: dict[str, str | Path] | None = None, **more: Any) -> dict[str, Any]:
-    """What made an artefact: settings, digests of inputs (name -> path), versions, commit, hardware, time (UTC)."""
+def _accelerator() -> str | None:
+    """The GPU that this process computes on, if it does."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return torch.cuda.get_device_name()
+
+
+def _input(path: str | Path) -> dict[str, str]:
+    record = described_by(path)
+    return {"path": str(path), "sha256": sha256(path)} | ({"record": str(record)} if record else {})
+
+
+def provenance(
+    settings: Any = None,
+    inputs: dict[str, str | Path] | None = None,
+    files: dict[str, str] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """What made an artefact: settings, inputs, versions, commit, hardware, time (UTC).
+
+    `inputs` are name -> path; their digests are kept, and the records that describe them. `files` are the digests of
+    the files that the record with this provenance vouches for (see `digests`). `continuum verify` follows both.
+    """
     return {
         "settings": settings,
-        "inputs": {name: {"path": str(path), "sha256": sha256(path)} for name, path in (inputs or {}).items()},
+        "inputs": {name: _input(path) for name, path in (inputs or {}).items()},
+        "files": files or {},
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
         "commit": _commit(),
-        "hardware": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.system()},
+        "hardware": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "system": platform.system(),
+            "accelerator": _accelerator(),
+        },
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **more,
     }
+
+
+def write_record(
+    path: str | Path, settings: Any, inputs: dict[str, str | Path], names: Iterable[str], **more: Any
+) -> None:
+    """A record for files that cannot carry provenance themselves: `names`, in the folder of `path`."""
+    path = Path(path)
+    write_json(path, {"provenance": provenance(settings, inputs, digests(path.parent, names), **more)})
 
 
 def save_tensors(path: str | Path, tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> None:
@@ -141,9 +258,21 @@ def load_tensors(path: str | Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ArtifactError(f"weights {path} do not exist.") from None
     except (SafetensorError, ValueError) as failure:
+        if _is_pickle(path):
+            raise ArtifactError(
+                f"weights {path} are refused: they are a pickle (what torch.save writes), not a safetensors file, and "
+                "reading a pickle can run any code; have whoever made them save them with safetensors."
+            ) from None
         raise ArtifactError(
             f"weights {path} are damaged or not a safetensors file ({failure}); make or copy them again."
         ) from None
+
+
+def _is_pickle(path: str | Path) -> bool:
+    """Whether a file begins as torch.save writes it: a zip archive, or a pickle of protocol 2 or newer."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+    return start == b"PK\x03\x04" or (start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"))
 
 
 def read_chosen(path: str | Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The `continuum` command: translate text, estimate an experiment, check a configuration, compare results.
+"""The `continuum` command: translate text, estimate an experiment, check a configuration, compare or verify results.
 
 PyTorch is imported by `translate` alone, so that the others answer at once.
 """
@@ -71,6 +71,13 @@ def compare(arguments: argparse.Namespace) -> None:
     print(f"{output.with_suffix('.html')}: {len(compared.rows)} rows of {len(found)} experiments")
 
 
+def verify(arguments: argparse.Namespace) -> None:
+    from workflow_src.verify import verify as verify_results
+
+    for folder in arguments.folders:
+        print(verify_results(folder))
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -90,6 +97,9 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--output", type=Path, default=Path("results/comparison.html"), help="page; .md lies beside it")
     part.add_argument("--keep-repetitions", action="store_true", help="compare outputs with repeated words kept")
     part.set_defaults(run=compare)
+    part = commands.add_parser("verify", help="compare results with their checksums, back to what they were made from")
+    part.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")
+    part.set_defaults(run=verify)
     return made
 
 

@@ -120,6 +120,7 @@ def jobs(plan: Plan) -> dict[str, int]:
         "choose_settings": len(plan.tuned),
         "export_ctranslate2": seeds * len(plan.exported_to_ctranslate2),
         "decode": len(plan.rows),
+        "decode_shard": sum(decode.shards for decode, _, _ in plan.rows if decode.shards > 1),
         "score_quality": len(plan.rows),
         "compare_rows": 1,
         "measure_speed": 1,

@@ -103,6 +103,7 @@ class DecodeConfig(Frozen):
         None, description="its precision, where it is not our own engine"
     )
     batch: int = Field(64, gt=0, description="sentences decoded together")
+    shards: int = Field(1, gt=0, description="jobs that each split is spread over")
     splits: tuple[Literal["dev", "test"], ...] = ("test",)
 
 
@@ -141,6 +142,9 @@ class RuntimeConfig(Frozen):
     nodes: int = Field(1, gt=0, description="nodes that a training uses, under Slurm")
     split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice for it")
     log_every: int = Field(100, gt=0)
+    download_attempts: int = Field(4, gt=0, description="times that a file is asked for before giving up")
+    download_wait: float = Field(1.0, ge=0, description="seconds before the second time; then twice as long each time")
+    download_timeout: float = Field(60.0, gt=0, description="seconds in which bytes must come")
 
     @model_validator(mode="after")
     def _one_device_by_number(self):

@@ -57,7 +57,8 @@ class System:
 class Decode:
     """One decode: a system, a search, its settings, and the name that its files carry.
 
-    `settings` are what changes translations; the number of sentences decoded together (`batch`) does not.
+    `settings` are what changes translations; the number of sentences decoded together (`batch`) and that of jobs
+    (`shards`) do not.
     """
 
     system: str
@@ -68,6 +69,7 @@ class Decode:
     batch: int = 64
     # Values of settings to choose from on dev.
     tune: dict[str, list[float]] | None = None
+    shards: int = 1
 
     @property
     def engine(self) -> str:
@@ -363,7 +365,7 @@ def _decode(
         several = isinstance(decode.steps, tuple) or isinstance(decode.beam, tuple)
         name = f"{decode.name}-{steps if iterative else beam}" if several else decode.name
     tune = {key: list(values) for key, values in decode.tune.items()} or None
-    return Decode(decode.system, decode.search, name, settings, decode.splits, decode.batch, tune)
+    return Decode(decode.system, decode.search, name, settings, decode.splits, decode.batch, tune, decode.shards)
 
 
 def _check_own(decode: DecodeConfig, where: str) -> None:

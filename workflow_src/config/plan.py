@@ -103,6 +103,17 @@ class Plan:
         """A JSON line for each translation: score, length, steps."""
         return self.translation(decode, seed, split).removesuffix(".txt") + ".jsonl"
 
+    def translation_shard(
+        self, decode: Decode, seed: int | str, split: str, shard: int | str, shards: int | str
+    ) -> str:
+        """A part of a split's translations, where they are spread over jobs."""
+        stem = self.translation(decode, seed, split).removesuffix(".txt")
+        return f"{stem}.shards/{shard}-of-{shards}.jsonl"
+
+    def translation_record(self, decode: Decode, seed: int | str, split: str) -> str:
+        """What the translations were made from, and of how many shards."""
+        return self.translation(decode, seed, split).removesuffix(".txt") + ".json"
+
     def chosen(self, decode: Decode, seed: int | str) -> str:
         """The settings that a decode chose on dev, and how each choice did."""
         return f"{self.root}/chosen/{decode.system}/seed-{seed}/{decode.name}.json"

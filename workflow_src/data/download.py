@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from workflow_src.artifacts import ArtifactError, sha256
+from workflow_src.artifacts import ArtifactError, room_for, sha256
 from workflow_src.config.datasets import RemoteFile
 
 log = logging.getLogger("continuum")
 
-ATTEMPTS = 4
-FIRST_WAIT = 1.0  # seconds before the second attempt; each further wait is twice as long
-TIMEOUT = (15, 60)  # seconds to connect, and to wait for the next bytes
+SLOWEST = 1000  # bytes a second; a server that is slower has stalled
+BLOCK = 1 << 18
 HTML_STARTS = (b"<!doctype html", b"<html")
+
+
+@dataclasses.dataclass(frozen=True)
+class Patience:
+    """How long a network is tried: times, seconds before the second time (each further wait is twice as long), and
+    seconds in which a connection must be made or bytes must come."""
+
+    attempts: int = 4
+    first_wait: float = 1.0
+    timeout: float = 60.0
 
 
 def places(file: RemoteFile) -> list[str]:
@@ -47,7 +57,7 @@ def fetch(
     folder: str | Path,
     mirrors: Sequence[str | Path] = (),
     allow_unpinned: bool = False,
-    first_wait: float = FIRST_WAIT,
+    patience: Patience = Patience(),
 ) -> tuple[Path, str]:
     """A local copy of `file`, and its SHA-256: of a mirror, or in `folder`, where it is downloaded to if need be.
 
@@ -66,7 +76,7 @@ def fetch(
         if file.sha256 in (None, sha256(path)):
             return path, _checked(name, path, file, allow_unpinned)
         log.warning("%s: %s has another SHA-256 than the configuration; downloading it again", name, path)
-    _download(name, file, path, first_wait)
+    _download(name, file, path, patience)
     return path, _checked(name, path, file, allow_unpinned)
 
 
@@ -86,35 +96,37 @@ def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> s
 
 def _wrong_sum(name: str, where: str, found: str, file: RemoteFile, size: int) -> ArtifactError:
     sizes = f" ({size} bytes instead of {file.size})" if file.size not in (None, size) else ""
-    return ArtifactError(
+    return _WrongSum(
         f"file {where} ({name}) has SHA-256 {found}, but {file.sha256} is expected{sizes}; delete or replace it, or, "
         f"if the file was changed on purpose, correct sha256 of files.{name} in the dataset."
     )
 
 
-def _download(name: str, file: RemoteFile, path: Path, first_wait: float) -> None:
+def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> None:
     """Download to `path`, which appears when all bytes have come and their sum is right."""
     import pooch
     import requests
 
     pooch.get_logger().setLevel("WARNING")
-    # Without this, some servers deliver archives with their gzip layer taken off, and sums differ.
-    headers = {"Accept-Encoding": "identity", "User-Agent": "continuum-nmt"}
     problem: Exception | None = None
-    for attempt in range(ATTEMPTS):
+    wrong = 0
+    for attempt in range(patience.attempts):
         if attempt:
-            wait = first_wait * 2 ** (attempt - 1)
+            wait = patience.first_wait * 2 ** (attempt - 1)
             log.warning("%s: %s; trying again in %g s", name, problem, wait)
             time.sleep(wait)
         log.info("%s: downloading %s", name, file.url)
         known = f"sha256:{file.sha256}" if file.sha256 else None
-        downloader = pooch.HTTPDownloader(
-            progressbar=_Progress(name), chunk_size=1 << 20, timeout=TIMEOUT, headers=headers
-        )
-        check = _Check(name, file, downloader)
+        check = _Check(name, file, patience.timeout)
         try:
-            pooch.retrieve(file.url, known_hash=known, fname=path.name, path=path.parent, downloader=check)
+            with room_for(path):
+                pooch.retrieve(file.url, known_hash=known, fname=path.name, path=path.parent, downloader=check)
             return
+        except _WrongSum as failure:
+            # Bytes may have been damaged on their way; twice the same way they hardly were.
+            problem, wrong = failure, wrong + 1
+            if wrong == 2 or attempt + 1 == patience.attempts:
+                raise
         except requests.HTTPError as failure:
             problem = failure
             status = failure.response.status_code if failure.response is not None else 0
@@ -128,6 +140,40 @@ def _download(name: str, file: RemoteFile, path: Path, first_wait: float) -> Non
     )
 
 
+class _WrongSum(ArtifactError):
+    """A file that came whole, as far as one can tell, with another sum than expected."""
+
+
+def _stream(url: str, output: Path, progress: _Progress, timeout: float) -> None:
+    """The bytes at `url` into the file `output`.
+
+    Raises requests' errors and ConnectionError: when the server answers with an error, when nothing comes for `timeout`
+    seconds, when less than SLOWEST came in as long, and when the connection ends before all was sent.
+    """
+    import requests
+    import urllib3
+
+    # Without this, some servers deliver archives with their gzip layer taken off, and sums differ.
+    headers = {"Accept-Encoding": "identity", "User-Agent": "continuum-nmt"}
+    with requests.get(url, stream=True, timeout=timeout, headers=headers) as answer, open(output, "wb") as file:
+        answer.raise_for_status()
+        progress.total = int(answer.headers.get("Content-Length", 0))
+        try:
+            began, before = time.monotonic(), 0
+            while block := answer.raw.read1(BLOCK, decode_content=True):
+                file.write(block)
+                progress.update(len(block))
+                if (waited := time.monotonic() - began) >= timeout:
+                    came = progress.done - before
+                    if came < SLOWEST * waited:
+                        raise ConnectionError(f"only {came} bytes came in {waited:.1f} s")
+                    began, before = time.monotonic(), progress.done
+        except urllib3.exceptions.HTTPError as failure:
+            raise ConnectionError(str(failure)) from failure
+        if answer.raw.tell() < progress.total:
+            raise ConnectionError(f"only {answer.raw.tell()} of {progress.total} bytes came")
+
+
 def _reason(problem: Exception | None) -> str:
     text = " ".join(str(problem).split())
     return text if len(text) <= 200 else f"{text[:197]}..."
@@ -136,12 +182,12 @@ def _reason(problem: Exception | None) -> str:
 class _Check:
     """A downloader for pooch that looks at what came before pooch gives the file its name."""
 
-    def __init__(self, name: str, file: RemoteFile, downloader):
-        self.name, self.file, self.downloader = name, file, downloader
+    def __init__(self, name: str, file: RemoteFile, timeout: float):
+        self.name, self.file, self.timeout = name, file, timeout
 
     def __call__(self, url, output_file, pooch, check_only=False):
-        self.downloader(url, output_file, pooch)
         path = Path(output_file)
+        _stream(url, path, _Progress(self.name), self.timeout)
         with open(path, "rb") as file:
             start = file.read(64).lstrip().lower()
         page = start.startswith(HTML_STARTS) and not urlsplit(url).path.endswith((".html", ".htm"))
@@ -161,7 +207,7 @@ class _Check:
 
 
 class _Progress:
-    """Plain lines about a download every ten seconds, in the shape of a progress bar that pooch asks for."""
+    """Plain lines about a download every ten seconds."""
 
     total = 0
 
@@ -178,9 +224,3 @@ class _Progress:
             with contextlib.suppress(ZeroDivisionError):
                 rate = self.done / 1e6 / (now - self.began)
                 log.info("%s: %.0f%s MB, %.1f MB/s", self.name, self.done / 1e6, share, rate)
-
-    def reset(self) -> None:
-        self.told = time.monotonic()
-
-    def close(self) -> None:
-        pass

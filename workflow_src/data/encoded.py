@@ -71,7 +71,8 @@ def write(
 
     Ids take 2 bytes where the larger vocabulary has at most 65,536 entries, else 4. `summary` is kept in PREFIX.json
     beside the counts (pairs, source_tokens, target_tokens; no end symbols) and the digest; it may be a mapping that
-    fills while the sentences are consumed. Files appear by renaming, PREFIX.json last.
+    fills while the sentences are consumed. Its provenance, if it has one, gets the digests of the files. Files appear
+    by renaming, PREFIX.json last.
 
     Raises ValueError when the sides have different numbers of sentences or an id does not fit.
     """
@@ -112,7 +113,9 @@ def write_pairs(
         digest = hashlib.sha256(dtype.str.encode())
         for side, writer in writers.items():
             offsets = writer.offsets()
-            np.save(tables[side], offsets)
+            # Not np.save: it writes behind the file's back, and its errors do not say why.
+            np.lib.format.write_array_header_1_0(tables[side], np.lib.format.header_data_from_array_1_0(offsets))
+            tables[side].write(memoryview(offsets).cast("B"))
             digest.update(writer.digest.digest())
             counts[f"{side}_tokens"] = int(offsets[-1])
         # What is there under this name is no longer whole once the first file is replaced.
@@ -125,6 +128,9 @@ def write_pairs(
         "dtype": dtype.name,
         "digest": digest.hexdigest(),
     }
+    if "provenance" in whole:
+        names = [_path(prefix, ending).name for side in SIDES for ending in (f"{side}.bin", f"{side}.offsets.npy")]
+        whole["provenance"] = whole["provenance"] | {"files": artifacts.digests(description.parent, names)}
     artifacts.write_json(description, whole)
     return whole
 

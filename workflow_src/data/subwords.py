@@ -254,7 +254,7 @@ def _describe(
         "specials": {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK},
         "digest": artifacts.fingerprint({**kind, "files": files}),
         "provenance": artifacts.provenance(
-            settings.model_dump(mode="json"), {"source": source_file, "target": target_file}
+            settings.model_dump(mode="json"), {"source": source_file, "target": target_file}, files
         ),
     }
 

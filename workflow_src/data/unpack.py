@@ -22,12 +22,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from workflow_src.artifacts import ArtifactError
+from workflow_src.artifacts import ArtifactError, room_for
 
 DAMAGE = (EOFError, tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 TAR_MAGIC_AT = 257
 MOST_NAMES_SHOWN = 8
+# What is more than this many times as large unpacked is no text but a trap; text shrinks to a tenth or so.
+MOST_GROWTH = 200
+# Small files may grow more.
+ALWAYS_ALLOWED = 1 << 28
 
 
 @contextlib.contextmanager
@@ -46,6 +50,18 @@ def is_unsafe(member: str) -> bool:
     """Whether a member's path would leave the folder that it is unpacked in, on any system."""
     slashed = member.replace("\\", "/")
     return slashed.startswith("/") or re.match(r"[A-Za-z]:", slashed) is not None or ".." in slashed.split("/")
+
+
+def largest(path: str | Path) -> int:
+    """Bytes that a compressed file or an archive may grow to."""
+    return max(ALWAYS_ALLOWED, MOST_GROWTH * Path(path).stat().st_size) if Path(path).is_file() else ALWAYS_ALLOWED
+
+
+def _bomb(name: str, limit: int) -> ArtifactError:
+    return ArtifactError(
+        f"{name} is refused: unpacked it has more than {limit:,} bytes, {MOST_GROWTH} times the file and more, as text "
+        "never has; get it from a source you trust, or unpack it yourself and give the text."
+    )
 
 
 class Archives:
@@ -77,7 +93,7 @@ class Archives:
         with contextlib.ExitStack() as stack:
             stack.enter_context(reported(name))
             stream = stack.enter_context(self._raw(str(path), *members))
-            plain = stack.enter_context(_without_gzip(stream))
+            plain = stack.enter_context(_without_gzip(stream, name, largest(path)))
             start = plain.peek(TAR_MAGIC_AT + 8)
             if start[:4] == ZIP or start[TAR_MAGIC_AT : TAR_MAGIC_AT + 5] == b"ustar":
                 raise ArtifactError(f"{name} is an archive, not a text; name the text inside it as {name}!MEMBER.")
@@ -95,7 +111,7 @@ class Archives:
         with self._seekable(path, *outer) as file, _opened(file, "!".join([path, *outer])) as archive:
             key = (path, *outer)
             if key not in self._contents:
-                self._contents[key] = _checked_contents(archive, "!".join(key))
+                self._contents[key] = _checked_contents(archive, "!".join(key), largest(path))
             entry = _find(member, self._contents[key], "!".join(key))
             with _member(archive, entry) as stream:
                 yield stream
@@ -111,7 +127,11 @@ class Archives:
         if key not in self._copies:
             copy = tempfile.TemporaryFile()
             try:
-                with reported("!".join(key)), self._raw(*key) as stream:
+                with (
+                    room_for(Path(tempfile.gettempdir(), "the copy of " + "!".join(key).rpartition("/")[2])),
+                    reported("!".join(key)),
+                    self._raw(*key) as stream,
+                ):
                     shutil.copyfileobj(stream, copy, 1 << 20)
             except BaseException:
                 copy.close()
@@ -151,15 +171,33 @@ class _View(io.RawIOBase):
         return len(data)
 
 
+class _Limited(io.RawIOBase):
+    """A stream that is refused once more than `limit` bytes of it were read."""
+
+    def __init__(self, stream: IO[bytes], name: str, limit: int):
+        self._stream, self._name, self._limit, self._read = stream, name, limit, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        data = self._stream.read(len(buffer))
+        self._read += len(data)
+        if self._read > self._limit:
+            raise _bomb(self._name, self._limit)
+        buffer[: len(data)] = data
+        return len(data)
+
+
 @contextlib.contextmanager
-def _without_gzip(stream: IO[bytes]) -> Iterator[io.BufferedReader]:
+def _without_gzip(stream: IO[bytes], name: str, limit: int) -> Iterator[io.BufferedReader]:
     buffered = io.BufferedReader(stream, 1 << 16) if not hasattr(stream, "peek") else stream
     if buffered.peek(2)[:2] != GZIP:
         # ZipExtFile has a peek of its own that may give less than asked for.
         yield io.BufferedReader(buffered, 1 << 16) if not isinstance(buffered, io.BufferedReader) else buffered
         return
     with gzip.GzipFile(fileobj=buffered) as plain:
-        yield io.BufferedReader(plain, 1 << 16)
+        yield io.BufferedReader(_Limited(plain, name, limit), 1 << 16)
 
 
 @contextlib.contextmanager
@@ -174,11 +212,18 @@ def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.Ta
         yield archive
 
 
-def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str) -> dict[str, bool]:
-    """Names of all members, with whether each is a plain file; refuses archives that point outside themselves."""
+def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str, limit: int) -> dict[str, bool]:
+    """Names of all members, with whether each is a plain file; refuses archives that point outside themselves.
+
+    Refuses too what has more than `limit` bytes in all: by what the archive says, before they are read.
+    """
     contents: dict[str, bool] = {}
+    total = 0
     with reported(f"archive {name}"):
-        for member, link, plain in _entries(archive):
+        for member, link, plain, size in _entries(archive):
+            total += size
+            if total > limit:
+                raise _bomb(f"archive {name}", limit)
             if is_unsafe(member):
                 raise ArtifactError(
                     f'archive {name} is refused: its member "{member}" points outside the archive; '
@@ -200,19 +245,19 @@ def _member(archive: zipfile.ZipFile | tarfile.TarFile, name: str) -> IO[bytes]:
     return archive.extractfile(next(entry for entry in archive if entry.name == name))
 
 
-def _entries(archive: zipfile.ZipFile | tarfile.TarFile) -> Iterator[tuple[str, str | None, bool]]:
-    """(name, where it links to from the archive's top, is a plain file) of every member."""
+def _entries(archive: zipfile.ZipFile | tarfile.TarFile) -> Iterator[tuple[str, str | None, bool, int]]:
+    """(name, where it links to from the archive's top, is a plain file, bytes) of every member."""
     if isinstance(archive, zipfile.ZipFile):
         for entry in archive.infolist():
             link = None
             if stat.S_ISLNK(entry.external_attr >> 16):
                 link = _linked(entry.filename, archive.read(entry)[:4096].decode("utf-8", "replace"))
             # orig_filename: ZipFile cuts names at a null byte and turns backslashes on some systems.
-            yield entry.orig_filename, link, link is None and not entry.is_dir()
+            yield entry.orig_filename, link, link is None and not entry.is_dir(), entry.file_size
         return
     for entry in archive:
         link = entry.linkname if entry.islnk() else _linked(entry.name, entry.linkname) if entry.issym() else None
-        yield entry.name, link, entry.isfile()
+        yield entry.name, link, entry.isfile(), entry.size
 
 
 def _linked(member: str, target: str) -> str:

@@ -10,7 +10,7 @@ from workflow_src.artifacts import provenance, write_json
 from workflow_src.evaluation.changes import count_changes
 from workflow_src.evaluation.speed import search_settings
 from workflow_src.stages import command
-from workflow_src.stages.measure_speed import bundles, load
+from workflow_src.stages.measure_speed import bundle_files, bundles, load
 from workflow_src.stages.score_quality import read_aligned
 
 # The sentences that examples are picked from: enough to find telling ones, few enough to trace in seconds.
@@ -70,7 +70,8 @@ def run(arguments: argparse.Namespace) -> str:
         }
         for index in chosen
     ]
-    made = provenance(settings, {"source": arguments.source, "reference": arguments.reference})
+    inputs = {"source": arguments.source, "reference": arguments.reference} | bundle_files(folders, needed)
+    made = provenance(settings, inputs)
     write_json(arguments.output, {"examples": examples, "pool": len(sources), "provenance": made})
     return f"{arguments.output}: {len(examples)} of {len(sources)} sentences, {len(searches)} searches"
 

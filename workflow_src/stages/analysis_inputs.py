@@ -9,7 +9,7 @@ from typing import Any
 
 from workflow_src.artifacts import provenance, write_json
 from workflow_src.stages import command
-from workflow_src.stages.measure_speed import bundles, load
+from workflow_src.stages.measure_speed import bundle_files, bundles, load
 from workflow_src.stages.score_quality import read_aligned
 
 
@@ -56,5 +56,6 @@ def sentences(arguments: argparse.Namespace, count: int) -> Sentences:
 def write(arguments: argparse.Namespace, name: str, **found: Any) -> None:
     """The analysis `name` as JSON, with its provenance."""
     inputs = {name: getattr(arguments, name) for name in ("source", "target", "reference")}
-    made = provenance(arguments.settings, inputs)
+    needed = {entry["system"] for entry in arguments.settings["searches"]}
+    made = provenance(arguments.settings, inputs | bundle_files(bundles(arguments.bundles), needed))
     write_json(arguments.output, {"analysis": name, "split": arguments.source.stem, **found, "provenance": made})

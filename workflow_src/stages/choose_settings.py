@@ -36,6 +36,7 @@ def run(given) -> str:
 
     chosen, curve = choose(settings["tune"], measure)
     inputs = {"source": given.source, "reference": given.reference, "bundle": given.bundle / "bundle.json"}
+    inputs |= {"rescorer": given.rescorer / "bundle.json"} if given.rescorer else {}
     content = {"chosen": chosen, "curve": curve, "remove_repetitions": settings["remove_repetitions"]}
     write_json(given.output, content | {"provenance": provenance(settings, inputs)})
     told = ", ".join(f"{name} {value:g}" for name, value in chosen.items())

@@ -58,6 +58,13 @@ def lease_devices(device: str, count: int = 1) -> tuple[str, ...] | None:
     return lease.devices if lease else None
 
 
+class _LogFile(logging.FileHandler):
+    """A log that cannot be written, on a full disk say, does not stop the work or hide its error."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+
 def _set_up_log(path: Path | None) -> None:
     """Colours on a terminal, plain lines elsewhere; the file also gets the traceback behind an error's sentence.
 
@@ -72,7 +79,7 @@ def _set_up_log(path: Path | None) -> None:
     handlers = [screen]
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(path, mode="w" if rank is None else "a", encoding="utf-8"))
+        handlers.append(_LogFile(path, mode="w" if rank is None else "a", encoding="utf-8"))
     form = f"[process {rank}] %(message)s" if rank else "%(message)s"
     logging.basicConfig(level=logging.INFO, format=form, handlers=handlers, force=True)
     log.setLevel(logging.WARNING if rank else logging.DEBUG)

@@ -46,7 +46,7 @@ def run(given: argparse.Namespace) -> str:
     inputs = {"reference": given.reference} | {
         f"{row['system']} {row['name']} {row['seed']}": row["translations"] for row in rows
     }
-    write_json(given.output, {"rows": done, "provenance": provenance({}, inputs)})
+    write_json(given.output, {"rows": done, "provenance": provenance(given.settings, inputs)})
     return f"{given.output}: {len(done)} of {len(rows)} rows compared with their baseline"
 
 

@@ -1,16 +1,22 @@
-"""Stage decode: translations, one a line; beside them a JSON line each with score, length, steps and subwords."""
+"""Stage decode: translations, one a line; beside them a JSON line each with score, length, steps and subwords.
+
+Either translates a whole text, or joins the shards that decode_shard made of it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from workflow_src.artifacts import atomic, read_chosen
+from workflow_src.artifacts import atomic, read_chosen, write_record
 from workflow_src.data.lines import read_lines
-from workflow_src.stages.command import add_runtime, parser, start
+from workflow_src.stages.command import add_runtime, log, parser, start
 from workflow_src.stages.engines import open_engine
+from workflow_src.stages.shards import read_shards
 from workflow_src.translate import Translator
 
 
@@ -25,29 +31,58 @@ def search_arguments(settings: dict[str, Any], rescorer: Translator | None) -> d
     return found | ({"rescorer": rescorer} if rescorer else {})
 
 
-def run(given) -> str:
+def translate(given: argparse.Namespace, lines: list[str], first_line: int = 1) -> Iterator[dict[str, Any]]:
+    """For each line its text, score, length in subwords, steps, candidates and subwords."""
     settings = given.settings | (read_chosen(given.chosen) if given.chosen else {})
     translator = open_engine(given.bundle, given.device, given.precision, given.threads, settings)
     wanted = search_arguments(settings, load_rescorer(given))
-    lines = list(read_lines(given.source))
     began = time.perf_counter()
-    found = translator.search(lines, **wanted, batch=given.batch, normalised=True)
+    found = translator.search(lines, **wanted, batch=given.batch, normalised=True, first_line=first_line)
     texts = translator.text(found.tokens)
     seconds = time.perf_counter() - began
+    log.info("%d sentences, %.0f a second", len(lines), len(lines) / seconds)
     steps = found.steps or [0] * len(lines)
     candidates = found.candidates or [1] * len(lines)
-    with atomic(given.output.with_suffix(".jsonl")) as details:
-        for tokens, score, count, ranked in zip(found.tokens, found.scores, steps, candidates, strict=True):
-            pieces = translator.subwords.pieces_target(tokens)
-            record = {"score": score, "length": len(tokens), "steps": count, "candidates": ranked, "subwords": pieces}
+    for text, tokens, score, count, ranked in zip(texts, found.tokens, found.scores, steps, candidates, strict=True):
+        pieces = translator.subwords.pieces_target(tokens)
+        about = {"score": score, "length": len(tokens), "steps": count, "candidates": ranked, "subwords": pieces}
+        yield {"text": text} | about
+
+
+def inputs_of(given: argparse.Namespace) -> dict[str, Path]:
+    """Files that translations come from, by name."""
+    inputs = {"bundle": given.bundle / "bundle.json", "source": given.source}
+    inputs |= {"rescorer": given.rescorer / "bundle.json"} if given.rescorer else {}
+    return inputs | ({"chosen": given.chosen} if given.chosen else {})
+
+
+def _write(given: argparse.Namespace, records: Iterable[dict[str, Any]]) -> int:
+    """Text and details get their names together, after the last line; their record is written last."""
+    count = 0
+    given.output.with_suffix(".json").unlink(missing_ok=True)
+    with atomic(given.output) as file, atomic(given.output.with_suffix(".jsonl")) as details:
+        for record in records:
+            file.write(record.pop("text") + "\n")
             details.write(json.dumps(record, ensure_ascii=False) + "\n")
-    with atomic(given.output) as file:
-        file.writelines(f"{text}\n" for text in texts)
-    return f"{len(lines)} sentences translated with {given.settings['search']}, {len(lines) / seconds:.0f} a second"
+            count += 1
+    inputs = inputs_of(given) | {f"shard {number}": shard for number, shard in enumerate(given.shards)}
+    names = [given.output.name, given.output.with_suffix(".jsonl").name]
+    machine = {"device": given.device, "precision": given.precision, "shards": max(1, len(given.shards))}
+    write_record(given.output.with_suffix(".json"), given.settings, inputs, names, **machine)
+    return count
 
 
-def arguments():
-    made = parser(__doc__)
+def run(given) -> str:
+    if given.shards:
+        count = _write(given, read_shards(given.shards, given.source))
+        return f"{count} translated sentences from {len(given.shards)} shards"
+    lines = list(read_lines(given.source))
+    count = _write(given, translate(given, lines))
+    return f"{count} sentences translated with {given.settings['search']}"
+
+
+def add_arguments(made: argparse.ArgumentParser) -> None:
+    """What a whole decode and a shard of one are given."""
     made.add_argument("--bundle", type=Path, required=True)
     made.add_argument("--rescorer", type=Path, help="bundle of the autoregressive system that ranks candidates")
     made.add_argument("--chosen", type=Path, help="settings chosen on dev, which replace those given")
@@ -55,6 +90,12 @@ def arguments():
     made.add_argument("--output", type=Path, required=True)
     made.add_argument("--batch", type=int, default=64, help="sentences decoded together")
     add_runtime(made)
+
+
+def arguments():
+    made = parser(__doc__)
+    add_arguments(made)
+    made.add_argument("--shards", type=Path, nargs="*", default=[], help="of decode_shard, in order: only join them")
     return made
 
 

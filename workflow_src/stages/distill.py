@@ -21,6 +21,7 @@ from workflow_src.inference.beam import beam_search
 from workflow_src.inference.ctranslate2_engine import Engine, installed
 from workflow_src.models.ctranslate2_spec import write_model
 from workflow_src.stages.command import add_runtime, log, parser, start
+from workflow_src.stages.shards import bounds, check_number, write_shard_record
 from workflow_src.training.runtime import Runtime, choose, keep_memory, set_threads
 from workflow_src.training.systems import check_subwords, load_system
 from workflow_src.types import Hypotheses
@@ -28,14 +29,8 @@ from workflow_src.types import Hypotheses
 CHUNK = 16384
 
 
-def bounds(lines: int, shard: int, shards: int) -> tuple[int, int]:
-    """First line of a shard and the one after its last; shards differ by one line at most."""
-    return lines * shard // shards, lines * (shard + 1) // shards
-
-
 def run(given) -> str:
-    if not 0 <= given.shard < given.shards:
-        raise ValueError(f"--shard is {given.shard}; it must be from 0 to {given.shards - 1}.")
+    check_number(given.shard, given.shards)
     keep_memory()
     set_threads(given.threads)
     runtime = choose(given.device, given.precision, training=False)
@@ -48,6 +43,7 @@ def run(given) -> str:
     limit = model.config.max_positions - 1
     done = skipped = 0
     began = time.perf_counter()
+    given.output.with_suffix(".json").unlink(missing_ok=True)
     with atomic(given.output) as file:
         for chunk in _chunks(given.source, first, last):
             sources = subwords.encode_source(chunk)
@@ -66,6 +62,9 @@ def run(given) -> str:
                 rate,
                 (last - first - done) / rate / 60,
             )
+    inputs = {"model": given.model, "subwords": given.subwords / "subwords.json", "source": given.source}
+    machine = {"device": str(runtime.device), "precision": str(runtime.dtype).removeprefix("torch.")}
+    write_shard_record(given.output, given.settings, inputs, given.shard, given.shards, **machine)
     note = f", {skipped} too long and left empty" if skipped else ""
     return f"shard {given.shard} of {given.shards}: {done} sentences{note}"
 

@@ -12,7 +12,7 @@ from workflow_src import artifacts
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import DatasetConfig
 from workflow_src.data.corpus import RawCorpus
-from workflow_src.data.download import fetch
+from workflow_src.data.download import Patience, fetch
 from workflow_src.stages import command
 
 SPLITS = ("train", "dev", "test")
@@ -34,14 +34,17 @@ def mirror_folders(configured: list[str]) -> list[Path]:
 class _Files:
     """Local copies of a dataset's files, fetched when first asked for."""
 
-    def __init__(self, dataset: DatasetConfig, folder: Path, mirrors: list[Path], allow_unpinned: bool):
+    def __init__(
+        self, dataset: DatasetConfig, folder: Path, mirrors: list[Path], allow_unpinned: bool, patience: Patience
+    ):
         self.dataset, self.folder, self.mirrors, self.allow_unpinned = dataset, folder, mirrors, allow_unpinned
+        self.patience = patience
         self.fetched: dict[str, dict[str, Any]] = {}
 
     def locate(self, name: str) -> Path:
         if name not in self.fetched:
             file = self.dataset.files[name]
-            path, digest = fetch(name, file, self.folder, self.mirrors, self.allow_unpinned)
+            path, digest = fetch(name, file, self.folder, self.mirrors, self.allow_unpinned, self.patience)
             self.fetched[name] = {
                 "url": file.url, "sha256": digest, "bytes": path.stat().st_size, "pinned": file.sha256 is not None,
                 "path": str(path),
@@ -79,20 +82,27 @@ def run(arguments: argparse.Namespace) -> str:
     if languages[0] == languages[1]:
         raise ConfigError(f"--languages needs two different languages, not {languages[0]} twice.")
     mirrors = mirror_folders(arguments.mirrors)
-    files = _Files(dataset, arguments.downloads, mirrors, arguments.allow_unpinned)
+    patience = Patience(arguments.attempts, arguments.wait, arguments.timeout)
+    files = _Files(dataset, arguments.downloads, mirrors, arguments.allow_unpinned, patience)
     folder = arguments.output_folder
     summary = folder / "raw.json"
     summary.unlink(missing_ok=True)
     with RawCorpus(dataset, languages, files.locate, own_folder) as corpus:
         counts = write_splits(corpus, folder)
     texts = [f"{split}.{code}" for split in SPLITS for code in languages]
+    sums = artifacts.digests(folder, texts)
+    own = {name: Path(name) for name in dataset.own_files(languages, own_folder)}
+    made = artifacts.provenance(arguments.settings, own, sums)
+    made["inputs"] |= {
+        name: {key: file[key] for key in ("path", "sha256", "url")} for name, file in files.fetched.items()
+    }
     artifacts.write_json(summary, {
         "dataset": dataset.name,
         "languages": list(languages),
         "pairs": counts,
-        "sha256": {text: artifacts.sha256(folder / text) for text in texts},
+        "sha256": sums,
         "downloads": files.fetched,
-        "provenance": artifacts.provenance(arguments.settings),
+        "provenance": made,
     })  # fmt: skip
     told = ", ".join(f"{split} {count:,}" for split, count in counts.items())
     return f"{dataset.name} {'-'.join(languages)}: {told} pairs"
@@ -103,6 +113,9 @@ def main(words: list[str] | None = None) -> None:
     made.add_argument("--languages", nargs=2, required=True, metavar="CODE", help="source and target")
     made.add_argument("--mirrors", nargs="*", default=[], help=f"folders; those of {MIRRORS_VARIABLE} come first")
     made.add_argument("--allow-unpinned", type=command.boolean, default=False, metavar="BOOL")
+    made.add_argument("--attempts", type=int, default=Patience.attempts, help="times that a file is asked for")
+    made.add_argument("--wait", type=float, default=Patience.first_wait, help="seconds before the second time")
+    made.add_argument("--timeout", type=float, default=Patience.timeout, help="seconds in which bytes must come")
     made.add_argument("--downloads", type=Path, default=Path("downloads"), help="where downloaded files are kept")
     made.add_argument("--output-folder", type=Path, required=True)
     command.start(run, made, words)

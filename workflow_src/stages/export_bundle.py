@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from workflow_src.artifacts import ArtifactError, provenance, sha256, write_json
+from workflow_src.artifacts import ArtifactError, copy_file, digests, provenance, sha256, write_json
 from workflow_src.config.families import FAMILIES
 from workflow_src.data.subwords import Subwords
 from workflow_src.stages.command import parser, start
@@ -27,7 +27,7 @@ def run(given) -> str:
         check_subwords(description, subwords, weights)
         family = description["family"]
         copied = folder / f"{family}.safetensors"
-        shutil.copyfile(weights, copied)
+        copy_file(weights, copied)
         models[family] = {
             "family": family,
             "model": description["model"],
@@ -36,8 +36,13 @@ def run(given) -> str:
             "sha256": sha256(copied),
         }
     shutil.rmtree(folder / "subwords", ignore_errors=True)
-    shutil.copytree(given.subwords, folder / "subwords")
-    inputs = {"model": given.model} | ({"base": given.base} if given.base else {})
+    for path in sorted(given.subwords.iterdir()):
+        copy_file(path, folder / "subwords" / path.name)
+    inputs = {"model": given.model, "subwords": given.subwords / "subwords.json"}
+    inputs |= {"base": given.base} if given.base else {}
+    settings = given.settings | {"normalisation": given.normalisation}
+    copies = [part["weights"] for part in models.values()]
+    copies += [f"subwords/{path.name}" for path in sorted((folder / "subwords").iterdir())]
     content = {
         "format": FORMAT,
         "system": description["system"],
@@ -46,7 +51,7 @@ def run(given) -> str:
         "normalisation": given.normalisation,
         "models": models,
         **describe(description["family"]),
-        "provenance": provenance(given.settings, inputs),
+        "provenance": provenance(settings, inputs, digests(folder, copies)),
     }
     write_json(folder / DESCRIPTION, content)
     return f"{description['system']} is in {folder}"

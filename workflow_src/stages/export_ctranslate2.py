@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from workflow_src.artifacts import ArtifactError, provenance, sha256, write_json
+from workflow_src.artifacts import ArtifactError, copy_file, digests, provenance, room_for, sha256, write_json
 from workflow_src.models.ctranslate2_spec import library, write_model
 from workflow_src.stages.command import parser, start
 from workflow_src.translate import DESCRIPTION, Translator
@@ -22,19 +22,25 @@ def run(given) -> str:
     (folder / DESCRIPTION).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
-        write_model(bundle.models["transformer"], bundle.subwords.names(), building)
+        with room_for(folder / "model.bin"):
+            write_model(bundle.models["transformer"], bundle.subwords.names(), building)
         for old in (*folder.glob("*vocabulary.json"), *folder.glob("*.bin")):
             old.unlink()
-        for made in Path(building).iterdir():
+        names = sorted(path.name for path in Path(building).iterdir())
+        for name in names:
+            made = Path(building, name)
             made.chmod(0o644)
-            made.replace(folder / made.name)
+            made.replace(folder / name)
     shutil.rmtree(folder / "subwords", ignore_errors=True)
-    shutil.copytree(given.bundle / "subwords", folder / "subwords")
+    for path in sorted((given.bundle / "subwords").iterdir()):
+        copy_file(path, folder / "subwords" / path.name)
     model = bundle.description["models"]["transformer"] | {
         "weights": "model.bin",
         "sha256": sha256(folder / "model.bin"),
     }
-    made_by = provenance(given.settings, {"bundle": given.bundle / DESCRIPTION}, ctranslate2=version)
+    names += [f"subwords/{path.name}" for path in sorted((folder / "subwords").iterdir())]
+    inputs, files = {"bundle": given.bundle / DESCRIPTION}, digests(folder, names)
+    made_by = provenance(given.settings, inputs, files, ctranslate2=version)
     write_json(
         folder / DESCRIPTION,
         bundle.description | {"engine": "ctranslate2", "models": {"transformer": model}, "provenance": made_by},

@@ -35,6 +35,22 @@ def bundles(words: list[str]) -> dict[str, Path]:
     return found
 
 
+def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle") -> dict[str, Path]:
+    """The description of each needed system's folder, as inputs of a provenance: it tells the digests of the rest."""
+    return {f"{kind} {system}": folder / "bundle.json" for system, folder in folders.items() if system in needed}
+
+
+def inputs_of(
+    arguments: argparse.Namespace, rows: list[dict[str, Any]], folders: dict[str, dict[str, Path]]
+) -> dict[str, Path]:
+    """Files that the figures of `rows` come from: the source, the folders, and settings chosen on dev."""
+    own = {s for row in rows if row.get("engine") != "ctranslate2" for s in (row["system"], row.get("rescorer")) if s}
+    other = {row["system"] for row in rows if row.get("engine") == "ctranslate2"}
+    found = {"source": arguments.source, **bundle_files(folders[OWN], own)}
+    found |= bundle_files(folders["ctranslate2"], other, "ctranslate2")
+    return found | {f"chosen {row['system']} {row['name']}": Path(row["chosen"]) for row in rows if "chosen" in row}
+
+
 def load(folders: dict[str, Path], needed: set[str], arguments: argparse.Namespace) -> dict[str, Any]:
     """A translator for each needed system that has a folder."""
     from workflow_src.translate import Translator
@@ -193,8 +209,9 @@ def run(arguments: argparse.Namespace) -> str:
     folders = {OWN: bundles(arguments.bundles), "ctranslate2": bundles(arguments.ctranslate2)}
     chosen = protocols(settings["speed"]["protocols"], gpu(arguments.device), cores())
     found = [measure(protocol, settings, lines, folders, arguments.precision) for protocol in chosen]
+    inputs = inputs_of(arguments, settings["rows"], folders)
     # The first protocol's figures are those of the table.
-    content = found[0] | {"protocols": found, "provenance": provenance(settings, {"source": arguments.source})}
+    content = found[0] | {"protocols": found, "provenance": provenance(settings, inputs)}
     write_json(arguments.output, content)
     names = ", ".join(protocol["name"] for protocol in chosen)
     redone = sum(one["protocol"]["redone_rounds"] for one in found)

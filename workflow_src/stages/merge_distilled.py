@@ -1,39 +1,25 @@
-"""Stage merge_distilled: shards in order -> the distilled target text and a score a line, checked for completeness."""
+"""Stage merge_distilled: shards in order -> the distilled target text and a score a line, all verified."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 from pathlib import Path
 
-from workflow_src.artifacts import ArtifactError, atomic
-from workflow_src.data.lines import count_lines, read_lines
+from workflow_src.artifacts import atomic, write_record
 from workflow_src.stages.command import parser, start
-from workflow_src.stages.distill import bounds
+from workflow_src.stages.shards import read_shards
 
 
 def run(given) -> str:
-    total = count_lines(given.source)
-    with contextlib.ExitStack() as stack:
-        text = stack.enter_context(atomic(given.output_text))
-        scores = stack.enter_context(atomic(given.output_scores))
-        for number, shard in enumerate(given.shards):
-            first, last = bounds(total, number, len(given.shards))
-            count = 0
-            for line in read_lines(shard):
-                try:
-                    record = json.loads(line)
-                    text.write(record["text"] + "\n")
-                    scores.write(f"{record['score']:.6f}\n")
-                except (KeyError, TypeError, ValueError) as failure:
-                    raise ArtifactError(
-                        f"{shard}, line {count + 1}, is damaged ({failure}); delete it and run again."
-                    ) from None
-                count += 1
-            if count != last - first:
-                raise ArtifactError(
-                    f"{shard} has {count} lines, {last - first} were expected; delete it and run again."
-                )
+    record = given.output_text.with_suffix(".json")
+    record.unlink(missing_ok=True)
+    total = 0
+    with atomic(given.output_text) as text, atomic(given.output_scores) as scores:
+        for found in read_shards(given.shards, given.source):
+            text.write(found["text"] + "\n")
+            scores.write(f"{found['score']:.6f}\n")
+            total += 1
+    inputs = {"source": given.source} | {f"shard {number}": shard for number, shard in enumerate(given.shards)}
+    write_record(record, given.settings, inputs, [given.output_text.name, given.output_scores.name])
     return f"{total} distilled sentences from {len(given.shards)} shards"
 
 

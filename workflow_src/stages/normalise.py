@@ -88,6 +88,7 @@ def run(arguments: argparse.Namespace) -> str:
             told = ", ".join(f"{count:,} {reason}" for reason, count in splits[split]["dropped"].items() if count)
             command.log.info("%s: %s pairs, dropped: %s", split, f"{splits[split]['pairs']:,}", told or "none")
         summary.unlink(missing_ok=True)
+    sums = artifacts.digests(folder, names)
     artifacts.write_json(summary, {
         "source": codes[0],
         "target": codes[1],
@@ -97,8 +98,8 @@ def run(arguments: argparse.Namespace) -> str:
         "read": {split: counts["read"] for split, counts in splits.items()},
         "limits": limits,
         "normalisation": rules.model_dump(mode="json"),
-        "sha256": {name: artifacts.sha256(folder / name) for name in names},
-        "provenance": artifacts.provenance(settings, inputs),
+        "sha256": sums,
+        "provenance": artifacts.provenance(settings, inputs, sums),
     })  # fmt: skip
     total = sum(sum(counts["dropped"].values()) for counts in splits.values())
     return f"{sum(counts['pairs'] for counts in splits.values()):,} pairs normalised, {total:,} dropped"

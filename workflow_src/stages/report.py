@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import markupsafe
 
-from workflow_src.artifacts import ArtifactError, atomic, provenance, read_chosen, read_json
+from workflow_src.artifacts import ArtifactError, atomic, digests, provenance, read_chosen, read_json
 from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation import (
@@ -162,6 +163,8 @@ def load(arguments: argparse.Namespace) -> dict[str, Any]:
         "analyses": analyses.read(arguments.analyses),
         "inputs": optional
         | {f"analysis {path.stem}": path for path in arguments.analyses}
+        | {f"{kind} of {t['system']} {t['seed']}": t[kind] for t in manifest["training"] for kind in ("config", "log")}
+        | {f"chosen {row['system']} {row['name']} {row['seed']}": path for path, row in choices.items()}
         | {f"quality {number}": path for number, path in enumerate(qualities, 1)},
         "choices": [
             {key: row[key] for key in ("system", "name", "seed")}
@@ -284,12 +287,12 @@ def run(arguments: argparse.Namespace) -> str:
     section = analyses.render(analysed, svg, 5 if context["examples"] else 4, languages) if found["analyses"] else ""
     context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed)}
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
+    texts = {"table.csv": tables.csv_text(rows), "results.md": page.markdown(context), "index.html": html}
+    drawings = [f"figures/{name}.{ending}" for name in drawn for ending in ("svg", "png")]
+    sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    made["files"] = digests(folder, drawings) | sums
     results.write_results(folder / "results.json", content)
-    for name, text in (
-        ("table.csv", tables.csv_text(rows)),
-        ("results.md", page.markdown(context)),
-        ("index.html", html),
-    ):
+    for name, text in texts.items():
         with atomic(folder / name) as file:
             file.write(text)
     return f"{folder / 'index.html'}: {len(rows)} rows, {len(context['examples'])} example sentences"

@@ -15,6 +15,7 @@ from torch import nn
 from workflow_src.artifacts import (
     ArtifactError,
     atomic,
+    digests,
     fingerprint,
     load_tensors,
     provenance,
@@ -161,9 +162,8 @@ def _train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVal
         "processes": group.size,
         "precision": precision,
         "threads": given.threads,
-        "provenance": provenance(settings, inputs),
     }
-    _write(given.output_folder, model, description, progress.history)
+    _write(given.output_folder, model, description, progress.history, lambda files: provenance(settings, inputs, files))
     states.finish()
     last = {
         k: round(v, 3) for k, v in (progress.history[-1] if progress.history else {}).items() if k.startswith("dev_")
@@ -249,15 +249,26 @@ def initial_tensors(given: argparse.Namespace) -> dict[str, Any]:
     return tensors
 
 
-def _write(folder: Path, model: nn.Module, description: dict[str, Any], history: list[dict[str, Any]]) -> None:
-    """The description last: it says which weights it describes, and a folder with a description is complete."""
+def _write(
+    folder: Path,
+    model: nn.Module,
+    description: dict[str, Any],
+    history: list[dict[str, Any]],
+    made: Callable[[dict[str, str]], dict[str, Any]],
+) -> None:
+    """The description last: it says which weights it describes, and a folder with a description is complete.
+
+    `made` gives its provenance, from the digests of the files that it vouches for.
+    """
     (folder / "config.json").unlink(missing_ok=True)
     with atomic(folder / "training.jsonl") as file:
         for entry in history:
             file.write(json.dumps(entry, sort_keys=True) + "\n")
     weights = folder / "model.safetensors"
     save_tensors(weights, weights_of(model))
-    write_json(folder / "config.json", description | {"sha256": sha256(weights)})
+    files = digests(folder, ["model.safetensors", "training.jsonl"])
+    whole = description | {"sha256": files["model.safetensors"], "provenance": made(files)}
+    write_json(folder / "config.json", whole)
 
 
 def objective_config(settings: dict[str, Any]):

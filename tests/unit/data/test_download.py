@@ -2,16 +2,24 @@
 
 import hashlib
 import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
 from workflow_src.artifacts import ArtifactError
 from workflow_src.config.datasets import RemoteFile
-from workflow_src.data.download import ATTEMPTS, fetch, places
+from workflow_src.data.download import Patience, fetch, places
 
 CONTENT = b"one line\n" * 5000
 SUM = hashlib.sha256(CONTENT).hexdigest()
+QUICK = Patience(first_wait=0.01, timeout=0.5)
 OTHER = hashlib.sha256(b"other").hexdigest()
 
 
@@ -22,11 +30,30 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if answer.isdigit():
             self.send_error(int(answer))
             return
+        if answer in ("silent", "stalled", "dribbling"):
+            self.hang(answer)
+            return
         content = b"<!DOCTYPE html><html>sign in</html>" if answer == "page" else CONTENT
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
+        if answer == "damaged":
+            content = content[:-1] + b"?"
         self.wfile.write(content[:100] if answer == "cut" else content)
+
+    def hang(self, answer):
+        """Accepts and says nothing, or stops after a part, or goes on with a few bytes now and then."""
+        if answer != "silent":
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(CONTENT)))
+            self.end_headers()
+            self.wfile.write(CONTENT[:1000])
+        while not self.server.closing.wait(0.05):
+            if answer == "dribbling":
+                try:
+                    self.wfile.write(b"..")
+                except OSError:
+                    return
 
     def log_message(self, *_):
         pass
@@ -36,11 +63,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "*")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.answers, running.asked = [], []
+        running.answers, running.asked, running.closing = [], [], threading.Event()
         running.url = f"http://127.0.0.1:{running.server_port}/data/file.gz"
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield running
+        running.closing.set()
         running.shutdown()
         thread.join()
 
@@ -58,39 +86,87 @@ def test_downloads_once_and_keeps_it_under_host_and_path(tmp_path, server):
     assert server.asked == ["/data/file.gz"]
 
 
-@pytest.mark.parametrize("failures", [["503"], ["cut"], ["500", "cut", "429"]])
+@pytest.mark.parametrize(
+    "failures", [["503"], ["cut"], ["500", "cut", "429"], ["damaged"], ["silent"], ["stalled"], ["dribbling"]]
+)
 def test_tries_again_when_the_network_fails(tmp_path, server, failures):
     server.answers = list(failures)
-    path, _ = fetch("f", RemoteFile(url=server.url, sha256=SUM), tmp_path, first_wait=0.01)
+    path, _ = fetch("f", RemoteFile(url=server.url, sha256=SUM), tmp_path, patience=QUICK)
     assert path.read_bytes() == CONTENT
     assert len(server.asked) == len(failures) + 1
     assert files_in(tmp_path) == [path]
 
 
-@pytest.mark.parametrize("answer, times", [("cut", ATTEMPTS), ("503", ATTEMPTS), ("404", 1), ("403", 1)])
+@pytest.mark.parametrize("answer, times", [("cut", QUICK.attempts), ("503", QUICK.attempts), ("404", 1), ("403", 1)])
 def test_gives_up_with_one_sentence_and_leaves_nothing(tmp_path, server, answer, times):
     server.answers = [answer] * 10
+    began = time.monotonic()
     with pytest.raises(ArtifactError) as failure:
-        fetch("f", RemoteFile(url=server.url, sha256=SUM), tmp_path, first_wait=0.01)
+        fetch("f", RemoteFile(url=server.url, sha256=SUM), tmp_path, patience=QUICK)
     message = str(failure.value)
     assert message.startswith(f"cannot download {server.url} (")
     assert "mirror folder as 127.0.0.1_" in message and "CONTINUUM_MIRRORS" in message and "\n" not in message
-    assert len(server.asked) == times
+    assert len(server.asked) == times and time.monotonic() - began < 4 * QUICK.timeout + 3
     assert files_in(tmp_path) == []
 
 
 def test_no_server_at_all(tmp_path):
     with pytest.raises(ArtifactError, match="cannot download http://127.0.0.1:9/x"):
-        fetch("f", RemoteFile(url="http://127.0.0.1:9/x", sha256=SUM), tmp_path, first_wait=0.001)
+        fetch("f", RemoteFile(url="http://127.0.0.1:9/x", sha256=SUM), tmp_path, patience=QUICK)
 
 
 def test_a_wrong_sum_from_the_network_names_both_sums_and_leaves_nothing(tmp_path, server):
     with pytest.raises(ArtifactError) as failure:
-        fetch("f", RemoteFile(url=server.url, sha256=OTHER, size=7), tmp_path, first_wait=0.01)
+        fetch("f", RemoteFile(url=server.url, sha256=OTHER, size=7), tmp_path, patience=QUICK)
     message = str(failure.value)
     assert SUM in message and OTHER in message and server.url in message and "delete or replace it" in message
     assert f"({len(CONTENT)} bytes instead of 7)" in message
-    assert len(server.asked) == 1 and files_in(tmp_path) == []
+    assert len(server.asked) == 2 and files_in(tmp_path) == []
+
+
+def test_waits_are_twice_as_long_each_time(tmp_path, server):
+    server.answers = ["503"] * 3
+    began = time.monotonic()
+    fetch("f", RemoteFile(url=server.url, sha256=SUM), tmp_path, patience=Patience(first_wait=0.2))
+    assert 0.2 + 0.4 + 0.8 <= time.monotonic() - began < 5
+
+
+def stage(folder, server, *words):
+    """The stage in a process of its own, as the rule runs it, for a dataset of one table."""
+    part = [{"table": "f", "columns": {"de": 0, "en": 0}}]
+    dataset = {"name": "d", "languages": ["de", "en"], "train": part, "dev": part, "test": part}
+    settings = dataset | {"files": {"f": {"url": server.url, "sha256": SUM}}}
+    command = [sys.executable, "-m", "workflow_src.stages.download", "--settings", json.dumps(settings)]
+    command += ["--languages", "de", "en", "--output-folder", str(folder / "raw"), "--wait", "0.01", *words]
+    command += ["--downloads", str(folder / "downloads")]
+    project = Path(__file__).resolve().parents[3]
+    return subprocess.Popen(command, cwd=project, env=os.environ, stderr=subprocess.PIPE, text=True)
+
+
+def test_the_stage_gives_up_with_one_sentence(tmp_path, server):
+    server.answers = ["stalled"] * 2
+    done = stage(tmp_path, server, "--attempts", "2", "--timeout", "0.5")
+    told = done.communicate(timeout=60)[1].splitlines()
+    assert done.returncode == 1 and len(server.asked) == 2
+    (error,) = [line for line in told if line.startswith("error: ")]
+    assert error.startswith(f"error: cannot download {server.url} (") and told[-1] == error
+    assert files_in(tmp_path) == []
+
+
+def test_a_killed_download_leaves_nothing_that_is_taken_for_whole(tmp_path, server):
+    server.answers = ["stalled"]
+    running = stage(tmp_path, server)
+    ends = time.monotonic() + 60
+    while not files_in(tmp_path / "downloads") and time.monotonic() < ends:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGKILL)
+    running.communicate(timeout=60)
+    assert running.returncode == -signal.SIGKILL
+    kept = tmp_path / "downloads" / places(RemoteFile(url=server.url))[0]
+    assert not kept.exists() and not [path for path in files_in(tmp_path / "raw") if path.name[0] != "."]
+    again = stage(tmp_path, server)
+    assert "5,000 pairs" in again.communicate(timeout=60)[1] and again.returncode == 0
+    assert kept.read_bytes() == CONTENT
 
 
 def test_a_web_page_instead_of_the_file_is_told(tmp_path, server):

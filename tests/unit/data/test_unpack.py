@@ -8,6 +8,7 @@ import zipfile
 import pytest
 
 from workflow_src.artifacts import ArtifactError
+from workflow_src.data import unpack
 from workflow_src.data.unpack import Archives, is_unsafe
 
 
@@ -110,6 +111,69 @@ def test_links_inside_do_no_harm_but_are_no_texts(tmp_path):
     assert read(path, "a/good") == TEXT
     with pytest.raises(ArtifactError, match="is a folder or a link, not a file"):
         read(path, "a/link")
+
+
+@pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+def test_what_is_no_file_is_never_opened_as_one(tmp_path, kind):
+    path = tmp_path / "archive.tar"
+    with tarfile.open(path, "w") as archive:
+        for name, type_ in (("good", tarfile.REGTYPE), ("odd", kind)):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname, entry.devmajor, entry.devminor = type_, "good", 1, 5
+            entry.size = len(TEXT) if type_ == tarfile.REGTYPE else 0
+            archive.addfile(entry, io.BytesIO(TEXT) if entry.size else None)
+    assert read(path, "good") == TEXT
+    with pytest.raises(
+        ArtifactError, match='member "odd" of archive .* is a folder or a link, not a file; name a file'
+    ):
+        read(path, "odd")
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../etc/passwd"])
+def test_hard_links_out_of_a_tar_are_refused(tmp_path, target):
+    path = tmp_path / "archive.tar"
+    with tarfile.open(path, "w") as archive:
+        entry = tarfile.TarInfo("link")
+        entry.type, entry.linkname = tarfile.LNKTYPE, target
+        archive.addfile(entry)
+    with pytest.raises(ArtifactError, match='its member "link" is a link to ".*", outside the archive'):
+        read(path, "link")
+
+
+ZEROS = bytes(3 << 20)
+
+
+@pytest.mark.parametrize(
+    "content, members",
+    [
+        (gzip.compress(ZEROS), []),
+        (tar_bytes({"bomb": ZEROS, "good": TEXT}), ["good"]),
+        (tar_bytes({"bomb": ZEROS}, "w:xz"), ["bomb"]),
+        (zip_bytes({"bomb": ZEROS, "good": TEXT}), ["good"]),
+        (zip_bytes({"text.gz": gzip.compress(ZEROS)}), ["text.gz"]),
+        (tar_bytes({"in.tgz": tar_bytes({"bomb": ZEROS})}), ["in.tgz", "bomb"]),
+        (tar_bytes({"text.gz": gzip.compress(ZEROS)}), ["text.gz"]),
+    ],
+    ids=["gz", "tgz", "xz", "zip", "gz in a zip", "tgz in tgz", "gz in tgz"],
+)
+def test_what_grows_out_of_all_proportion_is_refused_in_little_memory(tmp_path, monkeypatch, content, members):
+    """Limits are lowered so that the test's own files are small; the rule is the same."""
+    monkeypatch.setattr(unpack, "ALWAYS_ALLOWED", 1 << 19)
+    path = tmp_path / "bomb"
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match="is refused: unpacked it has more than .* as text never has"):
+        read(path, *members)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_sparse_member_counts_as_what_it_unpacks_to(tmp_path):
+    """The header alone says terabytes; nothing of them is read."""
+    path = tmp_path / "sparse.tar"
+    header = tarfile.TarInfo("hole")
+    header.size = 10**12
+    path.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(10240))
+    with pytest.raises(ArtifactError, match="archive .*sparse.tar is refused: unpacked it has more than"):
+        read(path, "hole")
 
 
 def noise(size: int) -> bytes:

@@ -29,8 +29,11 @@ class Translator:
 
 
 @pytest.fixture
-def fake_translator(monkeypatch):
-    """`workflow_src.translate` with the stand-in, so that no model is needed."""
+def fake_translator(tmp_path, monkeypatch):
+    """`workflow_src.translate` with the stand-in, so that no model is needed; its folders are here."""
+    monkeypatch.chdir(tmp_path)
+    for folder in "tlsuc":
+        _write(tmp_path / folder / "bundle.json", {})
     module = type(sys)("workflow_src.translate")
     module.Translator = Translator
     monkeypatch.setitem(sys.modules, "workflow_src.translate", module)

@@ -56,6 +56,7 @@ def test_writes_rows_and_protocol(tmp_path, in_process):
     assert protocol["sentences"] == 3 and protocol["device"] == "cpu" and protocol["precision"] == "float32"
     assert len(protocol["other_load_cores"]) == SPEED["repeats"]
     assert "torch" in found["provenance"]["versions"]
+    assert sorted(found["provenance"]["inputs"]) == ["bundle lvm", "bundle teacher", "source"]
     assert found["protocols"] == [{key: found[key] for key in ("rows", "step_costs", "protocol")}]
 
 

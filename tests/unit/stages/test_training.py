@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from workflow_src.artifacts import load_tensors, save_tensors, sha256
+from workflow_src.artifacts import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data import subwords
@@ -301,22 +302,63 @@ def test_more_shards_than_lines(tiny, systems, run_stage, tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda lines: lines[:-1], "{f} has 19 lines, 20 were expected; delete it and run again."),
-        (lambda lines: [*lines, lines[0]], "{f} has 21 lines, 20 were expected; delete it and run again."),
+        (lambda lines: lines[:-1], "{f} has 19 lines, 20 were expected; delete it and run again: "),
+        (lambda lines: [*lines, lines[0]], "{f} has 21 lines, 20 were expected; delete it and run again: "),
         (lambda lines: [*lines[:4], lines[4][:9], *lines[5:]], "{f}, line 5, is damaged ("),
         (lambda lines: ['{"text": "a"}', *lines[1:]], "{f}, line 1, is damaged ('score')"),
         (lambda lines: ['{"text": "a", "score": "b"}', *lines[1:]], "{f}, line 1, is damaged ("),
         (lambda lines: ['{"text": 1, "score": 1.0}', *lines[1:]], "{f}, line 1, is damaged ("),
-        (lambda lines: [], "{f} has 0 lines, 20 were expected; delete it and run again."),
+        (lambda lines: [], "{f} has 0 lines, 20 were expected; delete it and run again: "),
     ],
     ids=["missing line", "line too many", "cut line", "no score", "no number", "no text", "empty"],
 )
 def test_a_shard_that_is_not_whole_is_named(tiny, shards, refused, tmp_path, spoil, message):
+    """What a job of another version could have left: its record fits the file, the file does not fit its place."""
     second = tmp_path / "second.jsonl"
     second.write_text("".join(f"{line}\n" for line in spoil(shards[2][1].read_text().splitlines())))
+    record = read_json(shards[2][1].with_suffix(".json"))
+    record["provenance"]["files"] = {second.name: sha256(second)}
+    write_json(second.with_suffix(".json"), record)
     error = refused("merge_distilled", merge_words(tiny.corpus / "train.de", [shards[2][0], second], tmp_path / "out"))
     assert error.startswith(message.format(f=second))
     assert os.listdir(tmp_path / "out") == []
+
+
+def copied(paths, folder):
+    """Shards with their records in another folder."""
+    for path in paths:
+        for ending in (".jsonl", ".json"):
+            shutil.copy(path.with_suffix(ending), folder)
+    return [folder / path.name for path in paths]
+
+
+def test_shards_that_do_not_belong_together_are_not_merged(tiny, systems, shards, refused, run_stage, tmp_path):
+    first, second = copied(shards[2], tmp_path)
+    merge = lambda paths, source=tiny.corpus / "train.de": refused(  # noqa: E731
+        "merge_distilled", merge_words(source, paths, tmp_path / "out")
+    )
+    assert merge([second, first]).startswith(f"{second} is not shard 0 of 2 by its record; delete it and run again: ")
+    assert merge([first, shards[3][1]]).startswith(f"{shards[3][1]} is not shard 1 of 2 by its record; ")
+    other = tmp_path / "other.de"
+    other.write_bytes((tiny.corpus / "train.de").read_bytes().replace(b"Hund", b"Rabe"))
+    assert merge([first, second], other).startswith(f"{first} was not made from the same files and settings as {other}")
+    run_stage("distill", [w if w != '{"beam": 2, "length_penalty": 1.0}' else '{"beam": 1, "length_penalty": 1.0}'
+                          for w in distill_words(tiny, systems, second, 1, 2)])  # fmt: skip
+    assert merge([first, second]).startswith(f"{second} was not made from the same files and settings as {first}")
+    second.with_suffix(".json").unlink()
+    assert merge([first, second]).startswith(f"{second} has no record 1-of-2.json beside it: it is not whole; ")
+    assert os.listdir(tmp_path / "out") == []
+
+
+def test_a_damaged_shard_is_named_and_made_anew_alone(tiny, systems, shards, refused, run_stage, tmp_path):
+    first, second = copied(shards[2], tmp_path)
+    whole = second.read_bytes()
+    second.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+    words = merge_words(tiny.corpus / "train.de", [first, second], tmp_path / "out")
+    assert refused("merge_distilled", words).startswith(f"{second} is missing or damaged: ")
+    run_stage("distill", distill_words(tiny, systems, second, 1, 2))
+    assert second.read_bytes() == whole
+    assert run_stage("merge_distilled", words) == "40 distilled sentences from 2 shards"
 
 
 def test_distilling_refuses_what_does_not_fit(tiny, systems, refused, tmp_path):

@@ -1,0 +1,185 @@
+"""`continuum verify`: files of a real run are followed back to what they were made from; a changed one is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from workflow_src import cli
+from workflow_src.artifacts import described_by, digests, provenance, read_json, sha256, write_json, write_record
+from workflow_src.verify import Chain, verify
+
+
+def told(folder: Path) -> str:
+    """The first word of the sentence about what does not match; "" where everything does."""
+    try:
+        verify(folder)
+    except ValueError as failure:
+        assert "\n" not in str(failure)
+        return str(failure).split(" ")[0]
+    return ""
+
+
+# A chain made by hand: an original, a record for it, and one built on that
+
+
+@pytest.fixture
+def chain(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    data, end = Path("results/data"), Path("results/end")
+    for folder in (data, end):
+        folder.mkdir(parents=True)
+    Path("mine.txt").write_text("one\n")
+    (data / "text.txt").write_text("ONE\n")
+    write_record(data / "text.json", {"upper": True}, {"own": "mine.txt"}, ["text.txt"])
+    write_json(end / "score.json", {"score": 1.5, "provenance": provenance({}, {"text": data / "text.txt"})})
+    return tmp_path
+
+
+def test_what_matches_is_counted_from_any_folder(chain, monkeypatch, capsys):
+    assert verify("results/end") == "results/end: 2 records match, with 1 files that they describe, 1 original file"
+    monkeypatch.chdir("/")
+    cli.main(["verify", str(chain / "results/end"), str(chain / "results/data")])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[1][:16] for line in lines] == ["2 records match,", "1 records match,"]
+
+
+def test_the_command_ends_with_1_and_one_sentence(chain, capsys):
+    Path("results/data/text.txt").write_text("TWO\n")
+    with pytest.raises(SystemExit) as left:
+        cli.main(["verify", "results/end"])
+    found, expected = sha256("results/data/text.txt"), read_json("results/data/text.json")["provenance"]["files"]
+    assert left.value.code == (
+        f"error: results/data/text.txt was changed after it was made: its SHA-256 is {found}, results/data/text.json "
+        f"says {expected['text.txt']}; delete both and run the workflow again."
+    )
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda: Path("mine.txt").write_text("two\n"), "mine.txt was changed (SHA-256 "),
+        (lambda: Path("mine.txt").unlink(), "mine.txt is missing after results/data/text.json was made from it; "),
+        (lambda: Path("results/data/text.txt").unlink(), "results/data/text.txt is missing, which results/data/text"),
+        (lambda: Path("results/data/text.json").unlink(), "results/data/text.json is missing; run the workflow again"),
+        (lambda: Path("results/data/text.json").write_text("{"), "results/data/text.json was changed after it was m"),
+        (lambda: Path("results/data/text.json").write_text("{}"), "results/data/text.json carries no checksum of it"),
+        (lambda: Path("results/end/score.json").write_text("{}"), "results/end/score.json carries no checksum of it"),
+        (lambda: Path("results/end/more.json").write_text("{}"), "results/end/more.json carries no checksum of its"),
+    ],
+)
+def test_what_does_not_match_is_told(chain, spoil, sentence):
+    spoil()
+    with pytest.raises(ValueError) as failure:
+        verify("results/end")
+    assert str(failure.value).startswith(sentence)
+
+
+def test_made_from_something_else_than_lies_there_now(chain):
+    Path("results/data/text.txt").write_text("TWO\n")
+    write_record("results/data/text.json", {"upper": True}, {"own": "mine.txt"}, ["text.txt"])
+    with pytest.raises(ValueError, match="^results/end/score.json was made from another results/data/text.txt than "):
+        verify("results/end")
+
+
+def test_the_first_in_the_order_of_the_flow_is_named(chain):
+    changes = ["results/data/text.json", "results/data/text.txt", "results/end/score.json"]
+    for path in reversed(changes):
+        content = Path(path).read_bytes()
+        Path(path).write_bytes(content.replace(b"1", b"2").replace(b"O", b"P").replace(b"upper", b"lower"))
+        assert told("results/end") == path
+
+
+def test_a_record_may_not_be_rewritten_by_hand(chain):
+    record = read_json("results/end/score.json")
+    Path("results/end/score.json").write_text(json.dumps(record | {"score": 99}, indent=1, sort_keys=True) + "\n")
+    assert told("results/end") == "results/end/score.json"
+    # Another form of the same content is a change too: the file is not the one that was written.
+    Path("results/end/score.json").write_text(json.dumps(record))
+    assert told("results/end") == "results/end/score.json"
+
+
+def test_downloads_may_be_removed_but_not_changed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("results/r").mkdir(parents=True)
+    Path("got").write_text("x")
+    made = provenance({})
+    made["inputs"]["f"] = {"path": "got", "sha256": sha256("got"), "url": "http://a/got"}
+    write_json("results/r/raw.json", {"provenance": made})
+    assert verify("results/r").endswith("with 0 files that they describe, 1 original file")
+    Path("got").write_text("y")
+    assert told("results/r") == "got"
+    Path("got").unlink()
+    assert verify("results/r").endswith("describe, 1 download is no longer there")
+
+
+def test_folders_that_hold_no_results(tmp_path):
+    with pytest.raises(ValueError, match="none does not exist; name results/EXPERIMENT"):
+        verify(tmp_path / "none")
+    with pytest.raises(ValueError, match="holds no record of what made its files"):
+        verify(tmp_path)
+
+
+def test_records_of_files(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    assert described_by(tmp_path / "a.txt") is None
+    (tmp_path / "broken.json").write_text("{")
+    write_record(tmp_path / "z.json", {}, {}, ["a.txt"])
+    assert described_by(tmp_path / "a.txt") == described_by(tmp_path / "z.json") == tmp_path / "z.json"
+    assert digests(tmp_path, ["a.txt"]) == {"a.txt": sha256(tmp_path / "a.txt")}
+
+
+# A whole run
+
+
+@pytest.fixture(scope="module")
+def run(smoke_run, tmp_path_factory) -> Path:
+    """A copy of a finished run, to be damaged."""
+    folder = tmp_path_factory.mktemp("copy") / "run"
+    shutil.copytree(smoke_run / "results", folder / "results")
+    return folder
+
+
+def files_of(run: Path) -> list[Path]:
+    return sorted(path for path in (run / "results").rglob("*") if path.is_file() and path.name[0] != ".")
+
+
+@pytest.mark.slow
+def test_a_finished_run_matches_and_every_file_of_it_is_checked(run):
+    assert ": 55 records match" in verify(run / "results/smoke")
+    chain = Chain(run / "results/smoke")
+    checked = {path for record in chain.records.values() for path in (record.path, *record.files)}
+    assert {path.relative_to(run).as_posix() for path in files_of(run)} == checked
+    for record in chain.records.values():
+        made = record.made
+        assert {"settings", "inputs", "files", "versions", "commit", "hardware", "created"} <= set(made), record.path
+        assert made["inputs"] or record.path.endswith("raw.json"), record.path
+        assert all("record" in entry for entry in record.inputs), record.path
+
+
+@pytest.mark.slow
+def test_a_flipped_bit_anywhere_is_named(run):
+    for path in files_of(run):
+        content = path.read_bytes()
+        place = len(content) // 2
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        assert told(run / "results/smoke") == path.relative_to(run).as_posix()
+        path.write_bytes(content)
+    assert told(run / "results/smoke") == ""
+
+
+@pytest.mark.slow
+def test_a_missing_file_is_named(run):
+    # The last file is vouched for by nobody: without it there is no report.
+    for path in files_of(run):
+        name = path.relative_to(run).as_posix()
+        if name == "results/smoke/report/results.json":
+            continue
+        path.rename(path.with_name("aside"))
+        assert told(run / "results/smoke") == name
+        path.with_name("aside").rename(path)
+    assert told(run / "results/smoke") == ""

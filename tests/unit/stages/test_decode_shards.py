@@ -1,0 +1,123 @@
+"""Decodes spread over jobs: the same translations as in one job, joined in order and verified."""
+
+import json
+import shutil
+
+import pytest
+
+from workflow_src.artifacts import described_by, read_json
+
+SEARCHES = {
+    "beam": ("transformer", {"search": "beam", "beam": 3, "length_penalty": 0.6}),
+    "delta": ("lvm", {"search": "delta", "steps": 2}),
+    "score": ("score", {"search": "score", "steps": 2, "stop_threshold": 0.05}),
+    "latent-search": (
+        "score",
+        {"search": "latent-search", "steps": 1, "lengths": 2, "samples": 3, "mean_first": False, "search_seed": 4},
+    ),
+}
+
+
+@pytest.fixture
+def words(tiny, tiny_bundles):
+    def make(search, output, source=None):
+        family, settings = SEARCHES[search]
+        made = ["--settings", json.dumps(settings), "--bundle", str(tiny_bundles[family]), "--device", "cpu"]
+        if search == "latent-search":
+            made += ["--rescorer", str(tiny_bundles["transformer"])]
+        made += ["--source", str(source or tiny.corpus / "train.de"), "--output", str(output), "--batch", "7"]
+        return made
+
+    return make
+
+
+@pytest.fixture
+def decoded(words, run_stage):
+    """Decode in `count` shards and join them; returns the shards."""
+
+    def make(search, folder, count, source=None):
+        paths = [folder / f"{shard}-of-{count}.jsonl" for shard in range(count)]
+        for shard, path in enumerate(paths):
+            more = ["--shard", str(shard), "--shards", str(count)]
+            run_stage("decode_shard", [*words(search, path, source), *more])
+        run_stage("decode", [*words(search, folder / "train.txt", source), "--shards", *map(str, paths)])
+        return paths
+
+    return make
+
+
+def details(path):
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return [record.pop("score") for record in found], found
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_shards_change_no_translation(search, words, decoded, run_stage, tmp_path):
+    run_stage("decode", words(search, tmp_path / "train.txt"))
+    scores, rest = details(tmp_path / "train.jsonl")
+    for count in (1, 3):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        decoded(search, folder, count)
+        assert (folder / "train.txt").read_bytes() == (tmp_path / "train.txt").read_bytes()
+        found, others = details(folder / "train.jsonl")
+        assert others == rest and len(rest) == 40
+        # Batches differ between shards, and with them the last bits of sums.
+        assert found == pytest.approx(scores, abs=2e-5)
+
+
+def test_more_shards_than_lines(decoded, run_stage, tmp_path):
+    source = tmp_path / "one.de"
+    source.write_text("der Hund ruht heute\n")
+    decoded("beam", tmp_path, 3, source)
+    assert len((tmp_path / "train.txt").read_text().splitlines()) == 1
+
+
+def test_a_line_that_is_too_long_is_named_by_its_place_in_the_whole_text(words, refused, tmp_path):
+    source = tmp_path / "long.de"
+    source.write_text("der Hund\n" * 3 + "Hund " * 80 + "\n")
+    more = ["--shard", "1", "--shards", "2"]
+    error = refused("decode_shard", [*words("beam", tmp_path / "s.jsonl", source), *more])
+    assert error.startswith("line 4 has ") and list(tmp_path.glob("s.*")) == []
+
+
+def test_a_shard_that_cannot_be_joined_is_named_and_made_anew_alone(words, decoded, refused, run_stage, tmp_path):
+    paths = decoded("beam", tmp_path, 3)
+    text = (tmp_path / "train.txt").read_bytes()
+    join = [*words("beam", tmp_path / "out/train.txt"), "--shards", *map(str, paths)]
+    whole = paths[1].read_bytes()
+
+    def again():
+        run_stage("decode_shard", [*words("beam", paths[1]), "--shard", "1", "--shards", "3"])
+        run_stage("decode", join)
+        assert (tmp_path / "out/train.txt").read_bytes() == text and paths[1].read_bytes() == whole
+        shutil.rmtree(tmp_path / "out")
+
+    paths[1].write_bytes(whole[:-5] + bytes([whole[-5] ^ 2]) + whole[-4:])
+    assert refused("decode", join).startswith(f"{paths[1]} is missing or damaged: its record tells another checksum; ")
+    again()
+    paths[1].unlink()
+    assert refused("decode", join).startswith(f"{paths[1]} is missing or damaged")
+    again()
+    paths[1].with_suffix(".json").unlink()
+    assert refused("decode", join).startswith(f"{paths[1]} has no record 1-of-3.json beside it")
+    again()
+    swapped = [*words("beam", tmp_path / "out/train.txt"), "--shards", *map(str, [paths[0], paths[2], paths[1]])]
+    assert refused("decode", swapped).startswith(f"{paths[2]} is not shard 1 of 3 by its record; ")
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("shard", [-1, 2])
+def test_a_shard_that_is_none_is_refused(words, refused, tmp_path, shard):
+    error = refused("decode_shard", [*words("beam", tmp_path / "s"), "--shard", str(shard), "--shards", "2"])
+    assert error == f"--shard is {shard}; it must be from 0 to 1."
+
+
+def test_records_tell_what_translations_were_made_from(decoded, tiny, tiny_bundles, tmp_path):
+    paths = decoded("latent-search", tmp_path, 2)
+    made = read_json(tmp_path / "train.json")["provenance"]
+    assert made["shards"] == 2 and sorted(made["files"]) == ["train.jsonl", "train.txt"]
+    assert sorted(made["inputs"]) == ["bundle", "rescorer", "shard 0", "shard 1", "source"]
+    assert made["inputs"]["shard 1"]["record"] == str(paths[1].with_suffix(".json"))
+    assert described_by(tmp_path / "train.txt") == tmp_path / "train.json"
+    assert described_by(tiny_bundles["score"] / "lvm.safetensors") == tiny_bundles["score"] / "bundle.json"

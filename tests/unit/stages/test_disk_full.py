@@ -1,0 +1,130 @@
+"""A disk that is full, a real one (tmpfs): one clear error, nothing half-written, and going on when there is room."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from workflow_src.artifacts import atomic, load_tensors
+from workflow_src.data.encoded import EncodedCorpus
+
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+class Disk:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def resize(self, kilobytes: int) -> None:
+        self._mount("-o", f"remount,size={kilobytes}k")
+
+    def mount(self, kilobytes: int) -> None:
+        self._mount("-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs")
+
+    def _mount(self, *words):
+        subprocess.run(["mount", *words, str(self.folder)], check=True, capture_output=True)
+
+    def files(self) -> list[str]:
+        """Files with content; a log may be there, as far as it went."""
+        found = (path for path in self.folder.rglob("*") if path.is_file() and path.suffix != ".log")
+        return sorted(path.relative_to(self.folder).as_posix() for path in found)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A small disk of its own; `resize` gives or takes room."""
+    made = Disk(tmp_path / "disk")
+    made.folder.mkdir()
+    try:
+        made.mount(64)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("mounting a tmpfs is not permitted here")
+    yield made
+    subprocess.run(["umount", str(made.folder)], check=True)
+
+
+def ran(stage: str, words: list[str], log: Path) -> tuple[int, list[str]]:
+    """Exit code and lines on stderr of a stage in a process of its own, as a rule runs it."""
+    command = [sys.executable, "-m", f"workflow_src.stages.{stage}", *words, "--log", str(log)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout == ""
+    return done.returncode, done.stderr.splitlines()
+
+
+def refused(stage: str, words: list[str], disk: Disk, path: Path) -> None:
+    """The stage must end with 1 and one error: `path`, a pattern, does not fit."""
+    code, lines = ran(stage, words, disk.folder / "stage.log")
+    assert code == 1
+    (error,) = [line for line in lines if "rror" in line]
+    assert re.match(f"error: no space left to write {path}: ", error)
+    assert f" MB of the disk of {path.parent} are free; make room, then run again" in error
+    assert "Traceback" not in "".join(lines)
+
+
+def test_encode(disk, tiny, tmp_path):
+    for side in ("de", "en"):
+        (tmp_path / f"train.{side}").write_text((tiny.corpus / f"train.{side}").read_text() * 300)
+    words = ["--settings", '{"max_length": 50}', "--subwords", str(tiny.folder), "--split", "train"]
+    words += ["--source", str(tmp_path / "train.de"), "--target", str(tmp_path / "train.en")]
+    words += ["--output-prefix", str(disk.folder / "train")]
+    refused("encode", words, disk, disk.folder / "train.source.bin")
+    assert disk.files() == []
+    disk.resize(4000)
+    assert ran("encode", words, disk.folder / "stage.log")[0] == 0
+    whole = EncodedCorpus.open(disk.folder / "train")
+    whole.verify()
+    assert len(whole) == 12000
+    # What is there stays as it was when there is no room for another.
+    disk.resize(1200)
+    assert ran("encode", words, disk.folder / "stage.log")[0] == 1
+    EncodedCorpus.open(disk.folder / "train").verify()
+    assert len(disk.files()) == 5
+
+
+def test_decode(disk, tiny, tiny_bundles, tmp_path):
+    source = tmp_path / "test.de"
+    source.write_text((tiny.corpus / "train.de").read_text() * 40)
+    words = ["--settings", json.dumps({"search": "delta", "steps": 1}), "--bundle", str(tiny_bundles["lvm"])]
+    words += ["--source", str(source), "--output", str(disk.folder / "test.txt"), "--device", "cpu"]
+    refused("decode", words, disk, disk.folder / "test.jsonl")
+    assert disk.files() == []
+    disk.resize(4000)
+    assert ran("decode", words, disk.folder / "stage.log")[0] == 0
+    assert len((disk.folder / "test.txt").read_text().splitlines()) == 1600
+    assert disk.files() == ["test.json", "test.jsonl", "test.txt"]
+
+
+def test_training_state(disk, training_words, tmp_path):
+    """A state does not fit beside the two before it; they are whole, and training goes on from them."""
+    state = disk.folder / "state"
+    words = lambda folder, where: training_words("transformer", folder, state=where, save_every=3)  # noqa: E731
+    assert ran("train_teacher", words(tmp_path / "whole", tmp_path / "state"), tmp_path / "log")[0] == 0
+    size = max(path.stat().st_size for path in (tmp_path / "state").glob("*.safetensors"))
+    disk.resize(int(2.5 * size / 1024))
+    refused("train_teacher", words(tmp_path / "out", state), disk, state / "step-000000(009|012).safetensors")
+    kept = [int(path.stem.removeprefix("step-")) for path in sorted(state.glob("step-*.safetensors"))]
+    assert kept in ([3, 6], [6, 9]) and len(list(state.glob("step-*.json"))) == 2
+    assert not list(state.glob(".*"))
+    assert not list((tmp_path / "out").glob("*.*"))
+    disk.resize(int(20 * size / 1024))
+    code, lines = ran("train_teacher", words(tmp_path / "out", state), disk.folder / "stage.log")
+    assert code == 0 and any(f"resumed at step {kept[-1]} " in line for line in lines), lines
+    one, other = (load_tensors(tmp_path / name / "model.safetensors") for name in ("whole", "out"))
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_full_disk_is_told_by_the_file_that_did_not_fit(disk):
+    from workflow_src.artifacts import ArtifactError
+
+    (disk.folder / "old").write_text("whole")
+    with pytest.raises(ArtifactError, match=f"^no space left to write {disk.folder}/big: 0.0 of 0.1 MB of the disk"):
+        with atomic(disk.folder / "old") as small, atomic(disk.folder / "big", "wb") as big:
+            small.write("new")
+            big.write(bytes(100_000))
+    assert disk.files() == ["old"] and (disk.folder / "old").read_text() == "whole"

@@ -1,0 +1,59 @@
+"""Files from others: pickles where weights or arrays are wanted are refused by the stages, and nothing in them runs."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from workflow_src.artifacts import ArtifactError, read_json, sha256, write_json
+from workflow_src.translate import Translator
+
+
+class Trap:
+    """Unpickling it makes a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.fixture
+def trap(tmp_path):
+    made = Trap(tmp_path / "sprung")
+    yield made
+    assert not made.folder.exists()
+
+
+@pytest.mark.parametrize("name", ["model.pt", "pytorch_model.bin", "model.safetensors"])
+def test_initial_weights(trap, training_words, refused, tmp_path, name):
+    torch.save({"embedding.weight": Trap(trap.folder)}, tmp_path / name)
+    error = refused("train_teacher", training_words("transformer", tmp_path / "out", initial=tmp_path / name))
+    assert error.startswith(f"weights {tmp_path / name} are refused: they are a pickle ")
+    assert not list((tmp_path / "out").glob("*.*"))
+
+
+def test_a_bundle(trap, tiny_bundles, tmp_path):
+    import shutil
+
+    bundle = shutil.copytree(tiny_bundles["transformer"], tmp_path / "bundle")
+    torch.save({"w": trap}, bundle / "model.bin")
+    description = read_json(bundle / "bundle.json")
+    description["models"]["transformer"] |= {"weights": "model.bin", "sha256": sha256(bundle / "model.bin")}
+    write_json(bundle / "bundle.json", description)
+    with pytest.raises(ArtifactError, match="model.bin are refused: they are a pickle"):
+        Translator.load(bundle)
+
+
+def test_arrays(trap, tiny, training_words, refused, tmp_path):
+    import shutil
+
+    shutil.copytree(tiny.root / "encoded", tmp_path / "encoded")
+    path = tmp_path / "encoded/train.source.offsets.npy"
+    np.save(path, np.array([trap], dtype=object), allow_pickle=True)
+    words = training_words("transformer", tmp_path / "out")
+    words[words.index("--train") + 1] = str(tmp_path / "encoded/train")
+    error = refused("train_teacher", words)
+    assert error.startswith(f"file {path} is damaged (") and error.endswith("; encode the corpus again.")

@@ -1,0 +1,221 @@
+"""Checking finished results: is every file the one that its record describes, made from what lies there now?
+
+Every artefact has a record, a JSON file with a block `provenance`: the artefact itself where it is JSON, else a file
+beside it. The block tells the digests of the record's own content, of the files that it vouches for, and of its inputs,
+each with the record that describes it. Following inputs from the last records back gives the whole chain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from workflow_src.artifacts import ArtifactError, canonical, checksum, read_json, sha256
+
+RESULTS = "results"
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A record: its block `provenance`, None where that cannot be read, and what is wrong with it, if anything."""
+
+    path: str
+    made: dict[str, Any] | None
+    problem: str | None = None
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """Inputs by their path, without repeats."""
+        entries = (self.made or {}).get("inputs", {}).values()
+        return sorted({entry["path"]: entry for entry in entries}.values(), key=lambda entry: entry["path"])
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Digests of the files that the record vouches for, by path."""
+        folder = Path(self.path).parent
+        return {(folder / name).as_posix(): digest for name, digest in (self.made or {}).get("files", {}).items()}
+
+    @property
+    def built_on(self) -> list[str]:
+        """Records of the inputs, other than this one."""
+        return [entry["record"] for entry in self.inputs if entry.get("record", self.path) != self.path]
+
+
+@dataclasses.dataclass
+class Counts:
+    records: int = 0
+    files: int = 0
+    originals: int = 0
+    absent_downloads: int = 0
+
+
+class Chain:
+    """The records below `folder` and all that they were made from. Paths are relative to the workflow's folder."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        if not self.folder.is_dir():
+            raise ArtifactError(f"folder {folder} does not exist; name results/EXPERIMENT of a finished run.")
+        self.base = _base(self.folder)
+        self.records: dict[str, Record] = {}
+        self._digests: dict[str, str | None] = {}
+        waiting = [_relative(path, self.base) for path in sorted(self.folder.rglob("*.json"))]
+        if not waiting:
+            raise ArtifactError(f"folder {folder} holds no record of what made its files; run the experiment first.")
+        while waiting:
+            path = waiting.pop()
+            if path not in self.records:
+                record = self.records[path] = self._read(path)
+                # A changed record may name inputs that never were.
+                waiting += [name for name in record.built_on if not record.problem or (self.base / name).is_file()]
+        # JSON files that are no records, but that a record vouches for, such as another library's.
+        described = {path for record in self.records.values() for path in record.files}
+        self.records = {p: r for p, r in self.records.items() if r.made is not None or p not in described}
+
+    def _read(self, path: str) -> Record:
+        again = "delete it and run the workflow again, with --forcerun if it says that nothing is to be done."
+        try:
+            content = read_json(self.base / path)
+            text = (self.base / path).read_text(encoding="utf-8")
+        except ArtifactError as failure:
+            if not (self.base / path).exists():
+                return Record(path, None, f"{path} is missing; run the workflow again to make it.")
+            return Record(path, None, f"{path} was changed after it was made: {failure}")
+        made = _made(content)
+        if made is None or "checksum" not in made:
+            problem = "carries no checksum of itself: it was changed, or another version made it"
+            return Record(path, made, f"{path} {problem}; {again}")
+        if made["checksum"] != checksum(content) or text != canonical(content):
+            # What it says of its inputs still tells what comes before it.
+            return Record(path, made, f"{path} was changed after it was made: its own checksum differs; {again}")
+        return Record(path, made)
+
+    def _digest(self, path: str) -> str | None:
+        """SHA-256 of a file, read once; None where it is missing."""
+        if path not in self._digests:
+            there = self.base / path
+            self._digests[path] = sha256(there) if there.is_file() else None
+        return self._digests[path]
+
+    def in_order(self) -> list[Record]:
+        """Records in the order of the flow: each after all that it was made from; ties by path."""
+        depths: dict[str, float] = {}
+
+        def depth(path: str) -> float:
+            if path not in depths:
+                depths[path] = 0  # ends a circle, which only forged records could make
+                usable = [name for name in self.records[path].built_on if self._usable(name)]
+                depths[path] = 1 + max(map(depth, usable), default=0)
+            return depths[path]
+
+        for path in self.records:
+            depth(path)
+        # What a record that cannot be read was made from is not known: its place is before all that is made from it.
+        for path, record in self.records.items():
+            if record.made is None:
+                users = [depths[user.path] for user in self.records.values() if path in user.built_on]
+                depths[path] = min(users, default=math.inf) - 0.5
+        return sorted(self.records.values(), key=lambda record: (depths[record.path], record.path))
+
+    def _usable(self, path: str) -> bool:
+        return path in self.records and self.records[path].made is not None
+
+    def check(self) -> Counts:
+        """Compare everything. Raises ArtifactError with one sentence for the first file that does not match."""
+        counts = Counts(records=len(self.records))
+        originals: set[str] = set()
+        absent: set[str] = set()
+        seen: set[str] = set()
+        for record in self.in_order():
+            if record.problem:
+                raise ArtifactError(record.problem)
+            for entry in record.inputs:
+                if entry.get("record"):
+                    self._check_made(record, entry)
+                elif "url" in entry and self._digest(entry["path"]) is None:
+                    # Downloads may be removed once the raw text is written.
+                    absent.add(entry["path"])
+                else:
+                    self._check_original(record, entry)
+                    originals.add(entry["path"])
+            for path, expected in sorted(record.files.items()):
+                self._check_file(record, path, expected)
+                seen.add(path)
+        counts.files, counts.originals, counts.absent_downloads = len(seen), len(originals), len(absent)
+        return counts
+
+    def _check_file(self, record: Record, path: str, expected: str) -> None:
+        found = self._digest(path)
+        if found is None:
+            raise ArtifactError(
+                f"{path} is missing, which {record.path} describes; delete {record.path} and run the workflow again."
+            )
+        if found != expected:
+            raise ArtifactError(
+                f"{path} was changed after it was made: its SHA-256 is {found}, {record.path} says {expected}; delete "
+                "both and run the workflow again."
+            )
+
+    def _check_made(self, record: Record, entry: dict[str, Any]) -> None:
+        found = self._digest(entry["path"])
+        if found is None:
+            raise ArtifactError(
+                f"{entry['path']} is missing, which {record.path} was made from; run the workflow again."
+            )
+        if found != entry["sha256"]:
+            raise ArtifactError(
+                f"{record.path} was made from another {entry['path']} than lies there now (SHA-256 {entry['sha256']}, "
+                f"now {found}); delete it and what lies beside it, and run the workflow again."
+            )
+
+    def _check_original(self, record: Record, entry: dict[str, Any]) -> None:
+        found = self._digest(entry["path"])
+        if found == entry["sha256"]:
+            return
+        problem = "is missing" if found is None else f"was changed (SHA-256 {entry['sha256']}, now {found})"
+        raise ArtifactError(
+            f"{entry['path']} {problem} after {record.path} was made from it; bring it back, or run the workflow again."
+        )
+
+
+def _made(content: Any) -> dict[str, Any] | None:
+    """The provenance in a record's content, where it has the form that is needed to go on from it."""
+    made = content.get("provenance") if isinstance(content, dict) else None
+    if not isinstance(made, dict):
+        return None
+    inputs, files = made.get("inputs", {}), made.get("files", {})
+    if not isinstance(inputs, dict) or not isinstance(files, dict):
+        return None
+    whole = all(isinstance(entry, dict) and {"path", "sha256"} <= set(entry) for entry in inputs.values())
+    return made if whole else None
+
+
+def _base(folder: Path) -> Path:
+    """The folder that the workflow ran in, which paths in records are relative to."""
+    whole = Path(os.path.abspath(folder))
+    parents = [parent.parent for parent in (whole, *whole.parents) if parent.name == RESULTS]
+    return parents[0] if parents else Path.cwd()
+
+
+def _relative(path: Path, base: Path) -> str:
+    whole = Path(os.path.abspath(path))
+    return str(whole.relative_to(base)) if whole.is_relative_to(base) else str(whole)
+
+
+def verify(folder: str | Path) -> str:
+    """Check the results in `folder` and all that they were made from; a summary of one line.
+
+    Raises ArtifactError with one sentence that names the first file, in the order of the flow, that was changed, is
+    missing, or was made from something else than what lies there now.
+    """
+    counts = Chain(folder).check()
+    gone = counts.absent_downloads
+    notes = [
+        f"{counts.originals} original {'file' if counts.originals == 1 else 'files'}" if counts.originals else "",
+        f"{gone} {'download is' if gone == 1 else 'downloads are'} no longer there" if gone else "",
+    ]
+    more = "".join(f", {note}" for note in notes if note)
+    return f"{folder}: {counts.records} records match, with {counts.files} files that they describe{more}"
