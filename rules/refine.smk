@@ -18,8 +18,9 @@ rule train_refiner:
         "../envs/gpu.yaml"
     threads: RUNTIME.training_threads
     resources:
-        mem_mb=16000,
-        runtime=2880,
+        mem_mb=needs.memory("train_refiner"),
+        runtime=needs.minutes("train_refiner"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,

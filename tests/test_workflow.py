@@ -151,7 +151,8 @@ def test_every_rule_states_everything_and_runs_one_command():
         command = rule.split("    shell:\n")[1]
         assert command.strip().startswith(f'"python -m workflow_src.stages.{name} ')
         assert not re.search(r"&&|\||;", command), f"rule {name} runs more than one command"
-        assert re.search(r"mem_mb=\d+,\n +runtime=\d+,", rule), f"rule {name} says no memory or time"
+        asked = f'        mem_mb=needs.memory("{name}"),\n        runtime=needs.minutes("{name}"),\n'
+        assert asked in rule, f"rule {name} says no memory or time"
 
 
 def test_the_environments_agree_with_the_lock():
@@ -217,6 +218,10 @@ CHANGES = {
     ),
     "device, threads, precision, logging": (
         "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7}",
+        {},
+    ),
+    "memory, time, GPUs and partitions of jobs": (
+        "runtime: {device: cuda, partition: small, gpu_partition: large, longest_job: 7, largest_job: 900}",
         {},
     ),
     "mirrors": ("mirrors: [/some/where, '/some where/else']\nallow_unpinned: true", {}),

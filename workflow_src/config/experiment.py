@@ -13,6 +13,7 @@ from workflow_src.config.datasets import RecipeConfig
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 ComputeType = Literal["float32", "int8", "float16"]
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
+PARTITION = r"^[A-Za-z0-9_.,-]+$"
 
 
 class TrainingConfig(Frozen):
@@ -127,6 +128,10 @@ class RuntimeConfig(Frozen):
     compile: bool = False
     training_threads: int = Field(2, gt=0)
     log_every: int = Field(100, gt=0)
+    partition: str | None = Field(None, pattern=PARTITION, description="of a cluster; none: its default")
+    gpu_partition: str | None = Field(None, pattern=PARTITION, description="of jobs on GPUs; none: partition")
+    longest_job: int = Field(1440, gt=0, description="minutes that a cluster lets a job run")
+    largest_job: int | None = Field(None, gt=0, description="MB that no job asks for more of; none: no such limit")
 
 
 class WorkflowConfig(Frozen):
