@@ -2,8 +2,8 @@
 
 Needs root and the programs of Debian's packages munge, slurmctld, slurmd and slurm-client; it installs nothing. Every
 daemon is the first process below namespaces of its own: it has a host name, and when it ends, everything that it
-started is killed with it. All nodes share the machine's processors, disks and network; memory limits are polled, because
-control groups are not needed. There is no accounting: `squeue` remembers finished jobs for a day.
+started is killed with it. All nodes share the machine's processors, disks and network. There are no control groups, so
+limits of memory are polled, and no accounting: `squeue` remembers finished jobs for a day.
 """
 
 from __future__ import annotations

@@ -172,6 +172,18 @@ def test_the_environments_agree_with_the_lock():
         assert versions == {name: lock[name] for name in versions}
 
 
+def test_the_lock_has_every_extra_that_the_tests_use():
+    import tomllib
+
+    extras = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    lock = (PROJECT / "requirements.lock").read_text().lower()
+    wanted = [line for name in ("fast", "slurm", "cluster-generic", "dev") for line in extras[name]]
+    for name, least in (line.lower().split(">=") for line in wanted):
+        pinned = re.search(rf"^{name}==([\d.]+)$", lock, re.MULTILINE)
+        assert pinned, f"{name} is not pinned"
+        assert [int(n) for n in pinned[1].split(".")] >= [int(n) for n in least.split(".")]
+
+
 def _dependencies() -> list[str]:
     import tomllib
 
