@@ -18,8 +18,9 @@ rule train_refiner:
         "../envs/gpu.yaml"
     threads: RUNTIME.training_threads * RUNTIME.devices
     resources:
-        mem_mb=16000,
-        runtime=2880,
+        mem_mb=needs.memory("train_refiner"),
+        runtime=needs.minutes("train_refiner"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS * RUNTIME.devices,
         launch=RUNTIME.launch,
         device=RUNTIME.device,

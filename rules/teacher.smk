@@ -18,8 +18,9 @@ rule train_teacher:
         "../envs/gpu.yaml"
     threads: RUNTIME.training_threads * RUNTIME.devices
     resources:
-        mem_mb=16000,
-        runtime=2880,
+        mem_mb=needs.memory("train_teacher"),
+        runtime=needs.minutes("train_teacher"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS * RUNTIME.devices,
         launch=RUNTIME.launch,
         device=RUNTIME.device,

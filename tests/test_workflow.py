@@ -231,7 +231,8 @@ def test_every_rule_states_everything_and_runs_one_command():
         # Trainings may be started by torchrun.
         assert re.match(rf'"(python|{{resources\.launch}}) -m workflow_src\.stages\.{name} ', command.strip()), name
         assert not re.search(r"&&|\||;", command), f"rule {name} runs more than one command"
-        assert re.search(r"mem_mb=\d+,\n +runtime=\d+,", rule), f"rule {name} says no memory or time"
+        asked = f'        mem_mb=needs.memory("{name}"),\n        runtime=needs.minutes("{name}"),\n'
+        assert asked in rule, f"rule {name} says no memory or time"
 
 
 def test_the_environments_agree_with_the_lock():
@@ -249,6 +250,18 @@ def test_the_environments_agree_with_the_lock():
         versions = dict(line.lower().split("==") for line in pip if not line.startswith("--"))
         assert set(versions) == direct
         assert versions == {name: lock[name] for name in versions}
+
+
+def test_the_lock_has_every_extra_that_the_tests_use():
+    import tomllib
+
+    extras = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    lock = (PROJECT / "requirements.lock").read_text().lower()
+    wanted = [line for name in ("fast", "slurm", "cluster-generic", "dev") for line in extras[name]]
+    for name, least in (line.lower().split(">=") for line in wanted):
+        pinned = re.search(rf"^{name}==([\d.]+)$", lock, re.MULTILINE)
+        assert pinned, f"{name} is not pinned"
+        assert [int(n) for n in pinned[1].split(".")] >= [int(n) for n in least.split(".")]
 
 
 def _dependencies() -> list[str]:
@@ -298,6 +311,10 @@ CHANGES = {
     "device, threads, precision, logging": (
         "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7, devices: 2, "
         "split_batches: false}",
+        {},
+    ),
+    "memory, time, GPUs and partitions of jobs": (
+        "runtime: {device: cuda, partition: small, gpu_partition: large, longest_job: 7, largest_job: 900}",
         {},
     ),
     "mirrors": ("mirrors: [/some/where, '/some where/else']\nallow_unpinned: true", {}),

@@ -13,6 +13,7 @@ from workflow_src.config.datasets import RecipeConfig
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 ComputeType = Literal["float32", "int8", "float16"]
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
+PARTITION = r"^[A-Za-z0-9_.,-]+$"
 
 
 class TrainingConfig(Frozen):
@@ -142,6 +143,10 @@ class RuntimeConfig(Frozen):
     nodes: int = Field(1, gt=0, description="nodes that a training uses, under Slurm")
     split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice for it")
     log_every: int = Field(100, gt=0)
+    partition: str | None = Field(None, pattern=PARTITION, description="of a cluster; none: its default")
+    gpu_partition: str | None = Field(None, pattern=PARTITION, description="of jobs on GPUs; none: partition")
+    longest_job: int = Field(1440, gt=0, description="minutes that a cluster lets a job run")
+    largest_job: int | None = Field(None, gt=0, description="MB that no job asks for more of; none: no such limit")
     download_attempts: int = Field(4, gt=0, description="times that a file is asked for before giving up")
     download_wait: float = Field(1.0, ge=0, description="seconds before the second time; then twice as long each time")
     download_timeout: float = Field(60.0, gt=0, description="seconds in which bytes must come")
