@@ -14,8 +14,9 @@ rule estimate_marginal:
         "../envs/gpu.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=240,
+        mem_mb=needs.memory("estimate_marginal"),
+        runtime=needs.minutes("estimate_marginal"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
@@ -46,8 +47,9 @@ rule compare_tokens:
         "../envs/gpu.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=needs.memory("compare_tokens"),
+        runtime=needs.minutes("compare_tokens"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
@@ -76,8 +78,9 @@ rule measure_lengths:
         "../envs/gpu.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=needs.memory("measure_lengths"),
+        runtime=needs.minutes("measure_lengths"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
@@ -106,8 +109,9 @@ rule sample_translations:
         "../envs/gpu.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=needs.memory("sample_translations"),
+        runtime=needs.minutes("sample_translations"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
@@ -136,8 +140,9 @@ rule map_latent_space:
         "../envs/gpu.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=needs.memory("map_latent_space"),
+        runtime=needs.minutes("map_latent_space"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,

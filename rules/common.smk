@@ -23,6 +23,8 @@ if find_spec("torch"):
     # are used, come before this.
     os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]))
 
+# For the report, which tells how to make it again; jobs elsewhere inherit it.
+os.environ.setdefault("CONTINUUM_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
 import workflow_src
 
 if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolve()):
@@ -34,6 +36,7 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
 from workflow_src.config import ConfigError, Plan, load
 from workflow_src.config.load import Decode
 from workflow_src.config.plan import SPLITS
+from workflow_src.config.resources import Requests
 
 try:
     plan = Plan(load(config))
@@ -43,6 +46,8 @@ except ConfigError as error:
 # Settings of the machine reach the commands as resources, because changed resources rerun nothing.
 RUNTIME = plan.config.runtime
 GPUS = int(RUNTIME.device.startswith("cuda") or (RUNTIME.device == "auto" and shutil.which("nvidia-smi") is not None))
+# Memory and time of every job, by the sizes of models and corpus; more at each retry.
+needs = Requests(plan, gpu=GPUS > 0)
 
 ANY_DECODE = Decode(system="{system}", search="", name="{search}", settings={}, splits=())
 FIRST_SEED = plan.config.seeds[0]

@@ -19,8 +19,8 @@ rule download:
         "../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
-        runtime=240,
+        mem_mb=needs.memory("download"),
+        runtime=needs.minutes("download"),
         mirrors=shlex.join(plan.config.mirrors),
         allow_unpinned=str(plan.config.allow_unpinned),
         attempts=RUNTIME.download_attempts,
@@ -55,8 +55,9 @@ rule normalise:
         "../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=240,
+        mem_mb=needs.memory("normalise"),
+        runtime=needs.minutes("normalise"),
+        slurm_partition=needs.partition(gpu=False),
     params:
         settings=plan.settings_normalise(),
         raw=input_folder("summary"),
@@ -82,8 +83,9 @@ rule learn_subwords:
         "../envs/cpu.yaml"
     threads: 2
     resources:
-        mem_mb=8000,
-        runtime=240,
+        mem_mb=needs.memory("learn_subwords"),
+        runtime=needs.minutes("learn_subwords"),
+        slurm_partition=needs.partition(gpu=False),
     params:
         settings=plan.settings_subwords(),
         folder=output_folder("summary"),
@@ -113,8 +115,9 @@ rule encode:
         "../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=240,
+        mem_mb=needs.memory("encode"),
+        runtime=needs.minutes("encode"),
+        slurm_partition=needs.partition(gpu=False),
     params:
         settings=plan.settings_encode(),
         subwords=input_folder("subwords"),

@@ -14,8 +14,9 @@ rule export_bundle:
         "../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=needs.memory("export_bundle"),
+        runtime=needs.minutes("export_bundle"),
+        slurm_partition=needs.partition(gpu=False),
     params:
         settings=lambda wildcards: plan.settings_bundle(wildcards.system),
         normalisation=plan.loaded.normalisation.canonical(),
@@ -46,8 +47,9 @@ rule choose_settings:
         "../envs/gpu.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=240,
+        mem_mb=needs.memory("choose_settings"),
+        runtime=needs.minutes("choose_settings"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
@@ -78,8 +80,9 @@ rule export_ctranslate2:
         "../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=needs.memory("export_ctranslate2"),
+        runtime=needs.minutes("export_ctranslate2"),
+        slurm_partition=needs.partition(gpu=False),
     params:
         settings="{}",
         bundle=input_folder("bundle"),
@@ -106,8 +109,9 @@ rule decode_shard:
         "../envs/gpu.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=240,
+        mem_mb=needs.memory("decode_shard"),
+        runtime=needs.minutes("decode_shard"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
@@ -144,8 +148,9 @@ rule decode:
         "../envs/gpu.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=240,
+        mem_mb=needs.memory("decode"),
+        runtime=needs.minutes("decode"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,

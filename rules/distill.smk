@@ -17,8 +17,9 @@ rule distill:
     # One thread a shard: shards beside each other are faster than threads within one.
     threads: 1
     resources:
-        mem_mb=16000,
-        runtime=1440,
+        mem_mb=needs.memory("distill"),
+        runtime=needs.minutes("distill"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
@@ -52,8 +53,9 @@ rule merge_distilled:
         "../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=needs.memory("merge_distilled"),
+        runtime=needs.minutes("merge_distilled"),
+        slurm_partition=needs.partition(gpu=False),
     params:
         settings="{}",
     message:

@@ -17,8 +17,9 @@ rule score_quality:
         "../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=needs.memory("score_quality"),
+        runtime=needs.minutes("score_quality"),
+        slurm_partition=needs.partition(gpu=False),
     params:
         settings=plan.settings_quality(),
     message:
@@ -43,8 +44,9 @@ rule compare_rows:
         "../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=needs.memory("compare_rows"),
+        runtime=needs.minutes("compare_rows"),
+        slurm_partition=needs.partition(gpu=False),
     params:
         settings=plan.settings_significance(),
     message:
@@ -71,8 +73,9 @@ rule measure_speed:
     # All cores are claimed, whatever the measuring process uses, so that no other job disturbs it.
     threads: all_cores
     resources:
-        mem_mb=8000,
-        runtime=240,
+        mem_mb=needs.memory("measure_speed"),
+        runtime=needs.minutes("measure_speed"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
@@ -104,8 +107,9 @@ rule analyse:
         "../envs/gpu.yaml"
     threads: 1
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=needs.memory("analyse"),
+        runtime=needs.minutes("analyse"),
+        slurm_partition=needs.partition(gpu=True),
         gpu=GPUS,
         device=RUNTIME.device,
         precision=RUNTIME.precision,

@@ -31,8 +31,9 @@ rule report:
         "../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=needs.memory("report"),
+        runtime=needs.minutes("report"),
+        slurm_partition=needs.partition(gpu=False),
     params:
         settings=plan.settings_report(),
         folder=output_folder("page"),

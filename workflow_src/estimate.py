@@ -21,7 +21,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from workflow_src.config.costs import decoder_layer, encoder_layer
+from workflow_src.config.costs import (
+    HELD_OUT,
+    decoding_operations,
+    operations_a_position,
+    parameters,
+    sentence_length,
+    training_pairs,
+)
 from workflow_src.config.load import Decode, System
 from workflow_src.config.plan import Plan
 
@@ -30,77 +37,11 @@ GPU = "NVIDIA A100 in bfloat16"
 TRAINING_SHARE = {"wide": (0.10, 0.40), "narrow": (0.03, 0.15)}
 DECODING_SHARE = (0.003, 0.05)
 WIDE = 512
-# Assumed where nothing better is known; an experiment's own numbers win.
-HELD_OUT = 2000
-LENGTH = {"generated": 12.0, "files": 28.0, "folder": 28.0}
 BYTES_A_SUBWORD = 4.5
 ANALYSIS_RULES = {
     "marginal": "estimate_marginal", "tokens": "compare_tokens", "lengths": "measure_lengths",
     "samples": "sample_translations", "latent_space": "map_latent_space",
 }  # fmt: skip
-
-
-def parts(system: System, vocabulary: int) -> dict[str, int]:
-    """Weights of a system's matrix products by part; `output` is the projection onto the vocabulary."""
-    model = system.model
-    dim, width = model.dim, model.feed_forward
-    if system.family_name == "transformer":
-        return {
-            "encoder": model.encoder_layers * encoder_layer(dim, width),
-            "decoder": model.decoder_layers * decoder_layer(dim, width),
-            "output": vocabulary * dim,
-        }
-    stack = model.layers * decoder_layer(dim, width)
-    if system.family_name == "lvm":
-        return {
-            "encoder": model.encoder_layers * encoder_layer(dim, width),
-            "prior": stack + 2 * dim * model.latent_dim,
-            "posterior": stack + 2 * dim * model.latent_dim,
-            "decoder": stack + model.latent_dim * dim,
-            "output": vocabulary * dim,
-        }
-    head = model.latent_dim if system.family_name == "score" else 1
-    return {"network": stack + model.latent_dim * dim + head * dim}
-
-
-def parameters(system: System, vocabulary: int, joint: bool) -> int:
-    """Trained parameters, roughly: the weights of `parts`, and a source embedding of its own where not joint."""
-    separate = 0 if joint or system.base else vocabulary * system.model.dim
-    return sum(parts(system, vocabulary).values()) + separate
-
-
-def operations_a_position(system: System, plan: Plan) -> float:
-    """Floating-point operations of training on one position of a batch, source and target taken as equally long."""
-    vocabulary = plan.recipe.subwords.vocabulary_size
-    own = parts(system, vocabulary)
-    if system.base is None:
-        return 6.0 * sum(own.values())
-    base = parts(plan.system(system.base), vocabulary)
-    objective = system.objective
-    delta = base["decoder"] + base["output"] + base["posterior"]
-    goal = 2.0 * (base["encoder"] + base["prior"] + objective.delta_steps * delta)
-    network = own["network"]
-    learning, moving = (12.0, 4.0) if system.family_name == "energy" else (6.0, 2.0)
-    own_steps = objective.pre_update_probability * (1 - objective.pre_update_after)
-    return goal + (learning + moving * own_steps) * network
-
-
-def decoding_operations(plan: Plan, system: System, search: dict[str, Any], sentences: float, length: float) -> float:
-    """Floating-point operations of decoding `sentences` of `length` subwords; `search` has beam or steps."""
-    vocabulary = plan.recipe.subwords.vocabulary_size
-    own = parts(system, vocabulary)
-    positions = sentences * length
-    if system.family_name == "transformer":
-        return 2.0 * positions * (own["encoder"] + search.get("beam", 1) * (own["decoder"] + own["output"]))
-    base = parts(plan.system(system.base), vocabulary) if system.base else own
-    kind = search["search"]
-    step = {
-        "delta": base["decoder"] + base["output"] + base["posterior"],
-        "score": own.get("network", 0),
-        "energy": 2 * own.get("network", 0),
-    }.get(kind, 0)
-    once = base["encoder"] + base["prior"] + base["decoder"] + base["output"]
-    return 2.0 * positions * (once + search.get("steps", 0) * step)
 
 
 def jobs(plan: Plan) -> dict[str, int]:
@@ -129,17 +70,6 @@ def jobs(plan: Plan) -> dict[str, int]:
         "report": 1,
     }
     return {rule: count for rule, count in counts.items() if count}
-
-
-def _length(plan: Plan, length: float | None) -> float:
-    return min(length or LENGTH[plan.loaded.dataset.kind], plan.recipe.max_length)
-
-
-def _pairs(plan: Plan, pairs: int | None) -> int | None:
-    dataset = plan.loaded.dataset
-    known = pairs or dataset.generator.get("train") or dataset.pairs
-    limit = plan.recipe.limits.get("train")
-    return min(known, limit) if known and limit else known
 
 
 def _hours(operations: float, shares: tuple[float, float]) -> tuple[float, float]:
@@ -196,7 +126,7 @@ def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) 
     `pairs` (training pairs) and `length` (mean subwords of a sentence) replace what the dataset says or is assumed.
     Where pairs are not known at all, distillation is None.
     """
-    pairs, length = _pairs(plan, pairs), _length(plan, length)
+    pairs, length = training_pairs(plan, pairs), sentence_length(plan, length)
     work = [_system_row(plan, system) for system in plan.loaded.systems.values()]
     for teacher in plan.teachers:
         settings = plan.config.distillation.get(teacher)

@@ -11,7 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from workflow_src import cli
 from workflow_src.config import Plan, load_experiment
-from workflow_src.estimate import as_text, estimate, jobs, operations_a_position, parameters, parts
+from workflow_src.config.costs import operations_a_position, parameters, parts
+from workflow_src.estimate import as_text, estimate, jobs
 from workflow_src.models.lvm import LatentVariableModel
 from workflow_src.models.refiner import EnergyNetwork, ScoreNetwork
 from workflow_src.models.transformer import Transformer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,7 @@ from workflow_src.config.datasets import RecipeConfig
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 ComputeType = Literal["float32", "int8", "float16"]
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
+PARTITION = r"^[A-Za-z0-9_.,-]+$"
 
 
 class TrainingConfig(Frozen):
@@ -29,9 +30,15 @@ class TrainingConfig(Frozen):
     epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(1.0, gt=0)
+    explode_factor: float | None = Field(
+        None, gt=1, description="an update is skipped whose gradient norm is this many times the median of the last 100"
+    )
     validate_every: int = Field(1000, gt=0, description="updates")
-    # Changes no weights: rules hand it over outside of what makes them rerun.
+    # These two change no weights: rules hand them over outside of what makes them rerun.
     save_every: int = Field(1000, gt=0, description="updates between saved states")
+    max_skipped: int = Field(
+        10, ge=0, description="updates in a row that may be skipped because loss or gradient is not finite or explodes"
+    )
     dev_sentences: int | None = Field(None, gt=0, description="first so many dev pairs for BLEU while training")
     keep: Literal["average", "best", "last"] = Field("average", description="which weights become the system")
     average_last: int = Field(5, gt=0, description="validation checkpoints averaged (keep: average)")
@@ -64,6 +71,8 @@ class DistillationConfig(Frozen):
     )
 
 
+# What every random-number generator takes.
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Tunable = Literal["step_size", "length_penalty", "stop_threshold", "length_quantile", "lengths", "samples"]
 
 
@@ -83,7 +92,7 @@ class DecodeConfig(Frozen):
     lengths: int = Field(5, gt=0, description="latent-search: most probable target lengths tried")
     samples: int = Field(5, gt=0, description="latent-search: samples of z for each length")
     mean_first: bool = Field(False, description="latent-search: the first sample is the prior mean")
-    search_seed: int = Field(1, ge=0, description="latent-search: of the samples")
+    search_seed: Seed = Field(1, description="latent-search: of the samples")
     rescorer: str | None = Field(
         None, description="latent-search: the autoregressive system that ranks; none: own score"
     )
@@ -121,16 +130,49 @@ class ReportConfig(Frozen):
 
 
 class RuntimeConfig(Frozen):
-    """The machine, never the result: no rule reruns when these change."""
+    """The machine, never the result: no rule reruns when these change.
+
+    Rounding is the machine's; so is how an update's batch is cut, where `accumulate` is no multiple of the processes.
+    """
 
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
-    training_threads: int = Field(2, gt=0)
+    training_threads: int = Field(2, gt=0, description="CPU threads of a training process")
+    devices: int = Field(1, gt=0, description="GPUs (on CPUs: processes) that a training uses on each node")
+    nodes: int = Field(1, gt=0, description="nodes that a training uses, under Slurm")
+    split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice for it")
     log_every: int = Field(100, gt=0)
+    partition: str | None = Field(None, pattern=PARTITION, description="of a cluster; none: its default")
+    gpu_partition: str | None = Field(None, pattern=PARTITION, description="of jobs on GPUs; none: partition")
+    longest_job: int = Field(1440, gt=0, description="minutes that a cluster lets a job run")
+    largest_job: int | None = Field(None, gt=0, description="MB that no job asks for more of; none: no such limit")
     download_attempts: int = Field(4, gt=0, description="times that a file is asked for before giving up")
     download_wait: float = Field(1.0, ge=0, description="seconds before the second time; then twice as long each time")
     download_timeout: float = Field(60.0, gt=0, description="seconds in which bytes must come")
+
+    @model_validator(mode="after")
+    def _one_device_by_number(self):
+        if self.devices > 1 and ":" in self.device:
+            raise ValueError(f"device {self.device} names one GPU, devices is {self.devices}; say cuda or auto")
+        return self
+
+    @property
+    def launch(self) -> str:
+        """How a training's command begins: Python, or torchrun where several processes share the work."""
+        if self.devices * self.nodes == 1:
+            return "python"
+        # Signals are handed on to the trainings, which save their state; versions without these options ignore them.
+        options = "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=300"
+        torchrun = f"python -m torch.distributed.run --nproc-per-node {self.devices}"
+        if self.nodes == 1:
+            return f"{options} {torchrun} --standalone"
+        # The first node's name and a port by chance are expanded there, before srun starts the others.
+        return (
+            f"{options} srun --nodes={self.nodes} --ntasks={self.nodes} --ntasks-per-node=1 {torchrun} "
+            f"--nnodes {self.nodes} --rdzv-backend c10d --rdzv-endpoint $(hostname):$((20000 + RANDOM % 20000)) "
+            "--rdzv-id $RANDOM"
+        )
 
 
 class WorkflowConfig(Frozen):
@@ -142,7 +184,7 @@ class WorkflowConfig(Frozen):
     recipe: RecipeConfig
     systems: dict[str, SystemConfig] = Field(min_length=1)
     distillation: dict[str, DistillationConfig] = {}
-    seeds: tuple[int, ...] = Field((1,), min_length=1)
+    seeds: tuple[Seed, ...] = Field((1,), min_length=1)
     decodes: tuple[DecodeConfig, ...] = Field(min_length=1)
     speed: SpeedConfig = SpeedConfig()
     analyses: AnalysesConfig = AnalysesConfig()

@@ -263,6 +263,9 @@ class Plan:
     def settings_training(self, system: str) -> str:
         """Everything of one system that changes its weights, for the seed given beside it."""
         resolved = self.system(system)
+        training = resolved.training.model_dump(mode="json", exclude={"save_every", "max_skipped"})
+        if training["explode_factor"] is None:
+            del training["explode_factor"]
         return _json(
             {
                 "system": system,
@@ -271,7 +274,7 @@ class Plan:
                 "data": resolved.data,
                 "model": resolved.model.model_dump(mode="json"),
                 "objective": resolved.objective.model_dump(mode="json"),
-                "training": resolved.training.model_dump(mode="json", exclude={"save_every"}),
+                "training": training,
             }
         )
 
@@ -411,6 +414,9 @@ class Plan:
                 "description": self.config.description,
                 "recipe": self.recipe.name,
                 "dataset": self.loaded.dataset.name,
+                "dataset_terms": self.loaded.dataset.model_dump(
+                    mode="json", include={"licence", "citation", "homepage"}
+                ),
                 "source": self.recipe.source,
                 "target": self.recipe.target,
                 "report": self.config.report.model_dump(mode="json"),

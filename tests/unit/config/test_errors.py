@@ -57,6 +57,16 @@ def test_an_unknown_key_is_told_with_the_nearest(changes, parts):
     ("changes", "parts"),
     [
         ({"seeds": "many"}, ["setting seeds ", "'many'"]),
+        ({"runtime": {"devices": 0}}, ["setting runtime.devices has the value 0", "greater than 0"]),
+        (
+            {"runtime": {"devices": 2, "device": "cuda:1"}},
+            ["setting runtime ", "device cuda:1 names one GPU, devices is 2; say cuda or auto"],
+        ),
+        (
+            {"systems": {"lvm": {"training": {"explode_factor": 1}}}},
+            ["setting systems.lvm.training.explode_factor has the value 1", "greater than 1"],
+        ),
+        ({"systems": {"lvm": {"training": {"max_skipped": -1}}}}, ["systems.lvm.training.max_skipped", "-1"]),
         ({"seeds": []}, ["setting seeds ", "[]", "at least 1"]),
         ({"seeds": [1, 1]}, ["seeds must differ"]),
         ({"systems": {"teacher": {"training": {"max_steps": -1}}}}, ["systems.teacher.training.max_steps", "-1"]),
@@ -139,6 +149,14 @@ def test_an_unknown_name_is_told_with_the_nearest(changes, parts):
             {"decodes": [{"system": "teacher", "search": "greedy", "compute_type": "int8"}]},
             ["decodes[0]: compute_type belongs to engine ctranslate2"],
         ),
+        (
+            {
+                "decodes": [
+                    {"system": "lvm", "search": "delta", "steps": 8, "engine": "onnxruntime", "stop_threshold": 0.1}
+                ]
+            },
+            ["decodes[0]: engine onnxruntime takes no stop_threshold; remove one of the two"],
+        ),
         ({"decodes": [{"system": "teacher", "search": "greedy", "engine": "onnx"}]}, ["decodes.0.engine", "'onnx'"]),
         ({"speed": {"protocols": []}}, ["speed.protocols", "at least 1"]),
         ({"speed": {"protocols": ["tpu"]}}, ["speed.protocols.0", "'tpu'", "cpu-all-threads"]),
@@ -214,7 +232,9 @@ def test_shipped_experiments_are_valid_and_stay_so_when_written_and_read(name):
 @pytest.mark.parametrize("name", experiment_names())
 def test_expected_figures_name_rows_of_the_experiment(name):
     loaded = load_experiment(name)
-    assert set(loaded.config.report.expected) <= {decode.name for decode in loaded.decodes}
+    names = {decode.name for decode in loaded.decodes}
+    names |= {f"{decode.system}/{decode.name}" for decode in loaded.decodes}
+    assert set(loaded.config.report.expected) <= names
 
 
 @given(

@@ -1,0 +1,124 @@
+"""What PBS, LSF, SGE and Slurm are told to submit, ask for and cancel a job: `submit`, `status` and `cancel` run this.
+
+The environment says which of them it is, CONTINUUM_SCHEDULER=pbs|lsf|sge|slurm, and what else to tell it with every
+job, CONTINUUM_SUBMIT="-q long". Nothing here needs a package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+LOGS = Path("logs/cluster")
+RUNNING, SUCCESS, FAILED = "running", "success", "failed"
+
+
+def properties(script: str) -> dict:
+    """What Snakemake says about a job in a comment of its script."""
+    for line in Path(script).read_text(encoding="utf-8").splitlines():
+        if line.startswith("# properties = "):
+            return json.loads(line.removeprefix("# properties = "))
+    sys.exit(f"{script} has no line of properties: it is no script of Snakemake's.")
+
+
+def submission(scheduler: str, job: dict, script: str) -> list[str]:
+    """The command that submits `script`."""
+    asked = job.get("resources", {})
+    threads, memory = job.get("threads", 1), asked.get("mem_mb", 2000)
+    minutes, gpus = asked.get("runtime", 60), asked.get("gpu", 0)
+    name = job.get("rule") or job.get("groupid", "continuum")
+    clock = f"{minutes // 60}:{minutes % 60:02d}:00"
+    extra = shlex.split(os.environ.get("CONTINUUM_SUBMIT", ""))
+    if scheduler == "pbs":
+        chunk = f"select=1:ncpus={threads}:mem={memory}mb" + (f":ngpus={gpus}" if gpus else "")
+        return [
+            "qsub",
+            "-N",
+            name,
+            "-l",
+            chunk,
+            "-l",
+            f"walltime={clock}",
+            "-j",
+            "oe",
+            "-o",
+            f"{LOGS}/",
+            *extra,
+            script,
+        ]
+    if scheduler == "lsf":
+        # -M limits the job, rusage reserves; both with their unit, which else is the site's own.
+        gpu = ["-gpu", f"num={gpus}"] if gpus else []
+        return ["bsub", "-J", name, "-n", str(threads), "-R", f"span[hosts=1] rusage[mem={memory}MB]", "-M",
+                f"{memory}MB", "-W", str(minutes), "-oo", f"{LOGS}/%J.log", *gpu, *extra, script]  # fmt: skip
+    if scheduler == "sge":
+        # Memory is counted for each slot. `smp` and `gpu` are usual names that a site may have given otherwise.
+        asked_for = f"h_vmem={-(-memory // threads)}M,h_rt={clock}" + (f",gpu={gpus}" if gpus else "")
+        slots = ["-pe", "smp", str(threads)] if threads > 1 else []
+        return ["qsub", "-terse", "-N", name, "-cwd", "-V", "-j", "y", "-o", str(LOGS), *slots, "-l", asked_for, *extra,
+                script]  # fmt: skip
+    gpu = [f"--gpus={gpus}"] if gpus else []
+    return ["sbatch", "--parsable", f"--job-name={name}", f"--cpus-per-task={threads}", f"--mem={memory}",
+            f"--time={minutes}", f"--output={LOGS}/%j.log", *gpu, *extra, script]  # fmt: skip
+
+
+def number(scheduler: str, printed: str) -> str:
+    """A job's number in what its submission printed."""
+    if scheduler == "lsf":  # Job <123> is submitted to queue <normal>.
+        return printed.split("<")[1].split(">")[0]
+    return printed.strip().splitlines()[-1].split(";")[0]
+
+
+def state(scheduler: str, job: str) -> str:
+    """`running` (or waiting, or not known at the moment), `success` or `failed`."""
+    if scheduler == "pbs":
+        lines = [line.strip().partition(" = ") for line in _said("qstat", "-x", "-f", job).splitlines()]
+        values = {name: value for name, _, value in lines}
+        if values.get("job_state") not in ("F", "C"):
+            return RUNNING
+        return SUCCESS if values.get("Exit_status", values.get("exit_status")) == "0" else FAILED
+    if scheduler == "lsf":
+        return {"DONE": SUCCESS, "EXIT": FAILED}.get(_said("bjobs", "-noheader", "-o", "stat", job).strip(), RUNNING)
+    if scheduler == "sge":
+        if _said("qstat", "-j", job):
+            return RUNNING
+        values = dict(line.split(None, 1) for line in _said("qacct", "-j", job).splitlines() if " " in line)
+        if "exit_status" not in values:
+            return RUNNING
+        ended = values["exit_status"].split()[0], values.get("failed", "0").split()[0]
+        return SUCCESS if ended == ("0", "0") else FAILED
+    word = _said("squeue", "--states=all", "--noheader", "--format=%T", "--jobs", job).strip()
+    if not word:  # The controller forgot it; accounts, where there are any, did not.
+        word = (_said("sacct", "-X", "-n", "-P", "-o", "State", "-j", job).split() or [""])[0]
+    waiting = ("", "PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "PREEMPTED", "RESIZING")
+    return RUNNING if word in waiting else SUCCESS if word == "COMPLETED" else FAILED
+
+
+CANCEL = {"pbs": "qdel", "lsf": "bkill", "sge": "qdel", "slurm": "scancel"}
+
+
+def _said(*command: str) -> str:
+    """What a command prints; nothing when it fails, as it does while a scheduler is busy."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def main(act: str, words: list[str]) -> None:
+    scheduler = os.environ.get("CONTINUUM_SCHEDULER", "")
+    if scheduler not in CANCEL:
+        sys.exit(f'CONTINUUM_SCHEDULER is "{scheduler}"; name your scheduler: pbs, lsf, sge or slurm.')
+    if act == "submit":
+        LOGS.mkdir(parents=True, exist_ok=True)
+        command = submission(scheduler, properties(words[-1]), words[-1])
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{shlex.join(command)}: {done.stderr.strip()}")
+        print(number(scheduler, done.stdout))
+    elif act == "status":
+        print(state(scheduler, words[-1]))
+    else:
+        subprocess.run([CANCEL[scheduler], *words], check=True)

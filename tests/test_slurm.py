@@ -1,0 +1,297 @@
+"""The workflow on a real Slurm of two nodes: whole, with a training cancelled, past its time, on nodes that fail.
+
+    python -m pytest -m "slurm and not slow"      what CI runs
+    python -m pytest -m slurm                     all of it
+
+Every result is compared, byte by byte, with that of a run on this machine without a cluster. CONTINUUM_SMOKE_RUN names
+the folder of a finished local run of the experiment `smoke`, which saves making one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import smoke_check
+import yaml
+from conftest import PROJECT, snakemake
+from slurm_cluster import Cluster, Job, missing
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1500)]
+SMOKE = PROJECT / "config/experiments/smoke.yaml"
+TEACHER = "results/smoke/systems/teacher/seed-1/model.safetensors"
+TEACHER_JOB = "rule_train_teacher"
+STATE = "work/smoke/teacher/seed-1"
+QUICK = [
+    "--slurm-status-command=squeue",
+    "--slurm-init-seconds-before-status-checks=2",
+    "--slurm-no-account",
+    "--latency-wait=10",
+]
+
+
+@pytest.fixture
+def cluster():
+    for plugin in ("snakemake_executor_plugin_slurm", "snakemake_executor_plugin_cluster_generic"):
+        if find_spec(plugin) is None:
+            pytest.skip(f"{plugin} is not installed (extras slurm and cluster-generic)")
+    if reason := missing():
+        pytest.skip(f"no Slurm here: {reason}")
+    with Cluster() as cluster:
+        yield cluster
+
+
+class Run:
+    """Snakemake with a profile, in a folder, on a cluster, while a test looks on or interferes."""
+
+    def __init__(self, cluster: Cluster, folder: Path, *words: str, profile: str = "slurm", **environment: str):
+        folder.mkdir(exist_ok=True)
+        self.cluster, self.folder, self.screen = cluster, folder, folder / "screen.txt"
+        # A run whose executor has lost its jobs waits for ever: an interrupt makes it cancel them and leave.
+        command = ["timeout", "-s", "INT", "-k", "60", "1200", str(Path(sys.executable).parent / "snakemake")]
+        command += ["--snakefile", str(PROJECT / "Snakefile"), "--profile", str(PROJECT / "config/profiles" / profile)]
+        inherited = {k: v for k, v in cluster.environment.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        with open(self.screen, "wb") as out:
+            self.process = subprocess.Popen(
+                [*command, *words, *(QUICK if profile == "slurm" else [])], cwd=folder, stdout=out, stderr=out,
+                stdin=subprocess.DEVNULL, env=inherited | environment,
+            )  # fmt: skip
+
+    def wait_for(self, condition, what: str, seconds: float = 600):
+        """What `condition()` gives when it first is true; fails when the run ends or time is over before that."""
+        end = time.monotonic() + seconds
+        while not (found := condition()):
+            assert self.process.poll() is None, f"the run ended before {what}:\n{self.told()}"
+            assert time.monotonic() < end, f"no {what} within {seconds} s:\n{self.told()}"
+            time.sleep(0.1)
+        return found
+
+    def wait_for_training(self) -> Job:
+        """The running job of the teacher, once its training has saved a state."""
+        job = self.wait_for(lambda: self.cluster.running(TEACHER_JOB), "training job")
+        self.wait_for(lambda: list((self.folder / STATE).glob("step-*.json")), "state of the training")
+        return job
+
+    def finish(self) -> None:
+        assert self.process.wait(1300) == 0, self.told()
+
+    def told(self) -> str:
+        logs = [*self.folder.glob("logs/**/*.log"), *self.folder.glob(".snakemake/slurm_logs/**/*.log")]
+        parts = [f"{path.relative_to(self.folder)}:\n{path.read_text()[-1500:]}" for path in sorted(logs)[-8:]]
+        return "\n".join([self.screen.read_text()[-4000:], *parts, *map(str, self.cluster.jobs())])
+
+    def states(self, comment: str = TEACHER_JOB) -> list[str]:
+        return [job.state for job in self.cluster.jobs() if job.comment.startswith(comment)]
+
+    def resumed_at(self) -> int:
+        """The update that the teacher's last run says it went on from."""
+        log = (self.folder / "logs/smoke/train_teacher/teacher-1.log").read_text()
+        found = re.search(r"resumed at step (\d+)", log)
+        assert found, f"the training did not resume:\n{log}\n{self.told()}"
+        return int(found[1])
+
+
+def overlay(folder: Path, **settings) -> list[str]:
+    """Words that lay settings over the experiment smoke."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "overlay.yaml"
+    path.write_text(yaml.safe_dump({"experiment": "smoke", **settings}))
+    return ["--configfile", str(path)]
+
+
+def longer(steps: int, **settings) -> dict:
+    """Settings of a teacher that trains for so many updates, validates at the end alone and saves often."""
+    training = {"max_steps": steps, "save_every": 10, "validate_every": steps}
+    return {"systems": {"teacher": {"training": training}}, **settings}
+
+
+# What tells the same of the same run at another time or place: all but times, speed and where things came from.
+ASIDE = ("training.jsonl", "speed.json", "raw.json")
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """Every result that must not depend on where it was made; JSON without what says where and when that was."""
+    found = {}
+    for path in sorted((folder / "results").rglob("*")):
+        name = str(path.relative_to(folder))
+        if not path.is_file() or path.name in ASIDE or "/report/" in name:
+            continue
+        content = path.read_bytes()
+        if path.suffix == ".json":
+            content = json.dumps(_timeless(json.loads(content)), sort_keys=True).encode()
+        found[name] = content
+    return found
+
+
+def _timeless(value):
+    if isinstance(value, dict):
+        aside = ("provenance", "minutes", "seconds", "threads")
+        return {key: _timeless(part) for key, part in value.items() if key not in aside}
+    return [_timeless(part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="module")
+def local(request) -> Path:
+    """The folder of a whole run of the experiment smoke on this machine."""
+    given = os.environ.get("CONTINUUM_SMOKE_RUN")
+    return Path(given) if given else request.getfixturevalue("smoke_run")
+
+
+@pytest.fixture(scope="module")
+def corpus(local, tmp_path_factory) -> Path:
+    """A folder with what a teacher is trained on, made once."""
+    folder = tmp_path_factory.mktemp("corpus")
+    shutil.copytree(local / "results/smoke", folder / "results/smoke", ignore=shutil.ignore_patterns(
+        "systems", "distilled*", "translations", "quality", "chosen"))  # fmt: skip
+    shutil.copytree(local / ".snakemake/metadata", folder / ".snakemake/metadata")
+    return folder
+
+
+def copied(corpus: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(corpus, folder))
+
+
+def trained_locally(corpus: Path, folder: Path, words: list[str]) -> bytes:
+    """The weights of a teacher that nothing disturbed."""
+    copied(corpus, folder)
+    done = snakemake("--cores", "1", "teachers", *words, folder=folder)
+    assert done.returncode == 0, done.stderr
+    return (folder / TEACHER).read_bytes()
+
+
+# What CI runs
+
+
+def test_the_whole_workflow_with_a_training_cancelled_gives_what_it_gives_without_a_cluster(cluster, local, tmp_path):
+    run = Run(cluster, tmp_path / "run", *overlay(tmp_path, systems={"teacher": {"training": {"save_every": 10}}}))
+    job = run.wait_for_training()
+    asked = cluster.run("scontrol", "show", "job", job.number)
+    cluster.run("scancel", job.number)
+    run.finish()
+    assert run.states() == ["CANCELLED", "COMPLETED"], run.told()
+    assert 10 <= run.resumed_at() < 200
+    again = cluster.run(
+        "scontrol", "show", "job", cluster.jobs()[[j.number for j in cluster.jobs()].index(job.number) + 1].number
+    )
+    assert [_memory(text) for text in (asked, again)] == [1511, 2267]  # 1.5 times as much
+    assert [re.search(r"TimeLimit=(\S+)", text)[1] for text in (asked, again)] == ["00:16:00", "00:31:00"]
+    # Every job but that one ran once, on the cluster, but for the download.
+    others = [job for job in cluster.jobs() if not job.comment.startswith(TEACHER_JOB)]
+    assert {job.state for job in others} == {"COMPLETED"} and len({job.comment for job in others}) == len(others)
+    assert {job.node for job in cluster.jobs()} == {"node1", "node2"}
+    assert smoke_check.problems("smoke", run.folder) == []
+    expected, found = results(local), results(run.folder)
+    assert expected.keys() == found.keys()
+    assert [name for name in expected if expected[name] != found[name]] == []
+
+
+def _memory(job: str) -> int:
+    """Megabytes that a job asks for, as scontrol tells it."""
+    number, unit = re.search(r"MinMemoryNode=([\d.]+)([MG])", job).groups()
+    return round(float(number) * (1024 if unit == "G" else 1))
+
+
+def test_cluster_generic_submits_watches_and_cancels(cluster, tmp_path):
+    """The profile of other schedulers, with the one of them that is here."""
+    words = ["normalised", "--configfile", str(SMOKE)]
+    run = Run(cluster, tmp_path / "run", *words, profile="cluster-generic", CONTINUUM_SCHEDULER="slurm",
+              CONTINUUM_SUBMIT="--comment=ours")  # fmt: skip
+    run.finish()
+    assert (run.folder / "results/smoke/corpus/corpus.json").exists()
+    assert [(job.state, job.comment) for job in cluster.jobs()] == [("COMPLETED", "ours")]
+    scripts = PROJECT / "config/profiles/cluster-generic"
+    environment = {**cluster.environment, "CONTINUUM_SCHEDULER": "slurm"}
+
+    def said(script: str, *words: str) -> str:
+        done = subprocess.run([scripts / script, *words], env=environment, cwd=tmp_path, capture_output=True, text=True)
+        return (done.stdout if done.returncode == 0 else done.stderr).strip()
+
+    def submitted(command: str, **resources: int) -> str:
+        script = tmp_path / "job.sh"
+        script.write_text(
+            f"#!/bin/sh\n# properties = {json.dumps({'rule': 'x', 'threads': 1, 'resources': resources})}\n{command}\n"
+        )
+        return said("submit", str(script))
+
+    fails, waits = submitted("exit 3", mem_mb=100, runtime=1), submitted("sleep 100", mem_mb=100, runtime=1)
+    run.cluster.wait(lambda: said("status", fails) == "failed", 30, "a job that failed is not told to have")
+    assert said("status", waits) == "running"
+    said("cancel", waits)
+    run.cluster.wait(lambda: said("status", waits) == "failed", 30, "a cancelled job is not told to have failed")
+    environment["CONTINUUM_SCHEDULER"] = "sgi"
+    assert said("status", waits) == 'CONTINUUM_SCHEDULER is "sgi"; name your scheduler: pbs, lsf, sge or slurm.'
+
+
+# Longer ones
+
+
+@pytest.mark.slow
+def test_a_training_longer_than_the_limit_of_its_job_finishes_by_retries(cluster, corpus, tmp_path):
+    words = overlay(tmp_path, **longer(4000, runtime={"longest_job": 1, "training_threads": 1}))
+    expected = trained_locally(corpus, tmp_path / "local", words)
+    run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *words, "--retries=20")
+    run.finish()
+    *cut, last = run.states()
+    assert cut and set(cut) == {"TIMEOUT"} and last == "COMPLETED", run.told()
+    assert run.resumed_at() >= 10 * len(cut)
+    assert (run.folder / TEACHER).read_bytes() == expected
+    print(f"{len(cut)} time limits, then resumed at {run.resumed_at()} of 4000")
+
+
+def _power_lost(cluster: Cluster, node: str) -> None:
+    cluster.power_off(node)
+
+
+def _set_down(cluster: Cluster, node: str) -> None:
+    cluster.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fail", [_power_lost, _set_down])
+def test_a_training_on_a_node_that_fails_goes_on_elsewhere(fail, cluster, corpus, tmp_path):
+    words = overlay(tmp_path, **longer(600))
+    expected = trained_locally(corpus, tmp_path / "local", words)
+    run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *words)
+    job = run.wait_for_training()
+    fail(cluster, job.node)
+    run.finish()
+    ended = [each for each in cluster.jobs() if each.comment.startswith(TEACHER_JOB)]
+    assert [(each.state, each.restarts) for each in ended] == [("COMPLETED", 1)], run.told()
+    assert ended[0].node != job.node
+    assert run.resumed_at() >= 10
+    assert (run.folder / TEACHER).read_bytes() == expected
+
+
+@pytest.mark.slow
+def test_a_training_that_is_preempted_goes_on_when_it_gets_its_place_back(cluster, corpus, tmp_path):
+    words = overlay(tmp_path, **longer(600, runtime={"partition": "low", "training_threads": 1}))
+    expected = trained_locally(corpus, tmp_path / "local", words)
+    run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *words)
+    run.wait_for_training()
+    # Both nodes whole, for jobs that go first.
+    cluster.run("sbatch", "--partition=main", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap", "sleep 3")
+    run.finish()
+    ended = [each for each in cluster.jobs() if each.comment.startswith(TEACHER_JOB)]
+    assert [(each.state, each.restarts) for each in ended] == [("COMPLETED", 1)], run.told()
+    assert run.resumed_at() >= 10
+    assert (run.folder / TEACHER).read_bytes() == expected
+
+
+@pytest.mark.slow
+def test_a_job_that_needs_more_memory_than_it_asked_for_gets_more(cluster, corpus, tmp_path):
+    # PyTorch alone takes more than 300 MB: two attempts or more are too small.
+    words = overlay(tmp_path, **longer(20))
+    run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *words, "--retries=6",
+              "--set-resources=train_teacher:mem_mb=150*2**(attempt-1)")  # fmt: skip
+    run.finish()
+    *killed, last = run.states()
+    assert len(killed) >= 2 and set(killed) <= {"OUT_OF_MEMORY", "CANCELLED", "FAILED"} and last == "COMPLETED"
+    print(f"killed for memory {len(killed)} times: {killed}")

@@ -1,0 +1,184 @@
+"""Memory and minutes that jobs ask a cluster for, from the sizes of models, corpus and budgets alone. No torch here.
+
+Requests are generous bounds, not forecasts: a limit that is too low ends a job, one that is too high lets it wait a
+little longer in the queue. What ends a job all the same is met by the retry, which asks for more:
+
+    memory     x 1.5 each time, up to 4 x, and never more than runtime.largest_job
+    minutes    x 2 each time, never more than runtime.longest_job, the limit of the partition
+
+A training that needs longer than the limit goes on from its state when it is retried; other jobs do not, and are cut
+smaller instead (`distillation.TEACHER.shards`).
+
+Rates that time is taken from lie well below what is measured: GPUs at the low end of the shares of `continuum
+estimate`, processors at 5 Gflop/s a thread in training (82 measured with small models on one thread of a Xeon with
+matrix units) and 1 Gflop/s in decoding; times are then doubled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from workflow_src.config.costs import (
+    HELD_OUT,
+    decoding_operations,
+    operations_a_position,
+    parameters,
+    sentence_length,
+    training_pairs,
+)
+
+if TYPE_CHECKING:
+    from workflow_src.config.load import Decode
+    from workflow_src.config.plan import Plan
+
+# Pairs where neither the dataset nor the configuration says how many there are.
+UNKNOWN_PAIRS = 5_000_000
+# Floating-point operations a second: of one GPU by width of the model, of one thread.
+GPU_TRAINING = {"wide": 30e12, "narrow": 9e12}
+GPU_DECODING = 0.9e12
+THREAD_TRAINING = 5e9
+THREAD_DECODING = 1e9
+WIDE = 512
+# Megabytes of a process that has imported PyTorch, and of one that has opened a GPU.
+PROCESS, GPU_PROCESS = 1500, 6000
+MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2
+STARTING_MINUTES = 15
+# Megabytes and minutes of jobs whose need hardly depends on anything.
+FIXED = {"download": (2000, 240), "score_quality": (4000, 60), "compare_rows": (4000, 120), "report": (4000, 60)}
+# Bytes a training pair, and pairs a minute, of stages that read the whole corpus.
+CORPUS = {
+    "normalise": (500, 50_000),
+    "learn_subwords": (1500, 50_000),
+    "encode": (200, 50_000),
+    "merge_distilled": (500, 500_000),
+}
+
+
+class Requests:
+    """What each rule asks for. `memory(rule)` and `minutes(rule)` are functions for `resources:`."""
+
+    def __init__(self, plan: Plan, gpu: bool):
+        self.plan = plan
+        self.gpu = gpu
+        runtime = plan.config.runtime
+        self.threads = runtime.training_threads
+        self.longest, self.largest = runtime.longest_job, runtime.largest_job
+        self.cpu_partition, self.gpu_partition = runtime.partition, runtime.gpu_partition
+        self.pairs = training_pairs(plan) or UNKNOWN_PAIRS
+        self.length = sentence_length(plan)
+        # Once for each rule, system and search, not once for each of its jobs.
+        self._need = cache(self._counted)
+
+    def memory(self, rule: str) -> Callable[..., int]:
+        """A function of (wildcards, attempt): megabytes."""
+
+        def megabytes(wildcards: Any, attempt: int) -> int:
+            growth = min(MEMORY_STEP ** (attempt - 1), MEMORY_MOST)
+            wanted = math.ceil(self.need(rule, wildcards)[0] * growth)
+            return min(wanted, self.largest) if self.largest else wanted
+
+        return megabytes
+
+    def minutes(self, rule: str) -> Callable[..., int]:
+        """A function of (wildcards, attempt): minutes."""
+
+        def minutes(wildcards: Any, attempt: int) -> int:
+            return min(math.ceil(self.need(rule, wildcards)[1] * MINUTES_STEP ** (attempt - 1)), self.longest)
+
+        return minutes
+
+    def partition(self, gpu: bool) -> str | None:
+        """The partition of a rule that runs on a GPU, or of one that does not; None: the cluster's own."""
+        return (self.gpu_partition if gpu and self.gpu else None) or self.cpu_partition
+
+    def need(self, rule: str, wildcards: Any) -> tuple[float, float]:
+        """Megabytes and minutes of a job at its first attempt, limits not applied."""
+        system = getattr(wildcards, "system", None) or getattr(wildcards, "teacher", None)
+        return self._need(rule, system, getattr(wildcards, "search", None))
+
+    def _counted(self, rule: str, system: str | None, search: str | None) -> tuple[float, float]:
+        if rule in FIXED:
+            return FIXED[rule]
+        if rule in CORPUS:
+            bytes_a_pair, pairs_a_minute = CORPUS[rule]
+            return 2000 + self.pairs * bytes_a_pair / 1e6, STARTING_MINUTES + self.pairs / pairs_a_minute
+        if rule.startswith("train_"):
+            return self._training(system)
+        if rule == "distill":
+            return self._distillation(system)
+        if rule in ("decode", "decode_shard", "choose_settings"):
+            decode = self.plan.decode(system, search)
+            return self._decoding(decode, rule == "choose_settings", decode.shards if rule == "decode_shard" else 1)
+        if rule in ("export_bundle", "export_ctranslate2"):
+            return PROCESS + self._weights_mb(system, copies=4), STARTING_MINUTES
+        # Speed and analyses open several systems, one after the other or all at once.
+        everything = sum(self._weights_mb(name) for name in self.plan.loaded.systems)
+        hours = 4 if rule in ("measure_speed", "estimate_marginal") else 1
+        return self._process + 4000 + 2 * everything, 60 * hours
+
+    @property
+    def _process(self) -> int:
+        return GPU_PROCESS if self.gpu else PROCESS
+
+    def _weights_mb(self, name: str, copies: int = 1) -> float:
+        """Megabytes of a system's weights in float32, and once those of the system it works in."""
+        subwords = self.plan.recipe.subwords
+        system = self.plan.system(name)
+        own = parameters(system, subwords.vocabulary_size, subwords.joint)
+        base = parameters(self.plan.system(system.base), subwords.vocabulary_size, subwords.joint) if system.base else 0
+        return 4 * (copies * own + base) / 1e6
+
+    def _training(self, name: str) -> tuple[float, float]:
+        """Weights, gradients and two moments; weights validated so far; a state being written; activations."""
+        system = self.plan.system(name)
+        training, model = system.training, system.model
+        averaged = training.average_last if training.keep == "average" else 1
+        held = self._weights_mb(name, copies=4 + averaged + 4)
+        activations = 0.0
+        if not self.gpu:
+            layers = getattr(model, "layers", 0) * 3 + getattr(model, "decoder_layers", 0)
+            layers += getattr(model, "encoder_layers", 0)
+            positions = training.batch_tokens / training.accumulate
+            activations = 4 * positions * layers * (24 * model.dim + 6 * model.feed_forward) / 1e6
+        operations = training.max_steps * training.batch_tokens * operations_a_position(system, self.plan)
+        rate = GPU_TRAINING["wide" if model.dim >= WIDE else "narrow"] if self.gpu else THREAD_TRAINING * self.threads
+        return self._process + held + activations, STARTING_MINUTES + 2 * operations / rate / 60
+
+    def _distillation(self, teacher: str) -> tuple[float, float]:
+        settings = self.plan.distillation(teacher)
+        search = {"search": "beam", "beam": settings.beam}
+        sentences = self.pairs / self.plan.shards(teacher)
+        minutes = self._decoding_minutes(teacher, search, sentences)
+        # The source is read whole; hypotheses are what a batch holds.
+        read = self.pairs * self.length * 6 / 1e6
+        hypotheses = settings.batch * settings.beam
+        return self._process + read + self._weights_mb(teacher, 3) + self._hypotheses_mb(teacher, hypotheses), minutes
+
+    def _decoding(self, decode: Decode, tried: bool, shards: int = 1) -> tuple[float, float]:
+        """One split, or one of its shards; `tried`: once with every combination of the values that are chosen from."""
+        limits, generator = self.plan.recipe.limits, self.plan.loaded.dataset.generator
+        sentences = max(limits.get(split) or generator.get(split) or HELD_OUT for split in ("dev", "test")) / shards
+        chosen = decode.tune or {}
+        candidates = math.prod(max([decode.settings.get(name, 1), *chosen.get(name, ())])
+                               for name in ("lengths", "samples"))  # fmt: skip
+        times = candidates * (math.prod(len(values) for values in chosen.values()) if tried else 1)
+        rescorer = decode.settings.get("rescorer")
+        minutes = self._decoding_minutes(decode.system, decode.settings, sentences * times)
+        if rescorer:
+            minutes += self._decoding_minutes(rescorer, {"search": "beam", "beam": 1}, sentences * times)
+        weights = self._weights_mb(decode.system, 3) + (self._weights_mb(rescorer) if rescorer else 0)
+        hypotheses = decode.batch * decode.settings.get("beam", 1) * candidates
+        return self._process + weights + self._hypotheses_mb(decode.system, hypotheses), minutes
+
+    def _decoding_minutes(self, system: str, search: dict[str, Any], sentences: float) -> float:
+        operations = decoding_operations(self.plan, self.plan.system(system), search, sentences, self.length)
+        return STARTING_MINUTES + 2 * operations / (GPU_DECODING if self.gpu else THREAD_DECODING) / 60
+
+    def _hypotheses_mb(self, name: str, hypotheses: float) -> float:
+        """Scores of all subwords at every position, twice, and the layers' values at every position."""
+        system = self.plan.system(name)
+        width = 2 * self.plan.recipe.subwords.vocabulary_size + 40 * system.model.dim + 8 * system.model.feed_forward
+        return 4 * hypotheses * 2 * self.length * width / 1e6
