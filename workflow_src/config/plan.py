@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cached_property
 from typing import Any
 
 from workflow_src.config.analyses import analyses
@@ -28,6 +29,8 @@ class Plan:
         self.recipe = loaded.config.recipe
         self.root = f"results/{self.recipe.name}"
         self.analyses = analyses(loaded)
+        # Rules ask for them several times a job, and an experiment may have thousands.
+        self._decodes = {(decode.system, decode.name): decode for decode in loaded.decodes}
 
     # Files, in the order of the flow
 
@@ -232,7 +235,7 @@ class Plan:
         return [(decode, seed) for decode in self.loaded.decodes if decode.tune for seed in self.config.seeds]
 
     def decode(self, system: str, name: str) -> Decode:
-        return next(d for d in self.loaded.decodes if (d.system, d.name) == (system, name))
+        return self._decodes[system, name]
 
     # Settings of rules: JSON, and only what changes the result
 
@@ -312,26 +315,33 @@ class Plan:
             }
         )
 
+    @cached_property
+    def _priors(self) -> list[Decode]:
+        """Prior means on test, computed by our own code."""
+        decodes = self.loaded.decodes
+        return [d for d in decodes if "test" in d.splits and (d.search, d.engine) == ("prior-mean", "continuum")]
+
+    @cached_property
+    def _beam(self) -> Decode | None:
+        """The beam search on test that others are compared with: with beam 4, or else the largest; the teacher's."""
+        beams = [d for d in self.loaded.decodes if "test" in d.splits and d.search == "beam"]
+        return max(
+            beams, key=lambda d: (d.settings["beam"] == 4, d.settings["beam"], d.system == "teacher"), default=None
+        )
+
     def _baseline(self, decode: Decode) -> list[str] | None:
         """(system, name) of the row that a decode is compared with; None for a baseline itself.
 
         Refinement is compared with the prior mean of its model, latent search and the rest with the teacher's beam.
         """
-        tested = [d for d in self.loaded.decodes if "test" in d.splits]
         base = self.system(decode.system).base or decode.system
         wanted = None
         if decode.search in REFINEMENTS:
-            priors = [d for d in tested if (d.system, d.search, d.engine) == (base, "prior-mean", "continuum")]
+            priors = [d for d in self._priors if d.system == base]
             # Lengths chosen alike, where there is such a row: else refinement would get credit for them.
             alike = [d for d in priors if _lengths_by(d) == _lengths_by(decode)]
             wanted = next(iter(alike or priors), None)
-        if wanted is None:
-            beams = [d for d in tested if d.search == "beam"]
-            wanted = max(
-                beams,
-                key=lambda d: (d.settings["beam"] == 4, d.settings["beam"], d.system == "teacher"),
-                default=None,
-            )
+        wanted = wanted or self._beam
         return None if wanted is None or wanted is decode else [wanted.system, wanted.name]
 
     def settings_bundle(self, system: str) -> str:
