@@ -19,6 +19,9 @@ if find_spec("torch"):
     # are used, come before this.
     os.environ.update(PATH=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]))
 
+# For the report, which tells how to make it again; jobs elsewhere inherit it.
+os.environ.setdefault("CONTINUUM_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
+
 from workflow_src.config import ConfigError, Plan, load
 from workflow_src.config.load import Decode
 from workflow_src.config.plan import SPLITS

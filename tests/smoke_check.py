@@ -10,6 +10,7 @@ from pathlib import Path
 
 from workflow_src.artifacts import load_tensors
 from workflow_src.config import Plan, load_experiment
+from workflow_src.evaluation.results import engine_of
 
 
 def problems(experiment: str, folder: Path) -> list[str]:
@@ -101,9 +102,9 @@ def _report(plan: Plan, folder: Path) -> list[str]:
     wrong = []
     place = folder / plan.report
     rows = json.loads((place / "results.json").read_text())["rows"]
-    found = {(row["system"], row["search"], row["steps"] or 0, row["seed"]) for row in rows}
+    found = {(row["system"], row["name"], row["search"], row["engine"], row["seed"]) for row in rows}
     for decode, seed, split in plan.rows:
-        key = (decode.system, decode.search, decode.settings.get("steps") or 0, seed)
+        key = (decode.system, decode.name, decode.search, engine_of(decode.settings), seed)
         if split == "test" and key not in found:
             wrong.append(f"results.json has no row {key}")
     for row in rows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import sys
 import time
@@ -22,7 +23,13 @@ from torch import nn
 from workflow_src.artifacts import ArtifactError, atomic, read_json, sha256
 from workflow_src.config.base import nearest
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, FAMILIES, LATENT_SEARCH
+from workflow_src.config.families import (
+    AUTOREGRESSIVE_SEARCHES,
+    FAMILIES,
+    LATENT_SEARCH,
+    REFINEMENTS,
+    SEARCHES_OF_SETTING,
+)
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
@@ -41,6 +48,10 @@ from workflow_src.types import Hypotheses
 FORMAT = 1
 DESCRIPTION = "bundle.json"
 KEYS = ("models", "searches", "defaults", "languages", "normalisation")
+# Options of the command that belong to some searches only.
+OPTIONS = {"steps": (*REFINEMENTS, LATENT_SEARCH), "beam": ("beam",)} | {
+    name: searches for name, searches in SEARCHES_OF_SETTING.items() if name != "max_length_ratio"
+}
 
 
 class Translator:
@@ -59,6 +70,7 @@ class Translator:
         self.last_timings = {"encode": 0.0, "decode": 0.0}
         self.engine = "eager"
         self._fast: fast.FastLatent | CapturedLatent | None = None
+        self._automatic = True
         normalisation = NormalisationConfig.model_validate(description["normalisation"])
         self._source = Normaliser(normalisation, description["languages"]["source"])
         self._target = Normaliser(normalisation, description["languages"]["target"])
@@ -107,7 +119,8 @@ class Translator:
         return cls(description, models, Subwords.load(folder / "subwords"), runtime).use(engine)
 
     def use(self, engine: str) -> Translator:
-        """Compute prior-mean, delta and score by `engine`: eager, fast, fast-int8, or auto (what serves best here).
+        """Compute prior-mean, delta and score by `engine`: eager, fast, fast-int8, or auto (what serves best here: fast
+        for a sentence by itself, eager for batches).
 
         On CPUs fast is ONNX Runtime (`inference/fast.py`), on GPUs captured graphs (`inference/captured.py`).
         Everything else (energy, autoregressive searches, traces; on GPUs scores) is eager. Raises ValueError where
@@ -115,6 +128,7 @@ class Translator:
         """
         self.engine = fast.choose_engine(engine, self.device, self.precision, "lvm" in self.models)
         self._fast = None
+        self._automatic = engine == "auto"
         if self.engine == "eager":
             return self
         lvm, score = self.models["lvm"], self.models.get("score")
@@ -185,8 +199,11 @@ class Translator:
         an autoregressive system with the same subwords, or by the model's own score.
         """
         chosen = self._settings(search, steps, beam, batch=batch, lengths=lengths, samples=samples)
+        _check_range(step_size=step_size, length_quantile=length_quantile, stop_threshold=stop_threshold)
+        _check_range(search_seed=search_seed, length_penalty=length_penalty, max_length_ratio=max_length_ratio)
         faster = self._fast if chosen["search"] in fast.SEARCHES and not trace else None
-        if stop_threshold is not None:
+        # Measured on CPUs: the runtime wins for a sentence by itself and loses in batches.
+        if stop_threshold is not None or (self._automatic and min(batch, len(lines)) > 1):
             faster = None
         if faster and scored and not faster.gives_scores:
             faster = None
@@ -254,6 +271,10 @@ class Translator:
     def _rescoring_model(self, rescorer: Translator | None) -> nn.Module | None:
         if rescorer is None:
             return None
+        if rescorer.description.get("engine") == "ctranslate2":
+            raise ValueError(
+                "the rescorer is a CTranslate2 folder, which scores no given text; give the system's bundle."
+            )
         if "transformer" not in rescorer.models:
             raise ValueError(
                 f'the rescorer "{rescorer.description["system"]}" is not autoregressive; give the bundle of a '
@@ -279,6 +300,28 @@ class Translator:
                 )
 
 
+# Smallest and largest values, and whether the smallest itself is allowed.
+_RANGES = {
+    "step_size": (0.0, math.inf, False),
+    "length_quantile": (0.0, 1.0, False),
+    "stop_threshold": (0.0, math.inf, False),
+    "length_penalty": (0.0, math.inf, True),
+    "max_length_ratio": (0.0, math.inf, False),
+    "search_seed": (0, 2**31, True),
+}
+
+
+def _check_range(**values: float | None) -> None:
+    """Raises ValueError naming the first setting out of range; None is a setting that was not given."""
+    for name, value in values.items():
+        least, most, included = _RANGES[name]
+        if value is None or (least <= value if included else least < value) and value < most:
+            continue
+        above = f"{least} or more" if included else f"above {least:g}"
+        below = f" and below {most:.0f}" if most < math.inf else ""
+        raise ValueError(f"{name} is {value}; it must be {above}{below}.")
+
+
 def _placed(model: nn.Module, runtime: Runtime) -> nn.Module:
     """The model on its device, in its precision."""
     if runtime.dtype == torch.float32:
@@ -300,6 +343,12 @@ def describe(family: str) -> dict[str, Any]:
     return {"searches": searches, "defaults": defaults}
 
 
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"it is {number} and must be 1 or more")
+    return number
+
+
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="continuum translate", description="Translate lines of standard input with an exported system."
@@ -308,18 +357,24 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--search", help="default: the bundle's own")
     made.add_argument("--steps", type=int, help="refinement steps (delta, score, energy)")
     made.add_argument("--beam", type=int, help="hypotheses a sentence (beam)")
-    made.add_argument("--length-penalty", type=float, default=1.0)
-    made.add_argument("--step-size", type=float, default=1.0)
+    made.add_argument(
+        "--length-penalty", type=float, help="exponent of the length that scores are divided by (beam); default 1"
+    )
+    made.add_argument("--step-size", type=float, help="of refinement; default 1")
     made.add_argument("--length-quantile", type=float, help="of the predicted lengths; default: the most probable")
     made.add_argument("--stop-threshold", type=float, help="a sentence stops after a step shorter than this")
-    made.add_argument("--lengths", type=int, default=5, help="target lengths tried (latent-search)")
-    made.add_argument("--samples", type=int, default=5, help="samples of z for each length (latent-search)")
+    made.add_argument("--lengths", type=int, help="target lengths tried (latent-search); default 5")
+    made.add_argument("--samples", type=int, help="samples of z for each length (latent-search); default 5")
+    made.add_argument(
+        "--mean-first", action="store_const", const=True, help="the first sample is the prior mean (latent-search)"
+    )
+    made.add_argument("--search-seed", type=int, help="of the samples (latent-search); default 1")
     made.add_argument("--rescorer", help="bundle of an autoregressive system that ranks candidates (latent-search)")
     made.add_argument("--batch", type=int, default=64, help="sentences translated together")
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16", "int8", "float16"),
                       help="int8 and float16: of a CTranslate2 folder")  # fmt: skip
-    made.add_argument("--threads", type=int, help="CPU threads")
+    made.add_argument("--threads", type=_positive, help="CPU threads")
     made.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8")
     made.add_argument("--input", type=Path, help="a file instead of standard input")
     made.add_argument("--output", type=Path, help="a file instead of standard output; appears when it is whole")
@@ -332,11 +387,27 @@ def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
         yield chunk
 
 
+def _told(given: argparse.Namespace, translator: Translator) -> dict[str, Any]:
+    """The settings that the user gave. Raises ValueError for one that the search does not take."""
+    if given.engine != "auto" and translator.description.get("engine") == "ctranslate2":
+        raise ValueError(
+            f"--engine {given.engine} is for bundles, and {given.bundle} is a CTranslate2 folder; remove it."
+        )
+    told = {name: getattr(given, name) for name in OPTIONS if getattr(given, name) is not None}
+    search = translator._settings(given.search, given.steps, given.beam)["search"]
+    for name in told:
+        if search not in OPTIONS[name]:
+            option = "--" + name.replace("_", "-")
+            raise ValueError(
+                f"{option} belongs to {', '.join(OPTIONS[name])}, and the search is {search}; remove one of the two."
+            )
+    told.pop("rescorer", None)
+    return told | {"search": search, "batch": given.batch}
+
+
 def _translated(given: argparse.Namespace) -> Iterator[str]:
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads, given.engine)
-    names = ("search", "steps", "beam", "length_penalty", "step_size", "batch")
-    names += ("stop_threshold", "length_quantile", "lengths", "samples")
-    settings = {name: getattr(given, name) for name in names}
+    settings = _told(given, translator)
     if given.rescorer:
         settings["rescorer"] = Translator.load(given.rescorer, given.device, given.precision, given.threads)
     # Wrong settings are told even when there is nothing to translate.

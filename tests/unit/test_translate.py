@@ -32,7 +32,9 @@ LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "  ", "B
 
 @pytest.fixture(scope="module")
 def translators(tiny_bundles):
-    return {family: Translator.load(folder, device="cpu", threads=1) for family, folder in tiny_bundles.items()}
+    """Our own models, computed as they are written; engines are compared with them."""
+    load = lambda folder: Translator.load(folder, device="cpu", threads=1, engine="eager")  # noqa: E731
+    return {family: load(folder) for family, folder in tiny_bundles.items()}
 
 
 @pytest.fixture
@@ -302,7 +304,7 @@ def test_fast_engines_translate_alike(translators, tiny_bundles, engine, family,
     pytest.importorskip("onnxruntime")
     translator = Translator.load(tiny_bundles[family], device="cpu", threads=1, engine=engine)
     assert translator.engine == engine
-    eager = translators[family].use("eager")
+    eager = translators[family]
     together, wanted = translator.search(LINES, **settings), eager.search(LINES, **settings)
     if engine == "fast":
         assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-5)
@@ -318,7 +320,7 @@ def test_bfloat16_translates_most_words_alike(translators, tiny_bundles, family,
     translator = Translator.load(tiny_bundles[family], device="cpu", precision="bfloat16", threads=1)
     assert (translator.precision, translator.engine) == ("bfloat16", "eager")
     found = translator.search(LINES, **settings)
-    wanted = translators[family].use("eager").search(LINES, **settings)
+    wanted = translators[family].search(LINES, **settings)
     assert found.scores == pytest.approx(wanted.scores, abs=0.5)
     same = [a == b for x, y in zip(found.tokens, wanted.tokens, strict=True) for a, b in zip(x, y, strict=False)]
     assert sum(same) > 0.5 * len(same)
@@ -329,6 +331,25 @@ def test_engines_are_chosen_at_loading(tiny_bundles, translators):
     message = 'engine "fast" serves latent-variable models, and this system has none; use engine eager.'
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Translator.load(tiny_bundles["transformer"], device="cpu", engine="fast")
+
+
+def test_left_to_itself_a_translator_computes_single_sentences_fast_and_batches_eagerly(tiny_bundles, translators):
+    pytest.importorskip("onnxruntime")
+    translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
+    assert translator.engine == "fast"
+    sizes = []
+
+    def watch(engine):
+        search = engine.search
+        engine.search = lambda rows, *words: sizes.append(len(rows)) or search(rows, *words)
+
+    watch(translator._fast)
+    wanted = translators["score"].translate(LINES)
+    assert translator.translate(LINES) == wanted and sizes == []
+    assert translator.translate(LINES, batch=1) == wanted and set(sizes) == {1}
+    sizes.clear()
+    watch(translator.use("fast")._fast)
+    assert translator.translate(LINES) == wanted and max(sizes) > 1
 
 
 def command(bundle, text: bytes, *words, **environment):
@@ -407,6 +428,15 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
         ),
         (("--steps", "-2"), "error: steps is -2; it must be 0 or more.\n"),
         (("--batch", "0"), "error: batch is 0; it must be 1 or more.\n"),
+        (("--step-size", "0"), "error: step_size is 0.0; it must be above 0.\n"),
+        (("--step-size", "nan"), "error: step_size is nan; it must be above 0.\n"),
+        (("--length-quantile", "1.5"), "error: length_quantile is 1.5; it must be above 0 and below 1.\n"),
+        (("--beam", "4"), "error: --beam belongs to beam, and the search is delta; remove one of the two.\n"),
+        (("--lengths", "3"), "error: --lengths belongs to latent-search, and the search is delta; remove one"),
+        (
+            ("--search", "latent-search", "--search-seed", "-1"),
+            "error: search_seed is -1; it must be 0 or more and below 2147483648.\n",
+        ),
         (("--engine", "eagre"), 'error: unknown engine "eagre"; allowed: auto, eager, fast, fast-int8. Did you mean'),
         (("--device", "cuda:7"), 'error: device "cuda:7" is not there ('),
     ],

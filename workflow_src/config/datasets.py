@@ -163,7 +163,9 @@ class RecipeConfig(Frozen):
     normalisation: dict[str, Any] = {}
     subwords: SubwordsConfig = SubwordsConfig()
     max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")
-    limits: dict[Literal["train", "dev", "test"], int] = Field({}, description="only the first so many pairs")
+    limits: dict[Literal["train", "dev", "test"], Annotated[int, Field(gt=0)]] = Field(
+        {}, description="only the first so many pairs"
+    )
     distilled: dict[str, str] = Field({}, description="name -> the user's own distilled target text for train")
 
     @field_validator("distilled")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -65,6 +65,8 @@ class DistillationConfig(Frozen):
     )
 
 
+# What every random-number generator takes.
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Tunable = Literal["step_size", "length_penalty", "stop_threshold", "length_quantile", "lengths", "samples"]
 
 
@@ -84,7 +86,7 @@ class DecodeConfig(Frozen):
     lengths: int = Field(5, gt=0, description="latent-search: most probable target lengths tried")
     samples: int = Field(5, gt=0, description="latent-search: samples of z for each length")
     mean_first: bool = Field(False, description="latent-search: the first sample is the prior mean")
-    search_seed: int = Field(1, ge=0, description="latent-search: of the samples")
+    search_seed: Seed = Field(1, description="latent-search: of the samples")
     rescorer: str | None = Field(
         None, description="latent-search: the autoregressive system that ranks; none: own score"
     )
@@ -143,7 +145,7 @@ class WorkflowConfig(Frozen):
     recipe: RecipeConfig
     systems: dict[str, SystemConfig] = Field(min_length=1)
     distillation: dict[str, DistillationConfig] = {}
-    seeds: tuple[int, ...] = Field((1,), min_length=1)
+    seeds: tuple[Seed, ...] = Field((1,), min_length=1)
     decodes: tuple[DecodeConfig, ...] = Field(min_length=1)
     speed: SpeedConfig = SpeedConfig()
     analyses: AnalysesConfig = AnalysesConfig()

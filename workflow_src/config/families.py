@@ -13,6 +13,19 @@ from workflow_src.config.base import Frozen
 AUTOREGRESSIVE_SEARCHES = ("greedy", "beam")
 REFINEMENTS = ("delta", "score", "energy")
 LATENT_SEARCH = "latent-search"
+# Settings of a search that belong to some searches only.
+SEARCHES_OF_SETTING = {
+    "length_penalty": ("beam",),
+    "max_length_ratio": AUTOREGRESSIVE_SEARCHES,
+    "step_size": (*REFINEMENTS, LATENT_SEARCH),
+    "length_quantile": ("prior-mean", *REFINEMENTS),
+    "stop_threshold": REFINEMENTS,
+    "lengths": (LATENT_SEARCH,),
+    "samples": (LATENT_SEARCH,),
+    "mean_first": (LATENT_SEARCH,),
+    "search_seed": (LATENT_SEARCH,),
+    "rescorer": (LATENT_SEARCH,),
+}
 
 
 class StackConfig(Frozen):

@@ -11,7 +11,14 @@ import yaml
 from workflow_src.config.base import ConfigError, Frozen, parse, unknown
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import DecodeConfig, SystemConfig, WorkflowConfig
-from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, FAMILIES, LATENT_SEARCH, REFINEMENTS, Family
+from workflow_src.config.families import (
+    AUTOREGRESSIVE_SEARCHES,
+    FAMILIES,
+    LATENT_SEARCH,
+    REFINEMENTS,
+    SEARCHES_OF_SETTING,
+    Family,
+)
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG_FOLDER = PROJECT / "config"
@@ -307,19 +314,6 @@ def _decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode
 
 
 ENGINE_SEARCHES = {"ctranslate2": AUTOREGRESSIVE_SEARCHES, "onnxruntime": ("prior-mean", "delta", "score")}
-# Settings that belong to some searches only, beside those in `_decode`.
-_OWN = {
-    "length_penalty": ("beam",),
-    "max_length_ratio": AUTOREGRESSIVE_SEARCHES,
-    "step_size": (*REFINEMENTS, LATENT_SEARCH),
-    "length_quantile": ("prior-mean", *REFINEMENTS),
-    "stop_threshold": REFINEMENTS,
-    "lengths": (LATENT_SEARCH,),
-    "samples": (LATENT_SEARCH,),
-    "mean_first": (LATENT_SEARCH,),
-    "search_seed": (LATENT_SEARCH,),
-    "rescorer": (LATENT_SEARCH,),
-}
 
 
 def _decode(
@@ -374,12 +368,13 @@ def _decode(
 
 def _check_own(decode: DecodeConfig, where: str) -> None:
     # A configuration that was written whole says every default: only what differs from it was meant.
-    said = {name for name in _OWN if getattr(decode, name) != DecodeConfig.model_fields[name].default}
+    said = {name for name in SEARCHES_OF_SETTING if getattr(decode, name) != DecodeConfig.model_fields[name].default}
     for setting in sorted(said | set(decode.tune)):
-        if decode.search not in _OWN[setting]:
+        searches = SEARCHES_OF_SETTING[setting]
+        if decode.search not in searches:
             raise ConfigError(
-                f"{where}: search {decode.search} takes no {setting}, which belongs to {', '.join(_OWN[setting])}; "
-                "remove it."
+                f"{where}: search {decode.search} takes no {setting}, which belongs to "
+                f"{', '.join(searches)}; remove it."
             )
 
 
@@ -417,9 +412,8 @@ def _on_engine(made: Decode, decode: DecodeConfig, compute_type: str | None, whe
             f"{where}: engine {decode.engine} translates with {', '.join(searches)} only, not with {decode.search}; "
             "remove the engine."
         )
-    for setting in ("stop_threshold", "length_quantile"):
-        if getattr(decode, setting) is not None or setting in decode.tune:
-            raise ConfigError(f"{where}: engine {decode.engine} takes no {setting}; remove one of the two.")
+    if decode.stop_threshold is not None or "stop_threshold" in decode.tune:
+        raise ConfigError(f"{where}: engine {decode.engine} takes no stop_threshold; remove one of the two.")
     compute_type = compute_type or "float32"
     if decode.engine == "onnxruntime" and compute_type == "float16":
         raise ConfigError(f"{where}: engine onnxruntime computes in float32 or int8, not in float16.")

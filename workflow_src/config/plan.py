@@ -400,6 +400,9 @@ class Plan:
                 "description": self.config.description,
                 "recipe": self.recipe.name,
                 "dataset": self.loaded.dataset.name,
+                "dataset_terms": self.loaded.dataset.model_dump(
+                    mode="json", include={"licence", "citation", "homepage"}
+                ),
                 "source": self.recipe.source,
                 "target": self.recipe.target,
                 "report": self.config.report.model_dump(mode="json"),

@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 
 from workflow_src.evaluation.results import AUTOREGRESSIVE, Results, Row
-from workflow_src.evaluation.tables import SEARCH_LABELS
+from workflow_src.evaluation.tables import SEARCH_LABELS, engine_label
 
 FIGURES = {
     "bleu": "BLEU",
@@ -50,6 +50,9 @@ def row_key(row: Row) -> Key:
     label += f" {row.beam}" if row.search == "beam" else ""
     label += f", {row.candidates} candidates" if row.candidates else ""
     label += f", L = {row.steps}" if row.steps else ""
+    label += f", {engine_label(row.engine)}" if row.engine != "continuum" else ""
+    # Experiments may choose different values of the same setting.
+    label += f" (chosen: {', '.join(sorted(row.chosen)).replace('_', ' ')})" if row.chosen else ""
     return row.system, label, row.data
 
 
@@ -70,8 +73,9 @@ def _figure(row: Row, name: str, beams: dict[int, float]) -> float | None:
 def compare(found: list[Results], removed: bool = True) -> Comparison:
     """Rows of all experiments by what they are. `removed`: repetitions removed from what is not autoregressive.
 
-    The gap is to the beam-4 row of the same seed (the largest beam where there is none). Of rows with the same key and
-    seed, such as one decode with settings chosen on dev, the first counts. Raises ValueError for no experiments.
+    The gap is to the teacher's beam-4 row of the same seed, of our own engine and without settings chosen on dev (the
+    largest beam where there is none). Rows that would stand in one cell get their decode's name. Raises ValueError for
+    no experiments.
     """
     if not found:
         raise ValueError("there is nothing to compare; give at least one experiment.")
@@ -79,11 +83,16 @@ def compare(found: list[Results], removed: bool = True) -> Comparison:
     by_experiment = []
     for results in found:
         wanted = [row for row in results.rows if row.family in AUTOREGRESSIVE or row.repetitions_removed == removed]
-        beams = [row for row in wanted if row.search == "beam" and row.beam]
-        levels = {row.seed: row.bleu for row in sorted(beams, key=_preference)}
+        levels: dict[int, float] = {}
+        for row in sorted((row for row in wanted if row.search == "beam"), key=_preference, reverse=True):
+            levels.setdefault(row.seed, row.bleu)
         rows: dict[Key, dict[int, Row]] = {}
         for row in wanted:
-            rows.setdefault(row_key(row), {}).setdefault(row.seed, row)
+            system, label, data = row_key(row)
+            there = rows.get((system, label, data), {})
+            if any(other.name != row.name for other in there.values()):
+                label += f" ({row.name})"
+            rows.setdefault((system, label, data), {}).setdefault(row.seed, row)
         order |= dict.fromkeys(rows)
         by_experiment.append((rows, levels))
     cells = {name: {key: [] for key in order} for name in FIGURES}
@@ -97,9 +106,9 @@ def compare(found: list[Results], removed: bool = True) -> Comparison:
     )
 
 
-def _preference(row: Row) -> tuple[bool, bool, int]:
-    """The row sorted last decides: a teacher's beam 4, else the teacher's largest, else any other's."""
-    return row.system == "teacher", row.beam == 4, row.beam or 0
+def _preference(row: Row) -> tuple[bool, bool, bool, bool, int]:
+    """The largest decides, and the first of equal ones: the teacher's own plain beam 4 where there is one."""
+    return row.system == "teacher", row.engine == "continuum", not row.chosen, row.beam == 4, row.beam or 0
 
 
 def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:

@@ -1,4 +1,4 @@
-"""Pictures of the report with matplotlib: learning curves, quality against speed, refinement.
+"""Pictures of the report with matplotlib: learning curves, refinement, stopping; and what the other pictures share.
 
 Colours are those of Okabe and Ito, which people with any colour vision tell apart; lines also differ in marker and
 are labelled where they end. Files carry text as shapes; the copies for the page carry text as text and colours as
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
@@ -25,6 +26,7 @@ from workflow_src.evaluation.tables import Group, Line
 INK, MUTED, RULE = "#1b1b1d", "#6f6f77", "#d9d9de"
 COLOURS = {"transformer": "#4d4d53", "lvm": "#0072b2", "score": "#d55e00", "energy": "#009e73", "other": "#cc79a7"}
 MARKERS = {"greedy": "s", "beam": "s", "prior-mean": "D", "delta": "o", "score": "^", "energy": "v"}
+ENGINE_MARKERS = {"ctranslate2": "P", "onnxruntime": "X"}
 FAMILY_OF_SEARCH = {
     "greedy": "transformer", "beam": "transformer", "prior-mean": "lvm", "delta": "lvm", "score": "score",
     "energy": "energy",
@@ -79,6 +81,17 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def log_ticks(axis: Axis, values: list[float], limit: Callable[[float, float], Any]) -> None:
+    """Few round ticks in plain figures on a log axis, and its limits (set by `limit`) around `values`."""
+    ticks = [m * 10.0**e for e in range(-4, 7) for m in (1, 1.5, 2, 3, 5, 7)]
+    low, high = min(values) / 1.25, max(values) * 1.5
+    limit(low, high)
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def empty(text: str) -> Figure:
     """A picture that says why there is none."""
     with matplotlib.rc_context(STYLE):
@@ -118,12 +131,13 @@ def _label_ends(
         for axes, ends in panels:
             for label in list(axes.texts):
                 label.remove()
-            low, high = axes.get_ylim()
-            unit = (high - low) * figure.dpi / 72 / max(axes.get_window_extent().height, 1)
-            places = apart([y for _, y, _, _ in ends], 1.25 * size * unit, low, high)
-            for (x, y, text, colour), at in zip(ends, places, strict=True):
+            # In points, so that any scale of the axis will do.
+            frame, point = axes.get_window_extent(), figure.dpi / 72
+            heights = [axes.transData.transform((x, y))[1] / point for x, y, _, _ in ends]
+            places = apart(heights, 1.25 * size, frame.y0 / point, frame.y1 / point)
+            for (x, y, text, colour), height, at in zip(ends, heights, places, strict=True):
                 # Baselines, unlike centres, do not depend on which letters a label has.
-                axes.annotate(text, (x, y), (5, (at - y) / unit - 0.36 * size), textcoords="offset points",
+                axes.annotate(text, (x, y), (5, at - height - 0.36 * size), textcoords="offset points",
                               color=colour, fontsize=size, va="baseline", annotation_clip=False)  # fmt: skip
 
 
@@ -184,11 +198,16 @@ def _curves(axes: Axes, chosen: list[dict], curves: list[tuple[str, int, str]], 
     return ends
 
 
+def _marker(line: Line) -> str:
+    """Of the search for our own engine; the others have one each."""
+    return ENGINE_MARKERS.get(line.engine.split("-")[0], MARKERS.get(line.search, "*"))
+
+
 def _style_of(line: Line, twin: int) -> dict[str, Any]:
     colour = _colour(FAMILY_OF_SEARCH.get(line.search, "other"))
     return {
         "color": colour,
-        "marker": MARKERS.get(line.search, "P") if line.engine == "continuum" else "P",
+        "marker": _marker(line),
         "markerfacecolor": colour if twin == 0 else "none",
         "markeredgecolor": colour,
     }
@@ -204,97 +223,11 @@ def _series(groups: Iterable[Group]) -> list[tuple[int, str, list[Line]]]:
         by: dict[tuple, list[Line]] = {}
         for line in group.lines:
             unique = line.label if line.search not in REFINEMENTS else ""
-            suffix = line.label.partition("(")[2]
+            # Without figures: what dev chose may differ from step to step.
+            suffix = re.sub(r"[\d.]+", "", line.label.partition("(")[2])
             by.setdefault((line.system, line.search, line.engine, suffix, unique), []).append(line)
         found += [(twin, group.key, lines) for lines in by.values()]
     return found
-
-
-def quality_speed(groups: list[Group]) -> Figure:
-    """BLEU against milliseconds a sentence (log scale), one point a row; steps of one search are joined."""
-    series = [
-        (twin, key, [line for line in lines if line.figures["latency_ms"] is not None])
-        for twin, key, lines in _series(groups)
-    ]
-    series = [entry for entry in series if entry[2]]
-    if not series:
-        return empty("Speed was not measured in this run.")
-    with matplotlib.rc_context(STYLE):
-        figure = _figure(7.2, 3.9)
-        axes = figure.subplots()
-        axes.set_xscale("log")
-        labels = []
-        for twin, key, lines in series:
-            x = [line.figures["latency_ms"] for line in lines]
-            y = [line.figures["bleu"] for line in lines]
-            axes.plot(x, y, linestyle=DASHES[twin % len(DASHES)], zorder=3, **_style_of(lines[0], twin))
-            colour = _colour(FAMILY_OF_SEARCH.get(lines[0].search, "other"))
-            addition = f" · {key}" if twin else ""
-            for line, left, up in zip(lines, x, y, strict=True):
-                if line.steps and line is not lines[-1]:
-                    labels.append((left, up, f"{line.steps}", colour, 6.5))
-                else:
-                    labels.append((left, up, line.label + addition, colour, 7.5))
-        _log_ticks(axes, [line.figures["latency_ms"] for _, _, lines in series for line in lines])
-        axes.margins(y=0.12)
-        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axes.set_xlabel("milliseconds a sentence, one at a time, log scale   (faster to the left)")
-        axes.set_title("BLEU")
-        figure.draw_without_rendering()
-        _place(axes, labels)
-    return figure
-
-
-def _log_ticks(axes: Axes, values: list[float]) -> None:
-    ticks = [m * 10.0**e for e in range(-4, 7) for m in (1, 1.5, 2, 3, 5, 7)]
-    low, high = min(values) / 1.25, max(values) * 1.5
-    axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _obstacles(axes: Axes, scale: float) -> list[tuple[float, float, float, float]]:
-    """Boxes in points that labels must not touch: the markers, and the lines in small pieces."""
-    boxes = []
-    for line in axes.get_lines():
-        vertices = axes.transData.transform(line.get_xydata()) * scale
-        boxes += [(x - 4, y - 4, x + 4, y + 4) for x, y in vertices]
-        for (x0, y0), (x1, y1) in zip(vertices, vertices[1:], strict=False):
-            pieces = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) // 3))
-            for i in range(1, pieces):
-                x, y = x0 + (x1 - x0) * i / pieces, y0 + (y1 - y0) * i / pieces
-                boxes.append((x - 1, y - 1, x + 1, y + 1))
-    return boxes
-
-
-def _place(axes: Axes, labels: list[tuple[float, float, str, str, float]]) -> None:
-    """Write each label beside its point, where it touches least of points, lines and other labels."""
-    scale = 72 / axes.figure.dpi
-    points = [axes.transData.transform((x, y)) * scale for x, y, *_ in labels]
-    taken = _obstacles(axes, scale)
-    frame = axes.get_window_extent()
-    beside = [("left", 7, 0), ("right", -7, 0)]
-    around = [("center", 0, 9), ("center", 0, -9), ("left", 5, 9), ("left", 5, -9), ("right", -5, 9), ("right", -5, -9),
-              ("left", 5, 16), ("left", 5, -16)]  # fmt: skip
-    # Long labels are the hardest to fit and go first.
-    for index in sorted(range(len(labels)), key=lambda i: -len(labels[i][2])):
-        x, y, text, colour, size = labels[index]
-        px, py = points[index]
-        width, height = 0.58 * size * len(text), 1.1 * size
-        best = None
-        for align, dx, dy in beside + around if len(text) > 2 else around + beside:
-            left = px + dx - {"left": 0, "center": width / 2, "right": width}[align]
-            box = (left, py + dy - height / 2, left + width, py + dy + height / 2)
-            clashes = sum(box[0] < t[2] and t[0] < box[2] and box[1] < t[3] and t[1] < box[3] for t in taken)
-            clashes += 9 * (box[0] < frame.x0 * scale or box[2] > frame.x1 * scale or box[1] < frame.y0 * scale)
-            if best is None or clashes < best[0]:
-                best = (clashes, align, dx, dy, box)
-        _, align, dx, dy, box = best
-        taken.append(box)
-        axes.annotate(text, (x, y), (dx, dy - 0.36 * size), textcoords="offset points", color=colour, fontsize=size,
-                      ha=align, va="baseline", annotation_clip=False)  # fmt: skip
 
 
 def refinement(groups: list[Group]) -> Figure:
@@ -306,6 +239,7 @@ def refinement(groups: list[Group]) -> Figure:
         if entry[2][0].search in REFINEMENTS
         and entry[2][0].engine == "continuum"
         and (len(entry[2]) > 1 or "(" not in entry[2][0].label)
+        and "(chosen" not in entry[2][0].label
     ]
     if not series:
         return empty("No refinement was decoded in this run.")

@@ -29,10 +29,13 @@ class Row(Strict):
     preset: str = Field(min_length=1)
     data: Literal["raw", "distilled"]
     seed: int
+    # Results written before a key existed lack it: hence the defaults of these four.
+    name: str = Field("", description="of the decode; tells rows apart that differ in other settings")
+    chosen: dict[str, float] | None = Field(None, description="settings chosen on dev")
     search: str = Field(min_length=1)
-    # Results written before engines could be chosen have no such key.
     engine: str = Field("continuum", min_length=1)
     steps: Annotated[int, Field(ge=0)] | None
+    mean_steps: Annotated[float, Field(ge=0)] | None = Field(None, description="used, where sentences may stop earlier")
     beam: Annotated[int, Field(ge=1)] | None
     candidates: Annotated[int, Field(ge=1)] | None
     repetitions_removed: bool
@@ -107,7 +110,7 @@ def build_rows(
     split: str,
     significance: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Schema rows, in the experiment's order, each with an extra key `name`, the decode's.
+    """Schema rows, in the experiment's order.
 
     `qualities` maps quality files to their contents. Autoregressive rows come once, repetitions kept; others twice,
     kept and removed. Speed is measured once for a system and decode and stands beside each of its seeds; p-values are
@@ -134,9 +137,13 @@ def build_rows(
                     "preset": system["preset"],
                     "data": "raw" if system["data"] == "raw" else "distilled",
                     "seed": entry["seed"],
+                    "chosen": entry.get("picked"),
                     "search": settings["search"],
                     "engine": engine_of(settings),
                     "steps": settings.get("steps"),
+                    "mean_steps": qualities[entry["quality"]].get("mean_steps")
+                    if "stop_threshold" in settings
+                    else None,
                     "beam": settings.get("beam"),
                     "candidates": _candidates(settings),
                     "repetitions_removed": variant == "removed",
@@ -161,8 +168,3 @@ def _candidates(settings: dict[str, Any]) -> int | None:
     if "lengths" not in settings:
         return None
     return int(settings["lengths"] * settings["samples"])
-
-
-def without_name(row: dict[str, Any]) -> dict[str, Any]:
-    """A built row as the schema has it."""
-    return {key: value for key, value in row.items() if key != "name"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import random
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -210,11 +211,11 @@ def largest_batch(run: Callable[[int], None], start: int, most: int = LARGEST_BA
 
 
 def _round(timers, rows, lines, speed, number) -> tuple[dict[tuple[str, str], RowTimes], float]:
-    # Each round begins with another row, so that no row always meets the same state of the machine.
-    shift = number % len(rows)
+    # Each round has an order of its own, so that no row always meets the same state of the machine.
+    order = random.Random(number).sample(rows, len(rows))
     times = {}
     with OtherLoad() as load:
-        for row in rows[shift:] + rows[:shift]:
+        for row in order:
             times[(row["system"], row["name"])] = timers[engine_of(row)].time_row(row, lines, speed)
     return times, load.cores
 

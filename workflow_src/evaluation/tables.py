@@ -77,7 +77,8 @@ def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
         label += f", {engine_label(engine)}"
         plain += f"-{engine}"
     if row["search"] != "latent-search" and row["name"] != plain:
-        label += f" ({row['name']})"
+        used = f"; {row['mean_steps']:.1f} steps used" if row.get("mean_steps") is not None else ""
+        label += f" ({_chosen(row, manifest) or row['name']}{used})"
     # Two score networks on one model share labels otherwise.
     base = manifest["systems"][row["system"]].get("base")
     twins = [
@@ -86,6 +87,20 @@ def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
         if base and system.get("base") == base and system["family"] == manifest["systems"][row["system"]]["family"]
     ]
     return label if len(twins) < 2 else f"{label} ({row['system']})"
+
+
+def _chosen(row: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """What dev chose for a row, as `chosen: length quantile 0.6`; empty for rows that chose nothing."""
+    picked = [
+        entry["picked"]
+        for entry in manifest.get("rows", ())
+        if "picked" in entry and (entry["system"], entry["name"]) == (row["system"], row["name"])
+    ]
+    if not picked:
+        return ""
+    alike = all(values == picked[0] for values in picked)
+    told = [name.replace("_", " ") + (f" {value:g}" if alike else "") for name, value in picked[0].items()]
+    return f"chosen: {', '.join(told)}"
 
 
 def _searched(row: dict[str, Any], manifest: dict[str, Any]) -> str:
@@ -278,11 +293,14 @@ def markdown(table: list[Group]) -> str:
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
-    """All rows, one a line, keys as in results.json; the interval in two columns, null as nothing."""
+    """All rows, one a line, keys as in results.json; the interval in two columns, what was chosen in one, null as
+    nothing."""
     flat = []
     for row in rows:
         low, high = row["bleu_ci"] or (None, None)
-        flat.append({k: v for k, v in row.items() if k != "bleu_ci"} | {"bleu_low": low, "bleu_high": high})
+        chosen = " ".join(f"{name}={value:g}" for name, value in (row.get("chosen") or {}).items()) or None
+        plain = {key: value for key, value in row.items() if key != "bleu_ci"} | {"chosen": chosen}
+        flat.append(plain | {"bleu_low": low, "bleu_high": high})
     file = io.StringIO()
     if flat:
         writer = csv.DictWriter(file, list(flat[0]), lineterminator="\n")

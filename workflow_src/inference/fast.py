@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import logging
 import platform
 from collections.abc import Sequence
 
@@ -17,6 +18,8 @@ from torch import nn
 from workflow_src.config.base import nearest
 from workflow_src.data.batching import pad
 from workflow_src.types import EOS, Hypotheses
+
+log = logging.getLogger("continuum")
 
 SEARCHES = ("prior-mean", "delta", "score")
 ENGINES = ("auto", "eager", "fast", "fast-int8")
@@ -51,13 +54,16 @@ def choose_engine(engine: str, device: str, precision: str, latent: bool) -> str
     elif precision != "float32":
         reason = f"reads float32 weights, and the precision is {precision}"
     elif missing := missing_packages():
-        reason = f'needs {" and ".join(missing)} (pip install "continuum[fast]")'
-    elif engine == "fast-int8" and not int8_is_safe():
-        reason = "needs a processor with VNNI instructions"
+        reason = f'needs {" and ".join(missing)} (the extra "fast")'
     if engine == "auto":
         return "eager" if reason else "fast"
     if reason:
         raise ValueError(f'engine "{engine}" {reason}; use engine eager.')
+    if engine == "fast-int8" and not int8_is_safe():
+        log.warning(
+            "warning: this processor lacks VNNI instructions; its 8-bit products may overflow, so translations may be "
+            "worse than those of others"
+        )
     return engine
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -24,7 +24,9 @@ ROWS = 512
 
 
 class Rescorer(Protocol):
-    """What ranking needs of an autoregressive model."""
+    """What ranking needs of an autoregressive model; `config.max_positions` counts the end symbol."""
+
+    config: Any
 
     def encode(self, source: Tensor): ...
 
@@ -51,9 +53,7 @@ class Candidates:
 
 def likely_lengths(model: LatentModel, memory, count: int) -> Tensor:
     """The `count` most probable target lengths of each sentence, (B, count) int64, most probable first."""
-    scores = model.length(memory)
-    best = scores.topk(min(count, scores.size(-1)), -1).indices
-    return model.length.lengths(best, memory)
+    return model.length.likely(memory, count)
 
 
 def prior_noise(source: list[int], count: int, length: int, width: int, seed: int) -> Tensor:
@@ -90,6 +90,9 @@ def latent_search(
     """
     memory = model.encode(source)
     lengths = likely_lengths(model, memory, candidates.lengths)
+    if rescorer is not None:
+        # It also takes an end symbol.
+        lengths = lengths.clamp(max=rescorer.config.max_positions - 1)
     sentences, per_length = source.size(0), candidates.samples
     per_sentence = lengths.size(1) * per_length
     rows = torch.arange(sentences, device=source.device).repeat_interleave(per_sentence)

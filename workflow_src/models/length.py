@@ -49,6 +49,20 @@ class LengthHead(nn.Module):
         # Rounding may leave the sum of all below a quantile close to 1.
         return self.lengths(classes.clamp(max=2 * self.limit), memory)
 
+    def likely(self, memory: Memory, count: int) -> Tensor:
+        """The `count` most probable target lengths (B, count), most probable first, different from each other.
+
+        Classes of lengths that do not exist (below 1, or beyond the positions) count as the nearest that does, the
+        more probable one deciding. Where a sentence has fewer lengths than `count`, 1 fills up.
+        """
+        scores = self(memory)
+        lengths = self.lengths(torch.arange(scores.size(-1), device=scores.device).expand_as(scores), memory)
+        # Lengths never fall from class to class: equal ones are neighbours.
+        group = F.pad((lengths[:, 1:] != lengths[:, :-1]).cumsum(-1), (1, 0))
+        best = scores.new_full(scores.shape, float("-inf")).scatter_reduce(1, group, scores, "amax")
+        of_group = torch.ones_like(lengths).scatter(1, group, lengths)
+        return of_group.gather(1, best.topk(min(count, scores.size(-1)), -1).indices)
+
     def lengths(self, classes: Tensor, memory: Memory) -> Tensor:
         """Target lengths of classes (B,) or (B, K), at least 1 and at most the model's positions."""
         source = memory.mask.sum(1) - 1

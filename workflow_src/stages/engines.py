@@ -12,7 +12,9 @@ def open_engine(folder: Path, device: str, precision: str, threads: int | None, 
 
     engine, compute_type = settings.get("engine", "continuum"), settings.get("compute_type")
     if engine == "onnxruntime":
-        return Translator.load(folder, device, "float32", threads, "fast-int8" if compute_type == "int8" else "fast")
+        # It serves on CPUs here; on a GPU its name would mean another engine.
+        fast = "fast-int8" if compute_type == "int8" else "fast"
+        return Translator.load(folder, "cpu" if device == "auto" else device, "float32", threads, fast)
     # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
     # Only float16 needs a GPU, whose libraries CTranslate2 may not find; quality is the same on CPUs.
     on_cpu = device == "auto" and compute_type in ("float32", "int8")

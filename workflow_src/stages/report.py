@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,20 @@ import markupsafe
 from workflow_src.artifacts import ArtifactError, atomic, provenance, read_chosen, read_json
 from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
-from workflow_src.evaluation import analyses, figures, figures_speed, page, results, speed_page, tables
+from workflow_src.evaluation import (
+    analyses,
+    figures,
+    figures_quality,
+    figures_speed,
+    page,
+    results,
+    speed_page,
+    tables,
+)
 from workflow_src.stages import command
+
+# What the user ran, set by the workflow.
+COMMAND = "CONTINUUM_COMMAND"
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -60,9 +73,26 @@ def read_systems(manifest: dict[str, Any]) -> tuple[list[dict[str, Any]], list[d
                 "updates": _count(config.get("steps")),
                 "target tokens seen": _count(config.get("target_tokens_seen")),
                 "minutes": "–" if minutes is None else f"{minutes:.1f}",
+                "last validation": _last_validation(history),
             }
         )
     return logs, told
+
+
+# Figures of validation that tell how a training went, and what they are called.
+VALIDATED = {
+    "dev_bleu": "BLEU",
+    "dev_bleu_posterior": "BLEU from the posterior",
+    "dev_kl": "KL",
+    "dev_length_accuracy": "lengths right",
+    "dev_cosine": "cosine",
+    "dev_cosine_noise0": "cosine at noise 0",
+}
+
+
+def _last_validation(history: list[dict[str, Any]]) -> str:
+    last = history[-1] if history else {}
+    return ", ".join(f"{name} {last[key]:.4g}" for key, name in VALIDATED.items() if last.get(key) is not None) or "–"
 
 
 def _count(value: int | None) -> str:
@@ -96,7 +126,10 @@ def facts(
     versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items() if version)
     hardware = made["hardware"]
     seeds = ", ".join(str(seed) for seed in sorted({row["seed"] for row in manifest["rows"]}))
+    terms = manifest.get("dataset_terms", {})
+    dataset = [text for text in (terms.get("citation"), terms.get("licence"), terms.get("homepage")) if text]
     return [
+        *([("dataset", "; ".join([manifest["dataset"], *dataset]))] if dataset else []),
         ("command", made["command"]),
         ("code", f"commit {made['commit']}" if made["commit"] else "not in version control"),
         ("made", made["created"]),
@@ -115,7 +148,8 @@ def load(arguments: argparse.Namespace) -> dict[str, Any]:
     tuned = [row for row in manifest["rows"] if "chosen" in row]
     for row in tuned:
         # From here on a row has the settings that it was decoded with.
-        row["settings"] = row["settings"] | read_chosen(row["chosen"])
+        row["picked"] = read_chosen(row["chosen"])
+        row["settings"] = row["settings"] | row["picked"]
     # Dev and test of a decode share what was chosen.
     choices = {row["chosen"]: row for row in tuned}
     qualities = {row["quality"]: read_quality(row["quality"]) for row in manifest["rows"]}
@@ -184,6 +218,7 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
         "summary": page.summary(table, protocol.get("baseline")),
         "groups": table,
         "other_groups": other if several else [],
+        "small_digits": not figures_quality.crowded(table),
         "table": page.table_cells(table),
         "other_table": page.table_cells(other) if several else None,
         "other_variant": "kept" if removed else "removed",
@@ -219,18 +254,17 @@ def run(arguments: argparse.Namespace) -> str:
     folder: Path = arguments.output_folder
     found = load(arguments)
     manifest = found["manifest"]
-    command_line = arguments.command or f"snakemake --config experiment={manifest['experiment']}"
+    command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest['experiment']}"
     made = describe(found, command_line)
     split = results.table_split(manifest)
     rows = results.build_rows(manifest, found["qualities"], found["speed"], split, found["significance"])
-    plain = [results.without_name(row) for row in rows]
-    content = {"experiment": manifest["experiment"], "dataset": manifest["dataset"], "provenance": made, "rows": plain}
+    content = {"experiment": manifest["experiment"], "dataset": manifest["dataset"], "provenance": made, "rows": rows}
     results.validate(content, str(folder / "results.json"))
     context = context_of(found, made, rows, split)
     refined, refined_split = _refinement_groups(found, context["groups"], split)
     drawn = {
         "learning_curves": figures.learning_curves(found["logs"]),
-        "quality_speed": figures.quality_speed(context["groups"]),
+        "quality_speed": figures_quality.quality_speed(context["groups"]),
         "time_by_length": figures_speed.time_by_length(found["speed"], manifest),
         "refinement": figures.refinement(refined),
     }
@@ -252,7 +286,7 @@ def run(arguments: argparse.Namespace) -> str:
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
     results.write_results(folder / "results.json", content)
     for name, text in (
-        ("table.csv", tables.csv_text(plain)),
+        ("table.csv", tables.csv_text(rows)),
         ("results.md", page.markdown(context)),
         ("index.html", html),
     ):
@@ -268,7 +302,6 @@ def make_parser() -> argparse.ArgumentParser:
     made.add_argument("--significance", type=Path)
     made.add_argument("--corpus", type=Path, help="corpus.json")
     made.add_argument("--analyses", type=Path, nargs="*", default=[], help="files of the analyses")
-    made.add_argument("--command", help="what the user ran, for the provenance")
     made.add_argument("--output-folder", type=Path, required=True)
     return made
 

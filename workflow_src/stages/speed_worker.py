@@ -21,7 +21,11 @@ def make(order: dict[str, Any]) -> tuple[Local, dict[str, Any]]:
     first = next(iter(translators.values()))
     device = str(first.device)
     kind = device.split(":")[0]
-    about = {"device": kind, "device_name": None, "precision": str(first.precision)}
+    about = {
+        "device": kind,
+        "device_name": None,
+        "precision": order["settings"].get("compute_type") or str(first.precision),
+    }
     if kind != "cuda":
         return Local(translators), about
     import torch

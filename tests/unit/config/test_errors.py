@@ -139,6 +139,14 @@ def test_an_unknown_name_is_told_with_the_nearest(changes, parts):
             {"decodes": [{"system": "teacher", "search": "greedy", "compute_type": "int8"}]},
             ["decodes[0]: compute_type belongs to engine ctranslate2"],
         ),
+        (
+            {
+                "decodes": [
+                    {"system": "lvm", "search": "delta", "steps": 8, "engine": "onnxruntime", "stop_threshold": 0.1}
+                ]
+            },
+            ["decodes[0]: engine onnxruntime takes no stop_threshold; remove one of the two"],
+        ),
         ({"decodes": [{"system": "teacher", "search": "greedy", "engine": "onnx"}]}, ["decodes.0.engine", "'onnx'"]),
         ({"speed": {"protocols": []}}, ["speed.protocols", "at least 1"]),
         ({"speed": {"protocols": ["tpu"]}}, ["speed.protocols.0", "'tpu'", "cpu-all-threads"]),

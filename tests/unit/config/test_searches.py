@@ -79,6 +79,36 @@ def test_a_rescorer_is_no_setting_of_the_samples_and_the_other_way_round():
     }  # fmt: skip
 
 
+def test_other_engines_take_a_quantile_of_the_lengths_that_dev_chooses():
+    row = {"system": "score", "search": "score", "steps": 1, "tune": {"length_quantile": [0.5, 0.7]}}
+    own, other = decodes(row, row | {"engine": "onnxruntime", "compute_type": "int8"})
+    assert (own.name, other.name) == ("score-1-tuned", "score-1-tuned-onnxruntime-int8")
+    assert other.tune == own.tune
+    assert other.settings == own.settings | {"engine": "onnxruntime", "compute_type": "int8"}
+
+
+def test_the_papers_rows_are_all_there_with_their_published_figures():
+    for name in ("iwslt16", "wmt14", "wmt16"):
+        loaded = load_experiment(name)
+        rows = {row.name for row in loaded.decodes} | {f"{row.system}/{row.name}" for row in loaded.decodes}
+        assert loaded.config.report.expected.keys() <= rows
+        assert len(loaded.config.report.expected) == 15
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"seeds": [-1]}, "seeds"),
+        ({"seeds": [2**70]}, "seeds"),
+        ({"recipe": {"limits": {"train": 0}}}, "recipe.limits.train"),
+        ({"decodes": [LATENT | {"search_seed": 2**40}]}, "search_seed"),
+    ],
+)
+def test_numbers_that_nothing_could_use_are_refused(changes, told):
+    with pytest.raises(ConfigError, match=told):
+        load_experiment("demo", **changes)
+
+
 def test_refined_rows_are_compared_with_their_prior_mean_and_others_with_the_teacher():
     plan = Plan(load_experiment("tatoeba"))
     rows = {(row["system"], row["name"]): row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
@@ -86,6 +116,7 @@ def test_refined_rows_are_compared_with_their_prior_mean_and_others_with_the_tea
     assert rows["teacher", "greedy"] == ["teacher", "beam-4"]
     assert rows["lvm", "prior-mean"] == ["teacher", "beam-4"]
     assert rows["lvm", "delta-1-tuned"] == rows["score", "score-4-tuned"] == ["lvm", "prior-mean-tuned"]
+    assert rows["score", "score-1-tuned-onnxruntime-int8"] == ["lvm", "prior-mean-tuned"]
     assert rows["lvm", "prior-mean-tuned"] == ["teacher", "beam-4"]
     assert rows["lvm", "delta-1"] == rows["score", "score-4"] == ["lvm", "prior-mean"]
     assert rows["score", "latent-search-5x5-1"] == ["teacher", "beam-4"]

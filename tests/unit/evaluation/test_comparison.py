@@ -55,6 +55,25 @@ def test_cells_are_means_and_deviations_over_seeds():
     assert found.cells["bleu"][searched][0] is None and found.cells["bleu"][searched][1].mean == 49.0
 
 
+def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_gap():
+    beam = {"beam": 4, "name": "beam-4"}
+    rows = [
+        row("teacher", "transformer", "beam", 1, 40.0, **beam),
+        row("teacher", "transformer", "beam", 1, 41.0, **beam, engine="ctranslate2-int8"),
+        row("teacher", "transformer", "beam", 1, 42.0, beam=4, name="beam-4-tuned", chosen={"length_penalty": 1.2}),
+        row("score", "score", "score", 1, 30.0, True, steps=1, name="score-1"),
+        row("score", "score", "score", 1, 31.0, True, steps=1, name="score-1-half"),
+        row("score", "score", "score", 1, 32.0, True, steps=1, name="score-1-tuned", chosen={"length_quantile": 0.6}),
+    ]
+    found = compare([Results.model_validate(results("one", rows))])
+    told = {key[1]: cells[0].mean for key, cells in found.cells["bleu"].items()}
+    assert told == {
+        "beam 4": 40.0, "beam 4, CTranslate2 int8": 41.0, "beam 4 (chosen: length penalty)": 42.0,
+        "score, L = 1": 30.0, "score, L = 1 (score-1-half)": 31.0, "score, L = 1 (chosen: length quantile)": 32.0,
+    }  # fmt: skip
+    assert found.cells["gap"]["score", "score, L = 1", "distilled"][0].mean == 10.0
+
+
 def test_kept_repetitions_are_another_comparison():
     found = compare([Results.model_validate(FIRST)], removed=False)
     assert found.cells["bleu"]["score", "score, L = 1", "distilled"][0].mean == 5.0

@@ -19,8 +19,9 @@ def test_the_likeliest_lengths_are_those_of_all_classes_in_order():
     for source, best in zip(SOURCES, found, strict=True):
         memory = model.encode(pad([source], eos=True))
         scores = model.length(memory)[0].tolist()
-        order = sorted(range(len(scores)), key=lambda c: -scores[c])[:5]
-        assert best == [max(1, len(source) + difference - 4) for difference in order]
+        order = sorted(range(len(scores)), key=lambda c: -scores[c])
+        different = list(dict.fromkeys(max(1, len(source) + difference - 4) for difference in order))
+        assert best == different[:5]
         assert best[0] == int(model.predict_lengths(memory))
     assert len(lengths.candidates(model, SOURCES, 99, 64, CPU)[0]) == 9
 

@@ -12,9 +12,12 @@ KEYS = [
     "preset",
     "data",
     "seed",
+    "name",
+    "chosen",
     "search",
     "engine",
     "steps",
+    "mean_steps",
     "beam",
     "candidates",
     "repetitions_removed",
@@ -37,9 +40,12 @@ ROW = {
     "preset": "tiny",
     "data": "distilled",
     "seed": 1,
+    "name": "delta-2",
+    "chosen": None,
     "search": "delta",
     "engine": "continuum",
     "steps": 2,
+    "mean_steps": None,
     "beam": None,
     "candidates": None,
     "repetitions_removed": True,
@@ -143,8 +149,18 @@ def test_autoregressive_rows_come_once_and_others_twice():
     assert rows[0]["beam"] == 4 and rows[0]["steps"] is None and rows[1]["steps"] == 2
     assert rows[1]["data"] == "distilled" and rows[0]["data"] == "raw"
     assert all(r["latency_ms"] is None and r["device"] is None for r in rows)
-    content = {"experiment": "e", "dataset": "d", "provenance": {}, "rows": [results.without_name(r) for r in rows]}
+    content = {"experiment": "e", "dataset": "d", "provenance": {}, "rows": rows}
     assert len(results.validate(content, "here").rows) == 3
+
+
+def test_rows_tell_what_dev_chose_and_the_steps_that_stopping_left():
+    entry = MANIFEST["rows"][1] | {"picked": {"stop_threshold": 0.4}}
+    entry["settings"] = entry["settings"] | entry["picked"]
+    qualities = QUALITIES | {entry["quality"]: QUALITIES[entry["quality"]] | {"mean_steps": 1.25}}
+    rows = results.build_rows(MANIFEST | {"rows": [entry]}, qualities, None, "test")
+    assert {(row["mean_steps"], row["chosen"]["stop_threshold"]) for row in rows} == {(1.25, 0.4)}
+    plain = results.build_rows(MANIFEST, qualities, None, "test")
+    assert {(row["mean_steps"], row["chosen"]) for row in plain} == {(None, None)}
 
 
 def test_speed_stands_beside_the_rows_it_was_measured_for():

@@ -149,3 +149,15 @@ def test_engines_are_named_and_the_fastest_as_good_is_compared_with():
     assert ("against_fastest", "over fastest as good") in tables.columns(found)
     assert tables.cell(lines["score-1"], "against_fastest") == ("–", "")
     assert tables.cell(lines["prior-mean"], "against_fastest") == ("4.00×", "")
+
+
+def test_what_dev_chose_stands_in_a_rows_label():
+    row = {"system": "score", "name": "score-1-tuned", "search": "score", "steps": 1}
+    entries = [
+        {"system": "score", "name": "score-1-tuned", "picked": {"length_quantile": value}} for value in (0.6, 0.6)
+    ]
+    manifest = {"systems": {"score": {"family": "score"}}, "rows": entries}
+    assert tables.row_label(row, manifest) == "score, L = 1 (chosen: length quantile 0.6)"
+    # Seeds that chose different values share a row, which then tells the setting only.
+    entries[1]["picked"] = {"length_quantile": 0.7}
+    assert tables.row_label(row, manifest) == "score, L = 1 (chosen: length quantile)"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -36,13 +37,21 @@ def run(model, source, search, steps, plan=PLAN, **more):
     return latent_search(model, source, search, steps, plan, refiner=network(search), **more)
 
 
+def by_hand_lengths(model, memory, source_length):
+    """All lengths of one sentence from 1 on, the most probable first, one class at a time."""
+    probabilities = model.length(memory)[0].tolist()
+    found: dict[int, float] = {}
+    for index, value in enumerate(probabilities):
+        length = max(1, min(index - model.config.max_length_difference + source_length, model.config.max_positions))
+        found[length] = max(value, found.get(length, -math.inf))
+    return sorted(found, key=lambda length: -found[length])
+
+
 @torch.no_grad()
 def by_hand(model, source, search, steps, plan, teacher=None):
     """One sentence, one candidate at a time, by the algorithm as written; (tokens, score) of all in order."""
     memory = model.encode(source)
-    probabilities = model.length(memory)[0].softmax(-1)
-    ranked = sorted(range(len(probabilities)), key=lambda i: -float(probabilities[i]))[: plan.lengths]
-    lengths = [max(1, index - model.config.max_length_difference + source.size(1) - 1) for index in ranked]
+    lengths = by_hand_lengths(model, memory, source.size(1) - 1)[: plan.lengths]
     noise = prior_noise(source[0].tolist(), plan.count, max(lengths), model.config.latent_dim, plan.seed)
     found = []
     for rank, sample in itertools.product(range(plan.lengths), range(plan.samples)):
@@ -130,6 +139,24 @@ def test_the_most_probable_length_comes_first(model, batch):
     lengths = likely_lengths(model, memory, 4)
     assert lengths[:, 0].tolist() == model.predict_lengths(memory).tolist()
     assert (lengths >= 1).all()
+
+
+def test_likely_lengths_differ_from_each_other_also_for_the_shortest_sentences(model, batch):
+    memory = model.encode(batch.source)
+    count = 9
+    for row, found in enumerate(likely_lengths(model, memory, count).tolist()):
+        source_length = int(batch.source_mask[row].sum()) - 1
+        expected = by_hand_lengths(model, memory.select(torch.tensor([row])), source_length)
+        assert found == expected[:count] + [1] * (count - len(expected))
+        assert len(set(found)) == min(count, len(expected))
+
+
+def test_candidates_leave_the_rescorer_room_for_its_end_symbol(model):
+    """The longest source a bundle takes: predicted lengths reach all positions, which the end symbol must share."""
+    longest = model.config.max_positions - 1
+    source = pairs([longest], [3]).source
+    found = run(model, source, "delta", 0, Candidates(lengths=5, samples=1, seed=7), rescorer=transformer())
+    assert 1 <= len(found.tokens[0]) <= transformer().config.max_positions - 1
 
 
 def test_noise_is_standard_normal_and_follows_from_the_sentence_and_the_seed():

@@ -206,6 +206,7 @@ def report_inputs(tmp_path):
             "description": description,
             "recipe": "toy",
             "dataset": "toy",
+            "dataset_terms": {"licence": "the authors' <own>", "citation": "Doe 2020", "homepage": ""},
             "source": "de",
             "target": "en",
             "report": report | {"expected": expected or {}, "expected_source": "Lee et al. (2020)"},
