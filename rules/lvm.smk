@@ -16,17 +16,21 @@ rule train_lvm:
         system=systems_of("train_lvm"),
     conda:
         "../envs/gpu.yaml"
-    threads: RUNTIME.training_threads
+    threads: RUNTIME.training_threads * RUNTIME.devices
     resources:
+        **SEVERAL_NODES,
         mem_mb=needs.memory("train_lvm"),
         runtime=needs.minutes("train_lvm"),
         slurm_partition=needs.partition(gpu=True),
-        gpu=GPUS,
+        gpu=GPUS * RUNTIME.devices * RUNTIME.nodes,
+        launch=RUNTIME.launch,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
         compile=str(RUNTIME.compile),
         log_every=RUNTIME.log_every,
         save_every=lambda wildcards: plan.system(wildcards.system).training.save_every,
+        max_skipped=lambda wildcards: plan.system(wildcards.system).training.max_skipped,
+        split_batches=str(RUNTIME.split_batches),
     params:
         settings=lambda wildcards: plan.settings_training(wildcards.system),
         train=input_prefix("train"),
@@ -39,9 +43,10 @@ rule train_lvm:
     message:
         "Training the latent-variable model {wildcards.system}, seed {wildcards.seed}"
     shell:
-        "python -m workflow_src.stages.train_lvm --settings {params.settings:q} --log {log:q}"
+        "{resources.launch} -m workflow_src.stages.train_lvm --settings {params.settings:q} --log {log:q}"
         " --seed {wildcards.seed} --train {params.train:q} --dev {params.dev:q} --subwords {params.subwords:q}"
         " --reference {input.reference:q} --corpus-summary {input.summary:q} {params.base} {params.initial}"
         " --state {params.state:q} --output-folder {params.folder:q} --threads {threads}"
         " --device {resources.device} --precision {resources.precision} --compile {resources.compile}"
         " --log-every {resources.log_every} --save-every {resources.save_every}"
+        " --max-skipped {resources.max_skipped} --split-batches {resources.split_batches}"

@@ -295,3 +295,25 @@ def test_a_job_that_needs_more_memory_than_it_asked_for_gets_more(cluster, corpu
     *killed, last = run.states()
     assert len(killed) >= 2 and set(killed) <= {"OUT_OF_MEMORY", "CANCELLED", "FAILED"} and last == "COMPLETED"
     print(f"killed for memory {len(killed)} times: {killed}")
+
+
+@pytest.mark.slow
+def test_a_training_on_two_nodes_is_cancelled_and_goes_on(cluster, corpus, tmp_path):
+    """One process on each node, and as many parts of a batch in one process: the same but for rounding."""
+    settings = longer(600)
+    settings["systems"]["teacher"]["training"]["accumulate"] = 2
+    alone = overlay(tmp_path / "alone", **settings)
+    together = overlay(tmp_path / "together", **settings, runtime={"nodes": 2, "device": "cpu"})
+    trained_locally(corpus, tmp_path / "local", alone)
+    run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *together)
+    job = run.wait_for_training()
+    assert job.node == "node[1-2]"
+    cluster.run("scancel", job.number)
+    run.finish()
+    assert run.states() == ["CANCELLED", "COMPLETED"], run.told()
+    assert run.resumed_at() >= 10
+    loss, expected = (
+        json.loads((folder / TEACHER).with_name("training.jsonl").read_text().splitlines()[-1])["dev_loss"]
+        for folder in (run.folder, tmp_path / "local")
+    )
+    assert loss == pytest.approx(expected, rel=0.02)

@@ -121,6 +121,31 @@ def test_a_wrong_setting_ends_snakemake_with_a_sentence(words, sentence, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] in ([], [".snakemake"])
 
 
+@pytest.mark.parametrize(
+    ("runtime", "command"),
+    [
+        ("{}", "python -m workflow_src.stages.train_teacher"),
+        (
+            "{devices: 2}",
+            "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=300 "
+            "python -m torch.distributed.run --nproc-per-node 2 --standalone -m workflow_src.stages.train_teacher",
+        ),
+        (
+            "{devices: 4, nodes: 2}",
+            "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 python -m torch.distributed.run --nproc-per-node 4 "
+            "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint $(hostname):$((20000 + RANDOM % 20000)) --rdzv-id $RANDOM "
+            "-m workflow_src.stages.train_teacher",
+        ),
+    ],
+)
+def test_torchrun_starts_trainings_of_more_than_one_device(runtime, command, tmp_path):
+    words = ["--dry-run", "--printshellcmds", "--configfile", SMOKE, "--config", f"runtime={runtime}"]
+    done = snakemake(*words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "stages.train_teacher --set" in line]
+    assert len(told) == 1 and f"{command} --settings" in told[0]
+
+
 @pytest.mark.parametrize("words", [["--dag"], ["--rulegraph"], ["--filegraph"]])
 def test_graphs_are_drawn(words, tmp_path):
     done = snakemake(*words, "--configfile", SMOKE, folder=tmp_path)
@@ -151,7 +176,8 @@ def test_every_rule_states_everything_and_runs_one_command():
         missing = [word for word in wanted if not re.search(rf"^    {word}:", rule, re.MULTILINE)]
         assert not missing, f"rule {name} lacks {missing}"
         command = rule.split("    shell:\n")[1]
-        assert command.strip().startswith(f'"python -m workflow_src.stages.{name} ')
+        # Trainings may be started by torchrun.
+        assert re.match(rf'"(python|{{resources\.launch}}) -m workflow_src\.stages\.{name} ', command.strip()), name
         assert not re.search(r"&&|\||;", command), f"rule {name} runs more than one command"
         asked = f'        mem_mb=needs.memory("{name}"),\n        runtime=needs.minutes("{name}"),\n'
         assert asked in rule, f"rule {name} says no memory or time"
@@ -227,11 +253,12 @@ CHANGES = {
         {},
     ),
     "how often training state is saved": (
-        "systems: {teacher: {training: {save_every: 7}}, score: {training: {save_every: 7}}}",
+        "systems: {teacher: {training: {save_every: 7}}, score: {training: {save_every: 7, max_skipped: 3}}}",
         {},
     ),
     "device, threads, precision, logging": (
-        "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7}",
+        "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7, devices: 2, "
+        "split_batches: false}",
         {},
     ),
     "memory, time, GPUs and partitions of jobs": (

@@ -30,9 +30,15 @@ class TrainingConfig(Frozen):
     epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(1.0, gt=0)
+    explode_factor: float | None = Field(
+        None, gt=1, description="an update is skipped whose gradient norm is this many times the median of the last 100"
+    )
     validate_every: int = Field(1000, gt=0, description="updates")
-    # Changes no weights: rules hand it over outside of what makes them rerun.
+    # These two change no weights: rules hand them over outside of what makes them rerun.
     save_every: int = Field(1000, gt=0, description="updates between saved states")
+    max_skipped: int = Field(
+        10, ge=0, description="updates in a row that may be skipped because loss or gradient is not finite or explodes"
+    )
     dev_sentences: int | None = Field(None, gt=0, description="first so many dev pairs for BLEU while training")
     keep: Literal["average", "best", "last"] = Field("average", description="which weights become the system")
     average_last: int = Field(5, gt=0, description="validation checkpoints averaged (keep: average)")
@@ -123,17 +129,46 @@ class ReportConfig(Frozen):
 
 
 class RuntimeConfig(Frozen):
-    """The machine, never the result: no rule reruns when these change."""
+    """The machine, never the result: no rule reruns when these change.
+
+    Rounding is the machine's; so is how an update's batch is cut, where `accumulate` is no multiple of the processes.
+    """
 
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
-    training_threads: int = Field(2, gt=0)
+    training_threads: int = Field(2, gt=0, description="CPU threads of a training process")
+    devices: int = Field(1, gt=0, description="GPUs (on CPUs: processes) that a training uses on each node")
+    nodes: int = Field(1, gt=0, description="nodes that a training uses, under Slurm")
+    split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice for it")
     log_every: int = Field(100, gt=0)
     partition: str | None = Field(None, pattern=PARTITION, description="of a cluster; none: its default")
     gpu_partition: str | None = Field(None, pattern=PARTITION, description="of jobs on GPUs; none: partition")
     longest_job: int = Field(1440, gt=0, description="minutes that a cluster lets a job run")
     largest_job: int | None = Field(None, gt=0, description="MB that no job asks for more of; none: no such limit")
+
+    @model_validator(mode="after")
+    def _one_device_by_number(self):
+        if self.devices > 1 and ":" in self.device:
+            raise ValueError(f"device {self.device} names one GPU, devices is {self.devices}; say cuda or auto")
+        return self
+
+    @property
+    def launch(self) -> str:
+        """How a training's command begins: Python, or torchrun where several processes share the work."""
+        if self.devices * self.nodes == 1:
+            return "python"
+        # Signals are handed on to the trainings, which save their state; versions without these options ignore them.
+        options = "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=300"
+        torchrun = f"python -m torch.distributed.run --nproc-per-node {self.devices}"
+        if self.nodes == 1:
+            return f"{options} {torchrun} --standalone"
+        # The first node's name and a port by chance are expanded there, before srun starts the others.
+        return (
+            f"{options} srun --nodes={self.nodes} --ntasks={self.nodes} --ntasks-per-node=1 {torchrun} "
+            f"--nnodes {self.nodes} --rdzv-backend c10d --rdzv-endpoint $(hostname):$((20000 + RANDOM % 20000)) "
+            "--rdzv-id $RANDOM"
+        )
 
 
 class WorkflowConfig(Frozen):

@@ -252,6 +252,9 @@ class Plan:
     def settings_training(self, system: str) -> str:
         """Everything of one system that changes its weights, for the seed given beside it."""
         resolved = self.system(system)
+        training = resolved.training.model_dump(mode="json", exclude={"save_every", "max_skipped"})
+        if training["explode_factor"] is None:
+            del training["explode_factor"]
         return _json(
             {
                 "system": system,
@@ -260,7 +263,7 @@ class Plan:
                 "data": resolved.data,
                 "model": resolved.model.model_dump(mode="json"),
                 "objective": resolved.objective.model_dump(mode="json"),
-                "training": resolved.training.model_dump(mode="json", exclude={"save_every"}),
+                "training": training,
             }
         )
 

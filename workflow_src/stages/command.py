@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.logging import RichHandler
+
+from workflow_src.training import devices
+from workflow_src.training.stopping import PeerFailed, Preempted
 
 log = logging.getLogger("continuum")
 
@@ -39,19 +43,39 @@ def add_runtime(made: argparse.ArgumentParser) -> None:
     made.add_argument("--threads", type=int, default=1)
 
 
+def lease_devices(device: str, count: int = 1) -> tuple[str, ...] | None:
+    """Take GPUs for this process that no other job on this machine has taken; None where there is nothing to take.
+
+    They are this process's until it ends. Nothing may have looked at GPUs before. Who names a GPU by its number gets
+    that one.
+    """
+    kind, _, number = device.partition(":")
+    if kind == "cuda" and number.isdigit():
+        devices.announce(int(number))
+    if device not in ("auto", "cuda"):
+        return None
+    lease = devices.lease(count)
+    return lease.devices if lease else None
+
+
 def _set_up_log(path: Path | None) -> None:
-    """Colours on a terminal, plain lines elsewhere; the file also gets the traceback behind an error's sentence."""
+    """Colours on a terminal, plain lines elsewhere; the file also gets the traceback behind an error's sentence.
+
+    Of several processes of one job the first says what happens; all say what goes wrong, with their number.
+    """
+    rank = int(os.environ.get("RANK", "0")) if "TORCHELASTIC_RUN_ID" in os.environ else None
     screen: logging.Handler = logging.StreamHandler(sys.stderr)
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and rank is None:
         console = Console(stderr=True, soft_wrap=True)
         screen = RichHandler(console=console, show_time=False, show_level=False, show_path=False)
     screen.setLevel(logging.INFO)
     handlers = [screen]
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(path, mode="w", encoding="utf-8"))
-    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers, force=True)
-    log.setLevel(logging.DEBUG)
+        handlers.append(logging.FileHandler(path, mode="w" if rank is None else "a", encoding="utf-8"))
+    form = f"[process {rank}] %(message)s" if rank else "%(message)s"
+    logging.basicConfig(level=logging.INFO, format=form, handlers=handlers, force=True)
+    log.setLevel(logging.WARNING if rank else logging.DEBUG)
 
 
 def start(
@@ -59,13 +83,21 @@ def start(
 ) -> None:
     """Parse, run, and leave: 0 when done, 1 with one sentence for bad input, 130 when interrupted.
 
-    `run` returns a one-line summary or None. Anything but bad input is a fault of ours and keeps its traceback.
+    75 says that a signal stopped a training, which the same command goes on with; 69, that another process of the same
+    job failed. Stages that compute on a GPU take one that no other job has. `run` returns a one-line summary or None.
+    Anything but bad input is a fault of ours and keeps its traceback.
     """
     arguments = made.parse_args(words)
     _set_up_log(arguments.log)
     began = time.perf_counter()
     try:
+        # torchrun's processes share: the first one takes GPUs for all.
+        if hasattr(arguments, "device") and "TORCHELASTIC_RUN_ID" not in os.environ:
+            lease_devices(arguments.device)
         summary = run(arguments)
+    except (Preempted, PeerFailed) as stop:
+        log.warning("%s", stop)
+        sys.exit(stop.exit_code)
     except (ValueError, OSError) as failure:
         # Bad input comes as ValueErrors (ConfigError and ArtifactError are such) and, from files, as OSErrors.
         log.error("error: %s", " ".join(str(failure).split("\n")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,15 @@ from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
 from workflow_src.models.weights import count_parameters, weights_of
 from workflow_src.registry import build, build_objective
-from workflow_src.stages.command import add_runtime, boolean, log, parser
+from workflow_src.stages.command import add_runtime, boolean, lease_devices, log, parser
+from workflow_src.training import distributed
+from workflow_src.training.distributed import Group
 from workflow_src.training.loop import Trainer, Validation
 from workflow_src.training.runtime import Runtime, choose, keep_memory, set_threads
 from workflow_src.training.state import StateFolder
+from workflow_src.training.stopping import die_with_parent
 from workflow_src.training.systems import check_digest, read_description
+from workflow_src.training.update import parts_of_an_update
 from workflow_src.training.validation import Dev
 
 # How a stage starts a model before training, and how it validates it.
@@ -58,17 +63,59 @@ def arguments(description: str) -> argparse.ArgumentParser:
     made.add_argument("--compile", type=boolean, default=False)
     made.add_argument("--log-every", type=int, default=100)
     made.add_argument("--save-every", type=int, default=1000, help="updates between saved states")
+    made.add_argument("--max-skipped", type=int, default=10, help="updates in a row that may be skipped")
+    made.add_argument("--split-batches", type=boolean, default=True, help="in halves, when memory does not suffice")
     add_runtime(made)
     return made
 
 
-def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeValidation) -> str:
-    """Train one system and write model.safetensors, config.json and training.jsonl. Returns a summary."""
+def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeValidation) -> str | None:
+    """Train one system and write model.safetensors, config.json and training.jsonl. Returns a summary.
+
+    Started by torchrun, every process calls this; the first one writes, and has the summary.
+    """
     keep_memory()
-    set_threads(given.threads)
+    if not distributed.started_by_torchrun():
+        return _train(given, prepare, make_validation, Group())
+    die_with_parent()
+    set_threads(max(1, given.threads // distributed.local_size()))
+    group = distributed.Processes()
+    given.device = _own_device(given.device, group)
+    summary = _train(given, prepare, make_validation, group)
+    # After an error the others learn of it when this process has said what it was, and ends.
+    group.close()
+    return summary
+
+
+def _own_device(device: str, group: distributed.Processes) -> str:
+    """The device of this process: on each machine, the first process takes one for every process there."""
+    local = distributed.local_rank()
+    # No process may look at GPUs before it is told which are its own.
+    leased = lease_devices(device, distributed.local_size()) if local == 0 else None
+    first_of_node = group.rank - local
+    leased = group.gather(leased)[first_of_node]
+    if leased is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(leased)
+    elif device == "cpu" or not torch.cuda.is_available():
+        return device
+    there = torch.cuda.device_count()
+    if there <= local:
+        raise ValueError(
+            f"setting runtime.devices asks for {distributed.local_size()} GPUs, {there} are visible here; lower it."
+        )
+    torch.cuda.set_device(local)
+    group.use_cuda()
+    return f"cuda:{local}"
+
+
+def _train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeValidation, group: Group) -> str | None:
+    if group.size == 1:
+        set_threads(given.threads)
     runtime = choose(given.device, given.precision, given.compile)
     settings = given.settings
-    config = TrainingConfig.model_validate(settings["training"] | {"save_every": given.save_every})
+    config = TrainingConfig.model_validate(
+        settings["training"] | {"save_every": given.save_every, "max_skipped": given.max_skipped}
+    )
     corpus, dev = EncodedCorpus.open(given.train), EncodedCorpus.open(given.dev)
     corpus.verify()
     subwords = Subwords.load(given.subwords)
@@ -82,31 +129,36 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
         _check_positions(prefix, part, model.config.max_positions)
     frozen = prepare(model, given)
     inputs = _inputs(given)
-    # Contents, not files: encoding the same text again changes times in a JSON file, but nothing that matters here.
-    contents = {"train": corpus.summary["digest"], "dev": dev.summary["digest"], "subwords": subwords.digest}
-    contents |= {name: sha256(inputs[name]) for name in ("reference", "base", "initial") if name in inputs}
-    states = StateFolder(given.state, fingerprint({"settings": settings, "seed": given.seed, "inputs": contents}))
-    validation = make_validation(_dev(dev, given, subwords, runtime, config), settings, frozen)
+    states = _states(given, config, group, inputs, corpus, dev, subwords) if group.first else None
+    validation = make_validation(_dev(dev, given, subwords, runtime, config, group), settings, frozen)
     objective = build_objective(settings["family"], settings["objective"])
     parameters = count_parameters(model)
     precision = str(runtime.dtype).removeprefix("torch.")
     log.info(
-        "training %s (%s, %d parameters) on %d pairs, %s, %s",
-        *(settings["system"], settings["family"], parameters, len(corpus), runtime.device, precision),
+        "training %s (%s, %d parameters) on %d pairs, %s%s, %s",
+        *(settings["system"], settings["family"], parameters, len(corpus)),
+        *("" if group.size == 1 else f"{group.size} processes, ", runtime.device, precision),
     )
     trainer = Trainer(
-        model, objective, config, corpus, validation, runtime, states, given.seed, frozen, log_every=given.log_every
+        *(model, objective, config, corpus, validation, runtime, states, given.seed, frozen),
+        log_every=given.log_every,
+        group=group,
+        split_batches=given.split_batches,
     )
     progress = trainer.run()
+    if not group.first:
+        return None
     description = {
         **{key: settings[key] for key in ("system", "family", "preset", "data", "model", "objective", "training")},
         "seed": given.seed,
         "sizes": sizes,
         "parameters": parameters,
         "steps": progress.step,
+        "skipped": progress.skipped,
         "target_tokens_seen": progress.target_tokens,
         "minutes": round(progress.seconds / 60, 2),
         "device": str(runtime.device),
+        "processes": group.size,
         "precision": precision,
         "threads": given.threads,
         "provenance": provenance(settings, inputs),
@@ -119,6 +171,19 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
     return (
         f"{settings['system']} seed {given.seed}: {progress.step} updates in {description['minutes']} minutes, {last}"
     )
+
+
+def _states(given, config: TrainingConfig, group: Group, inputs: dict[str, Path], corpus, dev, subwords) -> StateFolder:
+    """The folder of the state, of what makes the weights: settings, seed, contents of inputs."""
+    # Contents, not files: encoding the same text again changes times in a JSON file, but nothing that matters here.
+    contents = {"train": corpus.summary["digest"], "dev": dev.summary["digest"], "subwords": subwords.digest}
+    contents |= {name: sha256(inputs[name]) for name in ("reference", "base", "initial") if name in inputs}
+    identity = {"settings": given.settings, "seed": given.seed, "inputs": contents}
+    parts = parts_of_an_update(config.accumulate, group.size)
+    # As many parts as were configured are the same parts, however many processes compute them.
+    if parts != config.accumulate:
+        identity["parts"] = parts
+    return StateFolder(given.state, fingerprint(identity))
 
 
 def _check_positions(prefix: Path, corpus: EncodedCorpus, limit: int) -> None:
@@ -141,7 +206,7 @@ def _inputs(given: argparse.Namespace) -> dict[str, Path]:
     return inputs | {name: path for name, path in (("base", given.base), ("initial", given.initial)) if path}
 
 
-def _dev(corpus: EncodedCorpus, given, subwords: Subwords, runtime: Runtime, config: TrainingConfig) -> Dev:
+def _dev(corpus: EncodedCorpus, given, subwords: Subwords, runtime: Runtime, config: TrainingConfig, group) -> Dev:
     references = list(read_lines(given.reference))
     if len(references) != len(corpus):
         raise ArtifactError(
@@ -154,7 +219,7 @@ def _dev(corpus: EncodedCorpus, given, subwords: Subwords, runtime: Runtime, con
     def lines(ids: list[list[int]]) -> list[str]:
         return [normaliser.detokenise(line) for line in subwords.decode_target(ids)]
 
-    return Dev(corpus, references, lines, runtime, count)
+    return Dev(corpus, references, lines, runtime, count, group)
 
 
 def _language(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The training loop: batches, updates, validation, saving, resuming. No branch on families."""
+"""The training loop: batches, updates, validation, saving, resuming, stopping. No branch on families."""
 
 from __future__ import annotations
 
@@ -14,19 +14,25 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.config.experiment import TrainingConfig
-from workflow_src.data.batching import collate, epoch_batches
+from workflow_src.data.batching import epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.models.layers import compile_stacks
 from workflow_src.models.weights import set_weights, weights_of
-from workflow_src.training.optim import learning_rate, make_optimiser
+from workflow_src.training import memory
+from workflow_src.training.distributed import Group
+from workflow_src.training.optim import learning_rate
 from workflow_src.training.runtime import Runtime
 from workflow_src.training.state import StateFolder, pack_optimiser, pack_random, unpack_optimiser, unpack_random
-from workflow_src.types import Batch, Objective, TrainingContext
+from workflow_src.training.stopping import Preempted, Preemption
+from workflow_src.training.update import Part, Updater, describe
+from workflow_src.types import Objective
 
 log = logging.getLogger("continuum")
 
 # Figures stay on the device for so many updates: reading one waits for everything queued before it.
 COLLECT_EVERY = 20
+# Beside those in a row, one update of so many may be skipped.
+SKIPPED_OF = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,13 +55,18 @@ class Progress:
     best: float | None = None
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     snapshots: int = 0
+    # The update after which it was validated last.
+    validated: int = 0
+    skipped: int = 0
+    skipped_in_row: int = 0
 
 
 class Trainer:
     """Trains `model` for `config.max_steps` updates.
 
     `frozen` is handed to the objective. The same seed gives the same weights; so does a training that was killed and
-    resumed (bit for bit on one CPU thread).
+    resumed (bit for bit on one CPU thread). In several processes, all of a `group` run this with the same arguments;
+    only the first has `states`. `split_batches`: a batch that memory does not suffice for is computed in halves.
     """
 
     def __init__(
@@ -66,14 +77,15 @@ class Trainer:
         corpus: EncodedCorpus,
         validation: Validation,
         runtime: Runtime,
-        states: StateFolder,
+        states: StateFolder | None,
         seed: int,
         frozen: nn.Module | None = None,
         log_every: int = 100,
+        group: Group | None = None,
+        split_batches: bool = True,
     ):
         self.model = model.to(runtime.device)
-        self.frozen = frozen.to(runtime.device).eval().requires_grad_(False) if frozen is not None else None
-        self.objective = objective
+        frozen = frozen.to(runtime.device).eval().requires_grad_(False) if frozen is not None else None
         self.config = config
         self.corpus = corpus
         self.validation = validation
@@ -81,106 +93,143 @@ class Trainer:
         self.states = states
         self.seed = seed
         self.log_every = log_every
+        self.group = group or Group()
         if runtime.compile:
             compile_stacks(self.model)
-            if self.frozen is not None:
-                compile_stacks(self.frozen)
-        self.optimiser = make_optimiser(self.model, config)
-        self.generator = runtime.generator(seed)
+            if frozen is not None:
+                compile_stacks(frozen)
+        self.update = Updater(
+            self.model, objective, config, corpus, runtime, self.group, seed, frozen, split_parts=split_batches
+        )
         self.progress = Progress()
+        self.preemption = Preemption()
+        # The update whose state was written last; 0 says none.
+        self.saved = 0
         self.snapshots: list[dict[str, Tensor]] = []
         self.window: dict[str, list[float]] = {}
-        self.pending: list[dict[str, Tensor | float]] = []
+        # Updates whose figures are still on the device, with the parts of their batches.
+        self.pending: list[tuple[list[Part], dict[str, Tensor | float]]] = []
+        self._began = 0.0
 
     def run(self) -> Progress:
-        """Train to the end and leave the chosen weights in the model."""
+        """Train to the end and leave the chosen weights in the model.
+
+        Raises Preempted after SIGTERM or SIGUSR1, the state saved, and ValueError when training diverges or memory
+        does not suffice.
+        """
+        with self.preemption:
+            try:
+                self._train()
+            except Preempted as stop:
+                kept = "nothing is lost; the same command starts anew."
+                if self.saved:
+                    where = f" in {self.states.folder}" if self.states else ""
+                    kept = f"the state of update {self.saved} is kept{where}; the same command goes on from there."
+                raise Preempted(f"stopped by {stop} after update {self.progress.step}: {kept}") from None
+        return self.progress
+
+    def _train(self) -> None:
         self._resume()
         progress, config = self.progress, self.config
-        batches = self._batches()
+        parts = self._parts()
         mark = (progress.target_tokens, progress.seconds)
         self.model.train()
-        began = time.perf_counter()
+        if progress.validated < progress.step and self._validates():
+            self._validate()
+        self._began = time.perf_counter()
         while progress.step < config.max_steps:
-            self.pending.append(self._update([next(batches) for _ in range(config.accumulate)]))
+            if self.group.any(self.preemption.received is not None):
+                self._stop()
+            taken = [next(parts) for _ in range(self.update.parts)]
+            self.pending.append((taken, self.update(progress.step, taken)))
             progress.step += 1
             last = progress.step == config.max_steps
-            reports, validates, saves = (
-                progress.step % every == 0 for every in (self.log_every, config.validate_every, config.save_every)
-            )
+            reports, saves = (progress.step % every == 0 for every in (self.log_every, config.save_every))
+            validates = self._validates()
             if not (reports or validates or saves or last or len(self.pending) == COLLECT_EVERY):
                 continue
             self._collect()
-            progress.seconds += time.perf_counter() - began
             if reports:
                 mark = self._report(mark)
-            if validates or last:
-                self._validate()
-            if saves or last:
+            # Before validation, which can be repeated; several processes could not stop together within it.
+            if saves or last or (validates and self.group.size > 1):
                 self._save()
-            began = time.perf_counter()
+            if validates:
+                self._validate()
+            # Neither saving nor validating counts as training.
+            self._began = time.perf_counter()
         self._choose_weights()
-        return progress
 
-    def _batches(self) -> Iterator[Batch]:
-        """Batches from where training stands; the position moves on as they are taken."""
+    def _validates(self) -> bool:
+        step = self.progress.step
+        return step % self.config.validate_every == 0 or step == self.config.max_steps
+
+    def _parts(self) -> Iterator[Part]:
+        """Parts of batches from where training stands; the position moves on as they are taken."""
         progress = self.progress
-        size = max(1, self.config.batch_tokens // self.config.accumulate)
+        size = max(1, self.config.batch_tokens // self.update.parts)
+        number = 0
         while True:
-            rows = epoch_batches(self.corpus, size, self.seed, progress.epoch)
-            if not rows:
+            batches = epoch_batches(self.corpus, size, self.seed, progress.epoch)
+            if not batches:
                 raise ValueError(f"the training corpus {self.corpus.prefix} has no pairs; encode it again.")
-            while progress.position < len(rows):
-                batch = collate(self.corpus, rows[progress.position])
+            while progress.position < len(batches):
+                rows = batches[progress.position]
+                part = Part(rows, progress.epoch, progress.position, number % self.update.parts)
+                number += 1
                 progress.position += 1
-                yield batch.to(self.runtime.device)
+                # End symbols count, one a sentence.
+                progress.target_tokens += int(self.corpus.target_lengths[rows].sum()) + len(rows)
+                yield part
             progress.epoch += 1
             progress.position = 0
 
-    def _update(self, batches: list[Batch]) -> dict[str, float]:
-        """One update from the parts of one batch; each part counts as much as it has terms."""
-        config, step = self.config, self.progress.step
-        for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate(config, step)
-        context = TrainingContext(step, config.max_steps, self.generator, self.frozen)
-        collected, counts = [], []
-        for batch in batches:
-            with self.runtime.autocast():
-                terms = self.objective(self.model, batch, context)
-            (terms.total * terms.count).backward()
-            counts.append(terms.count)
-            collected.append({"loss": terms.total.detach(), **terms.figures})
-            self.progress.target_tokens += batch.num_target_tokens
-        total = sum(counts)
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        torch._foreach_div_(gradients, total)
-        norm = torch.nn.utils.get_total_norm(gradients)
-        if config.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), config.clip_norm, norm)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
-        shares = [count / total for count in counts]
-        figures = {
-            name: sum(part[name] * share for part, share in zip(collected, shares, strict=True))
-            for name in collected[0]
-        }
-        return figures | {"gradient_norm": norm}
+    def _stop(self) -> None:
+        """Save and leave, in all processes."""
+        self._collect()
+        self._save()
+        # Whoever ended first would have the others killed.
+        self.group.wait()
+        raise Preempted(self.preemption.received or "a signal to another process")
 
     def _collect(self) -> None:
-        """Read the figures of the last updates from the device. Raises ValueError when one is not finite.
+        """Read the figures of the last updates from the device; count the time, and the updates that were skipped.
 
-        This happens before a state is saved: the last one is whole, and no retry would end otherwise.
+        Raises ValueError when too many were skipped. This happens before a state is saved: the last one is whole.
         """
         first = self.progress.step - len(self.pending) + 1
-        for number, figures in enumerate(self.pending, first):
-            for name, value in figures.items():
-                value = float(value)
-                if name in ("loss", "gradient_norm") and not math.isfinite(value):
-                    raise ValueError(
-                        f"training diverged: the {name.replace('_', ' ')} of update {number} is {value}; lower "
-                        f"training.learning_rate ({self.config.learning_rate}) or set training.clip_norm."
-                    )
+        pending, self.pending = self.pending, []
+        for number, (parts, figures) in enumerate(pending, first):
+            values = {name: float(value) for name, value in figures.items()}
+            if values.pop("skipped"):
+                self._count_skipped(number, parts, values)
+                continue
+            self.progress.skipped_in_row = 0
+            for name, value in values.items():
                 self.window.setdefault(name, []).append(value)
-        self.pending = []
+        now = time.perf_counter()
+        self.progress.seconds += now - self._began
+        self._began = now
+
+    def _count_skipped(self, number: int, parts: list[Part], values: dict[str, float]) -> None:
+        progress, config = self.progress, self.config
+        progress.skipped += 1
+        progress.skipped_in_row += 1
+        what = f"loss {values['loss']:.4g}, gradient norm {values['gradient_norm']:.4g}"
+        where = describe(parts)
+        if self.group.first:
+            log.warning("warning: update %d was skipped (%s): %s", number, what, where)
+        many = progress.skipped > config.max_skipped + number // SKIPPED_OF
+        if progress.skipped_in_row > config.max_skipped or many:
+            total = f"{progress.skipped_in_row} in a row, {progress.skipped} in all"
+            factor = f", raise training.explode_factor ({config.explode_factor})" if config.explode_factor else ""
+            kept = f"The state of update {self.saved} is untouched" if self.saved else "No state was saved before"
+            raise ValueError(
+                f"training diverged: update {number} had {what} ({where} of {self.corpus.prefix}), and {total} were "
+                f"skipped; lower training.learning_rate ({config.learning_rate}), set or lower training.clip_norm "
+                f"({config.clip_norm}){factor} or look at these sentences; training.max_skipped is "
+                f"{config.max_skipped}. {kept}."
+            )
 
     def _report(self, mark: tuple[int, float]) -> tuple[int, float]:
         progress = self.progress
@@ -202,65 +251,119 @@ class Trainer:
             "target_tokens": progress.target_tokens,
             "tokens_per_second": round(progress.target_tokens / max(1e-9, progress.seconds), 1),
             "learning_rate": learning_rate(self.config, max(0, progress.step - 1)),
+            "skipped": progress.skipped,
+            **({"split_batches": self.update.splits} if self.update.splits else {}),
             **means,
             **figures,
         }
 
     def _validate(self) -> None:
-        figures = self._figures()
-        self.progress.history.append(self._entry(figures))
+        try:
+            figures = self._figures()
+        except Preempted:
+            self._save()
+            raise
+        progress = self.progress
+        progress.history.append(self._entry(figures))
+        progress.validated = progress.step
         self.window = {}
         text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
-        log.info("step %d  validation: %s", self.progress.step, text)
-        weights = {name: tensor.cpu().clone() for name, tensor in weights_of(self.model).items()}
-        if self.config.keep == "average":
-            self.snapshots = [*self.snapshots, weights][-self.config.average_last :]
-        elif self.config.keep == "best":
+        log.info("step %d  validation: %s", progress.step, text)
+        better = False
+        if self.config.keep == "best":
             value = figures[self.validation.criterion]
-            if self.progress.best is None or value > self.progress.best or math.isnan(self.progress.best):
-                self.progress.best, self.snapshots = value, [weights]
+            better = progress.best is None or value > progress.best or math.isnan(progress.best)
+            progress.best = value if better else progress.best
+        # The first process chooses for all.
+        if self.group.first and (better or self.config.keep == "average"):
+            weights = {name: tensor.cpu().clone() for name, tensor in weights_of(self.model).items()}
+            count = self.config.average_last if self.config.keep == "average" else 1
+            self.snapshots = [*self.snapshots, weights][-count:]
 
     def _figures(self) -> dict[str, float]:
+        """Figures on dev. Validation changes nothing, so a signal ends it at once."""
         self.model.eval()
         try:
-            return self.validation.figures(self.model)
+            with self.preemption.at_once():
+                return self.validation.figures(self.model)
+        except memory.ERRORS as failure:
+            if not memory.is_out_of_memory(failure):
+                raise
+            raise memory.OutOfMemory(
+                f"out of memory while validating after update {self.progress.step} ({memory.first_line(failure)}); "
+                "choose a smaller preset, shorter dev sentences, or a device with more memory."
+            ) from failure
         finally:
             self.model.train()
 
     def _choose_weights(self) -> None:
-        if not self.snapshots:
-            self.model.eval()
-            return
-        count = len(self.snapshots)
-        mean = {name: sum(s[name].double() for s in self.snapshots) / count for name in self.snapshots[0]}
-        own = weights_of(self.model)
-        set_weights(self.model, {name: tensor.to(own[name]) for name, tensor in mean.items()}, "chosen")
-        if self.config.keep == "average" and count > 1:
+        count = self.group.from_first(len(self.snapshots))
+        if count:
+            own = weights_of(self.model)
+            mean = None
+            if self.snapshots:
+                mean = {name: sum(s[name].double() for s in self.snapshots) / count for name in self.snapshots[0]}
+            mean = self.group.from_first(mean)
+            set_weights(self.model, {name: tensor.to(own[name]) for name, tensor in mean.items()}, "chosen")
+        if count > 1 and self.config.keep == "average":
             figures = self._figures()
             self.progress.history.append({**self._entry(figures), "averaged": count})
             log.info("average of the last %d: %s", count, "  ".join(f"{k} {v:.4g}" for k, v in figures.items()))
         self.model.eval()
 
     def _save(self) -> None:
-        tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
-        tensors |= pack_optimiser(self.optimiser) | pack_random(self.generator)
-        for index, snapshot in enumerate(self.snapshots):
-            tensors |= {f"snapshot.{index}.{name}": tensor for name, tensor in snapshot.items()}
-        self.progress.snapshots = len(self.snapshots)
-        self.states.save(self.progress.step, tensors, dataclasses.asdict(self.progress) | {"window": self.window})
+        """Write the state, once an update, and not amid skipped ones: the kept states are from before them."""
+        progress = self.progress
+        if self.saved == progress.step or progress.skipped_in_row:
+            return
+        self._compare()
+        if self.states is not None:
+            tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
+            tensors |= pack_optimiser(self.update.optimiser) | pack_random(self.update.generator)
+            tensors["gate.norms"] = self.update.gate.norms
+            for index, snapshot in enumerate(self.snapshots):
+                tensors |= {f"snapshot.{index}.{name}": tensor for name, tensor in snapshot.items()}
+            progress.snapshots = len(self.snapshots)
+            self.states.save(progress.step, tensors, dataclasses.asdict(progress) | {"window": self.window})
+        self.saved = progress.step
+
+    def _compare(self) -> None:
+        """All processes must have the same weights, up to rounding: what is saved is the first one's."""
+        if self.group.size == 1:
+            return
+        norms = torch.stack([tensor.double().norm() for tensor in weights_of(self.model).values()]).cpu()
+        for rank, others in enumerate(self.group.gather(norms)):
+            if not torch.allclose(norms, others, rtol=1e-3, atol=1e-6):
+                raise RuntimeError(f"processes {self.group.rank} and {rank} of this training have different weights")
 
     def _resume(self) -> None:
-        found = self.states.load()
+        found = self.group.from_first(self._load())
         if found is None:
+            if self.group.size > 1:
+                weights = {name: tensor.cpu() for name, tensor in weights_of(self.model).items()}
+                set_weights(self.model, self.group.from_first(weights), "of the first process")
             return
         tensors, values = found
         self.window = values.pop("window")
+        # States of before this was recorded were written after validation.
+        values.setdefault("validated", values["step"])
         self.progress = Progress(**values)
-        set_weights(self.model, _below(tensors, "model."), self.states.folder)
-        unpack_optimiser(self.optimiser, tensors)
-        unpack_random(self.generator, tensors)
-        self.snapshots = [_below(tensors, f"snapshot.{index}.") for index in range(self.progress.snapshots)]
-        log.info("resumed at step %d from %s", self.progress.step, self.states.folder)
+        self.saved = self.progress.step
+        set_weights(self.model, _below(tensors, "model."), "of the training state")
+        unpack_optimiser(self.update.optimiser, tensors)
+        unpack_random(self.update.generator, tensors)
+        if "gate.norms" in tensors:
+            self.update.gate.norms = tensors["gate.norms"].to(self.runtime.device)
+
+    def _load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The state to go on from, in the first process; snapshots stay in it."""
+        found = self.states.load() if self.states is not None else None
+        if found is None:
+            return None
+        tensors, values = found
+        log.info("resumed at step %d from %s", values["step"], self.states.folder)
+        self.snapshots = [_below(tensors, f"snapshot.{index}.") for index in range(values["snapshots"])]
+        return {name: tensor for name, tensor in tensors.items() if not name.startswith("snapshot.")}, values
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

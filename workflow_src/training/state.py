@@ -1,13 +1,12 @@
 """Training state that survives a killed job.
 
 A folder holds the last two states, each a safetensors file and a JSON file that is written after it and carries its
-SHA-256: a state without a matching JSON file does not count. The folder belongs to one fingerprint (settings, digests
-of inputs, format); state of another one is moved aside, never loaded.
+SHA-256 and a digest of itself: a state without a matching JSON file does not count. The folder belongs to one
+fingerprint (settings, digests of inputs, format); state of another one is moved aside, never loaded.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from pathlib import Path
@@ -16,9 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.artifacts import ArtifactError, load_tensors, read_json, save_tensors, sha256, write_json
+from workflow_src.artifacts import (
+    ArtifactError,
+    fingerprint,
+    load_tensors,
+    read_json,
+    save_tensors,
+    sha256,
+    write_json,
+)
 
-FORMAT = 1
+FORMAT = 2
 KEEP = 2
 log = logging.getLogger("continuum")
 
@@ -62,7 +69,8 @@ class StateFolder:
         """Write a state: tensors and JSON-like values; older ones beyond the last two are removed."""
         path = self.folder / f"step-{step:09d}.safetensors"
         save_tensors(path, tensors)
-        write_json(path.with_suffix(".json"), {"sha256": sha256(path), "step": step, "values": values})
+        record = {"sha256": sha256(path), "step": step, "values": values}
+        write_json(path.with_suffix(".json"), record | {"digest": fingerprint(record)})
         for old in self._states()[:-KEEP]:
             old.unlink()
             old.with_suffix(".safetensors").unlink(missing_ok=True)
@@ -83,10 +91,12 @@ class StateFolder:
             path = marker.with_suffix(".safetensors")
             try:
                 record = read_json(marker)
+                if record.pop("digest") != fingerprint(record):
+                    raise ArtifactError(f"{marker.name} does not match its own checksum.")
                 if not path.exists() or sha256(path) != record["sha256"]:
                     raise ArtifactError(f"its tensors do not match the checksum in {marker.name}.")
                 return load_tensors(path), record["values"]
-            except (ArtifactError, KeyError, TypeError, json.JSONDecodeError) as failure:
+            except (ArtifactError, KeyError, TypeError, AttributeError) as failure:
                 log.warning("warning: training state %s cannot be used (%s); trying an older one", path, failure)
                 marker.unlink()
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import sacrebleu
@@ -19,6 +20,7 @@ from workflow_src.inference.beam import greedy
 from workflow_src.inference.latent import best_tokens, delta_step, refine, translate_batch
 from workflow_src.objectives.elbo import evidence_lower_bound
 from workflow_src.objectives.score_matching import cosine
+from workflow_src.training.distributed import Group
 from workflow_src.training.loop import Validation
 from workflow_src.training.runtime import Runtime
 from workflow_src.types import Batch, Hypotheses
@@ -30,13 +32,17 @@ BATCH_TOKENS = 4000
 
 @dataclasses.dataclass(frozen=True)
 class Dev:
-    """The dev set: encoded pairs, reference lines, and how subword ids become lines."""
+    """The dev set: encoded pairs, reference lines, and how subword ids become lines.
+
+    The processes of a `group` divide the work; all of them get all results, in the order of one process.
+    """
 
     corpus: EncodedCorpus
     references: list[str]
     detokenise: Callable[[list[list[int]]], list[str]]
     runtime: Runtime
     sentences: int
+    group: Group = Group()
 
     def sources(self) -> list[list[int]]:
         return [self.corpus.source(row).tolist() for row in range(self.sentences)]
@@ -46,20 +52,44 @@ class Dev:
         rows = epoch_batches(self.corpus, BATCH_TOKENS, SEED, 0)
         return [collate(self.corpus, np.asarray(part)).to(self.runtime.device) for part in rows]
 
+    def over_batches(self, measure: Callable[[Batch], Any], pass_by: Callable[[Batch], None] | None = None) -> list:
+        """`measure` of every batch, in order; `pass_by` is called for those that other processes measure."""
+        mine: dict[int, Any] = {}
+        for number, batch in enumerate(self.batches()):
+            if number % self.group.size == self.group.rank:
+                mine[number] = measure(batch)
+            elif pass_by:
+                pass_by(batch)
+        whole = {number: result for part in self.group.gather(mine) for number, result in part.items()}
+        return [whole[number] for number in sorted(whole)]
+
+    def translate(self, search: Callable[[Tensor], Hypotheses]) -> list[list[int]]:
+        """Tokens of the first sentences under a search."""
+        sources = self.sources()
+        # Whole batches as `search_all` makes them, so that padding is the same in one process and in several.
+        longest_first = sorted((row for row in range(len(sources)) if sources[row]), key=lambda row: -len(sources[row]))
+        mine = [row for place, row in enumerate(longest_first) if place // BATCH % self.group.size == self.group.rank]
+        found = search_all(search, [sources[row] for row in mine], BATCH, self.runtime.device)
+        whole = {row: tokens for part in self.group.gather(dict(zip(mine, found.tokens, strict=True)))
+                 for row, tokens in part.items()}  # fmt: skip
+        return [whole.get(row, []) for row in range(len(sources))]
+
     def bleu(self, search: Callable[[Tensor], Hypotheses]) -> float:
         """sacreBLEU of the first sentences under a search, repetitions kept."""
-        found = search_all(search, self.sources(), BATCH, self.runtime.device)
-        lines = self.detokenise(found.tokens)
+        lines = self.detokenise(self.translate(search))
         return sacrebleu.corpus_bleu(lines, [self.references[: self.sentences]]).score
 
 
 def validate_transformer(dev: Dev) -> Validation:
     @torch.no_grad()
     def figures(model: nn.Module) -> dict[str, float]:
+        def measure(batch: Batch) -> tuple[float, int]:
+            return float(model.log_probabilities(batch.source, batch.target).sum()), batch.num_target_tokens
+
         total, count = 0.0, 0
-        for batch in dev.batches():
-            total -= float(model.log_probabilities(batch.source, batch.target).sum())
-            count += batch.num_target_tokens
+        for found, tokens in dev.over_batches(measure):
+            total -= found
+            count += tokens
         return {"dev_loss": total / count, "dev_bleu": dev.bleu(lambda source: greedy(model, source))}
 
     return Validation(figures, "dev_bleu")
@@ -74,16 +104,25 @@ def validate_lvm(dev: Dev, objective: ElboConfig) -> Validation:
     @torch.no_grad()
     def figures(model: nn.Module) -> dict[str, float]:
         generator = dev.runtime.generator(SEED)
+        best: dict[int, list[int]] = {}
+
+        def measure(batch: Batch) -> tuple[tuple[float, float, int, int, float], dict[int, list[int]]]:
+            elbo, kl = evidence_lower_bound(model, batch, objective.dev_samples, generator)
+            memory = model.encode(batch.source)
+            exact = float((model.predict_lengths(memory) == batch.target_lengths).sum())
+            sums = (float(elbo.sum()), float(kl.sum()), int(batch.target_mask.sum()), len(batch.indices), exact)
+            return sums, _posterior_translations(model, memory, batch)
+
+        def pass_by(batch: Batch) -> None:
+            for _ in range(objective.dev_samples):
+                _draw(batch, model, generator)
+
         bound = divergence = exact = 0.0
         tokens = sentences = 0
-        best: dict[int, list[int]] = {}
-        for batch in dev.batches():
-            elbo, kl = evidence_lower_bound(model, batch, objective.dev_samples, generator)
-            bound, divergence = bound + float(elbo.sum()), divergence + float(kl.sum())
-            tokens, sentences = tokens + int(batch.target_mask.sum()), sentences + len(batch.indices)
-            memory = model.encode(batch.source)
-            exact += float((model.predict_lengths(memory) == batch.target_lengths).sum())
-            best |= _posterior_translations(model, memory, batch)
+        for sums, translations in dev.over_batches(measure, pass_by):
+            bound, divergence, exact = bound + sums[0], divergence + sums[1], exact + sums[4]
+            tokens, sentences = tokens + sums[2], sentences + sums[3]
+            best |= translations
         lines = dev.detokenise([best[row] for row in range(dev.sentences)])
         posterior = sacrebleu.corpus_bleu(lines, [dev.references[: dev.sentences]]).score
         return {
@@ -109,7 +148,10 @@ def validate_refiner(dev: Dev, search: str, objective: ScoreMatchingConfig, froz
 
     def figures(model: nn.Module) -> dict[str, float]:
         generator = dev.runtime.generator(SEED)
-        parts = [_agreement(model, frozen, batch, objective, generator) for batch in dev.batches()]
+        parts = dev.over_batches(
+            lambda batch: _agreement(model, frozen, batch, objective, generator, moved=dev.group.size > 1),
+            lambda batch: _draw(batch, frozen, generator),
+        )
         # Joined over all sentences, so that batches of any size count alike; unmoved sentences (NaN) are left out.
         joined = {name: torch.cat([part[name] for part in parts]).nanmean() for name in parts[0]}
         found = dev.bleu(lambda source: translate_batch(frozen, source, search, 1, objective.step_size, refiner=model))
@@ -118,9 +160,20 @@ def validate_refiner(dev: Dev, search: str, objective: ScoreMatchingConfig, froz
     return Validation(figures, "dev_cosine_noise0")
 
 
+def _draw(batch: Batch, model, generator: torch.Generator) -> None:
+    """Draw the noise of latents that another process draws for this batch: later batches then get theirs."""
+    shape = (*batch.target.shape, model.config.latent_dim)
+    torch.randn(shape, generator=generator, device=batch.target.device)
+
+
 @torch.no_grad()
-def _agreement(model, frozen, batch: Batch, objective: ScoreMatchingConfig, generator) -> dict[str, Tensor]:
-    """Cosines a sentence (B,); squared error and offset length a position (N,), at full noise and at none."""
+def _agreement(
+    model, frozen, batch: Batch, objective: ScoreMatchingConfig, generator, moved: bool = False
+) -> dict[str, Tensor]:
+    """Cosines a sentence (B,); squared error and offset length a position (N,), at full noise and at none.
+
+    They are `moved` to the CPU for other processes.
+    """
     mask = batch.target_mask
     memory = frozen.encode(batch.source)
     mean, deviation = frozen.prior(memory, mask)
@@ -132,4 +185,4 @@ def _agreement(model, frozen, batch: Batch, objective: ScoreMatchingConfig, gene
         result[f"dev_cosine{name}"] = cosine(direction, offset, mask)
         result[f"dev_squared_error{name}"] = ((direction - offset) ** 2).sum(-1)[mask]
         result[f"dev_offset_norm{name}"] = offset.norm(dim=-1)[mask]
-    return result
+    return {name: tensor.cpu() for name, tensor in result.items()} if moved else result

@@ -57,6 +57,16 @@ def test_an_unknown_key_is_told_with_the_nearest(changes, parts):
     ("changes", "parts"),
     [
         ({"seeds": "many"}, ["setting seeds ", "'many'"]),
+        ({"runtime": {"devices": 0}}, ["setting runtime.devices has the value 0", "greater than 0"]),
+        (
+            {"runtime": {"devices": 2, "device": "cuda:1"}},
+            ["setting runtime ", "device cuda:1 names one GPU, devices is 2; say cuda or auto"],
+        ),
+        (
+            {"systems": {"lvm": {"training": {"explode_factor": 1}}}},
+            ["setting systems.lvm.training.explode_factor has the value 1", "greater than 1"],
+        ),
+        ({"systems": {"lvm": {"training": {"max_skipped": -1}}}}, ["systems.lvm.training.max_skipped", "-1"]),
         ({"seeds": []}, ["setting seeds ", "[]", "at least 1"]),
         ({"seeds": [1, 1]}, ["seeds must differ"]),
         ({"systems": {"teacher": {"training": {"max_steps": -1}}}}, ["systems.teacher.training.max_steps", "-1"]),

@@ -34,7 +34,8 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
     """`make(family, seed, state, ...)`: a trainer as the stage makes it, the model at `.model`."""
     numbers = iter(range(10**6))
 
-    def make(family, seed=1, state=None, validation=None, wrap=None, prepare=None, model=None, **training) -> Trainer:
+    def make(family, seed=1, state=None, validation=None, wrap=None, prepare=None, model=None, split_batches=True,
+             group=None, **training) -> Trainer:  # fmt: skip
         settings = tiny_settings(family, model=model, **{"save_every": 3} | training)
         torch.manual_seed(seed)
         made = build(family, settings["model"], tiny.sizes)
@@ -52,6 +53,8 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
             seed,
             frozen if family in ("score", "energy") else None,
             log_every=5,
+            group=group,
+            split_batches=split_batches,
         )
 
     return make

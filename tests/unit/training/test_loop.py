@@ -284,22 +284,6 @@ def test_history_has_means_since_the_validation_before(make_trainer):
         assert entry["learning_rate"] == pytest.approx(learning_rate(trainer.config, end - 1))
 
 
-def test_a_loss_that_is_not_finite_stops_before_a_state_is_saved(make_trainer):
-    def spoil(objective):
-        def call(model, batch, context):
-            terms = objective(model, batch, context)
-            if context.step == 7:
-                return type(terms)(terms.total * float("nan"), terms.count, terms.figures)
-            return terms
-
-        return call
-
-    trainer = make_trainer("transformer", state="s", wrap=spoil)
-    with pytest.raises(ValueError, match="training diverged: the loss of update 8 is nan; lower training.learning"):
-        trainer.run()
-    assert make_trainer("transformer", state="s").run().step == 12
-
-
 def test_a_corpus_without_pairs_is_refused(make_trainer, monkeypatch):
     trainer = make_trainer("transformer")
     monkeypatch.setattr("workflow_src.training.loop.epoch_batches", lambda *_: [])

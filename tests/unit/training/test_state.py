@@ -48,6 +48,12 @@ DAMAGE = {
     "flipped bit in the header": lambda weights, record: flip(weights, 12),
     "missing": lambda weights, record: weights.unlink(),
     "record truncated": lambda weights, record: record.write_bytes(record.read_bytes()[:-20]),
+    "record with another number": lambda weights, record: record.write_text(
+        record.read_text().replace('"step": ', '"step": 1')
+    ),
+    "record without its checksum": lambda weights, record: record.write_text(
+        record.read_text().replace("digest", "digesu")
+    ),
     "record empty": lambda weights, record: record.write_bytes(b""),
     "record of something else": lambda weights, record: record.write_text("[]"),
     "record without values": lambda weights, record: record.write_text(

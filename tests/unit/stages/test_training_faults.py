@@ -1,0 +1,247 @@
+"""Whole training stages in real processes, killed, told to stop, and given damaged states: the same bits in the end.
+
+Those marked long inject many faults; with CONTINUUM_FAULT_COUNTS=FILE.json in the environment, `pytest -m long` writes
+how many of each were injected and survived.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from workflow_src.artifacts import load_tensors, write_json
+
+PROJECT = Path(__file__).resolve().parents[3]
+STAGES = {"transformer": "train_teacher", "lvm": "train_lvm", "score": "train_refiner"}
+LONG = {"max_steps": 240, "save_every": 7, "validate_every": 60}
+
+
+@pytest.fixture(scope="module")
+def counted():
+    """`counted(fault, survived)`: one more fault; the file is written when all tests here are done."""
+    counts: dict[str, dict[str, int]] = {}
+
+    def count(fault, survived=True):
+        entry = counts.setdefault(fault, {"injected": 0, "survived": 0})
+        entry["injected"] += 1
+        entry["survived"] += bool(survived)
+
+    yield count
+    if os.environ.get("CONTINUUM_FAULT_COUNTS") and counts:
+        write_json(os.environ["CONTINUUM_FAULT_COUNTS"], counts)
+
+
+class Job:
+    """A training stage in a process of its own, one thread, that logs every update."""
+
+    def __init__(self, family, words, script=None, **environment):
+        program = ["-c", script] if script else ["-m", f"workflow_src.stages.{STAGES[family]}"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT), **environment}
+        command = [sys.executable, *program, *words, "--log-every", "1"]
+        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        self.lines: list[str] = []
+
+    def until(self, step):
+        """Read what it says until it has done this update; False when it ends before."""
+        for line in self.process.stderr:
+            self.lines.append(line)
+            found = re.match(r"step (\d+)/", line)
+            if found and int(found[1]) >= step:
+                return True
+        return False
+
+    def end(self, number=None):
+        """Send a signal, if any, and wait; returns the exit code."""
+        if number is not None:
+            self.process.send_signal(number)
+        _, rest = self.process.communicate(timeout=200)
+        self.lines += rest.splitlines(keepends=True)
+        return self.process.returncode
+
+    @property
+    def said(self):
+        return "".join(self.lines)
+
+
+def resumed_at(job):
+    found = re.search(r"^resumed at step (\d+) from ", job.said, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def same(one: Path, other: Path) -> bool:
+    """Equal weights, bit for bit, and equal histories but for times."""
+    weights = [load_tensors(folder / "model.safetensors") for folder in (one, other)]
+    assert weights[0].keys() == weights[1].keys()
+    histories = [
+        [
+            {k: v for k, v in json.loads(line).items() if k not in ("minutes", "tokens_per_second")}
+            for line in (folder / "training.jsonl").read_text().splitlines()
+        ]
+        for folder in (one, other)
+    ]
+    return histories[0] == histories[1] and all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+@pytest.fixture(scope="module")
+def words_of(systems, training_words):
+    """Words of a family's training in a folder."""
+
+    def make(family, folder, **more):
+        return training_words(family, folder, base=systems["lvm"] if family == "score" else None, **LONG | more)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def straight(words_of, tmp_path_factory):
+    """Folder of a family's training that nothing disturbed."""
+    made = {}
+
+    def train(family):
+        if family not in made:
+            made[family] = tmp_path_factory.mktemp(f"straight-{family}")
+            assert Job(family, words_of(family, made[family])).end() == 0
+        return made[family]
+
+    return train
+
+
+def test_a_training_told_to_stop_goes_on_and_ends_with_the_same_bits(words_of, tmp_path):
+    """SIGTERM, then SIGUSR1, of a stage whose states nothing else saves: exit code 75, and the log says where it is."""
+    short = {"max_steps": 60, "save_every": 1000, "validate_every": 25}
+    words = words_of("lvm", tmp_path / "out", **short)
+    last = 0
+    for number, step in ((signal.SIGTERM, 10), (signal.SIGUSR1, 30)):
+        job = Job("lvm", words)
+        assert job.until(step)
+        assert job.end(number) == 75, job.said
+        assert resumed_at(job) == last
+        kept = rf"stopped by {number.name} after update (\d+): the state of update (\d+) is kept in "
+        told = re.search(kept, job.said)
+        last = int(told[1])
+        assert last == int(told[2]) >= step and not (tmp_path / "out/model.safetensors").exists()
+    job = Job("lvm", words)
+    assert job.end() == 0 and resumed_at(job) == last, job.said
+    assert Job("lvm", words_of("lvm", tmp_path / "straight", **short)).end() == 0
+    assert same(tmp_path / "out", tmp_path / "straight")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", STAGES)
+def test_killed_ten_times_in_a_row(family, words_of, straight, counted, tmp_path):
+    """SIGKILL at random updates; every start goes on from the newest state."""
+    words, chance = words_of(family, tmp_path), random.Random(family)
+    for number in range(10):
+        job = Job(family, words)
+        at = (number * 22) + chance.randrange(1, 20)
+        assert job.until(at), job.said
+        assert job.end(signal.SIGKILL) == -signal.SIGKILL
+        states = sorted(int(path.stem.split("-")[1]) for path in (tmp_path / "state").glob("step-*.json"))
+        # Nothing that was saved is lost: at most the updates since the last state.
+        assert not states or states[-1] >= at - at % LONG["save_every"] - LONG["save_every"]
+    last = Job(family, words)
+    assert last.end() == 0 and resumed_at(last) > 150, last.said
+    equal = same(tmp_path, straight(family))
+    for _ in range(10):
+        counted(f"SIGKILL of {STAGES[family]} at a random update", equal)
+    assert equal
+
+
+KILLED_WHILE_WRITING = """
+import importlib, os, signal, sys
+from workflow_src import artifacts
+from workflow_src.stages import command
+
+# The process is killed at the AT-th of these moments, all of them while a state is written.
+moments = iter(range(1, 10**9))
+
+def deadly(call):
+    def made(*words):
+        if next(moments) == int(os.environ["AT"]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*words)
+    return made
+
+stage = importlib.import_module(f"workflow_src.stages.{os.environ['STAGE']}")
+from workflow_src.training import state
+plain = state.StateFolder.save
+
+def save(self, *words):
+    before = os.fsync, os.replace, os.unlink
+    os.fsync, os.replace, os.unlink = map(deadly, before)
+    try:
+        plain(self, *words)
+    finally:
+        os.fsync, os.replace, os.unlink = before
+
+state.StateFolder.save = save
+command.start(stage.run, stage.arguments("x"), sys.argv[1:])
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", STAGES)
+def test_killed_while_a_state_is_written(family, words_of, straight, counted, tmp_path):
+    """SIGKILL before a file is flushed, before it gets its name, and before old states are removed."""
+    words = words_of(family, tmp_path)
+    chance = random.Random(family)
+    # A save without old states has 4 moments, one with them 6: 1 to 6 hit every moment of the first two.
+    moments = [1, 2, 3, 4, 5, 6, *(chance.randrange(7, 20) for _ in range(6))]
+    for at in moments:
+        job = Job(family, words, KILLED_WHILE_WRITING, AT=str(at), STAGE=STAGES[family])
+        assert job.end() == -signal.SIGKILL, job.said
+        assert "cannot be used" not in job.said
+    last = Job(family, words)
+    assert last.end() == 0, last.said
+    assert not list((tmp_path / "state").glob(".*.partial"))
+    equal = same(tmp_path, straight(family))
+    for _ in moments:
+        counted(f"SIGKILL of {STAGES[family]} while a state is written", equal)
+    assert equal
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 16
+    path.write_bytes(content)
+
+
+DAMAGES = {"truncated": truncate, "one bit flipped": flip, "empty": lambda path: path.write_bytes(b"")}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ending", ["safetensors", "json"])
+@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("all_of_them", [False, True], ids=["newest", "all"])
+def test_damaged_states(how, ending, all_of_them, words_of, straight, counted, tmp_path):
+    """The older one serves, with a warning, or training starts anew; what it then makes is the same."""
+    family = "lvm"
+    words = words_of(family, tmp_path)
+    job = Job(family, words)
+    assert job.until(100)
+    job.end(signal.SIGKILL)
+    states = sorted((tmp_path / "state").glob(f"step-*.{ending}"))
+    assert len(states) == 2
+    older = int(states[0].stem.split("-")[1])
+    for path in states if all_of_them else states[1:]:
+        DAMAGES[how](path)
+    last = Job(family, words)
+    assert last.end() == 0, last.said
+    # A bit of a record's history or of a time may be read as another number: it is no digest of itself.
+    if not (ending == "json" and how == "one bit flipped"):
+        assert last.said.count("cannot be used (") == len(states if all_of_them else states[1:])
+        assert resumed_at(last) == (0 if all_of_them else older)
+    equal = same(tmp_path, straight(family))
+    counted(f"{'all states' if all_of_them else 'the newest state'} {how}", equal)
+    assert equal

@@ -1,0 +1,197 @@
+"""GPUs for jobs side by side: real processes contend for made-up devices, and are killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from workflow_src.training import devices
+
+PROJECT = Path(__file__).resolve().parents[3]
+JOB = """
+import json, os, sys, time
+from workflow_src.training import devices
+
+names = {name: name for name in sys.argv[2].split(",")}
+seconds = float(os.environ.get("SECONDS", "0"))
+try:
+    lease = devices.lease(int(sys.argv[1]), names, seconds)
+except (TimeoutError, ValueError) as failure:
+    print("refused", failure, flush=True)
+    sys.exit(1)
+print(",".join(lease.devices), os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def locks(tmp_path, monkeypatch):
+    monkeypatch.setenv(devices.FOLDER, str(tmp_path / "locks"))
+    for name in (devices.VISIBLE, devices.LEASED):
+        # Set first, so that what a test sets is undone.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return tmp_path / "locks"
+
+
+@pytest.fixture
+def job(locks):
+    """Start a process that wants so many of these devices; returns it and what it said."""
+    started = []
+
+    def start(count, names, seconds=0.0, wait=True):
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "SECONDS": str(seconds)}
+        command = [sys.executable, "-c", JOB, str(count), names]
+        process = subprocess.Popen(command, env=environment, stdin=-1, stdout=-1, text=True)
+        started.append(process)
+        return process, process.stdout.readline().strip() if wait else None
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stdin.close()
+
+
+def test_no_two_jobs_have_the_same_and_a_job_without_says_who_has_what(job):
+    first, said_first = job(1, "0,1,2")
+    second, said_second = job(2, "0,1,2")
+    assert (said_first, said_second) == ("0 0", "1,2 1,2")
+    third, refused = job(1, "0,1,2")
+    assert third.wait() == 1
+    assert refused == (
+        f"refused no 1 free GPUs within 0 s: 0 by process {first.pid} (-c 1 0,1,2); "
+        f"1 by process {second.pid} (-c 2 0,1,2); 2 by process {second.pid} (-c 2 0,1,2)."
+    )
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, None], ids=["killed", "terminated", "finished"])
+def test_a_device_is_free_when_its_job_ends_however_it_ends(job, ending):
+    for _ in range(3):
+        holder, said = job(2, "0,1")
+        assert said == "0,1 0,1"
+        waiting, _ = job(2, "0,1", seconds=30, wait=False)
+        time.sleep(0.3)
+        assert waiting.poll() is None
+        if ending is None:
+            holder.stdin.close()
+        else:
+            holder.send_signal(ending)
+        holder.wait()
+        assert waiting.stdout.readline().strip() == "0,1 0,1"
+        waiting.kill()
+        waiting.wait()
+
+
+def test_ten_jobs_at_once_take_ten_devices(job):
+    names = ",".join(map(str, range(10)))
+    jobs = [job(1, names, wait=False)[0] for _ in range(10)]
+    taken = [process.stdout.readline().split()[0] for process in jobs]
+    assert sorted(taken, key=int) == names.split(",")
+
+
+def test_a_part_is_not_kept_while_the_rest_is_missing(job):
+    job(1, "0")
+    greedy, said = job(2, "0,1")
+    assert said.startswith("refused") and job(1, "1")[1] == "1 1"
+
+
+def test_more_than_there_are_is_refused_at_once(job):
+    process, said = job(3, "0,1", seconds=1000)
+    assert process.wait() == 1
+    assert said.startswith("refused setting runtime.devices asks for 3 GPUs, 2 are visible here (0, 1); lower it")
+
+
+def test_a_process_started_by_the_holder_does_not_wait_for_it(locks, monkeypatch):
+    held = devices.lease(1, {"0": "0", "1": "1"})
+    assert held.devices == ("0",) == (os.environ["CUDA_VISIBLE_DEVICES"],)
+    assert devices.lease(1, {"0": "0"}, 0) is None
+    # What another chose to show it is not the holder's.
+    monkeypatch.setenv(devices.VISIBLE, "1")
+    assert devices.lease(1, {"1": "1"}, 0).devices == ("1",)
+    held.release()
+
+
+NVIDIA_SMI = "#!/bin/sh\nprintf 'GPU-aaaa\\nGPU-bbbb\\nGPU-cccc\\n'\n"
+
+
+@pytest.fixture
+def three_gpus(locks, tmp_path, monkeypatch):
+    """A machine whose nvidia-smi lists three GPUs."""
+    program = tmp_path / "bin/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(NVIDIA_SMI)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (None, {f"GPU-{c * 4}": f"GPU-{c * 4}" for c in "abc"}),
+        ("2,0", {"2": "GPU-cccc", "0": "GPU-aaaa"}),
+        ("GPU-bbbb", {"GPU-bbbb": "GPU-bbbb"}),
+        ("1,-1,2", {"1": "GPU-bbbb"}),
+        ("", {}),
+        ("NoDevFiles", {}),
+    ],
+)
+def test_allocation_stays_within_what_is_visible(three_gpus, monkeypatch, given, found):
+    """Locks are called by UUID: 0 inside a job that sees one GPU may be 2 outside."""
+    if given is not None:
+        monkeypatch.setenv(devices.VISIBLE, given)
+    assert devices.visible() == found
+    taken = devices.lease()
+    assert (taken.devices if taken else ()) == tuple(found)[:1]
+    if taken:
+        taken.release()
+
+
+def test_a_gpu_chosen_by_number_is_used_though_another_has_it(three_gpus, job, caplog, monkeypatch):
+    holder, _ = job(1, "GPU-bbbb")
+    assert devices.announce(2) is not None and not caplog.records
+    assert devices.announce(1) is None
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning == f"warning: GPU GPU-bbbb (cuda:1) is in use by process {holder.pid} (-c 1 GPU-bbbb)"
+    assert devices.VISIBLE not in os.environ
+    monkeypatch.setenv(devices.VISIBLE, "")
+
+
+def test_without_gpus_nothing_is_taken(locks, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("there are GPUs here")
+    monkeypatch.setenv(devices.VISIBLE, "0")
+    assert devices.lease() is None and not locks.exists()
+
+
+def test_a_folder_of_somebody_else_is_refused(monkeypatch, tmp_path):
+    monkeypatch.delenv(devices.FOLDER, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    mine = devices.folder()
+    assert mine.parent == tmp_path and mine.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(os, "getuid", lambda: 4242)
+    (tmp_path / "continuum-devices-4242").mkdir()
+    with pytest.raises(ValueError, match="belongs to somebody else; name another in CONTINUUM_DEVICE_LOCKS"):
+        devices.folder()
+
+
+def test_stages_take_a_gpu_before_they_run(three_gpus, tmp_path):
+    """A real stage's command: its environment names one free GPU before anything of it runs."""
+    code = (
+        "import os\nfrom workflow_src.stages import command\nmade = command.parser('x')\ncommand.add_runtime(made)\n"
+        "command.start(lambda given: print(os.environ.get('CUDA_VISIBLE_DEVICES')), made)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    held = devices.lease(1)
+    for device, shown in (("auto", "GPU-bbbb"), ("cuda", "GPU-bbbb"), ("cpu", "None"), ("cuda:0", "None")):
+        fresh = {name: value for name, value in environment.items() if name not in (devices.VISIBLE, devices.LEASED)}
+        words = [sys.executable, "-c", code, "--settings", "{}", "--device", device]
+        done = subprocess.run(words, env=fresh, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout.strip() == shown, done.stderr
+    held.release()

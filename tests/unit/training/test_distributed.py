@@ -1,0 +1,376 @@
+"""Several processes: the same losses and weights as one process that accumulates, and what happens when one fails.
+
+Every process is real, and they talk by gloo. Tests marked long start whole stages by torchrun, as the rules do.
+"""
+
+import json
+import os
+import pickle
+import re
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+import torch
+
+from workflow_src.artifacts import load_tensors
+from workflow_src.config.experiment import RuntimeConfig
+from workflow_src.config.families import ElboConfig, ScoreMatchingConfig
+from workflow_src.models.weights import weights_of
+from workflow_src.registry import build
+from workflow_src.training import validation
+from workflow_src.training.distributed import BUCKET, Group, Processes, _buckets
+from workflow_src.training.update import parts_of_an_update
+from workflow_src.types import LossTerms
+
+PROJECT = Path(__file__).resolve().parents[3]
+STAGES = {"transformer": "train_teacher", "lvm": "train_lvm", "score": "train_refiner", "energy": "train_refiner"}
+
+
+def in_processes(count, work, folder):
+    """What `work(group)` gives in each of `count` forked processes."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    children = []
+    for rank in range(count):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1"}
+                os.environ |= {"MASTER_PORT": port}
+                group = Processes()
+                (folder / f"{rank}.pickle").write_bytes(pickle.dumps(work(group)))
+                group.wait()
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert codes == [0] * count
+    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(count)]
+
+
+@pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy"])
+def test_processes_are_parts_of_one(family, make_trainer, frozen, tmp_path):
+    """In float64 without dropout, latents' noise included: losses and weights within 1e-9, and alike everywhere."""
+
+    def train(group, accumulate):
+        trainer = make_trainer(
+            family,
+            group=group,
+            # No other training's state: nothing here is to be resumed.
+            state=f"{group.size}-{accumulate}-{group.rank}",
+            accumulate=accumulate,
+            batch_tokens=400,
+            max_steps=6,
+            validate_every=2,
+            save_every=100,
+            model={"dropout": 0.0},
+            prepare=lambda model: model.double(),
+        )
+        if trainer.update.frozen is not None:
+            trainer.update.frozen.double()
+        if not group.first:
+            trainer.states = None
+        progress = trainer.run()
+        losses = [entry["loss"] for entry in progress.history[:3]]
+        return dict(weights_of(trainer.model)), losses, progress.target_tokens
+
+    one, losses, tokens = train(Group(), 2)
+    # Parts matter: a batch that is cut otherwise is seen.
+    other, *_ = train(Group(), 1)
+    assert max((other[name] - one[name]).abs().max() for name in one) > 1e-6
+    frozen.float()
+    for accumulate in (1, 2):
+        for weights, others, counted in in_processes(2, lambda group, a=accumulate: train(group, a), tmp_path):
+            assert others == pytest.approx(losses, abs=1e-9) and counted == tokens
+            for name, tensor in weights.items():
+                torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
+
+
+def test_faults_of_one_process_are_everybodys(make_trainer, compare, tmp_path):
+    """Its update that is not finite is skipped in all; its part that memory refuses is cut in it alone."""
+
+    def fault(group):
+        def wrap(objective):
+            def call(model, batch, context):
+                mine = group.rank == 1 or (group.size == 1 and numbers[0] % 2 == 1)
+                numbers[0] += 1
+                if mine and context.step == 3 and batch.source.size(0) > 4 and group.size > 1:
+                    numbers[0] -= 1
+                    raise torch.OutOfMemoryError("CUDA out of memory.")
+                terms = objective(model, batch, context)
+                return LossTerms(terms.total * float("nan"), *rest(terms)) if mine and context.step == 1 else terms
+
+            return call
+
+        numbers = [0]
+        rest = lambda terms: (terms.count, terms.figures)  # noqa: E731
+        trainer = make_trainer(
+            "transformer",
+            group=group,
+            state=f"{group.size}-{group.rank}",
+            wrap=wrap,
+            accumulate=2,
+            batch_tokens=500,
+            max_steps=5,
+            max_skipped=2,
+            keep="last",
+            model={"dropout": 0.0},
+            prepare=lambda model: model.double(),
+        )
+        progress = trainer.run()
+        return dict(weights_of(trainer.model)), progress.skipped, trainer.update.splits
+
+    one, skipped, splits = fault(Group())
+    assert (skipped, splits) == (1, 0)
+    first, second = in_processes(2, fault, tmp_path)
+    assert first[1:] == (1, 0) and second[1] == 1 and second[2] >= 1
+    assert compare.equal(first[0], second[0])
+    for name, tensor in first[0].items():
+        torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize("family", ["transformer", "lvm", "score"])
+def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, runtime, frozen, tmp_path, monkeypatch):
+    """Bit for bit, whoever draws latents and translates which batch; there are more batches than processes."""
+    monkeypatch.setattr(validation, "BATCH", 2)
+    monkeypatch.setattr(validation, "BATCH_TOKENS", 50)
+    torch.manual_seed(3)
+    model = build(family, tiny_settings(family)["model"], tiny.sizes).eval()
+    references = (tiny.corpus / "dev.reference.en").read_text().splitlines()
+
+    def figures(group):
+        looked = []
+        dev = validation.Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 7, group)
+        assert len(dev.batches()) >= 4
+        dev.over_batches(lambda batch: looked.append(batch.indices))
+        if family == "transformer":
+            made = validation.validate_transformer(dev)
+        elif family == "lvm":
+            made = validation.validate_lvm(dev, ElboConfig(dev_samples=3))
+        else:
+            made = validation.validate_refiner(dev, "score", ScoreMatchingConfig(), frozen)
+        translations = (
+            dev.translate(lambda source: validation.greedy(model, source)) if family == "transformer" else None
+        )
+        return made.figures(model), translations, looked
+
+    alone = figures(Group())
+    found = in_processes(3, figures, tmp_path)
+    assert [part[:2] for part in found] == [alone[:2]] * 3
+    assert sorted(batch for _, _, looked in found for batch in looked) == sorted(alone[2])
+    assert all(len(looked) < len(alone[2]) for _, _, looked in found)
+
+
+# A stage in float64: what the objective draws and computes, and the weights.
+IN_FLOAT64 = """
+import importlib, os, sys, torch
+from workflow_src.stages import command, training
+from workflow_src.training import validation
+
+torch.set_default_dtype(torch.float64)
+validation.BATCH, validation.BATCH_TOKENS = 3, 60
+plain = training.Trainer
+
+def make(model, *words, **more):
+    words = [word.double() if isinstance(word, torch.nn.Module) else word for word in words]
+    return plain(model.double(), *words, **more)
+
+training.Trainer = make
+stage = importlib.import_module(f"workflow_src.stages.{os.environ['STAGE']}")
+command.start(stage.run, stage.arguments("x"), sys.argv[1:])
+"""
+
+
+def started(tmp_path, stage, words, processes=1, script=None, **environment):
+    """Start a training stage (or a script that runs it) in so many processes."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT), "STAGE": stage, **environment}
+    program = ["-m", f"workflow_src.stages.{stage}"]
+    if script is not None:
+        (tmp_path / "stage.py").write_text(script)
+        program = [str(tmp_path / "stage.py")]
+    start = RuntimeConfig(devices=processes).launch.split()
+    environment |= dict(word.split("=", 1) for word in start if "=" in word)
+    start = [sys.executable, *[word for word in start if "=" not in word][1:]]
+    command = [*start, *program, *words]
+    return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True)
+
+
+def launch(*words, **more):
+    """`started`, run to its end."""
+    with started(*words, **more) as job:
+        out, error = job.communicate(timeout=240)
+    return subprocess.CompletedProcess(job.args, job.returncode, out, error)
+
+
+def history(folder):
+    entries = [json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in entry.items() if k not in ("minutes", "tokens_per_second")} for entry in entries]
+
+
+def settings(family, **more):
+    base = {"max_steps": 6, "validate_every": 3, "batch_tokens": 300, "save_every": 2} | more
+    return base | {"model": {"dropout": 0.0}}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", ["transformer", "lvm", "score"])
+def test_two_processes_are_one_that_accumulates(family, systems, training_words, tmp_path):
+    """In float64 without dropout, latents' noise included: losses, figures on dev and weights within 1e-9."""
+    base = systems["lvm"] if family == "score" else None
+    results = {}
+    for processes, accumulate in ((1, 2), (2, 1), (2, 2)):
+        folder = tmp_path / f"{processes}-{accumulate}"
+        words = training_words(family, folder, base=base, **settings(family, accumulate=accumulate))
+        done = launch(tmp_path, STAGES[family], words, processes, IN_FLOAT64)
+        assert done.returncode == 0, done.stderr
+        assert ("2 processes" in done.stderr) == (processes == 2)
+        results[processes, accumulate] = load_tensors(folder / "model.safetensors"), history(folder)
+    one, log = results.pop((1, 2))
+    for weights, entries in results.values():
+        assert len(entries) == len(log) == 3
+        for entry, wanted in zip(entries, log, strict=True):
+            assert entry == pytest.approx(wanted, abs=1e-9)
+        for name, tensor in weights.items():
+            assert tensor.dtype == torch.float64
+            torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
+
+
+@pytest.mark.long
+def test_with_dropout_parts_draw_the_same_whichever_process_computes_them(training_words, tmp_path):
+    """Energies as well have a parameter without gradient; 3 parts in one process, one each in three."""
+    losses = []
+    for processes, accumulate in ((1, 3), (3, 1)):
+        folder = tmp_path / str(processes)
+        words = training_words("lvm", folder, max_steps=4, accumulate=accumulate, batch_tokens=300, keep="last")
+        done = launch(tmp_path, "train_lvm", words, processes)
+        assert done.returncode == 0, done.stderr
+        losses.append([entry["loss"] for entry in history(folder)])
+        described = json.loads((folder / "config.json").read_text())
+        assert described["processes"] == processes and described["steps"] == 4
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.long
+def test_energies_train_in_several_processes(systems, training_words, tmp_path):
+    words = training_words("energy", tmp_path / "e", base=systems["lvm"], max_steps=3, batch_tokens=300)
+    done = launch(tmp_path, "train_refiner", words, 2)
+    assert done.returncode == 0, done.stderr
+
+
+KILLED = """
+import importlib, os, signal, sys
+from workflow_src.stages import command
+from workflow_src.training import update
+
+plain = update.Updater.__call__
+
+def call(self, step, parts):
+    if step == int(os.environ["AT"]) and self.group.rank == 1:
+        {what}
+    return plain(self, step, parts)
+
+update.Updater.__call__ = call
+stage = importlib.import_module(f"workflow_src.stages.{{os.environ['STAGE']}}")
+command.start(stage.run, stage.arguments("x"), sys.argv[1:])
+"""
+SIGKILL = KILLED.format(what="os.kill(os.getpid(), signal.SIGKILL)")
+ERROR = KILLED.format(what='raise ValueError("the second process has had enough.")')
+SIGTERM = KILLED.format(what="os.kill(os.getpid(), signal.SIGTERM)")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["killed", "told to stop"])
+def test_a_job_that_was_ended_goes_on_in_all_processes(how, training_words, tmp_path):
+    """One process is killed, or one alone gets SIGTERM; the next start, with as many, gives the same weights."""
+    more = {"max_steps": 9, "batch_tokens": 300, "save_every": 2, "validate_every": 4}
+    words = training_words("transformer", tmp_path / "cut", **more)
+    ended = launch(tmp_path, "train_teacher", words, 2, SIGKILL if how == "killed" else SIGTERM, AT="5")
+    assert ended.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
+    told = "another process of this training ended" if how == "killed" else "stopped by a signal to another process"
+    assert told in ended.stderr, ended.stderr
+    again = launch(tmp_path, "train_teacher", words, 2)
+    assert again.returncode == 0, again.stderr
+    assert f"resumed at step {4 if how == 'killed' else 6} from " in again.stderr
+    straight = launch(tmp_path, "train_teacher", training_words("transformer", tmp_path / "straight", **more), 2)
+    assert straight.returncode == 0, straight.stderr
+    weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+    assert history(tmp_path / "cut") == history(tmp_path / "straight")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda n: n.name)
+def test_torchrun_hands_signals_on(number, training_words, tmp_path):
+    more = {"max_steps": 60, "batch_tokens": 300, "save_every": 1000, "validate_every": 30}
+    words = [*training_words("transformer", tmp_path / "cut", **more), "--log-every", "1"]
+    job = started(tmp_path, "train_teacher", words, 2)
+    lines = []
+    while not re.match(r"step 1\d/60", lines[-1] if lines else ""):
+        lines.append(job.stderr.readline())
+        assert lines[-1], "".join(lines)
+    job.send_signal(number)
+    said = "".join(lines) + job.communicate(timeout=200)[1]
+    assert job.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
+    stopped = re.search(rf"stopped by {number.name} after update (\d+): the state of update (\d+) is kept in ", said)
+    assert stopped and stopped[1] == stopped[2], said
+    again = launch(tmp_path, "train_teacher", words, 2)
+    assert again.returncode == 0 and f"resumed at step {stopped[1]} from " in again.stderr, again.stderr
+    straight = launch(tmp_path, "train_teacher", training_words("transformer", tmp_path / "straight", **more), 2)
+    assert straight.returncode == 0, straight.stderr
+    weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+
+
+@pytest.mark.long
+def test_a_process_that_fails_is_heard_first(training_words, tmp_path):
+    words = [*training_words("transformer", tmp_path / "out", batch_tokens=300), "--log", str(tmp_path / "log")]
+    done = launch(tmp_path, "train_teacher", words, 2, ERROR, AT="2")
+    assert done.returncode != 0
+    for told in (done.stderr, (tmp_path / "log").read_text()):
+        own = told.index("[process 1] error: the second process has had enough.")
+        assert own < told.index("another process of this training ended, so this one stops too (")
+    assert not (tmp_path / "out/model.safetensors").exists()
+
+
+@pytest.mark.long
+def test_what_a_batch_is_cut_into_does_not_depend_on_processes_where_it_can(training_words, tmp_path):
+    """A state of one process with two parts goes on in two processes; one of one part does not."""
+    for accumulate, resumes in ((2, True), (1, False)):
+        words = training_words(
+            "transformer", tmp_path / str(accumulate), max_steps=4, batch_tokens=300, accumulate=accumulate
+        )
+        assert launch(tmp_path, "train_teacher", words).returncode == 0
+        (tmp_path / str(accumulate) / "state/finished.json").unlink()
+        done = launch(tmp_path, "train_teacher", words, 2)
+        assert done.returncode == 0, done.stderr
+        assert ("resumed at step 4" in done.stderr) == resumes
+        assert ("training starts afresh" in done.stderr) != resumes
+
+
+def test_parts():
+    assert [parts_of_an_update(*pair) for pair in ((1, 1), (4, 1), (4, 2), (1, 4), (3, 2))] == [1, 4, 4, 4, 6]
+
+
+def test_alone_everything_is_the_identity():
+    group, tensor = Group(), torch.arange(3.0)
+    assert group.first and group.share([1, 2]) == [1, 2] and group.gather(5) == [5] and group.from_first("x") == "x"
+    assert group.add_up(tensor) is tensor and group.any(True) and not group.any(False)
+
+
+def test_buckets_keep_order_type_and_size():
+    sizes = [3, BUCKET - 2, 1, BUCKET + 5, 2, 2]
+    tensors = [torch.empty(size, device="meta") for size in sizes]
+    tensors.append(torch.empty(1, device="meta", dtype=torch.float64))
+    found = [[tensor.numel() for tensor in bucket] for bucket in _buckets(tensors)]
+    assert found == [[3], [BUCKET - 2, 1], [BUCKET + 5], [2, 2], [1]]
+    assert list(_buckets([])) == []

@@ -1,0 +1,184 @@
+"""Which GPU a job gets: jobs that run side by side on one machine take different ones.
+
+Each GPU has a file in a folder that the jobs of one user share; whoever holds its lock (flock) has the GPU. The kernel
+lets go of a lock when its process ends, however it ends, so there are no stale ones. This module needs no torch: a GPU
+is taken before anything looks at it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import logging
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+log = logging.getLogger("continuum")
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+FOLDER = "CONTINUUM_DEVICE_LOCKS"
+# What processes started by one that took GPUs find in their environment: these GPUs are theirs already.
+LEASED = "CONTINUUM_DEVICES_LEASED"
+SAY_EVERY = 60.0
+
+
+@dataclasses.dataclass
+class Lease:
+    """GPUs as CUDA_VISIBLE_DEVICES names them, held until `release` or the end of the process."""
+
+    devices: tuple[str, ...]
+    files: list[int]
+
+    def release(self) -> None:
+        """Let others have the GPUs. CUDA may hold them until the process ends, though."""
+        for file in self.files:
+            os.close(file)
+        self.files = []
+
+
+def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | None = None) -> Lease | None:
+    """Take `count` GPUs that no other job holds, all or none at a time, and set CUDA_VISIBLE_DEVICES to them.
+
+    `names` maps what CUDA_VISIBLE_DEVICES calls a GPU to what its lock is called; default: all that are visible. Waits
+    until enough are free, `seconds` at most if given. None where there is no GPU, or a parent process took some for us.
+
+    Raises ValueError when more are wanted than there are, and TimeoutError, naming who holds what, when the time is up.
+    """
+    if os.environ.get(LEASED) is not None and os.environ.get(LEASED) == os.environ.get(VISIBLE):
+        return None
+    names = visible() if names is None else names
+    if not names:
+        return None
+    if count > len(names):
+        raise ValueError(
+            f"setting runtime.devices asks for {count} GPUs, {len(names)} are visible here ({', '.join(names)}); lower "
+            f"it, or let {VISIBLE} name more."
+        )
+    began, said = time.monotonic(), -SAY_EVERY
+    while True:
+        found = _take(names, count)
+        if found:
+            os.environ[VISIBLE] = os.environ[LEASED] = ",".join(found.devices)
+            return found
+        waited = time.monotonic() - began
+        busy = "; ".join(f"{device} by {holder(name)}" for device, name in names.items())
+        if seconds is not None and waited >= seconds:
+            raise TimeoutError(f"no {count} free GPUs within {seconds:g} s: {busy}.")
+        if waited - said >= SAY_EVERY:
+            log.info("waiting for %d free GPUs: %s", count, busy)
+            said = waited
+        # Two jobs that each want several must not keep step.
+        time.sleep(random.uniform(0.2, 1.0))
+
+
+def announce(index: int) -> Lease | None:
+    """Hold the lock of the GPU that the user chose by its number, so that others choose another.
+
+    Somebody who holds it already is named in a warning, and it is used all the same.
+    """
+    names = visible()
+    if index >= len(names) or os.environ.get(LEASED) is not None:
+        return None
+    device = list(names)[index]
+    found = _take({device: names[device]}, 1)
+    if found is None:
+        log.warning("warning: GPU %s (cuda:%d) is in use by %s", device, index, holder(names[device]))
+    return found
+
+
+def visible() -> dict[str, str]:
+    """GPUs that this process may use: their names in CUDA_VISIBLE_DEVICES, and of their locks (UUIDs if known)."""
+    installed = _installed()
+    if not installed and not Path("/dev/nvidiactl").exists():
+        return {}
+    given = os.environ.get(VISIBLE)
+    if given is None:
+        return {uuid: uuid for uuid in installed}
+    found = {}
+    for word in given.split(","):
+        word = word.strip()
+        # CUDA, too, ignores what follows a word that names no GPU.
+        if not re.fullmatch(r"\d+|(GPU|MIG)-[\w/-]+", word):
+            break
+        # Inside a container or a Slurm job, 0 may be another GPU than outside.
+        number = int(word) if word.isdigit() else None
+        found[word] = installed[number] if number is not None and number < len(installed) else word
+    return found
+
+
+def _installed() -> list[str]:
+    """UUIDs of the machine's GPUs in the order of their numbers, as far as nvidia-smi says."""
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return []
+    words = [command, "--query-gpu=uuid", "--format=csv,noheader"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        told = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+        return [line.strip() for line in told.splitlines() if line.startswith("GPU-")]
+    return []
+
+
+def folder() -> Path:
+    """Where the locks are: CONTINUUM_DEVICE_LOCKS, or a folder of this user's among temporary files.
+
+    Raises ValueError when it is somebody else's.
+    """
+    given = os.environ.get(FOLDER)
+    path = Path(given or f"{tempfile.gettempdir()}/continuum-devices-{os.getuid()}")
+    path.mkdir(mode=0o777 if given else 0o700, parents=True, exist_ok=True)
+    if not given and path.stat().st_uid != os.getuid():
+        raise ValueError(f"folder {path} for the locks of GPUs belongs to somebody else; name another in {FOLDER}.")
+    return path
+
+
+def _path(name: str) -> Path:
+    return folder() / f"{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
+
+
+def holder(name: str) -> str:
+    """Who wrote the lock file of a GPU last: its process number and command."""
+    try:
+        return _path(name).read_text(encoding="utf-8").strip() or "a process that is starting"
+    except OSError:
+        return "nobody"
+
+
+def _take(names: dict[str, str], count: int) -> Lease | None:
+    """Locks of the first `count` free GPUs; None, and no lock, when fewer are free."""
+    devices, files = [], []
+    for device, name in names.items():
+        file = _lock(_path(name))
+        if file is not None:
+            devices.append(device)
+            files.append(file)
+        if len(devices) == count:
+            return Lease(tuple(devices), files)
+    for file in files:
+        os.close(file)
+    return None
+
+
+def _lock(path: Path) -> int | None:
+    """The open, locked file; None when another process holds it. Files stay: removing one would let two hold it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    os.ftruncate(file, 0)
+    os.pwrite(file, f"process {os.getpid()} ({_command(sys.argv)})\n".encode(), 0)
+    return file
+
+
+def _command(words: Sequence[str]) -> str:
+    return " ".join([Path(words[0]).name if words else "python", *words[1:3]])[:120]

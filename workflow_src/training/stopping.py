@@ -1,0 +1,81 @@
+"""Stopping before the end: on SIGTERM and SIGUSR1, which schedulers send before they end a job, or with a peer.
+
+No torch here: every stage knows these errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+# EX_TEMPFAIL of sysexits.h: nothing is wrong, the same command goes on later.
+EXIT_CODE = 75
+
+
+class Preempted(Exception):
+    """Training stopped because it was told to; the message says where the next start goes on."""
+
+    exit_code = EXIT_CODE
+
+
+class PeerFailed(Exception):
+    """Another process of this training ended; its own error says why."""
+
+    # EX_UNAVAILABLE of sysexits.h.
+    exit_code = 69
+
+
+class Preemption:
+    """While entered, a signal only sets `received`, so that an update is finished before anything else happens.
+
+    Under `at_once`, where nothing can be lost, a signal raises Preempted at the next line of Python.
+    """
+
+    def __init__(self) -> None:
+        self.received: str | None = None
+        self._interruptible = False
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Preemption:
+        # Python delivers signals to the main thread alone; elsewhere nobody can install a handler.
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def _handle(self, number: int, _: object) -> None:
+        self.received = signal.Signals(number).name
+        if self._interruptible:
+            self._interruptible = False
+            raise Preempted(self.received)
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Do not wait for the end of what happens in here."""
+        self._interruptible = True
+        try:
+            if self.received:
+                raise Preempted(self.received)
+            yield
+        finally:
+            self._interruptible = False
+
+
+def die_with_parent() -> None:
+    """Be sent SIGTERM when the process that started this one ends, however it ends (Linux; elsewhere nothing)."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, int(signal.SIGTERM))
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,229 @@
+"""One update of the weights: gradients of the parts of a batch, and the step, unless it would do harm.
+
+An update whose loss or gradient is not finite, or whose gradient explodes, is skipped: weights, moments and the count
+of Adam's steps stay as they are. That is decided on the device, so that nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.data.batching import collate
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.training import memory
+from workflow_src.training.distributed import Group
+from workflow_src.training.optim import learning_rate, make_optimiser
+from workflow_src.training.runtime import Runtime
+from workflow_src.types import Objective, TrainingContext
+
+log = logging.getLogger("continuum")
+
+# Gradient norms that "exploding" is measured against.
+NORMS = 100
+SHOWN_ROWS = 20
+
+
+def parts_of_an_update(accumulate: int, processes: int) -> int:
+    """Parts that one update's batch is computed in: as configured where every process then has equally many."""
+    return math.lcm(accumulate, processes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Pairs whose gradient is computed at once: rows of the corpus, and where in the training they stand."""
+
+    rows: np.ndarray
+    epoch: int
+    position: int
+    number: int
+    halves: tuple[int, ...] = ()
+
+    def split(self) -> list[Part]:
+        """Its two halves by sentences."""
+        middle = len(self.rows) // 2
+        cut = (self.rows[:middle], self.rows[middle:])
+        return [dataclasses.replace(self, rows=rows, halves=(*self.halves, i)) for i, rows in enumerate(cut)]
+
+
+def describe(parts: list[Part]) -> str:
+    """Which sentences an update read, for somebody who wants to look at them."""
+    rows = [int(row) for part in parts for row in part.rows]
+    shown = ", ".join(map(str, rows[:SHOWN_ROWS])) + (" …" if len(rows) > SHOWN_ROWS else "")
+    first, last = parts[0], parts[-1]
+    place = f"epoch {first.epoch + 1}, batch {first.position + 1}"
+    if len(parts) > 1:
+        place += f" to epoch {last.epoch + 1}, batch {last.position + 1}"
+    return f"{place}, {len(rows)} pairs, rows (from 0) {shown}"
+
+
+class Gate:
+    """Says which updates are skipped. What it knows lies on the device."""
+
+    def __init__(self, factor: float | None, device: torch.device):
+        self.factor = factor
+        self.norms = torch.full((NORMS,), torch.nan, device=device)
+
+    def __call__(self, loss: Tensor, norm: Tensor) -> Tensor:
+        """Whether to skip, a 0-d bool. `norms` takes the gradient norms of updates that are not."""
+        skip = ~(torch.isfinite(loss) & torch.isfinite(norm))
+        if self.factor is not None:
+            # The median is NaN, and nothing is larger than that, until the window is full.
+            skip = skip | (norm > self.factor * self.norms.median())
+            self.norms = torch.where(skip, self.norms, torch.cat([self.norms[1:], norm[None].to(self.norms)]))
+        return skip
+
+
+class Updater:
+    """Updates the weights of `model`; holds the optimiser and the generators that training draws from."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        config: TrainingConfig,
+        corpus: EncodedCorpus,
+        runtime: Runtime,
+        group: Group,
+        seed: int,
+        frozen: nn.Module | None,
+        split_parts: bool,
+    ):
+        self.model = model
+        self.objective = objective
+        self.config = config
+        self.corpus = corpus
+        self.runtime = runtime
+        self.group = group
+        self.seed = seed
+        self.frozen = frozen
+        self.split_parts = split_parts
+        self.parts = parts_of_an_update(config.accumulate, group.size)
+        self.optimiser = make_optimiser(model, config)
+        self.generator = runtime.generator(seed)
+        self.gate = Gate(config.explode_factor, runtime.device)
+        # Parts that were computed in halves because memory ran out.
+        self.splits = 0
+
+    def __call__(self, step: int, parts: list[Part]) -> dict[str, Tensor | float]:
+        """Update number `step`, from 0, on all parts of its batch. Returns figures, `skipped` among them.
+
+        Each part counts as much as it has terms. Figures stay on the device.
+        """
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(self.config, step)
+        counts, collected = self._add_gradients(step, self.group.share(parts))
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        if self.group.size == 1:
+            total = sum(counts)
+            torch._foreach_div_(gradients, total)
+            shares = [count / total for count in counts]
+            figures = {
+                name: sum(part[name] * share for part, share in zip(collected, shares, strict=True))
+                for name in collected[0]
+            }
+        else:
+            figures = self._over_processes(counts, collected, gradients)
+        try:
+            return figures | self._apply(gradients, torch.as_tensor(figures["loss"]))
+        except memory.ERRORS as failure:
+            if not memory.is_out_of_memory(failure):
+                raise
+            raise memory.OutOfMemory(
+                f"out of memory while update {step + 1} was applied ({memory.first_line(failure)}): the optimiser "
+                "needs three times the memory of the weights beside a batch's; lower training.batch_tokens "
+                f"({self.config.batch_tokens}), choose a smaller preset, or a device with more memory."
+            ) from failure
+
+    def _over_processes(self, counts: list[int], collected: list[dict], gradients: list[Tensor]) -> dict[str, Tensor]:
+        """Means over the parts of all processes, gradients' in place."""
+        names = list(collected[0])
+        weighted = [sum(part[name] * count for part, count in zip(collected, counts, strict=True)) for name in names]
+        sums = [torch.as_tensor(value, dtype=torch.float64, device=self.runtime.device) for value in weighted]
+        sums = torch.stack([sums[0].new_tensor(float(sum(counts))), *sums])
+        total, *totals = self.group.add_up(sums).unbind()
+        self.group.mean_gradients(gradients, total)
+        return {name: value / total for name, value in zip(names, totals, strict=True)}
+
+    def _apply(self, gradients: list[Tensor], loss: Tensor) -> dict[str, Tensor]:
+        norm = torch.nn.utils.get_total_norm(gradients)
+        skipped = self.gate(loss, norm)
+        if self.config.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.clip_norm, norm)
+        # Fused kernels leave everything as it is where this is 1.
+        self.optimiser.found_inf = skipped.float()
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        return {"gradient_norm": norm, "skipped": skipped}
+
+    def _add_gradients(self, step: int, parts: list[Part]) -> tuple[list[int], list[dict[str, Any]]]:
+        """Leave in `.grad` the sum over the parts of loss times terms; returns terms and figures of each part.
+
+        When memory runs out, the part is cut into halves, and all parts are computed again: nobody knows how much of
+        its gradient has been added. Raises OutOfMemory when it cannot be cut, or is not to be.
+        """
+        while True:
+            done, lacking = [], None
+            while lacking is None and len(done) < len(parts):
+                part = parts[len(done)]
+                lacking = self._try(step, part, done)
+            if lacking is None:
+                return [count for count, _ in done], [figures for _, figures in done]
+            self.optimiser.zero_grad(set_to_none=True)
+            memory.release()
+            shape = self._shape(part)
+            if not self.split_parts or len(part.rows) == 1:
+                raise memory.OutOfMemory(self._advice(step, part, shape, lacking))
+            log.warning("warning: out of memory in update %d on %s: computed in halves", step + 1, shape)
+            self.splits += 1
+            parts = [*parts[: len(done)], *part.split(), *parts[len(done) + 1 :]]
+
+    def _try(self, step: int, part: Part, done: list) -> str | None:
+        """Add a part's gradient and append to `done` its terms and figures; what was said when memory ran out.
+
+        Outside of this function nothing refers to the error, whose frames would keep the memory.
+        """
+        try:
+            done.append(self._part(step, part))
+        except memory.ERRORS as failure:
+            if not memory.is_out_of_memory(failure):
+                raise
+            return memory.first_line(failure)
+        return None
+
+    def _part(self, step: int, part: Part) -> tuple[int, dict[str, Any]]:
+        if self.parts > 1:
+            # What is drawn for a part follows from its number, whichever process computes it.
+            entropy = np.random.SeedSequence([self.seed, step, part.number, *part.halves])
+            seed = int(entropy.generate_state(1, np.uint64)[0] >> 1)
+            torch.manual_seed(seed)
+            self.generator.manual_seed(seed)
+        batch = collate(self.corpus, part.rows).to(self.runtime.device)
+        context = TrainingContext(step, self.config.max_steps, self.generator, self.frozen)
+        with self.runtime.autocast():
+            terms = self.objective(self.model, batch, context)
+        (terms.total * terms.count).backward()
+        return terms.count, {"loss": terms.total.detach(), **terms.figures}
+
+    def _shape(self, part: Part) -> str:
+        source = int(self.corpus.source_lengths[part.rows].max()) + 1
+        target = max(1, int(self.corpus.target_lengths[part.rows].max()))
+        return f"a batch of {len(part.rows)} pairs, {source} source and {target} target subwords wide"
+
+    def _advice(self, step: int, part: Part, shape: str, lacking: str) -> str:
+        config = self.config
+        fixes = [
+            f"lower training.batch_tokens ({config.batch_tokens})",
+            f"raise training.accumulate ({config.accumulate})",
+            *([] if self.split_parts else ["set runtime.split_batches to true"]),
+        ]
+        if len(part.rows) == 1:
+            fixes = ["lower recipe.max_length", "choose a smaller preset", "take a device with more memory"]
+        return f"out of memory in update {step + 1} on {shape} ({lacking}); {', '.join(fixes[:-1])} or {fixes[-1]}."
