@@ -37,6 +37,16 @@ def test_a_training_by_hand():
     assert found == tuple(math.ceil(value) for value in expected)
 
 
+def test_every_process_of_a_node_needs_memory_and_shares_the_time():
+    def teacher(**runtime):
+        runtime = {"longest_job": 10**9, **runtime}
+        return of(asked("wmt14", True, runtime=runtime), "train_teacher", system="teacher")
+
+    (memory, minutes), four, eight = teacher(), teacher(devices=4), teacher(devices=4, nodes=2)
+    assert four[0] == eight[0] == pytest.approx(4 * memory, abs=4)
+    assert [part[1] - 15 for part in (four, eight)] == [pytest.approx((minutes - 15) / n, abs=2) for n in (4, 8)]
+
+
 @pytest.mark.parametrize("gpu", [False, True])
 def test_more_work_asks_for_more(gpu):
     def teacher(**settings):
