@@ -18,10 +18,11 @@ rule train_teacher:
         "../envs/gpu.yaml"
     threads: RUNTIME.training_threads * RUNTIME.devices
     resources:
+        **SEVERAL_NODES,
         mem_mb=needs.memory("train_teacher"),
         runtime=needs.minutes("train_teacher"),
         slurm_partition=needs.partition(gpu=True),
-        gpu=GPUS * RUNTIME.devices,
+        gpu=GPUS * RUNTIME.devices * RUNTIME.nodes,
         launch=RUNTIME.launch,
         device=RUNTIME.device,
         precision=RUNTIME.precision,

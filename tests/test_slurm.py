@@ -33,7 +33,6 @@ STATE = "work/smoke/teacher/seed-1"
 QUICK = [
     "--slurm-status-command=squeue",
     "--slurm-init-seconds-before-status-checks=2",
-    "--slurm-no-account",
     "--latency-wait=10",
 ]
 
@@ -100,10 +99,11 @@ class Run:
 
 
 def overlay(folder: Path, **settings) -> list[str]:
-    """Words that lay settings over the experiment smoke."""
+    """Words that lay settings over the experiment smoke, whose one thread a training is what makes bits repeat."""
     folder.mkdir(exist_ok=True)
     path = folder / "overlay.yaml"
-    path.write_text(yaml.safe_dump({"experiment": "smoke", **settings}))
+    runtime = {"training_threads": 1, **settings.pop("runtime", {})}
+    path.write_text(yaml.safe_dump({"experiment": "smoke", "runtime": runtime, **settings}))
     return ["--configfile", str(path)]
 
 
@@ -133,7 +133,7 @@ def results(folder: Path) -> dict[str, bytes]:
 
 def _timeless(value):
     if isinstance(value, dict):
-        aside = ("provenance", "minutes", "seconds", "threads")
+        aside = ("provenance", "minutes", "seconds")
         return {key: _timeless(part) for key, part in value.items() if key not in aside}
     return [_timeless(part) for part in value] if isinstance(value, list) else value
 
@@ -178,9 +178,8 @@ def test_the_whole_workflow_with_a_training_cancelled_gives_what_it_gives_withou
     run.finish()
     assert run.states() == ["CANCELLED", "COMPLETED"], run.told()
     assert 10 <= run.resumed_at() < 200
-    again = cluster.run(
-        "scontrol", "show", "job", cluster.jobs()[[j.number for j in cluster.jobs()].index(job.number) + 1].number
-    )
+    retried = next(each for each in cluster.jobs() if each.comment == job.comment and each.number != job.number)
+    again = cluster.run("scontrol", "show", "job", retried.number)
     assert [_memory(text) for text in (asked, again)] == [1511, 2267]  # 1.5 times as much
     assert [re.search(r"TimeLimit=(\S+)", text)[1] for text in (asked, again)] == ["00:16:00", "00:31:00"]
     # Every job but that one ran once, on the cluster, but for the download.
@@ -227,7 +226,7 @@ def test_cluster_generic_submits_watches_and_cancels(cluster, tmp_path):
     said("cancel", waits)
     run.cluster.wait(lambda: said("status", waits) == "failed", 30, "a cancelled job is not told to have failed")
     environment["CONTINUUM_SCHEDULER"] = "sgi"
-    assert said("status", waits) == 'CONTINUUM_SCHEDULER is "sgi"; name your scheduler: pbs, lsf, sge or slurm.'
+    assert said("status", waits).startswith('CONTINUUM_SCHEDULER is "sgi"; name your scheduler: pbs, lsf, sge, slurm')
 
 
 # Longer ones
@@ -235,7 +234,7 @@ def test_cluster_generic_submits_watches_and_cancels(cluster, tmp_path):
 
 @pytest.mark.slow
 def test_a_training_longer_than_the_limit_of_its_job_finishes_by_retries(cluster, corpus, tmp_path):
-    words = overlay(tmp_path, **longer(4000, runtime={"longest_job": 1, "training_threads": 1}))
+    words = overlay(tmp_path, **longer(4000, runtime={"longest_job": 1}))
     expected = trained_locally(corpus, tmp_path / "local", words)
     run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *words, "--retries=20")
     run.finish()
@@ -272,7 +271,7 @@ def test_a_training_on_a_node_that_fails_goes_on_elsewhere(fail, cluster, corpus
 
 @pytest.mark.slow
 def test_a_training_that_is_preempted_goes_on_when_it_gets_its_place_back(cluster, corpus, tmp_path):
-    words = overlay(tmp_path, **longer(600, runtime={"partition": "low", "training_threads": 1}))
+    words = overlay(tmp_path, **longer(600, runtime={"partition": "low"}))
     expected = trained_locally(corpus, tmp_path / "local", words)
     run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *words)
     run.wait_for_training()
@@ -295,3 +294,25 @@ def test_a_job_that_needs_more_memory_than_it_asked_for_gets_more(cluster, corpu
     *killed, last = run.states()
     assert len(killed) >= 2 and set(killed) <= {"OUT_OF_MEMORY", "CANCELLED", "FAILED"} and last == "COMPLETED"
     print(f"killed for memory {len(killed)} times: {killed}")
+
+
+@pytest.mark.slow
+def test_a_training_on_two_nodes_is_cancelled_and_goes_on(cluster, corpus, tmp_path):
+    """One process on each node, and as many parts of a batch in one process: the same but for rounding."""
+    settings = longer(600)
+    settings["systems"]["teacher"]["training"]["accumulate"] = 2
+    alone = overlay(tmp_path / "alone", **settings)
+    together = overlay(tmp_path / "together", **settings, runtime={"nodes": 2, "device": "cpu"})
+    trained_locally(corpus, tmp_path / "local", alone)
+    run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *together)
+    job = run.wait_for_training()
+    assert job.node == "node[1-2]"
+    cluster.run("scancel", job.number)
+    run.finish()
+    assert run.states() == ["CANCELLED", "COMPLETED"], run.told()
+    assert run.resumed_at() >= 10
+    loss, expected = (
+        json.loads((folder / TEACHER).with_name("training.jsonl").read_text().splitlines()[-1])["dev_loss"]
+        for folder in (run.folder, tmp_path / "local")
+    )
+    assert loss == pytest.approx(expected, rel=0.02)

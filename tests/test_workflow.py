@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import smoke_check
@@ -18,6 +19,7 @@ from conftest import PROJECT, STAGES, snakemake
 from workflow_src.cli import read_configuration
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.load import experiment_names
+from workflow_src.config.resources import Requests
 from workflow_src.estimate import jobs
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
@@ -536,6 +538,22 @@ def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
 @pytest.mark.slow
 def test_a_whole_run_leaves_results_that_make_sense(smoke_run):
     assert smoke_check.problems("smoke", smoke_run) == []
+
+
+@pytest.mark.slow
+def test_no_job_took_more_than_it_would_ask_a_cluster_for(smoke_run):
+    needs = Requests(Plan(load_experiment("smoke")), gpu=False)
+    measured = {path: path.read_text().splitlines()[1].split("\t") for path in smoke_run.glob("benchmarks/**/*.tsv")}
+    for path, (seconds, _, megabytes, *_) in measured.items():
+        rule = path.stem if path.parent.name == "smoke" else path.parent.name
+        words = path.stem.split("-", 2)
+        job = SimpleNamespace(system=words[0], teacher=words[0])
+        if rule in ("decode", "choose_settings"):
+            job.search = words[2].removesuffix("-test")
+        assert float(seconds) / 60 < needs.minutes(rule)(job, attempt=1), path
+        # Snakemake puts a dash where a job ended before it was looked at.
+        assert float(megabytes.replace("-", "0")) < needs.memory(rule)(job, attempt=1), path
+    assert len(measured) == sum(jobs(Plan(load_experiment("smoke"))).values())
 
 
 @pytest.mark.slow
