@@ -54,6 +54,9 @@ def lease_devices(device: str, count: int = 1) -> tuple[str, ...] | None:
         devices.announce(int(number))
     if device not in ("auto", "cuda"):
         return None
+    # A PyTorch that cannot use the GPUs that are there must not keep others from them.
+    if device == "auto" and not (devices.visible() and _built_for_gpus()):
+        return None
     lease = devices.lease(count)
     return lease.devices if lease else None
 
@@ -63,6 +66,12 @@ class _LogFile(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass
+
+
+def _built_for_gpus() -> bool:
+    import torch
+
+    return torch.version.cuda is not None or torch.version.hip is not None
 
 
 def _set_up_log(path: Path | None) -> None:
