@@ -28,7 +28,13 @@ def experiment(decodes: int) -> dict:
     """The experiment smoke with `decodes` beam searches of its teacher instead of its own, and no analyses."""
     content = yaml.safe_load((PROJECT / "config/experiments/smoke.yaml").read_text())
     content["decodes"] = [
-        {"system": "teacher", "search": "beam", "beam": 2, "length_penalty": round(0.5 + i / 10000, 4), "name": f"d-{i}"}
+        {
+            "system": "teacher",
+            "search": "beam",
+            "beam": 2,
+            "length_penalty": round(0.5 + i / 10000, 4),
+            "name": f"d-{i}",
+        }
         for i in range(decodes)
     ]
     content["analyses"] = {name: {"enabled": False} for name in content["analyses"]}
