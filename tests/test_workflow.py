@@ -472,6 +472,22 @@ def sharded(folder: Path, count: int, decodes: int | None = None) -> str:
     return str(folder / "sharded.yaml")
 
 
+def test_a_thousand_decodes_are_planned_in_seconds(tmp_path):
+    """The limit is far above what it takes (see tests/benchmarks/many_jobs.py): it finds what grows with the square."""
+    content = yaml.safe_load(Path(SMOKE).read_text())
+    content["decodes"] = [
+        {"system": "teacher", "search": "beam", "beam": 2, "length_penalty": 0.5 + i / 1000, "name": f"d-{i}"}
+        for i in range(1000)
+    ]
+    content["analyses"] = {name: {"enabled": False} for name in content["analyses"]}
+    (tmp_path / "many.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    began = os.times()
+    planned = scheduled("translations", "--configfile", str(tmp_path / "many.yaml"), folder=tmp_path)
+    ended = os.times()
+    assert planned["decode"] == 1000 and sum(planned.values()) == 1007
+    assert ended.children_user + ended.children_system - began.children_user - began.children_system < 20
+
+
 def test_another_number_of_decoding_jobs_reruns_nothing(finished, hollow_project, tmp_path):
     assert scheduled("--configfile", sharded(tmp_path, 3), project=hollow_project, folder=finished) == {}
 

@@ -1,0 +1,107 @@
+"""Normalise and encode on corpora of growing size: pairs a second on one core, peak memory, and how it grows.
+
+    python tests/benchmarks/large_corpus.py [--sizes 45000 450000 4500000] [--folder /big/disk]
+
+Pairs are made of random words with the frequencies of text (Zipf), 5 to 45 words a side; subwords are learnt once, on
+the smallest corpus. Each stage runs in a process of its own, with one thread, as its rule runs it. Everything lies in a
+temporary folder that is removed; the largest corpus takes about 6 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+PROJECT = Path(__file__).resolve().parents[2]
+LANGUAGES = ("de", "en")
+LIMIT = 2048  # MB that a stage may take
+
+
+def words(seed: int, count: int = 30_000) -> list[str]:
+    """Made-up words of 2 to 12 letters."""
+    draw = np.random.default_rng(seed)
+    letters = np.array(list("enirsatdhulgcmobwfkzpvjyxq"))
+    weights = 1 / np.arange(1, len(letters) + 1)
+    lengths = draw.integers(2, 13, count)
+    return ["".join(draw.choice(letters, n, p=weights / weights.sum())) for n in lengths]
+
+
+def write_text(path: Path, pairs: int, seed: int) -> None:
+    """Lines of 5 to 45 words; the more frequent a word, the earlier in the list."""
+    lexicon, draw = np.array(words(seed), dtype=object), np.random.default_rng(seed + 1)
+    weights = 1 / np.arange(1, len(lexicon) + 1)
+    cumulative = np.cumsum(weights / weights.sum())
+    with open(path, "w", encoding="utf-8") as file:
+        for start in range(0, pairs, 50_000):
+            lengths = draw.integers(5, 46, min(50_000, pairs - start))
+            drawn = lexicon[np.searchsorted(cumulative, draw.random(int(lengths.sum())))]
+            ends = np.cumsum(lengths)
+            file.writelines(" ".join(drawn[a:b]) + " .\n" for a, b in zip([0, *ends[:-1]], ends, strict=True))
+
+
+def run(stage: str, *arguments: str) -> tuple[float, float, float]:
+    """Seconds by the clock, seconds of computing, and the most memory (MB) of a stage."""
+    command = [sys.executable, "-m", f"workflow_src.stages.{stage}", *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
+    began = time.perf_counter()
+    process = subprocess.Popen(command, cwd=PROJECT, env=environment, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{stage} failed: {' '.join(command)}")
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def measure(pairs: int, folder: Path, subwords: Path) -> dict[str, tuple[float, float]]:
+    """Pairs a second of computing and peak memory (MB), by stage."""
+    raw, corpus = folder / "raw", folder / "corpus"
+    raw.mkdir(parents=True)
+    for number, code in enumerate(LANGUAGES):
+        write_text(raw / f"train.{code}", pairs, 10 * number + 1)
+        for split in ("dev", "test"):
+            write_text(raw / f"{split}.{code}", 100, 10 * number + 2)
+    found = {}
+    settings = json.dumps({"source": "de", "target": "en", "normalisation": {"max_words": 60, "max_length_ratio": 9}})
+    _, seconds, memory = run(
+        "normalise", "--settings", settings, "--raw-folder", str(raw), "--output-folder", str(corpus)
+    )
+    found["normalise"] = (pairs / seconds, memory)
+    texts = ["--source", str(corpus / "train.de"), "--target", str(corpus / "train.en")]
+    if not subwords.exists():
+        run("learn_subwords", "--settings", '{"vocabulary_size": 8000}', *texts, "--output-folder", str(subwords))
+    words = ["--settings", '{"max_length": 256}', "--subwords", str(subwords), "--split", "train", *texts]
+    _, seconds, memory = run("encode", *words, "--output-prefix", str(folder / "encoded/train"))
+    found["encode"] = (pairs / seconds, memory)
+    return found
+
+
+def main() -> None:
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--sizes", type=int, nargs="+", default=[45_000, 450_000, 4_500_000])
+    made.add_argument("--folder", type=Path, help="where there is room; default: that of temporary files")
+    given = made.parse_args()
+    results: dict[int, dict[str, tuple[float, float]]] = {}
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        subwords = Path(folder, "subwords")
+        for pairs in sorted(given.sizes):
+            with tempfile.TemporaryDirectory(dir=folder) as place:
+                results[pairs] = measure(pairs, Path(place, "data"), subwords)
+            for stage, (rate, memory) in results[pairs].items():
+                print(f"{pairs:>9,} pairs  {stage:<9}  {rate:>8,.0f} pairs/s a core  {memory:>6,.0f} MB", flush=True)
+    first, last = min(results), max(results)
+    for stage in ("normalise", "encode") if first != last else ():
+        growth = (results[last][stage][1] - results[first][stage][1]) / (last - first) * 1e6
+        print(f"{stage}: {growth:.1f} MB more for each million pairs")
+    if too_much := [s for found in results.values() for s, (_, memory) in found.items() if memory > LIMIT]:
+        sys.exit(f"more than {LIMIT} MB: {', '.join(too_much)}")
+
+
+if __name__ == "__main__":
+    main()
