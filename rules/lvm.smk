@@ -43,7 +43,7 @@ rule train_lvm:
     message:
         "Training the latent-variable model {wildcards.system}, seed {wildcards.seed}"
     shell:
-        "{resources.launch} -m workflow_src.stages.train_lvm --settings {params.settings:q} --log {log:q}"
+        "{resources.launch} workflow_src.stages.train_lvm --settings {params.settings:q} --log {log:q}"
         " --seed {wildcards.seed} --train {params.train:q} --dev {params.dev:q} --subwords {params.subwords:q}"
         " --reference {input.reference:q} --corpus-summary {input.summary:q} {params.base} {params.initial}"
         " --state {params.state:q} --output-folder {params.folder:q} --threads {threads}"

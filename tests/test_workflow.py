@@ -128,13 +128,13 @@ def test_a_wrong_setting_ends_snakemake_with_a_sentence(words, sentence, tmp_pat
         (
             "{devices: 2}",
             "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=300 "
-            "python -m torch.distributed.run --nproc-per-node 2 --standalone -m workflow_src.stages.train_teacher",
+            "python -m torch.distributed.run --nproc-per-node 2 --standalone -m -- workflow_src.stages.train_teacher",
         ),
         (
             "{devices: 4, nodes: 2}",
             "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 python -m torch.distributed.run --nproc-per-node 4 "
             "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint $(hostname):$((20000 + RANDOM % 20000)) --rdzv-id $RANDOM "
-            "-m workflow_src.stages.train_teacher",
+            "-m -- workflow_src.stages.train_teacher",
         ),
     ],
 )
@@ -177,7 +177,7 @@ def test_every_rule_states_everything_and_runs_one_command():
         assert not missing, f"rule {name} lacks {missing}"
         command = rule.split("    shell:\n")[1]
         # Trainings may be started by torchrun.
-        assert re.match(rf'"(python|{{resources\.launch}}) -m workflow_src\.stages\.{name} ', command.strip()), name
+        assert re.match(rf'"(python -m|{{resources\.launch}}) workflow_src\.stages\.{name} ', command.strip()), name
         assert not re.search(r"&&|\||;", command), f"rule {name} runs more than one command"
         asked = f'        mem_mb=needs.memory("{name}"),\n        runtime=needs.minutes("{name}"),\n'
         assert asked in rule, f"rule {name} says no memory or time"

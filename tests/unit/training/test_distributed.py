@@ -211,14 +211,16 @@ command.start(stage.run, stage.arguments("x"), sys.argv[1:])
 def started(tmp_path, stage, words, processes=1, script=None, **environment):
     """Start a training stage (or a script that runs it) in so many processes."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT), "STAGE": stage, **environment}
-    program = ["-m", f"workflow_src.stages.{stage}"]
-    if script is not None:
-        (tmp_path / "stage.py").write_text(script)
-        program = [str(tmp_path / "stage.py")]
     start = RuntimeConfig(devices=processes).launch.split()
     environment |= dict(word.split("=", 1) for word in start if "=" in word)
     start = [sys.executable, *[word for word in start if "=" not in word][1:]]
-    command = [*start, *program, *words]
+    program = f"workflow_src.stages.{stage}"
+    if script is not None:
+        program = str(tmp_path / "stage.py")
+        Path(program).write_text(script)
+        # The last of them says that a module follows.
+        del start[len(start) - 1 - start[::-1].index("-m")]
+    command = [*start, program, *words]
     return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True)
 
 
