@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -46,23 +47,40 @@ def cluster():
         pytest.skip(f"no Slurm here: {reason}")
     with Cluster() as cluster:
         yield cluster
+        # What a test that failed left running.
+        for run in Run.started:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
+        Run.started.clear()
 
 
 class Run:
     """Snakemake with a profile, in a folder, on a cluster, while a test looks on or interferes."""
 
+    started: list[subprocess.Popen] = []
+
     def __init__(self, cluster: Cluster, folder: Path, *words: str, profile: str = "slurm", **environment: str):
         folder.mkdir(exist_ok=True)
         self.cluster, self.folder, self.screen = cluster, folder, folder / "screen.txt"
         # A run whose executor has lost its jobs waits for ever: an interrupt makes it cancel them and leave.
-        command = ["timeout", "-s", "INT", "-k", "60", "1200", str(Path(sys.executable).parent / "snakemake")]
+        command = [
+            "timeout",
+            "--foreground",
+            "-s",
+            "INT",
+            "-k",
+            "60",
+            "1200",
+            str(Path(sys.executable).parent / "snakemake"),
+        ]
         command += ["--snakefile", str(PROJECT / "Snakefile"), "--profile", str(PROJECT / "config/profiles" / profile)]
         inherited = {k: v for k, v in cluster.environment.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
         with open(self.screen, "wb") as out:
             self.process = subprocess.Popen(
                 [*command, *words, *(QUICK if profile == "slurm" else [])], cwd=folder, stdout=out, stderr=out,
-                stdin=subprocess.DEVNULL, env=inherited | environment,
+                stdin=subprocess.DEVNULL, env=inherited | environment, start_new_session=True,
             )  # fmt: skip
+        self.started.append(self.process)
 
     def wait_for(self, condition, what: str, seconds: float = 600):
         """What `condition()` gives when it first is true; fails when the run ends or time is over before that."""
