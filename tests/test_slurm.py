@@ -304,13 +304,15 @@ def test_a_training_that_is_preempted_goes_on_when_it_gets_its_place_back(cluste
 
 @pytest.mark.slow
 def test_a_job_that_needs_more_memory_than_it_asked_for_gets_more(cluster, corpus, tmp_path):
-    # PyTorch alone takes more than 300 MB: two attempts or more are too small.
+    # A training takes 600 MB and more, PyTorch and Snakemake: the first attempts are too small.
     words = overlay(tmp_path, **longer(20))
     run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *words, "--retries=6",
               "--set-resources=train_teacher:mem_mb=150*2**(attempt-1)")  # fmt: skip
     run.finish()
     *killed, last = run.states()
-    assert len(killed) >= 2 and set(killed) <= {"OUT_OF_MEMORY", "CANCELLED", "FAILED"} and last == "COMPLETED"
+    assert len(killed) >= 2 and last == "COMPLETED", run.told()
+    logs = [path.read_text() for path in (run.folder / ".snakemake/slurm_logs/rule_train_teacher").glob("*/*.log")]
+    assert len([log for log in logs if "Exceeded job memory limit" in log]) == len(killed)
     print(f"killed for memory {len(killed)} times: {killed}")
 
 
