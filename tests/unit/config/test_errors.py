@@ -232,7 +232,9 @@ def test_shipped_experiments_are_valid_and_stay_so_when_written_and_read(name):
 @pytest.mark.parametrize("name", experiment_names())
 def test_expected_figures_name_rows_of_the_experiment(name):
     loaded = load_experiment(name)
-    assert set(loaded.config.report.expected) <= {decode.name for decode in loaded.decodes}
+    names = {decode.name for decode in loaded.decodes}
+    names |= {f"{decode.system}/{decode.name}" for decode in loaded.decodes}
+    assert set(loaded.config.report.expected) <= names
 
 
 @given(
