@@ -109,7 +109,8 @@ class Requests:
             return self._training(system)
         if rule == "distill":
             return self._distillation(system)
-        if rule in ("decode", "choose_settings"):
+        if rule in ("decode", "decode_shard", "choose_settings"):
+            # A shard asks for what the whole would: held-out splits are small.
             return self._decoding(self.plan.decode(system, search), rule == "choose_settings")
         if rule in ("export_bundle", "export_ctranslate2"):
             return PROCESS + self._weights_mb(system, copies=4), STARTING_MINUTES
