@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test lint format clean
+.PHONY: help setup demo test test-slurm lint format clean
 
 help:
 	@echo "make setup   .venv with the pinned packages of requirements.lock (PYTHON=python3.12 chooses another Python)"
 	@echo "make demo    the default experiment on the embedded corpus, and where its report is"
 	@echo "make test    the tests"
+	@echo "make test-slurm  those on a real Slurm that it starts (as root, with Debian's munge, slurmctld, slurmd, slurm-client)"
 	@echo "make lint    what CI checks beside the tests; make format repairs most of it"
 	@echo "make clean   removes .venv and caches; results, work, logs and benchmarks stay"
 
@@ -29,6 +30,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+test-slurm: setup
+	$(BIN)/python -m pytest -m slurm tests/test_slurm.py
 
 lint: setup
 	$(BIN)/ruff check .

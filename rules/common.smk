@@ -48,6 +48,11 @@ RUNTIME = plan.config.runtime
 GPUS = int(RUNTIME.device.startswith("cuda") or (RUNTIME.device == "auto" and shutil.which("nvidia-smi") is not None))
 # Memory and time of every job, by the sizes of models and corpus; more at each retry.
 needs = Requests(plan, gpu=GPUS > 0)
+# A training on several nodes starts its processes with srun by itself: `mpi` makes Slurm's executor leave that to it. One
+# task a node; tasks_per_gpu=0 keeps the executor from making it one a GPU.
+SEVERAL_NODES = (
+    {"nodes": RUNTIME.nodes, "tasks": RUNTIME.nodes, "tasks_per_gpu": 0, "mpi": "srun"} if RUNTIME.nodes > 1 else {}
+)
 
 ANY_DECODE = Decode(system="{system}", search="", name="{search}", settings={}, splits=())
 FIRST_SEED = plan.config.seeds[0]

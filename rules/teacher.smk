@@ -18,10 +18,11 @@ rule train_teacher:
         "../envs/gpu.yaml"
     threads: RUNTIME.training_threads * RUNTIME.devices
     resources:
+        **SEVERAL_NODES,
         mem_mb=needs.memory("train_teacher"),
         runtime=needs.minutes("train_teacher"),
         slurm_partition=needs.partition(gpu=True),
-        gpu=GPUS * RUNTIME.devices,
+        gpu=GPUS * RUNTIME.devices * RUNTIME.nodes,
         launch=RUNTIME.launch,
         device=RUNTIME.device,
         precision=RUNTIME.precision,
@@ -42,7 +43,7 @@ rule train_teacher:
     message:
         "Training the autoregressive {wildcards.system}, seed {wildcards.seed}"
     shell:
-        "{resources.launch} -m workflow_src.stages.train_teacher --settings {params.settings:q} --log {log:q}"
+        "{resources.launch} workflow_src.stages.train_teacher --settings {params.settings:q} --log {log:q}"
         " --seed {wildcards.seed} --train {params.train:q} --dev {params.dev:q} --subwords {params.subwords:q}"
         " --reference {input.reference:q} --corpus-summary {input.summary:q} {params.base} {params.initial}"
         " --state {params.state:q} --output-folder {params.folder:q} --threads {threads}"

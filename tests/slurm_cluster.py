@@ -68,7 +68,7 @@ SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0
 SlurmdParameters=config_overrides
 SlurmdTimeout=10
-ReturnToService=2
+ReturnToService=1
 KillWait={kill_wait}
 JobRequeue=1
 EnforcePartLimits=ALL

@@ -8,12 +8,15 @@ import pytest
 import torch
 from miniatures import lvm, pairs, refiner, transformer
 
+from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import pad
 from workflow_src.inference.beam import beam_search, greedy
 from workflow_src.inference.captured import CapturedLatent
 from workflow_src.inference.latent import translate_batch
 from workflow_src.registry import build_objective
+from workflow_src.training.distributed import Group
 from workflow_src.training.runtime import choose
+from workflow_src.training.update import Updater
 from workflow_src.types import TrainingContext
 
 pytestmark = [
@@ -79,3 +82,33 @@ def test_every_family_takes_an_update(family, precision):
     assert torch.isfinite(terms.total)
     norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     assert torch.isfinite(norm) and norm > 0
+
+
+def test_a_harmful_update_is_skipped_without_waiting_for_the_gpu():
+    """Weights, moments and steps stay, and nothing that decides it makes the CPU wait."""
+    runtime = choose("cuda", "float32")
+    model = copy.deepcopy(transformer()).float().to(runtime.device).train()
+    config = TrainingConfig(max_steps=5, explode_factor=10.0)
+    updater = Updater(model, None, config, None, runtime, Group(), 1, None, split_parts=True)
+    loss = torch.ones((), device=runtime.device)
+
+    def apply(gradient):
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, gradient)
+        gradients = [parameter.grad for parameter in model.parameters()]
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            return updater._apply(gradients, loss)["skipped"]
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    def everything():
+        moments = [tensor for entry in updater.optimiser.state.values() for tensor in entry.values()]
+        return [tensor.detach().clone() for tensor in (*model.parameters(), *moments)]
+
+    assert not apply(1.0)
+    before = everything()
+    assert apply(float("nan")) and apply(float("inf"))
+    assert all(torch.equal(one, other) for one, other in zip(everything(), before, strict=True))
+    assert not apply(1.0)
+    assert not torch.equal(everything()[0], before[0])

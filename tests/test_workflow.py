@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import smoke_check
@@ -18,6 +19,7 @@ from conftest import PROJECT, STAGES, snakemake
 from workflow_src.cli import read_configuration
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.load import experiment_names
+from workflow_src.config.resources import Requests
 from workflow_src.estimate import jobs
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
@@ -158,13 +160,13 @@ def test_a_wrong_setting_ends_snakemake_with_a_sentence(words, sentence, tmp_pat
         (
             "{devices: 2}",
             "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=300 "
-            "python -m torch.distributed.run --nproc-per-node 2 --standalone -m workflow_src.stages.train_teacher",
+            "python -m torch.distributed.run --nproc-per-node 2 --standalone -m -- workflow_src.stages.train_teacher",
         ),
         (
             "{devices: 4, nodes: 2}",
             "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 python -m torch.distributed.run --nproc-per-node 4 "
             "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint $(hostname):$((20000 + RANDOM % 20000)) --rdzv-id $RANDOM "
-            "-m workflow_src.stages.train_teacher",
+            "-m -- workflow_src.stages.train_teacher",
         ),
     ],
 )
@@ -229,7 +231,7 @@ def test_every_rule_states_everything_and_runs_one_command():
         assert not missing, f"rule {name} lacks {missing}"
         command = rule.split("    shell:\n")[1]
         # Trainings may be started by torchrun.
-        assert re.match(rf'"(python|{{resources\.launch}}) -m workflow_src\.stages\.{name} ', command.strip()), name
+        assert re.match(rf'"(python -m|{{resources\.launch}}) workflow_src\.stages\.{name} ', command.strip()), name
         assert not re.search(r"&&|\||;", command), f"rule {name} runs more than one command"
         asked = f'        mem_mb=needs.memory("{name}"),\n        runtime=needs.minutes("{name}"),\n'
         assert asked in rule, f"rule {name} says no memory or time"
@@ -552,6 +554,22 @@ def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
 @pytest.mark.slow
 def test_a_whole_run_leaves_results_that_make_sense(smoke_run):
     assert smoke_check.problems("smoke", smoke_run) == []
+
+
+@pytest.mark.slow
+def test_no_job_took_more_than_it_would_ask_a_cluster_for(smoke_run):
+    needs = Requests(Plan(load_experiment("smoke")), gpu=False)
+    measured = {path: path.read_text().splitlines()[1].split("\t") for path in smoke_run.glob("benchmarks/**/*.tsv")}
+    for path, (seconds, _, megabytes, *_) in measured.items():
+        rule = path.stem if path.parent.name == "smoke" else path.parent.name
+        words = path.stem.split("-", 2)
+        job = SimpleNamespace(system=words[0], teacher=words[0])
+        if rule in ("decode", "choose_settings"):
+            job.search = words[2].removesuffix("-test")
+        assert float(seconds) / 60 < needs.minutes(rule)(job, attempt=1), path
+        # Snakemake puts a dash where a job ended before it was looked at.
+        assert float(megabytes.replace("-", "0")) < needs.memory(rule)(job, attempt=1), path
+    assert len(measured) == sum(jobs(Plan(load_experiment("smoke"))).values())
 
 
 @pytest.mark.slow

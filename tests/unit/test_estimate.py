@@ -61,7 +61,7 @@ def test_sums_by_hand_of_the_base_model():
     encoder, decoder, output = 6 * 12 * 512**2, 6 * 16 * 512**2, 32000 * 512
     assert parts(plan.system("teacher"), 32000) == {"encoder": encoder, "decoder": decoder, "output": output}
     result = estimate(plan)
-    assert result["training_tokens"] == 8192 * (300_000 + 500_000 + 1_000_000 + 1_000_000)
+    assert result["training_tokens"] == 8192 * (300_000 + 300_000 + 500_000 + 1_000_000 + 1_000_000)
     teacher = result["work"][0]
     assert teacher["operations"] == 6 * (encoder + decoder + output) * 8192 * 300_000
     low, high = teacher["hours"]

@@ -256,7 +256,7 @@ SPOILT = {
         "weights {b}/lvm.safetensors: length.outer.bias has shape (100,), the model needs (101,).",
     ),
     "not finite": (poison, "weights {b}/lvm.safetensors: output_bias has values that are not finite; make or copy"),
-    "pickle": (pickled, "weights {b}/score.safetensors are damaged or not a safetensors file ("),
+    "pickle": (pickled, "weights {b}/score.safetensors are refused: they are a pickle"),
     "other model": (
         lambda b: rewrite(b, lambda d: d["models"]["lvm"]["model"].update(layers=2)),
         "weights {b}/lvm.safetensors lack prior_stack.layers.1.",

@@ -159,19 +159,21 @@ class RuntimeConfig(Frozen):
 
     @property
     def launch(self) -> str:
-        """How a training's command begins: Python, or torchrun where several processes share the work."""
+        """How a training's command begins, before the module: Python, or torchrun where several processes work."""
         if self.devices * self.nodes == 1:
-            return "python"
+            return "python -m"
         # Signals are handed on to the trainings, which save their state; versions without these options ignore them.
         options = "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=300"
         torchrun = f"python -m torch.distributed.run --nproc-per-node {self.devices}"
+        # Without `--` torchrun would take the module's own options for abbreviations of its own.
+        module = "-m --"
         if self.nodes == 1:
-            return f"{options} {torchrun} --standalone"
+            return f"{options} {torchrun} --standalone {module}"
         # The first node's name and a port by chance are expanded there, before srun starts the others.
         return (
             f"{options} srun --nodes={self.nodes} --ntasks={self.nodes} --ntasks-per-node=1 {torchrun} "
             f"--nnodes {self.nodes} --rdzv-backend c10d --rdzv-endpoint $(hostname):$((20000 + RANDOM % 20000)) "
-            "--rdzv-id $RANDOM"
+            f"--rdzv-id $RANDOM {module}"
         )
 
 

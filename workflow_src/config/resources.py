@@ -64,7 +64,7 @@ class Requests:
         self.plan = plan
         self.gpu = gpu
         runtime = plan.config.runtime
-        self.threads = runtime.training_threads
+        self.threads, self.devices, self.nodes = runtime.training_threads, runtime.devices, runtime.nodes
         self.longest, self.largest = runtime.longest_job, runtime.largest_job
         self.cpu_partition, self.gpu_partition = runtime.partition, runtime.gpu_partition
         self.pairs = training_pairs(plan) or UNKNOWN_PAIRS
@@ -145,7 +145,9 @@ class Requests:
             activations = 4 * positions * layers * (24 * model.dim + 6 * model.feed_forward) / 1e6
         operations = training.max_steps * training.batch_tokens * operations_a_position(system, self.plan)
         rate = GPU_TRAINING["wide" if model.dim >= WIDE else "narrow"] if self.gpu else THREAD_TRAINING * self.threads
-        return self._process + held + activations, STARTING_MINUTES + 2 * operations / rate / 60
+        minutes = STARTING_MINUTES + 2 * operations / (rate * self.devices * self.nodes) / 60
+        # Every process of a node has weights of its own; positions are shared out.
+        return self.devices * (self._process + held) + activations / self.nodes, minutes
 
     def _distillation(self, teacher: str) -> tuple[float, float]:
         settings = self.plan.distillation(teacher)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from workflow_src.stages import guard
-from workflow_src.training import devices
+from workflow_src.training import devices, torchrun
 from workflow_src.training.stopping import PeerFailed, Preempted
 
 log = logging.getLogger("continuum")
@@ -55,6 +54,9 @@ def lease_devices(device: str, count: int = 1) -> tuple[str, ...] | None:
         devices.announce(int(number))
     if device not in ("auto", "cuda"):
         return None
+    # A PyTorch that cannot use the GPUs that are there must not keep others from them.
+    if device == "auto" and not (devices.visible() and _built_for_gpus()):
+        return None
     lease = devices.lease(count)
     return lease.devices if lease else None
 
@@ -66,21 +68,27 @@ class _LogFile(logging.FileHandler):
         pass
 
 
+def _built_for_gpus() -> bool:
+    import torch
+
+    return torch.version.cuda is not None or torch.version.hip is not None
+
+
 def _set_up_log(path: Path | None) -> None:
     """Colours on a terminal, plain lines elsewhere; the file also gets the traceback behind an error's sentence.
 
     Of several processes of one job the first says what happens; all say what goes wrong, with their number.
     """
-    rank = int(os.environ.get("RANK", "0")) if "TORCHELASTIC_RUN_ID" in os.environ else None
+    several, rank = torchrun.started(), torchrun.rank()
     screen: logging.Handler = logging.StreamHandler(sys.stderr)
-    if sys.stderr.isatty() and rank is None:
+    if sys.stderr.isatty() and not several:
         console = Console(stderr=True, soft_wrap=True)
         screen = RichHandler(console=console, show_time=False, show_level=False, show_path=False)
     screen.setLevel(logging.INFO)
     handlers = [screen]
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(_LogFile(path, mode="w" if rank is None else "a", encoding="utf-8"))
+        handlers.append(_LogFile(path, mode="a" if several else "w", encoding="utf-8"))
     form = f"[process {rank}] %(message)s" if rank else "%(message)s"
     logging.basicConfig(level=logging.INFO, format=form, handlers=handlers, force=True)
     log.setLevel(logging.WARNING if rank else logging.DEBUG)
@@ -101,7 +109,7 @@ def start(
     began = time.perf_counter()
     try:
         # torchrun's processes share: the first one takes GPUs for all.
-        if hasattr(arguments, "device") and "TORCHELASTIC_RUN_ID" not in os.environ:
+        if hasattr(arguments, "device") and not torchrun.started():
             lease_devices(arguments.device)
         summary = run(arguments)
     except (Preempted, PeerFailed) as stop:

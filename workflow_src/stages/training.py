@@ -34,9 +34,9 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.models.weights import count_parameters, weights_of
 from workflow_src.registry import build, build_objective
 from workflow_src.stages.command import add_runtime, boolean, lease_devices, log, parser
-from workflow_src.training import distributed
+from workflow_src.training import distributed, torchrun
 from workflow_src.training.distributed import Group
-from workflow_src.training.loop import Trainer, Validation
+from workflow_src.training.loop import Progress, Trainer, Validation
 from workflow_src.training.runtime import Runtime, choose, keep_memory, set_threads
 from workflow_src.training.state import StateFolder
 from workflow_src.training.stopping import die_with_parent
@@ -76,10 +76,10 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
     Started by torchrun, every process calls this; the first one writes, and has the summary.
     """
     keep_memory()
-    if not distributed.started_by_torchrun():
+    if not torchrun.started():
         return _train(given, prepare, make_validation, Group())
     die_with_parent()
-    set_threads(max(1, given.threads // distributed.local_size()))
+    set_threads(max(1, given.threads // torchrun.local_size()))
     group = distributed.Processes()
     given.device = _own_device(given.device, group)
     summary = _train(given, prepare, make_validation, group)
@@ -90,9 +90,9 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
 
 def _own_device(device: str, group: distributed.Processes) -> str:
     """The device of this process: on each machine, the first process takes one for every process there."""
-    local = distributed.local_rank()
+    local = torchrun.local_rank()
     # No process may look at GPUs before it is told which are its own.
-    leased = lease_devices(device, distributed.local_size()) if local == 0 else None
+    leased = lease_devices(device, torchrun.local_size()) if local == 0 else None
     first_of_node = group.rank - local
     leased = group.gather(leased)[first_of_node]
     if leased is not None:
@@ -100,13 +100,15 @@ def _own_device(device: str, group: distributed.Processes) -> str:
     elif device == "cpu" or not torch.cuda.is_available():
         return device
     there = torch.cuda.device_count()
-    if there <= local:
+    if there < torchrun.local_size():
         raise ValueError(
-            f"setting runtime.devices asks for {distributed.local_size()} GPUs, {there} are visible here; lower it."
+            f"setting runtime.devices asks for {torchrun.local_size()} GPUs, {there} are visible here; lower it."
         )
-    torch.cuda.set_device(local)
+    # Who names a GPU by its number has one process on each machine.
+    own = device if ":" in device else f"cuda:{local}"
+    torch.cuda.set_device(own)
     group.use_cuda()
-    return f"cuda:{local}"
+    return own
 
 
 def _train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeValidation, group: Group) -> str | None:
@@ -150,18 +152,12 @@ def _train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVal
     if not group.first:
         return None
     description = {
-        **{key: settings[key] for key in ("system", "family", "preset", "data", "model", "objective", "training")},
-        "seed": given.seed,
+        **_description(given, progress),
         "sizes": sizes,
         "parameters": parameters,
-        "steps": progress.step,
-        "skipped": progress.skipped,
-        "target_tokens_seen": progress.target_tokens,
-        "minutes": round(progress.seconds / 60, 2),
         "device": str(runtime.device),
         "processes": group.size,
         "precision": precision,
-        "threads": given.threads,
     }
     _write(given.output_folder, model, description, progress.history, lambda files: provenance(settings, inputs, files))
     states.finish()
@@ -171,6 +167,20 @@ def _train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVal
     return (
         f"{settings['system']} seed {given.seed}: {progress.step} updates in {description['minutes']} minutes, {last}"
     )
+
+
+def _description(given: argparse.Namespace, progress: Progress) -> dict[str, Any]:
+    """What was asked for, and what it came to."""
+    names = ("system", "family", "preset", "data", "model", "objective", "training")
+    return {
+        **{name: given.settings[name] for name in names},
+        "seed": given.seed,
+        "steps": progress.step,
+        "skipped": progress.skipped,
+        "target_tokens_seen": progress.target_tokens,
+        "minutes": round(progress.seconds / 60, 2),
+        "threads": given.threads,
+    }
 
 
 def _states(given, config: TrainingConfig, group: Group, inputs: dict[str, Path], corpus, dev, subwords) -> StateFolder:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -137,17 +136,3 @@ def _peers() -> Iterator[None]:
     except RuntimeError as failure:
         reason = str(failure).strip().splitlines()[0]
         raise PeerFailed(f"another process of this training ended, so this one stops too ({reason}).") from failure
-
-
-def started_by_torchrun() -> bool:
-    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
-def local_rank() -> int:
-    """This process's number on its own machine; 0 for one that is alone."""
-    return int(os.environ.get("LOCAL_RANK", "0")) if started_by_torchrun() else 0
-
-
-def local_size() -> int:
-    """Processes of this training on this machine."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if started_by_torchrun() else 1

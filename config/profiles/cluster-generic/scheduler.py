@@ -1,7 +1,8 @@
-"""What PBS, LSF, SGE and Slurm are told to submit, ask for and cancel a job: `submit`, `status` and `cancel` run this.
+"""What a scheduler is told to submit, look at and cancel a job: run by `submit`, `status` and `cancel` here.
 
-The environment says which of them it is, CONTINUUM_SCHEDULER=pbs|lsf|sge|slurm, and what else to tell it with every
-job, CONTINUUM_SUBMIT="-q long". Nothing here needs a package.
+The environment says which it is, CONTINUUM_SCHEDULER=pbs|lsf|sge|slurm|kubernetes, and what else to tell it with every
+job, CONTINUUM_SUBMIT="-q long". Kubernetes needs an image with the packages, CONTINUUM_IMAGE, and the claim of
+a volume that all pods write to with the path where it is mounted, here as there: CONTINUUM_VOLUME=CLAIM:/PATH.
 """
 
 from __future__ import annotations
@@ -61,9 +62,50 @@ def submission(scheduler: str, job: dict, script: str) -> list[str]:
         slots = ["-pe", "smp", str(threads)] if threads > 1 else []
         return ["qsub", "-terse", "-N", name, "-cwd", "-V", "-j", "y", "-o", str(LOGS), *slots, "-l", asked_for, *extra,
                 script]  # fmt: skip
+    if scheduler == "kubernetes":
+        return ["kubectl", "create", "-o", "name", *extra, "-f", "-"]
     gpu = [f"--gpus={gpus}"] if gpus else []
     return ["sbatch", "--parsable", f"--job-name={name}", f"--cpus-per-task={threads}", f"--mem={memory}",
             f"--time={minutes}", f"--output={LOGS}/%j.log", *gpu, *extra, script]  # fmt: skip
+
+
+def manifest(job: dict, script: str) -> dict:
+    """A Kubernetes Job that runs `script` in one pod, with the shared volume."""
+    missing = [name for name in ("CONTINUUM_IMAGE", "CONTINUUM_VOLUME") if not os.environ.get(name)]
+    if missing:
+        sys.exit(f"{missing[0]} is not set: Kubernetes needs an image and a volume, CONTINUUM_VOLUME=CLAIM:/PATH.")
+    claim, _, path = os.environ["CONTINUUM_VOLUME"].partition(":")
+    asked = job.get("resources", {})
+    memory, gpus = f"{asked.get('mem_mb', 2000)}Mi", asked.get("gpu", 0)
+    container = {
+        "name": "job",
+        "image": os.environ["CONTINUUM_IMAGE"],
+        "command": ["/bin/sh", os.path.abspath(script)],
+        "workingDir": os.getcwd(),
+        "resources": {
+            "requests": {"cpu": str(job.get("threads", 1)), "memory": memory},
+            "limits": {"memory": memory} | ({"nvidia.com/gpu": str(gpus)} if gpus else {}),
+        },
+        "volumeMounts": [{"name": "shared", "mountPath": path}],
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [{"name": "shared", "persistentVolumeClaim": {"claimName": claim}}],
+    }
+    name = (job.get("rule") or "group").replace("_", "-").lower()
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"generateName": f"continuum-{name}-"},
+        # Retries are Snakemake's.
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": 60 * asked.get("runtime", 60),
+            "ttlSecondsAfterFinished": 86400,
+            "template": {"spec": pod},
+        },
+    }
 
 
 def number(scheduler: str, printed: str) -> str:
@@ -91,6 +133,11 @@ def state(scheduler: str, job: str) -> str:
             return RUNNING
         ended = values["exit_status"].split()[0], values.get("failed", "0").split()[0]
         return SUCCESS if ended == ("0", "0") else FAILED
+    if scheduler == "kubernetes":
+        told = _said("kubectl", "get", job, "-o", "json")
+        conditions = (json.loads(told) if told else {}).get("status", {}).get("conditions", [])
+        true = {condition["type"] for condition in conditions if condition["status"] == "True"}
+        return SUCCESS if "Complete" in true else FAILED if "Failed" in true else RUNNING
     word = _said("squeue", "--states=all", "--noheader", "--format=%T", "--jobs", job).strip()
     if not word:  # The controller forgot it; accounts, where there are any, did not.
         word = (_said("sacct", "-X", "-n", "-P", "-o", "State", "-j", job).split() or [""])[0]
@@ -98,7 +145,13 @@ def state(scheduler: str, job: str) -> str:
     return RUNNING if word in waiting else SUCCESS if word == "COMPLETED" else FAILED
 
 
-CANCEL = {"pbs": "qdel", "lsf": "bkill", "sge": "qdel", "slurm": "scancel"}
+CANCEL = {
+    "pbs": ["qdel"],
+    "lsf": ["bkill"],
+    "sge": ["qdel"],
+    "slurm": ["scancel"],
+    "kubernetes": ["kubectl", "delete", "--wait=false"],
+}
 
 
 def _said(*command: str) -> str:
@@ -110,15 +163,17 @@ def _said(*command: str) -> str:
 def main(act: str, words: list[str]) -> None:
     scheduler = os.environ.get("CONTINUUM_SCHEDULER", "")
     if scheduler not in CANCEL:
-        sys.exit(f'CONTINUUM_SCHEDULER is "{scheduler}"; name your scheduler: pbs, lsf, sge or slurm.')
+        sys.exit(f'CONTINUUM_SCHEDULER is "{scheduler}"; name your scheduler: pbs, lsf, sge, slurm or kubernetes.')
     if act == "submit":
         LOGS.mkdir(parents=True, exist_ok=True)
-        command = submission(scheduler, properties(words[-1]), words[-1])
-        done = subprocess.run(command, capture_output=True, text=True)
+        job = properties(words[-1])
+        given = json.dumps(manifest(job, words[-1])) if scheduler == "kubernetes" else None
+        command = submission(scheduler, job, words[-1])
+        done = subprocess.run(command, capture_output=True, text=True, input=given)
         if done.returncode:
             sys.exit(f"{shlex.join(command)}: {done.stderr.strip()}")
         print(number(scheduler, done.stdout))
     elif act == "status":
         print(state(scheduler, words[-1]))
     else:
-        subprocess.run([CANCEL[scheduler], *words], check=True)
+        subprocess.run([*CANCEL[scheduler], *words], check=True)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from workflow_src.training import devices
 
@@ -189,7 +190,9 @@ def test_stages_take_a_gpu_before_they_run(three_gpus, tmp_path):
     )
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     held = devices.lease(1)
-    for device, shown in (("auto", "GPU-bbbb"), ("cuda", "GPU-bbbb"), ("cpu", "None"), ("cuda:0", "None")):
+    # A PyTorch for CPUs has no use for one, unless it is asked for.
+    auto = "None" if torch.version.cuda is None else "GPU-bbbb"
+    for device, shown in (("auto", auto), ("cuda", "GPU-bbbb"), ("cpu", "None"), ("cuda:0", "None")):
         fresh = {name: value for name, value in environment.items() if name not in (devices.VISIBLE, devices.LEASED)}
         words = [sys.executable, "-c", code, "--settings", "{}", "--device", device]
         done = subprocess.run(words, env=fresh, capture_output=True, text=True)

@@ -58,6 +58,21 @@ def in_processes(count, work, folder):
     return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(count)]
 
 
+def test_several_processes_forked_from_a_fresh_one(tmp_path):
+    """The tests marked forks: forking is safe only where no thread runs yet, so not in this interpreter."""
+    words = ["-q", "-m", "forks", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "inner")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", __file__, *words],
+        cwd=PROJECT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0 and re.search(r"^8 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
+
+
+@pytest.mark.forks
 @pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy"])
 def test_processes_are_parts_of_one(family, make_trainer, frozen, tmp_path):
     """In float64 without dropout, latents' noise included: losses and weights within 1e-9, and alike everywhere."""
@@ -96,6 +111,7 @@ def test_processes_are_parts_of_one(family, make_trainer, frozen, tmp_path):
                 torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
 
 
+@pytest.mark.forks
 def test_faults_of_one_process_are_everybodys(make_trainer, compare, tmp_path):
     """Its update that is not finite is skipped in all; its part that memory refuses is cut in it alone."""
 
@@ -139,6 +155,7 @@ def test_faults_of_one_process_are_everybodys(make_trainer, compare, tmp_path):
         torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
 
 
+@pytest.mark.forks
 @pytest.mark.parametrize("family", ["transformer", "lvm", "score"])
 def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, runtime, frozen, tmp_path, monkeypatch):
     """Bit for bit, whoever draws latents and translates which batch; there are more batches than processes."""
@@ -194,14 +211,16 @@ command.start(stage.run, stage.arguments("x"), sys.argv[1:])
 def started(tmp_path, stage, words, processes=1, script=None, **environment):
     """Start a training stage (or a script that runs it) in so many processes."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT), "STAGE": stage, **environment}
-    program = ["-m", f"workflow_src.stages.{stage}"]
-    if script is not None:
-        (tmp_path / "stage.py").write_text(script)
-        program = [str(tmp_path / "stage.py")]
     start = RuntimeConfig(devices=processes).launch.split()
     environment |= dict(word.split("=", 1) for word in start if "=" in word)
     start = [sys.executable, *[word for word in start if "=" not in word][1:]]
-    command = [*start, *program, *words]
+    program = f"workflow_src.stages.{stage}"
+    if script is not None:
+        program = str(tmp_path / "stage.py")
+        Path(program).write_text(script)
+        # The last of them says that a module follows.
+        del start[len(start) - 1 - start[::-1].index("-m")]
+    command = [*start, program, *words]
     return subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True)
 
 
@@ -239,7 +258,9 @@ def test_two_processes_are_one_that_accumulates(family, systems, training_words,
     for weights, entries in results.values():
         assert len(entries) == len(log) == 3
         for entry, wanted in zip(entries, log, strict=True):
-            assert entry == pytest.approx(wanted, abs=1e-9)
+            # The objective gives this share in float32, whatever the weights are.
+            assert entry.pop("length_accuracy", 0) == pytest.approx(wanted.get("length_accuracy", 0), abs=1e-7)
+            assert entry == pytest.approx({k: v for k, v in wanted.items() if k != "length_accuracy"}, abs=1e-9)
         for name, tensor in weights.items():
             assert tensor.dtype == torch.float64
             torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)

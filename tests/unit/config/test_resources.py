@@ -1,0 +1,116 @@
+"""What jobs ask for: against sums by hand, what must grow with what, limits, and retries."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from workflow_src.config import Plan, load_experiment
+from workflow_src.config.load import experiment_names
+from workflow_src.config.resources import Requests
+from workflow_src.estimate import jobs
+
+
+def asked(experiment: str = "demo", gpu: bool = False, **settings) -> Requests:
+    return Requests(Plan(load_experiment(experiment, **settings)), gpu)
+
+
+def of(requests: Requests, rule: str, attempt: int = 1, **wildcards: str) -> tuple[int, int]:
+    """(MB, minutes)."""
+    job = SimpleNamespace(**wildcards)
+    return requests.memory(rule)(job, attempt=attempt), requests.minutes(rule)(job, attempt=attempt)
+
+
+def test_a_training_by_hand():
+    # A tiny teacher of 2 + 2 layers, 1000 subwords, on one thread.
+    requests = asked(runtime={"training_threads": 1})
+    encoder, decoder, output = 2 * 12 * 128**2, 2 * 16 * 128**2, 1000 * 128
+    weights = encoder + decoder + output
+    operations = 600 * 2000 * 6 * weights
+    # keep: last; weights, gradients, two moments, one validated copy, and four of them in a state being written.
+    held = 4 * weights * 9 / 1e6
+    activations = 4 * 2000 * 4 * (24 * 128 + 6 * 512) / 1e6
+    expected = 1500 + held + activations, 15 + 2 * operations / 5e9 / 60
+    found = of(requests, "train_teacher", system="teacher")
+    assert found == tuple(math.ceil(value) for value in expected)
+
+
+def test_every_process_of_a_node_needs_memory_and_shares_the_time():
+    def teacher(**runtime):
+        runtime = {"longest_job": 10**9, **runtime}
+        return of(asked("wmt14", True, runtime=runtime), "train_teacher", system="teacher")
+
+    (memory, minutes), four, eight = teacher(), teacher(devices=4), teacher(devices=4, nodes=2)
+    assert four[0] == eight[0] == pytest.approx(4 * memory, abs=4)
+    assert [part[1] - 15 for part in (four, eight)] == [pytest.approx((minutes - 15) / n, abs=2) for n in (4, 8)]
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_more_work_asks_for_more(gpu):
+    def teacher(**settings):
+        runtime = {"longest_job": 10**9}
+        return of(
+            asked("wmt14", gpu, systems={"teacher": settings}, runtime=runtime), "train_teacher", system="teacher"
+        )
+
+    small, base, big = (teacher(preset=preset) for preset in ("small", "base", "big"))
+    assert small[0] < base[0] < big[0] and base[1] < big[1]
+    assert teacher(training={"max_steps": 600_000})[1] == pytest.approx(2 * base[1] - 15, abs=2)
+    larger = teacher(training={"batch_tokens": 16384})
+    assert larger[1] > base[1] and (larger[0] == base[0] if gpu else larger[0] > base[0])
+
+    def distilled(shards):
+        requests = asked("wmt14", gpu, distillation={"teacher": {"shards": shards}}, runtime={"longest_job": 10**9})
+        return of(requests, "distill", teacher="teacher")[1]
+
+    assert distilled(1) - 15 == pytest.approx(32 * (distilled(32) - 15), rel=0.05)
+
+
+def test_the_corpus_counts_where_it_is_read():
+    small, large = asked("tatoeba"), asked("wmt14")
+    for rule in ("normalise", "learn_subwords", "encode", "merge_distilled"):
+        assert of(small, rule)[0] < of(large, rule)[0] and of(small, rule)[1] < of(large, rule)[1]
+    assert of(large, "normalise") == (4250, 105)  # 2000 MB and 4.5 million times 500 bytes; 15 minutes and 90
+
+
+def test_a_retry_gets_more_within_the_limits():
+    requests = asked(runtime={"training_threads": 1, "longest_job": 200})
+    memory, minutes = zip(*(of(requests, "train_lvm", attempt, system="lvm") for attempt in range(1, 8)), strict=True)
+    first = requests.need("train_lvm", SimpleNamespace(system="lvm"))
+    assert memory == tuple(math.ceil(first[0] * growth) for growth in (1, 1.5, 2.25, 3.375, 4, 4, 4))
+    assert minutes == (math.ceil(first[1]), math.ceil(2 * first[1]), 200, 200, 200, 200, 200)
+    bounded = asked(runtime={"largest_job": 2000})
+    assert [of(bounded, "train_lvm", attempt, system="lvm")[0] for attempt in (2, 3)] == [2000, 2000]
+
+
+def test_partitions():
+    runtime = {"partition": "cpu", "gpu_partition": "gpu"}
+    assert [asked(runtime=runtime, gpu=True).partition(gpu) for gpu in (True, False)] == ["gpu", "cpu"]
+    # Where there is no GPU to ask for, all run where the others do.
+    assert [asked(runtime=runtime, gpu=False).partition(gpu) for gpu in (True, False)] == ["cpu", "cpu"]
+    assert [asked(gpu=True).partition(gpu) for gpu in (True, False)] == [None, None]
+    assert asked(runtime={"partition": "cpu"}, gpu=True).partition(True) == "cpu"
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize("name", experiment_names())
+def test_every_job_of_every_experiment_asks_for_whole_positive_numbers(name, gpu):
+    requests = asked(name, gpu)
+    plan = requests.plan
+    for rule in jobs(plan):
+        cases = [{}]
+        if rule.startswith("train_"):
+            cases = [{"system": system} for system in plan.systems_of(rule)]
+        elif rule in ("decode", "choose_settings"):
+            decodes = [decode for decode in plan.loaded.decodes if decode.tune or rule == "decode"]
+            cases = [{"system": decode.system, "search": decode.name} for decode in decodes]
+        elif rule.startswith("export_"):
+            cases = [{"system": system} for system in plan.exported]
+        elif rule in ("distill", "merge_distilled"):
+            cases = [{"teacher": teacher} for teacher in plan.teachers]
+        for case in cases:
+            memory, minutes = of(requests, rule, **case)
+            assert isinstance(memory, int) and 1000 <= memory < 100_000, (rule, case, memory)
+            assert isinstance(minutes, int) and 15 <= minutes <= 1440, (rule, case, minutes)
