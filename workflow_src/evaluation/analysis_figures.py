@@ -196,8 +196,12 @@ def _panel(axes: Axes, panel: dict[str, Any], pieces: dict[str, str], tokens: di
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(length=2, labelsize=6)
     said = {name: piece_label(pieces[str(token)]) for name, token in tokens.items()}
-    lines = [f"posterior: {said['posterior']}", f"prior: {said['prior']}", f"delta: {said['delta']}"]
-    axes.set_title(f"{number}   {lines[0]}\n{lines[1]} · {lines[2]} · score: {said['score']}", fontsize=6.3)
+    # Two a line: long words would run into the next panel.
+    lines = [
+        f"posterior: {said['posterior']} · prior: {said['prior']}",
+        f"delta: {said['delta']} · score: {said['score']}",
+    ]
+    axes.set_title(f"{number}   {lines[0]}\n{lines[1]}", fontsize=6.3)
 
 
 def latent_space(found: dict[str, Any]) -> Figure:
