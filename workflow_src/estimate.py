@@ -23,6 +23,7 @@ from typing import Any
 
 from workflow_src.config.costs import (
     HELD_OUT,
+    WIDE,
     decoding_operations,
     operations_a_position,
     parameters,
@@ -36,7 +37,6 @@ PEAK = 312e12
 GPU = "NVIDIA A100 in bfloat16"
 TRAINING_SHARE = {"wide": (0.10, 0.40), "narrow": (0.03, 0.15)}
 DECODING_SHARE = (0.003, 0.05)
-WIDE = 512
 BYTES_A_SUBWORD = 4.5
 ANALYSIS_RULES = {
     "marginal": "estimate_marginal", "tokens": "compare_tokens", "lengths": "measure_lengths",

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from workflow_src.config.load import System
     from workflow_src.config.plan import Plan
 
+# From this width on, a GPU's products are large enough for its higher rates.
+WIDE = 512
 # Assumed where nothing better is known; an experiment's own numbers win.
 HELD_OUT = 2000
 LENGTH = {"generated": 12.0, "files": 28.0, "folder": 28.0}

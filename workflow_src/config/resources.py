@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from workflow_src.config.costs import (
     HELD_OUT,
+    WIDE,
     decoding_operations,
     operations_a_position,
     parameters,
@@ -41,7 +42,6 @@ GPU_TRAINING = {"wide": 30e12, "narrow": 9e12}
 GPU_DECODING = 0.9e12
 THREAD_TRAINING = 5e9
 THREAD_DECODING = 1e9
-WIDE = 512
 # Megabytes of a process that has imported PyTorch, and of one that has opened a GPU.
 PROCESS, GPU_PROCESS = 1500, 6000
 MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2

@@ -283,16 +283,13 @@ class Trainer:
     def _figures(self) -> dict[str, float]:
         """Figures on dev. Validation changes nothing, so a signal ends it at once."""
         self.model.eval()
+        lacking = (
+            f"out of memory while validating after update {self.progress.step} ({{}}); choose a smaller preset, "
+            "shorter dev sentences, or a device with more memory."
+        )
         try:
-            with self.preemption.at_once():
+            with memory.told(lacking), self.preemption.at_once():
                 return self.validation.figures(self.model)
-        except memory.ERRORS as failure:
-            if not memory.is_out_of_memory(failure):
-                raise
-            raise memory.OutOfMemory(
-                f"out of memory while validating after update {self.progress.step} ({memory.first_line(failure)}); "
-                "choose a smaller preset, shorter dev sentences, or a device with more memory."
-            ) from failure
         finally:
             self.model.train()
 

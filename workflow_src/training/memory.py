@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 
 # What can be raised; RuntimeError is what the CPU's allocator and the libraries on GPUs raise.
@@ -25,6 +28,17 @@ def is_out_of_memory(failure: BaseException) -> bool:
     if isinstance(failure, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(failure, RuntimeError) and any(sign in str(failure) for sign in _SIGNS)
+
+
+@contextlib.contextmanager
+def told(message: str) -> Iterator[None]:
+    """Raise OutOfMemory with `message` where memory runs out in here; `{}` in it stands for what the allocator said."""
+    try:
+        yield
+    except ERRORS as failure:
+        if not is_out_of_memory(failure):
+            raise
+        raise OutOfMemory(message.format(first_line(failure))) from failure
 
 
 def first_line(failure: BaseException) -> str:

@@ -131,16 +131,13 @@ class Updater:
             }
         else:
             figures = self._over_processes(counts, collected, gradients)
-        try:
+        lacking = (
+            f"out of memory while update {step + 1} was applied ({{}}): the optimiser needs three times the memory "
+            f"of the weights beside a batch's; lower training.batch_tokens ({self.config.batch_tokens}), choose a "
+            "smaller preset, or a device with more memory."
+        )
+        with memory.told(lacking):
             return figures | self._apply(gradients, torch.as_tensor(figures["loss"]))
-        except memory.ERRORS as failure:
-            if not memory.is_out_of_memory(failure):
-                raise
-            raise memory.OutOfMemory(
-                f"out of memory while update {step + 1} was applied ({memory.first_line(failure)}): the optimiser "
-                "needs three times the memory of the weights beside a batch's; lower training.batch_tokens "
-                f"({self.config.batch_tokens}), choose a smaller preset, or a device with more memory."
-            ) from failure
 
     def _over_processes(self, counts: list[int], collected: list[dict], gradients: list[Tensor]) -> dict[str, Tensor]:
         """Means over the parts of all processes, gradients' in place."""
