@@ -89,13 +89,15 @@ def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
     return label if len(twins) < 2 else f"{label} ({row['system']})"
 
 
+def _entries(row: dict[str, Any], manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """The manifest's entries of a row's decode, one a seed and split."""
+    of = (row["system"], row["name"])
+    return [entry for entry in manifest.get("rows", ()) if (entry["system"], entry["name"]) == of]
+
+
 def _chosen(row: dict[str, Any], manifest: dict[str, Any]) -> str:
     """What dev chose for a row, as `chosen: length quantile 0.6`; empty for rows that chose nothing."""
-    picked = [
-        entry["picked"]
-        for entry in manifest.get("rows", ())
-        if "picked" in entry and (entry["system"], entry["name"]) == (row["system"], row["name"])
-    ]
+    picked = [entry["picked"] for entry in _entries(row, manifest) if "picked" in entry]
     if not picked:
         return ""
     alike = all(values == picked[0] for values in picked)
@@ -105,11 +107,7 @@ def _chosen(row: dict[str, Any], manifest: dict[str, Any]) -> str:
 
 def _searched(row: dict[str, Any], manifest: dict[str, Any]) -> str:
     """What a row of latent search is called: its refinement, candidates and steps, and what ranks where it is told."""
-    settings = next(
-        entry["settings"]
-        for entry in manifest["rows"]
-        if (entry["system"], entry["name"]) == (row["system"], row["name"])
-    )
+    settings = _entries(row, manifest)[0]["settings"]
     how = settings["refinement"] if settings["steps"] else "prior samples"
     label = f"{how}, search {settings['lengths']:g} × {settings['samples']:g}"
     label += f", L = {settings['steps']}" if settings["steps"] else ""
