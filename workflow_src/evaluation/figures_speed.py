@@ -20,7 +20,7 @@ from workflow_src.evaluation.figures import (
     log_ticks,
 )
 from workflow_src.evaluation.results import engine_of
-from workflow_src.evaluation.speed_figures import STEPPED
+from workflow_src.evaluation.speed import STEPPED
 from workflow_src.evaluation.speed_page import label
 
 # With more lines than this, only the fastest of those alike are drawn.

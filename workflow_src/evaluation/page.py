@@ -258,7 +258,7 @@ def step_cost_words(speed: dict[str, Any] | None) -> str:
     if not costs.get("costs"):
         return ""
     told = ", ".join(f"{_milliseconds(cost)} for {cost['search']} ({cost['system']})" for cost in costs["costs"])
-    text = f"One refinement step costs {told}, as the slope of median latency over steps."
+    text = f"One refinement step costs {told}, as the slope of a sentence's time over steps, all rows in turns."
     if costs.get("delta_over_score"):
         text += f" A delta step takes {costs['delta_over_score']:.1f} times as long as a score step."
     if costs.get("predicted_delta_over_score"):

@@ -29,6 +29,10 @@ SEARCH_SETTINGS = ("search", "steps", "beam", "length_penalty", "max_length_rati
     "search_seed",
     "refinement",
 )
+# Searches of which a single step can be priced, and settings by which a row differs from plain ones in more than steps.
+STEPPED = ("delta", "score", "energy")
+OWN_SETTINGS = {"stop_threshold", "length_quantile", "chosen"}
+OWN_ENGINE = "continuum"
 # Sentences of the largest batch that is tried on a GPU.
 LARGEST_BATCH = 16384
 
@@ -39,6 +43,10 @@ class Timer(Protocol):
     def warm(self, row: dict[str, Any], lines: list[str]) -> None: ...
 
     def time_row(self, row: dict[str, Any], lines: list[str], speed: dict[str, Any]) -> RowTimes: ...
+
+    def time_alternating(
+        self, rows: list[dict[str, Any]], lines: list[str], speed: dict[str, Any]
+    ) -> list[list[list[float]]]: ...
 
 
 class Translates(Protocol):
@@ -74,11 +82,24 @@ class RowTimes:
 
 @dataclasses.dataclass
 class Measured:
-    """Times by row key, and the load by others in cores: of each round kept, and how many rounds were redone."""
+    """Times by row key, and the load by others in cores: of each round kept, and how many rounds were redone.
+
+    `alternating`: seconds (rounds, N) of the rows that tell what a step costs, timed in turns at every sentence.
+    """
 
     times: dict[tuple[str, str], RowTimes]
     load: list[float]
     redone: int
+    alternating: dict[tuple[str, str], list[list[float]]] = dataclasses.field(default_factory=dict)
+
+
+def step_series(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Rows of our own engine that differ in nothing but steps, in groups of at least two different numbers of steps."""
+    series: dict[tuple, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["search"] in STEPPED and engine_of(row) == OWN_ENGINE and not OWN_SETTINGS & set(row):
+            series.setdefault((row["system"], row["search"], row.get("step_size")), []).append(row)
+    return [group for group in series.values() if len({row["steps"] for row in group}) > 1]
 
 
 def search_settings(row: dict[str, Any], translators: dict[str, Translates] | None = None) -> dict[str, Any]:
@@ -178,6 +199,28 @@ class Local:
         found.batch, found.batched = batch, len(many)
         return found
 
+    def time_alternating(
+        self, rows: list[dict[str, Any]], lines: list[str], speed: dict[str, Any]
+    ) -> list[list[list[float]]]:
+        """Seconds (rows, rounds, N), one line at a time: at every line all rows take turns, in an order of its own.
+
+        What differs from one second to the next meets all rows alike, which their differences need more than each
+        of them does. Untimed before it: each row once.
+        """
+        found = [[[0.0] * len(lines) for _ in range(speed["repeats"])] for _ in rows]
+        settings = [search_settings(row, self.translators) for row in rows]
+        shuffled = random.Random(0)
+        for row in rows:
+            self.warm(row, lines)
+        for number, (at, line) in itertools.product(range(speed["repeats"]), enumerate(lines)):
+            for row in shuffled.sample(range(len(rows)), len(rows)):
+                self.synchronise()
+                began = time.perf_counter()
+                self.translators[rows[row]["system"]].translate([line], batch=1, **settings[row])
+                self.synchronise()
+                found[row][number][at] = time.perf_counter() - began
+        return found
+
     def _largest(self, row: dict[str, Any], lines: list[str], start: int) -> int:
         key = (row["system"], row["name"])
         if key not in self._batches:
@@ -253,4 +296,8 @@ def measure(
         for key, found in times.items():
             measured.times[key].add(found)
         tell(f"round {number + 1} of {speed['repeats']}: other load {load:.2f} cores, {len(tries) - 1} redone")
+    stepped = [row for group in step_series(rows) for row in group]
+    if stepped:
+        seconds = timers[OWN_ENGINE].time_alternating(stepped, lines, speed)
+        measured.alternating = {(r["system"], r["name"]): one for r, one in zip(stepped, seconds, strict=True)}
     return measured

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 
 from workflow_src.evaluation.results import engine_of
-from workflow_src.evaluation.speed import Measured, RowTimes
+from workflow_src.evaluation.speed import Measured, RowTimes, step_series
 
-STEPPED = ("delta", "score", "energy")
 # Sentences are cut into at most so many groups of similar length, equally large as far as ties allow.
 LENGTH_BINS = 5
 
 
-def sentence_ms(times: RowTimes) -> np.ndarray:
-    """Milliseconds of every sentence (N,): its median over rounds."""
-    return 1000 * np.median(np.asarray(times.sentences, dtype=float), axis=0)
+def sentence_ms(seconds: list[list[float]]) -> np.ndarray:
+    """Milliseconds of every sentence (N,): its median over rounds, from `seconds` (rounds, N)."""
+    return 1000 * np.median(np.asarray(seconds, dtype=float), axis=0)
 
 
 def summarise(times: RowTimes) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def summarise(times: RowTimes) -> dict[str, Any]:
     `sentences_per_second` uses the median round in batches of `batch`; `subword_share` is the share of time in
     subwords.
     """
-    sentences = sentence_ms(times)
+    sentences = sentence_ms(times.sentences)
     return {
         "latency_ms": float(np.median(sentences)),
         "latency_mean": float(sentences.mean()),
@@ -51,7 +50,7 @@ def length_bins(lengths: list[int], most: int = LENGTH_BINS) -> list[list[int]]:
 
 def by_length(times: RowTimes, lengths: list[int]) -> list[dict[str, Any]]:
     """Median milliseconds of the sentences of each group of lengths, with the group's shortest, longest and mean."""
-    sentences = sentence_ms(times)
+    sentences = sentence_ms(times.sentences)
     return [
         {
             "shortest": min(lengths[i] for i in group),
@@ -72,42 +71,42 @@ def baseline(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return max(beams, key=lambda row: (row["beam"] == 4, row["beam"], row["system"] == "teacher"))
 
 
-def slope(points: list[tuple[float, float]]) -> float:
-    """Slope of the least-squares line through (x, y) points with at least two different x."""
-    x, y = np.asarray(points, dtype=float).T
+def slopes(steps: list[int], values: np.ndarray) -> np.ndarray:
+    """Slopes (N,) of least-squares lines through `values` (rows, N) over `steps` (rows,), which are not all equal."""
+    x = np.asarray(steps, dtype=float)
     centred = x - x.mean()
-    return float((centred * (y - y.mean())).sum() / (centred**2).sum())
+    return centred @ (values - values.mean(axis=0)) / (centred**2).sum()
 
 
-# Rows with one of these differ from plain ones in more than their steps.
-OWN_SETTINGS = {"stop_threshold", "length_quantile", "chosen"}
+def step_costs(
+    rows: list[dict[str, Any]],
+    alternating: dict[tuple[str, str], list[list[float]]],
+    operations: dict[tuple[str, str], float] | None = None,
+) -> dict[str, Any]:
+    """Milliseconds of one refinement step, for each system and search: the slope of a sentence's time over steps.
 
-
-def step_costs(rows: list[dict[str, Any]], operations: dict[tuple[str, str], float] | None = None) -> dict[str, Any]:
-    """Milliseconds of one refinement step: the slope of median latency over steps, for each system and search.
-
-    Only rows of our own engine that differ in nothing but steps are compared. `delta_over_score` is the mean cost of a
-    delta step over that of a score step, None unless both are known and above 0 (below it, noise was larger than a
-    step). `predicted_delta_over_score` is the same ratio of `operations`, which maps (system, search) to the operations
-    of a step at a position, `share_of_predicted` the first over the second; None where they are not known.
+    Slopes are of `alternating`, seconds (rounds, N) by row key, each sentence's the median over rounds; the median
+    sentence's slope counts. Only rows of our own engine that differ in nothing but steps are compared.
+    `delta_over_score` is the mean cost of a delta step over that of a score step, None unless both are known and above
+    0 (below it, noise was larger than a step). `predicted_delta_over_score` is the same ratio of `operations`, which
+    maps (system, search) to the operations of a step at a position, `share_of_predicted` the first over the second;
+    None where they are not known.
     """
-    series: dict[tuple, list[tuple[float, float]]] = {}
-    for row in rows:
-        if row["search"] in STEPPED and engine_of(row) == "continuum" and not OWN_SETTINGS & set(row):
-            key = (row["system"], row["search"], row.get("step_size"))
-            series.setdefault(key, []).append((row["steps"], row["latency_ms"]))
-    costs = [
-        {
-            "system": system,
-            "search": search,
-            "step_size": size,
-            "ms_per_step": slope(points),
-            "steps": [int(s) for s, _ in points],
-            "operations_a_position": (operations or {}).get((system, search)),
-        }
-        for (system, search, size), points in series.items()
-        if len({steps for steps, _ in points}) > 1
-    ]
+    costs = []
+    for group in step_series(rows):
+        steps = [int(row["steps"]) for row in group]
+        times = np.stack([sentence_ms(alternating[(row["system"], row["name"])]) for row in group])
+        first = group[0]
+        costs.append(
+            {
+                "system": first["system"],
+                "search": first["search"],
+                "step_size": first.get("step_size"),
+                "ms_per_step": float(np.median(slopes(steps, times))),
+                "steps": steps,
+                "operations_a_position": (operations or {}).get((first["system"], first["search"])),
+            }
+        )
     measured, predicted = (_ratio(costs, key) for key in ("ms_per_step", "operations_a_position"))
     return {
         "costs": costs,
@@ -139,4 +138,4 @@ def results(
     for row in done:
         row["speedup"] = None if reference is None else reference["latency_ms"] / row["latency_ms"]
     named = None if reference is None else {"system": reference["system"], "name": reference["name"]}
-    return {"rows": done, "baseline": named, "step_costs": step_costs(done, operations)}
+    return {"rows": done, "baseline": named, "step_costs": step_costs(done, measured.alternating, operations)}

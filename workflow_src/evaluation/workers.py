@@ -77,6 +77,11 @@ class Worker:
     def time_row(self, row: dict[str, Any], lines: list[str], speed: dict[str, Any]) -> RowTimes:
         return self._call("time_row", row, lines, speed)
 
+    def time_alternating(
+        self, rows: list[dict[str, Any]], lines: list[str], speed: dict[str, Any]
+    ) -> list[list[list[float]]]:
+        return self._call("time_alternating", rows, lines, speed)
+
     def lengths(self, lines: list[str]) -> list[int]:
         return self._call("lengths", lines)
 

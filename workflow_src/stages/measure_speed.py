@@ -21,7 +21,7 @@ from workflow_src.evaluation.workers import Worker
 from workflow_src.inference.ctranslate2_engine import cores
 from workflow_src.stages import command, speed_worker
 
-OWN = "continuum"
+OWN = speed.OWN_ENGINE
 
 
 def bundles(words: list[str]) -> dict[str, Path]:
@@ -124,7 +124,7 @@ def orders(
 def operations(rows: list[dict[str, Any]], folders: dict[str, Path]) -> dict[tuple[str, str], float]:
     """Operations of a refinement step at a position, by (system, search), from the sizes that bundles tell."""
     found = {}
-    for system, search in {(row["system"], row["search"]) for row in rows if row["search"] in speed_figures.STEPPED}:
+    for system, search in {(row["system"], row["search"]) for row in rows if row["search"] in speed.STEPPED}:
         path = folders[system] / "bundle.json"
         models = read_json(path).get("models", {}) if path.exists() else {}
         if "lvm" in models:

@@ -79,7 +79,8 @@ def test_rounds_alternate_between_rows_and_use_their_settings(clock, quiet):
     calls = []
     translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
     speed.measure(own(translators), ROWS, ["1", "2", "6"], SETTINGS)
-    order = [settings.get("steps", 0) for _, settings in calls[len(ROWS) :]]
+    # 2 of warm-up, 3 alone, 1 batch of warm-up, 1 run in batches
+    order = [settings.get("steps", 0) for _, settings in calls[len(ROWS) :][: SETTINGS["repeats"] * len(ROWS) * 7]]
     rounds = np.array(order).reshape(SETTINGS["repeats"], len(ROWS), -1)
     assert (rounds == rounds[:, :, :1]).all()
     places = rounds[:, :, 0].tolist()
@@ -87,8 +88,6 @@ def test_rounds_alternate_between_rows_and_use_their_settings(clock, quiet):
     again = []
     speed.measure(own({name: Recorder(again, clock) for name in translators}), ROWS, ["1", "2", "6"], SETTINGS)
     assert again == calls
-    # 2 of warm-up, 3 alone, 1 batch of warm-up, 1 run in batches
-    assert rounds.shape[2] == 2 + 3 + 1 + 1
     assert {settings["batch"] for lines, settings in calls if len(lines) == 3} == {2}
     teacher = next(settings for lines, settings in calls if len(lines) == 3 and settings["search"] == "beam")
     assert teacher == {"search": "beam", "beam": 4, "length_penalty": 1.0, "batch": 2}
@@ -141,25 +140,52 @@ def test_own_work_is_no_load():
     assert load.cores >= 0
 
 
-@given(st.floats(-5, 5), st.floats(-5, 5), st.lists(st.integers(0, 9), min_size=2, max_size=6, unique=True))
-def test_slope_of_a_line_is_exact_and_agrees_with_polyfit(a, b, steps):
-    assert speed_figures.slope([(x, a + b * x) for x in steps]) == pytest.approx(b, abs=1e-9)
-    noisy = [(x, a + b * x + (-1) ** i) for i, x in enumerate(steps)]
-    assert speed_figures.slope(noisy) == pytest.approx(np.polyfit(*zip(*noisy, strict=True), 1)[0], abs=1e-6)
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=6, unique=True), st.integers(0, 99))
+def test_slopes_of_lines_are_exact_and_agree_with_polyfit(steps, seed):
+    random = np.random.default_rng(seed)
+    start, rise = random.normal(size=(2, 5))
+    lines = start + np.outer(steps, rise)
+    assert speed_figures.slopes(steps, lines) == pytest.approx(rise, abs=1e-9)
+    noisy = lines + random.normal(size=lines.shape)
+    assert speed_figures.slopes(steps, noisy) == pytest.approx(np.polyfit(steps, noisy, 1)[0], abs=1e-6)
+
+
+def steps_of(system, search, numbers=(1, 2, 4)):
+    return [{"system": system, "name": f"{search}-{n}", "search": search, "steps": n} for n in numbers]
+
+
+def seconds_of(rows, cost, starts=(0.001, 0.002, 0.006)):
+    """Three rounds of three sentences, by row key."""
+    return {
+        (row["system"], row["name"]): [[start + cost * row["steps"] for start in starts] for _ in range(3)]
+        for row in rows
+    }
 
 
 def test_step_costs_and_their_ratio():
-    rows = [
-        {"system": s, "search": search, "steps": n, "latency_ms": 2 + cost * n}
-        for s, search, cost in (("lvm", "delta", 1.8), ("score", "score", 0.6))
-        for n in (1, 2, 4)
-    ]
-    rows.append({"system": "energy", "search": "energy", "steps": 1, "latency_ms": 3.0})
-    rows.append({"system": "lvm", "search": "prior-mean", "steps": 0, "latency_ms": 2.0})
-    found = speed_figures.step_costs(rows)
+    delta, score = steps_of("lvm", "delta"), steps_of("score", "score")
+    alone = [*steps_of("energy", "energy", (1,)), *steps_of("lvm", "prior-mean", (0,))]
+    alternating = seconds_of(delta, 0.0018) | seconds_of(score, 0.0006)
+    # A round that something disturbed, and a sentence that is nothing like the others.
+    alternating[("lvm", "delta-4")][1] = [9.0, 9.0, 9.0]
+    for times in alternating[("score", "score-2")]:
+        times[2] = 5.0
+    found = speed_figures.step_costs(delta + score + alone, alternating)
     assert [cost["search"] for cost in found["costs"]] == ["delta", "score"]
-    assert found["costs"][1]["ms_per_step"] == pytest.approx(0.6)
+    assert [cost["ms_per_step"] for cost in found["costs"]] == pytest.approx([1.8, 0.6])
     assert found["delta_over_score"] == pytest.approx(3)
+
+
+def test_rows_that_tell_step_costs_take_turns_at_every_sentence(clock, quiet):
+    calls = []
+    timer = speed.Local({"lvm": Recorder(calls, clock)})
+    found = np.array(timer.time_alternating(ROWS[1:], ["1", "2", "6"], SETTINGS))
+    assert found == pytest.approx(np.array([[[2, 4, 12]] * 4, [[3, 6, 18]] * 4]))
+    timed = calls[2:]
+    pairs = [timed[at : at + 2] for at in range(0, len(timed), 2)]
+    assert len(pairs) == SETTINGS["repeats"] * 3 and all(one[0] == other[0] for one, other in pairs)
+    orders = [tuple(settings["steps"] for _, settings in pair) for pair in pairs]
+    assert set(orders) == {(1, 2), (2, 1)}
 
 
 def test_baseline_prefers_beam_four_then_the_largest():
@@ -268,22 +294,21 @@ def test_the_predicted_ratio_counts_operations():
     assert step_operations("delta", model, 7) == 2 * (44 + 10 + 14 + 44 + 20)
     assert step_operations("score", model, 7, model) == 2 * (10 + 44 + 10)
     assert step_operations("prior-mean", model, 7) is None and step_operations("score", model, 7) is None
-    rows = [
-        {"system": s, "search": search, "steps": n, "latency_ms": cost * n}
-        for s, search, cost in (("lvm", "delta", 1.2), ("score", "score", 0.6))
-        for n in (1, 2)
-    ]
-    found = speed_figures.step_costs(rows, {("lvm", "delta"): 30.0, ("score", "score"): 10.0})
+    rows = [*steps_of("lvm", "delta", (1, 2)), *steps_of("score", "score", (1, 2))]
+    alternating = seconds_of(rows[:2], 0.0012) | seconds_of(rows[2:], 0.0006)
+    found = speed_figures.step_costs(rows, alternating, {("lvm", "delta"): 30.0, ("score", "score"): 10.0})
     assert found["predicted_delta_over_score"] == 3 and found["share_of_predicted"] == pytest.approx(2 / 3)
 
 
 def test_only_plain_rows_of_our_own_engine_tell_what_a_step_costs():
     base = {"system": "s", "search": "score", "step_size": 1.0}
-    plain = [base | {"name": f"score-{n}", "steps": n, "latency_ms": 3.0 + 0.5 * n} for n in (1, 2, 4)]
+    plain = [base | {"name": f"score-{n}", "steps": n} for n in (1, 2, 4)]
     others = [
-        plain[0] | {"engine": "onnxruntime", "compute_type": "int8", "latency_ms": 1.0},
-        plain[1] | {"chosen": "chosen.json", "length_quantile": 0.7, "latency_ms": 9.0},
-        plain[2] | {"stop_threshold": 0.1, "latency_ms": 30.0},
+        plain[0] | {"engine": "onnxruntime", "compute_type": "int8"},
+        plain[1] | {"chosen": "chosen.json", "length_quantile": 0.7},
+        plain[2] | {"stop_threshold": 0.1},
+        base | {"name": "score-alone", "steps": 3, "step_size": 0.5},
     ]
-    (cost,) = speed_figures.step_costs(plain + others)["costs"]
+    assert speed.step_series(plain + others) == [plain]
+    (cost,) = speed_figures.step_costs(plain + others, seconds_of(plain, 0.0005))["costs"]
     assert cost["ms_per_step"] == pytest.approx(0.5) and cost["steps"] == [1, 2, 4]

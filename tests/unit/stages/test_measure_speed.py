@@ -24,6 +24,7 @@ class InProcess:
         self.orders.append((order, threads))
         self.timer, self.about = make(order)
         self.warm, self.time_row, self.lengths = self.timer.warm, self.timer.time_row, self.timer.lengths
+        self.time_alternating = self.timer.time_alternating
 
     def close(self):
         pass
