@@ -10,7 +10,6 @@ import torch
 
 from workflow_src.data.batching import pad
 from workflow_src.inference.latent import translate_batch
-from workflow_src.inference.search import likely_lengths
 from workflow_src.types import Refiner
 
 
@@ -20,7 +19,7 @@ def candidates(model: Any, sources: Sequence[Sequence[int]], count: int, batch: 
     found = []
     for start in range(0, len(sources), batch):
         memory = model.encode(pad(sources[start : start + batch], eos=True).to(device))
-        found += likely_lengths(model, memory, count).tolist()
+        found += model.length.likely(memory, count).tolist()
     return found
 
 

@@ -95,24 +95,31 @@ def _entries(row: dict[str, Any], manifest: dict[str, Any]) -> list[dict[str, An
     return [entry for entry in manifest.get("rows", ()) if (entry["system"], entry["name"]) == of]
 
 
+def _picked(row: dict[str, Any], manifest: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The settings that dev chose for a row (none: empty), and whether all its seeds have the same."""
+    picked = [entry["picked"] for entry in _entries(row, manifest) if "picked" in entry]
+    return (picked[0], all(values == picked[0] for values in picked)) if picked else ({}, True)
+
+
 def _chosen(row: dict[str, Any], manifest: dict[str, Any]) -> str:
     """What dev chose for a row, as `chosen: length quantile 0.6`; empty for rows that chose nothing."""
-    picked = [entry["picked"] for entry in _entries(row, manifest) if "picked" in entry]
-    if not picked:
-        return ""
-    alike = all(values == picked[0] for values in picked)
-    told = [name.replace("_", " ") + (f" {value:g}" if alike else "") for name, value in picked[0].items()]
-    return f"chosen: {', '.join(told)}"
+    picked, alike = _picked(row, manifest)
+    told = [name.replace("_", " ") + (f" {value:g}" if alike else "") for name, value in picked.items()]
+    return f"chosen: {', '.join(told)}" if told else ""
 
 
 def _searched(row: dict[str, Any], manifest: dict[str, Any]) -> str:
     """What a row of latent search is called: its refinement, candidates and steps, and what ranks where it is told."""
-    settings = _entries(row, manifest)[0]["settings"]
+    picked, alike = _picked(row, manifest)
+    settings = _entries(row, manifest)[0]["settings"] | picked
     how = settings["refinement"] if settings["steps"] else "prior samples"
-    label = f"{how}, search {settings['lengths']:g} × {settings['samples']:g}"
+    label = f"{how}, search"
+    # Seeds that chose different numbers share a row.
+    label += f" {settings['lengths']:g} × {settings['samples']:g}" if alike else ""
     label += f", L = {settings['steps']}" if settings["steps"] else ""
     details = ["mean first"] if settings.get("mean_first") else []
     details += [] if settings.get("rescorer") else ["own score"]
+    details += [_chosen(row, manifest)] if picked else []
     return label + (f" ({', '.join(details)})" if details else "")
 
 

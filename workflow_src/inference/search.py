@@ -51,11 +51,6 @@ class Candidates:
         return self.lengths * self.samples
 
 
-def likely_lengths(model: LatentModel, memory, count: int) -> Tensor:
-    """The `count` most probable target lengths of each sentence, (B, count) int64, most probable first."""
-    return model.length.likely(memory, count)
-
-
 def prior_noise(source: list[int], count: int, length: int, width: int, seed: int) -> Tensor:
     """Standard normal noise (count, length, width) of one sentence.
 
@@ -89,7 +84,7 @@ def latent_search(
     unknown search.
     """
     memory = model.encode(source)
-    lengths = likely_lengths(model, memory, candidates.lengths)
+    lengths = model.length.likely(memory, candidates.lengths)
     if rescorer is not None:
         # It also takes an end symbol.
         lengths = lengths.clamp(max=rescorer.config.max_positions - 1)

@@ -161,3 +161,19 @@ def test_what_dev_chose_stands_in_a_rows_label():
     # Seeds that chose different values share a row, which then tells the setting only.
     entries[1]["picked"] = {"length_quantile": 0.7}
     assert tables.row_label(row, manifest) == "score, L = 1 (chosen: length quantile)"
+
+
+def test_a_search_whose_candidates_dev_chose_is_told_from_the_plain_one():
+    settings = {"refinement": "score", "steps": 1, "lengths": 5, "samples": 5, "rescorer": "teacher"}
+    entries = [
+        {"system": "score", "name": "plain", "settings": settings},
+        {"system": "score", "name": "tuned", "settings": settings, "picked": {"lengths": 3, "samples": 9}},
+        {"system": "score", "name": "tuned", "settings": settings, "picked": {"lengths": 3, "samples": 9}},
+    ]
+    manifest = {"systems": {"score": {"family": "score"}}, "rows": entries}
+    row = {"system": "score", "search": "latent-search", "steps": 1}
+    assert tables.row_label(row | {"name": "plain"}, manifest) == "score, search 5 × 5, L = 1"
+    tuned = "score, search 3 × 9, L = 1 (chosen: lengths 3, samples 9)"
+    assert tables.row_label(row | {"name": "tuned"}, manifest) == tuned
+    entries[2]["picked"] = {"lengths": 5, "samples": 5}
+    assert tables.row_label(row | {"name": "tuned"}, manifest) == "score, search, L = 1 (chosen: lengths, samples)"

@@ -8,7 +8,7 @@ import torch
 from miniatures import lvm, one, padded, pairs, refiner, transformer
 
 from workflow_src.inference.latent import delta_step, length_mask, translate_batch
-from workflow_src.inference.search import Candidates, latent_search, likely_lengths, prior_noise
+from workflow_src.inference.search import Candidates, latent_search, prior_noise
 from workflow_src.types import EOS
 
 PLAN = Candidates(lengths=3, samples=2, seed=7)
@@ -136,7 +136,7 @@ def test_one_length_and_the_mean_alone_is_the_plain_search(model, batch):
 
 def test_the_most_probable_length_comes_first(model, batch):
     memory = model.encode(batch.source)
-    lengths = likely_lengths(model, memory, 4)
+    lengths = model.length.likely(memory, 4)
     assert lengths[:, 0].tolist() == model.predict_lengths(memory).tolist()
     assert (lengths >= 1).all()
 
@@ -144,7 +144,7 @@ def test_the_most_probable_length_comes_first(model, batch):
 def test_likely_lengths_differ_from_each_other_also_for_the_shortest_sentences(model, batch):
     memory = model.encode(batch.source)
     count = 9
-    for row, found in enumerate(likely_lengths(model, memory, count).tolist()):
+    for row, found in enumerate(model.length.likely(memory, count).tolist()):
         source_length = int(batch.source_mask[row].sum()) - 1
         expected = by_hand_lengths(model, memory.select(torch.tensor([row])), source_length)
         assert found == expected[:count] + [1] * (count - len(expected))
