@@ -34,7 +34,7 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
     )
 
 from workflow_src.config import ConfigError, Plan, load
-from workflow_src.config.load import Decode
+from workflow_src.config.decodes import Decode
 from workflow_src.config.plan import SPLITS
 from workflow_src.config.resources import Requests
 

@@ -18,7 +18,7 @@ RANKS = [
     {"objectives", "inference"},
     {"registry"},
     {"training", "evaluation"},
-    {"stages", "translate", "translate_ctranslate2", "estimate", "verify", "cli"},
+    {"stages", "translate", "translate_ctranslate2", "translate_command", "estimate", "verify", "cli"},
 ]
 RANK = {part: rank for rank, parts in enumerate(RANKS) for part in parts}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -107,7 +107,7 @@ def main(words: list[str] | None = None) -> None:
     """Run the command; 1 is the exit code for bad input, told in one sentence."""
     words = sys.argv[1:] if words is None else words
     if words[:1] == ["translate"]:
-        from workflow_src.translate import main as translate
+        from workflow_src.translate_command import main as translate
 
         translate(words[1:])
         return

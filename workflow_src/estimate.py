@@ -30,7 +30,8 @@ from workflow_src.config.costs import (
     sentence_length,
     training_pairs,
 )
-from workflow_src.config.load import Decode, System
+from workflow_src.config.decodes import Decode
+from workflow_src.config.load import System
 from workflow_src.config.plan import Plan
 
 PEAK = 312e12

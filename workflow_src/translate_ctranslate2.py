@@ -73,7 +73,7 @@ class CTranslate2Translator(Translator):
         **others: Any,
     ) -> Hypotheses:
         """As `Translator.search`; settings of other searches (`others`) have no effect."""
-        chosen = self._settings(search, None, beam, batch=batch)
+        chosen = self.settings(search, None, beam, batch=batch)
         sources = self._sources(lines, normalised, first_line)
         width = chosen["beam"] if chosen["search"] == "beam" else 1
         engine = self.parallel if len(lines) > batch else self.single

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from workflow_src import translate
+from workflow_src import translate_command
 from workflow_src.artifacts import ArtifactError, load_tensors, save_tensors, sha256
 from workflow_src.translate import Translator
 
@@ -113,7 +113,7 @@ def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundl
     output = tmp_path / "out.txt"
     words = ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--threads", "1"]
     words += ["--search", "latent-search", "--steps", "1", "--lengths", "3", "--samples", "3", "--device", "cpu"]
-    translate.main([*words, "--input", str(tiny.corpus / "dev.de"), "--output", str(output)])
+    translate_command.main([*words, "--input", str(tiny.corpus / "dev.de"), "--output", str(output)])
     assert output.read_text().splitlines() == wanted
 
 
@@ -383,7 +383,7 @@ def in_process(capfdbinary):
     def run(*words):
         code = 0
         try:
-            translate.main([*map(str, words), "--device", "cpu"])
+            translate_command.main([*map(str, words), "--device", "cpu"])
         except SystemExit as left:
             # What the interpreter does with a sentence.
             code = left.code if isinstance(left.code, int) else 1
@@ -445,7 +445,7 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
 def test_the_command_refuses_in_one_line(tiny_bundles, tmp_path, capsys, words, message):
     (tmp_path / "in").write_text("der Hund\n")
     with pytest.raises(SystemExit) as left:
-        translate.main(["--bundle", str(tiny_bundles["lvm"]), "--input", str(tmp_path / "in"), *words])
+        translate_command.main(["--bundle", str(tiny_bundles["lvm"]), "--input", str(tmp_path / "in"), *words])
     assert f"{left.value.code}\n".startswith(message) and "\n" not in left.value.code
     assert capsys.readouterr() == ("", "")
 

@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from workflow_src.config.analyses import analyses
+from workflow_src.config.decodes import Decode
 from workflow_src.config.experiment import DistillationConfig
 from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, REFINEMENTS
-from workflow_src.config.load import Decode, Loaded, System
+from workflow_src.config.load import Loaded, System
 
 SPLITS = ("train", "dev", "test")
 

@@ -32,7 +32,7 @@ from workflow_src.config.costs import (
 )
 
 if TYPE_CHECKING:
-    from workflow_src.config.load import Decode
+    from workflow_src.config.decodes import Decode
     from workflow_src.config.plan import Plan
 
 # Pairs where neither the dataset nor the configuration says how many there are.
