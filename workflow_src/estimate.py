@@ -19,8 +19,10 @@ A100 (312e12 operations a second in bfloat16 at most): training reaches 10 to 40
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
+from workflow_src.artifacts import read_json
 from workflow_src.config.costs import (
     HELD_OUT,
     WIDE,
@@ -121,12 +123,29 @@ def _disk(plan: Plan, pairs: int | None, length: float) -> float:
     return texts + models
 
 
-def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) -> dict[str, Any]:
-    """Jobs, tokens, operations, GPU-hours and bytes of an experiment of which nothing has been made yet.
+def encoded_counts(plan: Plan) -> tuple[int, float] | None:
+    """Training pairs and mean subwords of a sentence (of both languages) as encoding counted them; None before that."""
+    summary = Path(f"{plan.encoded('raw', 'train')}.json")
+    if not summary.exists():
+        return None
+    found = read_json(summary)
+    return found["pairs"], (found["source_tokens"] + found["target_tokens"]) / (2 * found["pairs"])
 
-    `pairs` (training pairs) and `length` (mean subwords of a sentence) replace what the dataset says or is assumed.
-    Where pairs are not known at all, distillation is None.
+
+def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) -> dict[str, Any]:
+    """Jobs, tokens, operations, GPU-hours and bytes of an experiment, of all its work, done or not.
+
+    `pairs` (training pairs) and `length` (mean subwords of a sentence) replace what was counted when the corpus was
+    encoded; before that, what the dataset says or is assumed. Where pairs are not known at all, distillation is None.
     """
+    counted = encoded_counts(plan) or (None, None)
+    sources = {
+        name: "given" if told else "counted" if known else otherwise
+        for name, told, known, otherwise in zip(
+            ("pairs", "length"), (pairs, length), counted, ("stated by the dataset", "assumed"), strict=True
+        )
+    }
+    pairs, length = pairs or counted[0], length or counted[1]
     pairs, length = training_pairs(plan, pairs), sentence_length(plan, length)
     work = [_system_row(plan, system) for system in plan.loaded.systems.values()]
     for teacher in plan.teachers:
@@ -158,6 +177,7 @@ def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) 
         "jobs": jobs(plan),
         "pairs": pairs,
         "length": length,
+        "sources": sources,
         "training_tokens": sum(row["tokens"] for row in work if row["work"].startswith("train ")),
         "work": work,
         "hours": (sum(low for low, _ in known), sum(high for _, high in known)),
@@ -183,8 +203,8 @@ def as_text(result: dict[str, Any]) -> str:
         f"disk: about {result['disk_bytes'] / 1e9:.1f} GB, downloads not counted",
         f"GPU-hours: of one {result['gpu']}, at 10 to 40 % of its peak in training (3 to 15 % below width {WIDE}) and",
         "0.3 to 5 % in decoding. Tokens are target positions with padding; operations count matrix products alone.",
-        f"Assumed: {result['length']:g} subwords a sentence"
-        + (f", {result['pairs']:,} training pairs." if result["pairs"] else "."),
+        f"Subwords a sentence: {result['length']:.3g} ({result['sources']['length']})."
+        + (f" Training pairs: {result['pairs']:,} ({result['sources']['pairs']})." if result["pairs"] else ""),
     ]
     if result["pairs"] is None and any(row["hours"] is None for row in result["work"]):
         lines.append("Distillation is not counted: the number of training pairs is not known; give --pairs.")

@@ -90,6 +90,24 @@ def test_unknown_numbers_of_pairs_are_said():
     assert "not counted" not in as_text(estimate(Plan(mine), pairs=1000)).splitlines()[-1]
 
 
+def test_what_encoding_counted_replaces_assumptions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = Plan(load_experiment("tatoeba"))
+    before = estimate(plan)
+    assert before["sources"] == {"pairs": "stated by the dataset", "length": "assumed"}
+    counts = {"pairs": 1000, "source_tokens": 12_000, "target_tokens": 10_000}
+    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
+    summary.parent.mkdir(parents=True)
+    summary.write_text(json.dumps(counts), encoding="utf-8")
+    after = estimate(plan)
+    assert (after["pairs"], after["length"]) == (1000, 11.0) and after["disk_bytes"] < before["disk_bytes"]
+    text = as_text(after)
+    assert "Subwords a sentence: 11 (counted). Training pairs: 1,000 (counted)." in text
+    given = estimate(plan, pairs=2000)
+    assert (given["pairs"], given["length"]) == (2000, 11.0)
+    assert given["sources"] == {"pairs": "given", "length": "counted"}
+
+
 def test_the_commands(capsys):
     cli.main(["estimate", "wmt16", "--json"])
     assert json.loads(capsys.readouterr().out)["jobs"]["distill"] == 8
