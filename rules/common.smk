@@ -16,8 +16,6 @@ from snakemake.exceptions import WorkflowError
 PROJECT = str(Path(workflow.current_basedir).parent)
 sys.path.insert(0, PROJECT)
 os.environ.update(PYTHONPATH=os.pathsep.join(filter(None, [PROJECT, os.environ.get("PYTHONPATH")])), PYTHONSAFEPATH="1")
-# Jobs end with the Snakemake that runs them, also where it is killed.
-os.environ.update(CONTINUUM_WORKFLOW_PROCESS=str(os.getpid()))
 if find_spec("torch"):
     # `.venv/bin/snakemake` without an activated environment: jobs get the same Python. Conda's environments, if they
     # are used, come before this.
@@ -37,6 +35,10 @@ from workflow_src.config import ConfigError, Plan, load
 from workflow_src.config.decodes import Decode
 from workflow_src.config.plan import SPLITS
 from workflow_src.config.resources import Requests
+from workflow_src.stages import guard
+
+# Jobs end with the Snakemake that runs them, also where it is killed.
+os.environ[guard.VARIABLE] = guard.identity()
 
 try:
     plan = Plan(load(config))

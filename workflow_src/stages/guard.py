@@ -5,37 +5,75 @@ A job that went on by itself would write the same files as the one that the next
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import select
 import signal
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 
-# The process of Snakemake that runs the job; the rules set it.
+# The process of Snakemake that runs the job, as `identity` tells it; the rules set it.
 VARIABLE = "CONTINUUM_WORKFLOW_PROCESS"
-TERMINATED = 128 + signal.SIGTERM
 log = logging.getLogger("continuum")
 
 
-def watch() -> None:
-    """Turn SIGTERM into an exit that removes what is half-written, and send it when the workflow's process is gone.
+def identity(process: int | None = None) -> str:
+    """A process (default: this one) as MACHINE:PID:START, different from all others there ever were.
 
-    A stage that handles SIGTERM itself, as training does, goes on to do so.
+    MACHINE is one start of one machine and its namespace of process numbers: a number says nothing elsewhere. Empty
+    where nobody can tell (not Linux).
     """
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminated)
-    # Where there are no handles of processes (not Linux), or the process is not of this machine, jobs end as before.
-    with contextlib.suppress(AttributeError, KeyError, ValueError, OSError):
-        handle = os.pidfd_open(int(os.environ[VARIABLE]))
-        threading.Thread(target=_follow, args=(handle,), daemon=True).start()
+    process = os.getpid() if process is None else process
+    try:
+        return f"{_machine()}:{process}:{_started(process)}"
+    except OSError:
+        return ""
+
+
+def _machine() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot}/{os.readlink('/proc/self/ns/pid')}".replace(":", "-")
+
+
+def _started(process: int) -> str:
+    """When a process started, in ticks since the machine did. Raises OSError when there is none of that number."""
+    # What is before the last bracket is its name, which may be anything.
+    return Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+
+
+def watch() -> None:
+    """Turn SIGTERM and SIGUSR1 into an exit that removes what is half-written, and end when the workflow's process has.
+
+    A stage that handles the signals itself, as training does, goes on to do so.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, _terminated)
+    machine, process = (os.environ.get(VARIABLE, "").split(":") + [""])[:2]
+    try:
+        if not process.isdigit() or machine != _machine():
+            return
+        handle = os.pidfd_open(int(process))
+    except ProcessLookupError:
+        _end()
+        return
+    except (AttributeError, OSError):
+        # Where there are no handles of processes (not Linux), jobs end as they do without this.
+        return
+    # It may have ended before, and its number may be somebody else's by now.
+    if identity(int(process)) != os.environ[VARIABLE]:
+        os.close(handle)
+        _end()
+        return
+    threading.Thread(target=_follow, args=(handle,), daemon=True).start()
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
     log.error("terminated")
-    sys.exit(TERMINATED)
+    sys.exit(128 + number)
 
 
 def _follow(handle: int) -> None:
@@ -43,5 +81,9 @@ def _follow(handle: int) -> None:
     waiting = select.poll()
     waiting.register(handle, select.POLLIN)
     waiting.poll()
+    _end()
+
+
+def _end() -> None:
     log.error("error: Snakemake, which started this job, has ended; the job ends too, so that no other meets it.")
     os.kill(os.getpid(), signal.SIGTERM)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from workflow_src.stages import guard
+
 PROJECT = Path(__file__).resolve().parents[3]
 JOB = """
 import argparse, sys, time
@@ -28,23 +30,47 @@ command.start(run, made, [])
 
 
 @pytest.fixture
-def job(tmp_path):
-    def start(process: int | None) -> subprocess.Popen:
-        environment = {k: v for k, v in os.environ.items() if k != "CONTINUUM_WORKFLOW_PROCESS"}
-        environment |= {"CONTINUUM_WORKFLOW_PROCESS": str(process)} if process else {}
+def start(tmp_path):
+    def start(told: str | None) -> subprocess.Popen:
+        environment = {k: v for k, v in os.environ.items() if k != guard.VARIABLE}
+        environment |= {guard.VARIABLE: told} if told else {}
         command = [sys.executable, "-c", JOB, str(tmp_path / "out.txt")]
-        running = subprocess.Popen(
+        return subprocess.Popen(
             command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        assert running.stdout.readline() == "writing\n"
-        return running
 
     return start
 
 
+@pytest.fixture
+def job(start):
+    """A job that has begun to write."""
+
+    def begun(told: str | None) -> subprocess.Popen:
+        running = start(told)
+        assert running.stdout.readline() == "writing\n"
+        return running
+
+    return begun
+
+
+def gone() -> str:
+    """What a process was called that has ended."""
+    process = subprocess.Popen(["sleep", "60"])
+    told = guard.identity(process.pid)
+    process.kill()
+    process.wait()
+    return told
+
+
+def of_another_machine(process: int) -> str:
+    machine, number, started = guard.identity(process).split(":")
+    return f"{machine[::-1]}:{number}:{started}"
+
+
 def test_a_job_ends_when_its_workflow_was_killed(job, tmp_path):
     workflow = subprocess.Popen(["sleep", "60"])
-    running = job(workflow.pid)
+    running = job(guard.identity(workflow.pid))
     time.sleep(0.5)
     assert running.poll() is None and list(tmp_path.iterdir())
     workflow.send_signal(signal.SIGKILL)
@@ -54,10 +80,39 @@ def test_a_job_ends_when_its_workflow_was_killed(job, tmp_path):
     assert "Traceback" not in told and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("process", [None, 2**22 + 1], ids=["none", "one that is not there"])
-def test_a_terminated_job_leaves_nothing_half_written(job, tmp_path, process):
-    running = job(process)
+@pytest.mark.parametrize("number", ["free", "taken again"])
+def test_a_job_whose_workflow_was_killed_before_it_looked_does_not_begin(start, tmp_path, number):
+    told = gone()
+    if number == "taken again":
+        # The number is this process's by now.
+        machine, _, started = told.split(":")
+        told = f"{machine}:{os.getpid()}:{int(started) - 10**6}"
+    out, said = start(told).communicate(timeout=20)
+    assert out == "" and "Snakemake, which started this job, has ended" in said and "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_of_another_machine_says_nothing(job):
+    other = subprocess.Popen(["sleep", "60"])
+    running = job(of_another_machine(other.pid))
+    other.kill()
+    other.wait()
+    time.sleep(0.5)
+    assert running.poll() is None
+    running.kill()
+    running.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_terminated_job_leaves_nothing_half_written(job, tmp_path, number):
+    running = job(None)
     assert running.poll() is None and [path.suffix for path in tmp_path.iterdir()] == [".partial"]
-    running.terminate()
+    running.send_signal(number)
     _, told = running.communicate(timeout=20)
-    assert (running.returncode, told) == (143, "terminated\n") and list(tmp_path.iterdir()) == []
+    assert (running.returncode, told) == (128 + number, "terminated\n") and list(tmp_path.iterdir()) == []
+
+
+def test_a_process_is_told_from_all_others():
+    mine, parent = guard.identity(), guard.identity(os.getppid())
+    assert mine == guard.identity(os.getpid()) and mine != parent
+    assert mine.split(":")[0] == parent.split(":")[0] and mine.count(":") == 2
