@@ -200,6 +200,15 @@ def _input(path: str | Path) -> dict[str, str]:
     return {"path": str(path), "sha256": sha256(path)} | ({"record": str(record)} if record else {})
 
 
+def code_digest() -> str:
+    """SHA-256 of the package's own source: the same wherever it lies, another after any edit."""
+    package = Path(__file__).resolve().parent
+    found = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        found.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
 def provenance(
     settings: Any = None,
     inputs: dict[str, str | Path] | None = None,

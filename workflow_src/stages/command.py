@@ -43,11 +43,11 @@ def add_runtime(made: argparse.ArgumentParser) -> None:
     made.add_argument("--threads", type=int, default=1)
 
 
-def lease_devices(device: str, count: int = 1) -> tuple[str, ...] | None:
+def lease_devices(device: str, count: int = 1, seconds: float | None = None) -> tuple[str, ...] | None:
     """Take GPUs for this process that no other job on this machine has taken; None where there is nothing to take.
 
     They are this process's until it ends. Nothing may have looked at GPUs before. Who names a GPU by its number gets
-    that one.
+    that one. Waits while they are taken; raises TimeoutError after `seconds`, if given.
     """
     kind, _, number = device.partition(":")
     if kind == "cuda" and number.isdigit():
@@ -57,7 +57,7 @@ def lease_devices(device: str, count: int = 1) -> tuple[str, ...] | None:
     # A PyTorch that cannot use the GPUs that are there must not keep others from them.
     if device == "auto" and not (devices.visible() and _built_for_gpus()):
         return None
-    lease = devices.lease(count)
+    lease = devices.lease(count, seconds=seconds)
     return lease.devices if lease else None
 
 
@@ -114,6 +114,7 @@ def start(
         summary = run(arguments)
     except (Preempted, PeerFailed) as stop:
         log.warning("%s", stop)
+        log.debug("where", exc_info=True)
         sys.exit(stop.exit_code)
     except (ValueError, OSError) as failure:
         # Bad input comes as ValueErrors (ConfigError and ArtifactError are such) and, from files, as OSErrors.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -44,6 +45,7 @@ from workflow_src.training.systems import check_digest, read_description
 from workflow_src.training.update import parts_of_an_update
 from workflow_src.training.validation import Dev
 
+LEASE_SECONDS = 60.0
 # How a stage starts a model before training, and how it validates it.
 Prepare = Callable[[nn.Module, argparse.Namespace], nn.Module | None]
 MakeValidation = Callable[[Dev, dict[str, Any], nn.Module | None], Validation]
@@ -91,10 +93,17 @@ def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVali
 def _own_device(device: str, group: distributed.Processes) -> str:
     """The device of this process: on each machine, the first process takes one for every process there."""
     local = torchrun.local_rank()
-    # No process may look at GPUs before it is told which are its own.
-    leased = lease_devices(device, torchrun.local_size()) if local == 0 else None
-    first_of_node = group.rank - local
-    leased = group.gather(leased)[first_of_node]
+    # No process may look at GPUs before it is told which are its own. While one waits for some, which may take days,
+    # all hear of it from time to time: a connection that is silent for hours counts as broken.
+    waiting, leased = local == 0, None
+    while True:
+        if waiting:
+            with contextlib.suppress(TimeoutError):
+                leased, waiting = lease_devices(device, torchrun.local_size(), LEASE_SECONDS), False
+        told = group.gather((waiting, leased))
+        if not any(waits for waits, _ in told):
+            break
+    leased = told[group.rank - local][1]
     if leased is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(leased)
     elif device == "cpu" or not torch.cuda.is_available():
@@ -271,6 +280,9 @@ def _write(
     `made` gives its provenance, from the digests of the files that it vouches for.
     """
     (folder / "config.json").unlink(missing_ok=True)
+    # What jobs that were killed here have left: the state's lock says that no other is writing.
+    for partial in folder.glob(".*.partial"):
+        partial.unlink()
     with atomic(folder / "training.jsonl") as file:
         for entry in history:
             file.write(json.dumps(entry, sort_keys=True) + "\n")

@@ -2,13 +2,19 @@
 
 A folder holds the last two states, each a safetensors file and a JSON file that is written after it and carries its
 SHA-256 and a digest of itself: a state without a matching JSON file does not count. The folder belongs to one
-fingerprint (settings, digests of inputs, format); state of another one is moved aside, never loaded.
+fingerprint (settings, digests of inputs, format); state of another one is moved aside, never loaded. One process at a
+time has the folder, by a lock beside it.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
+import os
 import shutil
+import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +23,7 @@ from torch import Tensor
 
 from workflow_src.artifacts import (
     ArtifactError,
+    code_digest,
     fingerprint,
     load_tensors,
     read_json,
@@ -30,40 +37,85 @@ KEEP = 2
 log = logging.getLogger("continuum")
 
 
+# Seconds that a training waits for the one before it to leave: a job whose workflow was killed saves, and then ends.
+WAIT = 60.0
+# Files of the locks that this process holds, open. Closing one would give its lock up.
+_held: dict[Path, int] = {}
+
+
 class StateFolder:
+    """The folder of one training's states, for this process alone until it ends.
+
+    Raises ValueError when another process has it.
+    """
+
     def __init__(self, folder: str | Path, fingerprint: str):
         self.folder = Path(folder)
         self.fingerprint = fingerprint
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        _hold(self.folder)
+        self._finish_exchange()
+        self.folder.mkdir(exist_ok=True)
         marker = self.folder / "fingerprint.json"
         # Without a marker nobody knows whose the states are.
-        if (marker.exists() or self._states()) and not self._is_ours(marker):
-            self._move_aside("settings or inputs changed")
-        elif self._finished.exists():
-            # Its system was written; whoever asks again, after a change of code perhaps, wants a new one.
-            self._move_aside("this training had finished")
+        if (marker.exists() or self._states()) and not self._is_ours(self.folder):
+            if self._is_ours(self._aside):
+                self._exchange()
+            else:
+                self._move_aside("settings or inputs changed")
+        if self._finished.exists() and not self._same_code():
+            # Its system was written; whoever asks again, after a change of the code, wants a new one.
+            self._move_aside("this training had finished, by other code")
         write_json(marker, {"fingerprint": fingerprint, "format": FORMAT})
 
-    def _is_ours(self, marker: Path) -> bool:
+    def _is_ours(self, folder: Path) -> bool:
         try:
-            return read_json(marker) == {"fingerprint": self.fingerprint, "format": FORMAT}
-        except ArtifactError:
+            return read_json(folder / "fingerprint.json") == {"fingerprint": self.fingerprint, "format": FORMAT}
+        except (ArtifactError, OSError):
             return False
 
     @property
     def _finished(self) -> Path:
         return self.folder / "finished.json"
 
+    @property
+    def _aside(self) -> Path:
+        return self.folder.with_name(self.folder.name + ".superseded")
+
+    @property
+    def _between(self) -> Path:
+        return self.folder.with_name(self.folder.name + ".exchanged")
+
+    def _same_code(self) -> bool:
+        try:
+            return read_json(self._finished).get("code") == code_digest()
+        except (ArtifactError, AttributeError):
+            return False
+
     def finish(self) -> None:
-        """Say that the system has been written: the next training here starts afresh."""
-        write_json(self._finished, {"finished": True})
+        """Say that the system has been written.
+
+        A job that lost what it wrote writes it again from the last state; by other code, training starts afresh.
+        """
+        write_json(self._finished, {"finished": True, "code": code_digest()})
 
     def _move_aside(self, reason: str) -> None:
-        aside = self.folder.with_name(self.folder.name + ".superseded")
-        shutil.rmtree(aside, ignore_errors=True)
-        self.folder.rename(aside)
+        shutil.rmtree(self._aside, ignore_errors=True)
+        self.folder.rename(self._aside)
         self.folder.mkdir()
-        log.info("%s: training starts afresh, the old state is in %s", reason, aside)
+        log.info("%s: training starts afresh, the old state is in %s", reason, self._aside)
+
+    def _exchange(self) -> None:
+        """Go back to the states that were moved aside last, which are of these settings and inputs."""
+        self._aside.rename(self._between)
+        self.folder.rename(self._aside)
+        self._between.rename(self.folder)
+        log.info("settings or inputs are again those of an older state; the other one is in %s", self._aside)
+
+    def _finish_exchange(self) -> None:
+        """After an end in the midst of `_exchange`."""
+        if self._between.exists():
+            self._between.rename(self._aside if self.folder.exists() else self.folder)
 
     def save(self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Write a state: tensors and JSON-like values; older ones beyond the last two are removed."""
@@ -100,6 +152,37 @@ class StateFolder:
                 log.warning("warning: training state %s cannot be used (%s); trying an older one", path, failure)
                 marker.unlink()
         return None
+
+
+def _hold(folder: Path) -> None:
+    """Take the lock of a folder of states until this process ends, however it ends."""
+    path = folder.resolve().with_name(folder.name + ".lock")
+    if path in _held:
+        return
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    began, said = time.monotonic(), False
+    while True:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError as failure:
+            if failure.errno not in (errno.EACCES, errno.EAGAIN):
+                log.warning("warning: %s cannot be locked (%s); let no other training use %s", path, failure, folder)
+                break
+        holder = os.pread(file, 200, 0).decode(errors="replace").strip() or "another process"
+        if time.monotonic() - began > WAIT:
+            os.close(file)
+            raise ValueError(
+                f"the training state {folder} is in use by {holder}; two trainings of one system would destroy each "
+                "other's states: wait until that one has ended, or end it."
+            )
+        if not said:
+            log.info("waiting for %s, which has the training state %s", holder, folder)
+            said = True
+        time.sleep(0.5)
+    _held[path] = file
+    os.ftruncate(file, 0)
+    os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
 
 def pack_optimiser(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

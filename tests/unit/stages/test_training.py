@@ -17,6 +17,7 @@ from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data import subwords
 from workflow_src.stages import distill
+from workflow_src.training import state
 from workflow_src.training.systems import load_system
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -76,19 +77,36 @@ def test_given_weights_without_updates_are_used_as_they_are(systems, training_wo
     assert same(tmp_path / "model.safetensors", systems["transformer"])
 
 
-def as_if_killed(state: Path) -> None:
-    """What a job leaves that was killed after its last state and before its system was written."""
-    (state / "finished.json").unlink()
+def test_a_system_that_was_lost_after_it_was_written_is_written_again(training_words, run_stage, tmp_path, caplog):
+    """Snakemake deletes the outputs of a job that failed after training had finished."""
+    words = training_words("transformer", tmp_path, max_steps=4)
+    run_stage("train_teacher", words)
+    first = (tmp_path / "model.safetensors").read_bytes()
+    for name in ("model.safetensors", "config.json", "training.jsonl"):
+        (tmp_path / name).unlink()
+    with caplog.at_level("INFO", "continuum"):
+        run_stage("train_teacher", words)
+    assert "resumed at step 4" in caplog.text and "afresh" not in caplog.text
+    assert (tmp_path / "model.safetensors").read_bytes() == first
 
 
-def test_a_finished_training_that_is_asked_for_again_starts_afresh(training_words, run_stage, tmp_path, caplog):
+def test_other_code_trains_anew(training_words, run_stage, tmp_path, caplog, monkeypatch):
     words = training_words("transformer", tmp_path, max_steps=4)
     run_stage("train_teacher", words)
     (tmp_path / "model.safetensors").rename(tmp_path / "first.safetensors")
+    monkeypatch.setattr(state, "code_digest", lambda: "edited")
     with caplog.at_level("INFO", "continuum"):
         run_stage("train_teacher", words)
-    assert "this training had finished: training starts afresh" in caplog.text and "resumed" not in caplog.text
+    assert "this training had finished, by other code: training starts afresh" in caplog.text
+    assert "resumed" not in caplog.text
     assert same(tmp_path / "model.safetensors", tmp_path / "first.safetensors")
+
+
+def test_what_a_killed_job_left_half_written_is_removed(training_words, run_stage, tmp_path):
+    left = tmp_path / ".model.safetensors.abc.partial"
+    left.write_bytes(b"x" * 1000)
+    run_stage("train_teacher", training_words("transformer", tmp_path, max_steps=1))
+    assert not left.exists() and (tmp_path / "config.json").exists()
 
 
 def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_words, run_stage, tmp_path, caplog):
@@ -104,7 +122,6 @@ def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_w
         with caplog.at_level("INFO", "continuum"):
             run_stage("train_teacher", words)
         assert (said or "") in caplog.text and unsaid not in caplog.text
-        as_if_killed(folder / "state")
     fresh = tmp_path / "b"
     run_stage("train_teacher", training_words("transformer", fresh, seed=2, learning_rate=0.004, **short))
     assert same(folder / "model.safetensors", fresh / "model.safetensors")
@@ -119,7 +136,6 @@ def test_other_inputs_start_afresh(systems, training_words, run_stage, tmp_path,
         (tmp_path / "base/config.json").write_text(json.dumps(described))
         save_tensors(tmp_path / "base/model.safetensors", {k: 2 * v for k, v in load_tensors(systems["lvm"]).items()})
         run_stage("train_refiner", training_words("score", tmp_path, base=systems["lvm"], max_steps=3))
-        as_if_killed(tmp_path / "state")
         caplog.clear()
         with caplog.at_level("INFO", "continuum"):
             run_stage("train_refiner", training_words("score", tmp_path, base=base, max_steps=3))
@@ -213,7 +229,7 @@ def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refus
     words = training_words("transformer", out)
     words[words.index("--device") + 1] = "cuda:7"
     assert refused("train_teacher", words).startswith('device "cuda:7" is not there (')
-    assert not out.exists() or not list(out.glob("*.*"))
+    assert not out.exists() or {path.name for path in out.glob("*.*")} <= {"state.lock"}
 
 
 def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_words, refused, tmp_path):

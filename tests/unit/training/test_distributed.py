@@ -16,14 +16,17 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from workflow_src.artifacts import load_tensors
 from workflow_src.config.experiment import RuntimeConfig
 from workflow_src.config.families import ElboConfig, ScoreMatchingConfig
 from workflow_src.models.weights import weights_of
 from workflow_src.registry import build
+from workflow_src.stages import training
 from workflow_src.training import validation
-from workflow_src.training.distributed import BUCKET, Group, Processes, _buckets
+from workflow_src.training.distributed import BUCKET, Group, Processes, _buckets, _peers
+from workflow_src.training.stopping import PeerFailed
 from workflow_src.training.update import parts_of_an_update
 from workflow_src.types import LossTerms
 
@@ -144,12 +147,13 @@ def test_faults_of_one_process_are_everybodys(make_trainer, compare, tmp_path):
             prepare=lambda model: model.double(),
         )
         progress = trainer.run()
-        return dict(weights_of(trainer.model)), progress.skipped, trainer.update.splits
+        return dict(weights_of(trainer.model)), progress.skipped, progress.split_batches
 
     one, skipped, splits = fault(Group())
     assert (skipped, splits) == (1, 0)
     first, second = in_processes(2, fault, tmp_path)
-    assert first[1:] == (1, 0) and second[1] == 1 and second[2] >= 1
+    # The second process cuts its part; all count it.
+    assert first[1] == second[1] == 1 and first[2] == second[2] >= 1
     assert compare.equal(first[0], second[0])
     for name, tensor in first[0].items():
         torch.testing.assert_close(tensor, one[name], rtol=0, atol=1e-9, msg=name)
@@ -371,7 +375,6 @@ def test_what_a_batch_is_cut_into_does_not_depend_on_processes_where_it_can(trai
             "transformer", tmp_path / str(accumulate), max_steps=4, batch_tokens=300, accumulate=accumulate
         )
         assert launch(tmp_path, "train_teacher", words).returncode == 0
-        (tmp_path / str(accumulate) / "state/finished.json").unlink()
         done = launch(tmp_path, "train_teacher", words, 2)
         assert done.returncode == 0, done.stderr
         assert ("resumed at step 4" in done.stderr) == resumes
@@ -380,6 +383,49 @@ def test_what_a_batch_is_cut_into_does_not_depend_on_processes_where_it_can(trai
 
 def test_parts():
     assert [parts_of_an_update(*pair) for pair in ((1, 1), (4, 1), (4, 2), (1, 4), (3, 2))] == [1, 4, 4, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (RuntimeError("[../gloo/transport/tcp/pair.cc:537] Connection closed by peer [127.0.0.1]:4"), PeerFailed),
+        (RuntimeError("[1] Timed out waiting 7200000ms for recv operation to complete"), PeerFailed),
+        (dist.DistNetworkError("no route"), PeerFailed),
+        (torch.OutOfMemoryError("CUDA out of memory."), torch.OutOfMemoryError),
+        (RuntimeError("[../gloo/transport/tcp/buffer.cc:3] std::bad_alloc"), RuntimeError),
+        (RuntimeError("Tensors must be contiguous"), RuntimeError),
+    ],
+)
+def test_only_broken_connections_are_laid_to_another_process(raised, expected):
+    with pytest.raises(expected) as stopped, _peers():
+        raise raised
+    assert stopped.type is expected and (stopped.value is raised) == (expected is not PeerFailed)
+
+
+def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
+    """Others are told every time that it has waited in vain, so that no connection is silent for long."""
+    tries, told = [], []
+
+    def lease(device, count, seconds):
+        tries.append((device, count, seconds))
+        if len(tries) < 3:
+            raise TimeoutError
+        return ("GPU-a",)
+
+    class Watched(Group):
+        def gather(self, value):
+            told.append(value)
+            return [value]
+
+    monkeypatch.setattr(training, "lease_devices", lease)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(ValueError, match="setting runtime.devices asks for 1 GPUs, 0 are visible here"):
+        training._own_device("cuda", Watched())
+    assert tries == [("cuda", 1, training.LEASE_SECONDS)] * 3 and os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a"
+    assert told == [(True, None), (True, None), (False, ("GPU-a",))]
 
 
 def test_alone_everything_is_the_identity():

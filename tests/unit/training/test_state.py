@@ -2,10 +2,15 @@
 
 import json
 import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+from workflow_src.training import state
 from workflow_src.training.runtime import choose
 from workflow_src.training.state import StateFolder, pack_optimiser, pack_random, unpack_optimiser, unpack_random
 
@@ -115,6 +120,87 @@ def test_state_of_another_fingerprint_is_moved_aside(folder):
     # A second change replaces what was set aside first.
     assert StateFolder(folder, "third").load() is None
     assert StateFolder(aside, "another").load()[1]["step"] == 5
+
+
+def test_going_back_to_older_settings_goes_on_with_their_states(folder, caplog):
+    other = StateFolder(folder, "another")
+    other.save(5, tensors(5), {"step": 5})
+    with caplog.at_level("INFO", "continuum"):
+        assert StateFolder(folder, "mine").load()[1]["step"] == 30
+    assert "settings or inputs are again those of an older state" in caplog.text
+    assert StateFolder(folder, "another").load()[1]["step"] == 5
+
+
+@pytest.mark.parametrize("done", [1, 2], ids=["after the first renaming", "after the second"])
+def test_an_exchange_that_was_killed_loses_nothing(folder, done):
+    StateFolder(folder, "another").save(5, tensors(5), {"step": 5})
+    aside, between = (folder.with_name(f"state.{ending}") for ending in ("superseded", "exchanged"))
+    aside.rename(between)
+    if done == 2:
+        folder.rename(aside)
+    assert StateFolder(folder, "mine").load()[1]["step"] == 30
+    assert StateFolder(folder, "another").load()[1]["step"] == 5 and not between.exists()
+
+
+def test_a_system_that_was_written_is_written_again_from_its_last_state_by_the_same_code(folder, monkeypatch):
+    StateFolder(folder, "mine").finish()
+    assert StateFolder(folder, "mine").load()[1]["step"] == 30
+    monkeypatch.setattr(state, "code_digest", lambda: "edited")
+    assert StateFolder(folder, "mine").load() is None
+    assert (folder.with_name("state.superseded") / "step-000000030.json").exists()
+
+
+HOLDER = """
+import sys, time
+from workflow_src.training.state import StateFolder
+StateFolder(sys.argv[1], "mine")
+print("mine", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def holder(folder):
+    """Another process that has the folder for some seconds."""
+    started = []
+
+    def start(seconds: float) -> subprocess.Popen:
+        words = [sys.executable, "-c", HOLDER, str(folder), str(seconds)]
+        running = subprocess.Popen(words, cwd=Path(state.__file__).parents[2], stdout=subprocess.PIPE, text=True)
+        started.append(running)
+        assert running.stdout.readline() == "mine\n"
+        return running
+
+    # What the fixture `folder` holds is this process's; the other one must get it first.
+    _let_go(folder)
+    yield start
+    for running in started:
+        running.kill()
+        running.wait()
+
+
+def _let_go(folder: Path) -> None:
+    os.close(state._held.pop(folder.resolve().with_name(folder.name + ".lock")))
+
+
+def test_one_process_at_a_time_has_the_folder(folder, holder, monkeypatch):
+    running = holder(60)
+    monkeypatch.setattr(state, "WAIT", 0.2)
+    sentence = rf"the training state \S+state is in use by process {running.pid} on \S+; .* or end it\.$"
+    before = sorted(folder.iterdir())
+    with pytest.raises(ValueError, match=sentence):
+        StateFolder(folder, "another")
+    assert sorted(folder.iterdir()) == before
+    running.kill()
+    running.wait()
+    assert StateFolder(folder, "mine").load()[1]["step"] == 30
+
+
+def test_one_that_is_about_to_end_is_waited_for(folder, holder, caplog):
+    running = holder(1)
+    with caplog.at_level("INFO", "continuum"):
+        assert StateFolder(folder, "mine").load()[1]["step"] == 30
+    assert f"waiting for process {running.pid} on " in caplog.text and running.wait(10) == 0
 
 
 @pytest.mark.parametrize("content", [None, "", "[1]", '{"fingerprint": "mine", "format": 0}'])
