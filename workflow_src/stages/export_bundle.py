@@ -28,16 +28,22 @@ def run(given) -> str:
         family = description["family"]
         copied = folder / f"{family}.safetensors"
         copy_file(weights, copied)
+        # A bundle vouches for what was trained, not for what a disk made of it.
+        trained = description.get("sha256") or sha256(weights)
+        if sha256(copied) != trained:
+            raise ArtifactError(f"the copy {copied} differs from {weights}: look at the disk, and export again.")
         models[family] = {
             "family": family,
             "model": description["model"],
             "sizes": description["sizes"],
             "weights": copied.name,
-            "sha256": sha256(copied),
+            "sha256": trained,
         }
     shutil.rmtree(folder / "subwords", ignore_errors=True)
     for path in sorted(given.subwords.iterdir()):
         copy_file(path, folder / "subwords" / path.name)
+    if Subwords.load(folder / "subwords").digest != subwords.digest:
+        raise ArtifactError(f"the copy {folder}/subwords differs from {given.subwords}: export again.")
     inputs = {"model": given.model, "subwords": given.subwords / "subwords.json"}
     inputs |= {"base": given.base} if given.base else {}
     settings = given.settings | {"normalisation": given.normalisation}

@@ -1,8 +1,8 @@
 """Which GPU a job gets: jobs that run side by side on one machine take different ones.
 
-Each GPU has a file in a folder that the jobs of one user share; whoever holds its lock (flock) has the GPU. The kernel
-lets go of a lock when its process ends, however it ends, so there are no stale ones. This module needs no torch: a GPU
-is taken before anything looks at it.
+Each GPU has a file in a folder that all jobs of the machine share; whoever holds its lock (flock) has the GPU. The
+kernel lets go of a lock when its process ends, however it ends, so there are no stale ones. This module needs no torch:
+a GPU is taken before anything looks at it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,8 @@ log = logging.getLogger("continuum")
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 FOLDER = "CONTINUUM_DEVICE_LOCKS"
+# Not where TMPDIR says: schedulers give every job one of its own.
+DEFAULT_FOLDER = "/tmp/continuum-devices"
 # What processes started by one that took GPUs find in their environment: these GPUs are theirs already.
 LEASED = "CONTINUUM_DEVICES_LEASED"
 SAY_EVERY = 60.0
@@ -70,7 +71,7 @@ def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | 
             os.environ[VISIBLE] = os.environ[LEASED] = ",".join(found.devices)
             return found
         waited = time.monotonic() - began
-        busy = "; ".join(f"{device} by {holder(name)}" for device, name in names.items())
+        busy = "; ".join(f"{device} by {holder(name)}" for device, name in names.items() if _is_taken(name))
         if seconds is not None and waited >= seconds:
             raise TimeoutError(f"no {count} free GPUs within {seconds:g} s: {busy}.")
         if waited - said >= SAY_EVERY:
@@ -128,15 +129,22 @@ def _installed() -> list[str]:
 
 
 def folder() -> Path:
-    """Where the locks are: CONTINUUM_DEVICE_LOCKS, or a folder of this user's among temporary files.
+    """Where the locks are: CONTINUUM_DEVICE_LOCKS, or a folder that all users of the machine share.
 
-    Raises ValueError when it is somebody else's.
+    Raises ValueError when it cannot be made.
     """
-    given = os.environ.get(FOLDER)
-    path = Path(given or f"{tempfile.gettempdir()}/continuum-devices-{os.getuid()}")
-    path.mkdir(mode=0o777 if given else 0o700, parents=True, exist_ok=True)
-    if not given and path.stat().st_uid != os.getuid():
-        raise ValueError(f"folder {path} for the locks of GPUs belongs to somebody else; name another in {FOLDER}.")
+    path = Path(os.environ.get(FOLDER) or DEFAULT_FOLDER)
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        return path
+    except OSError as failure:
+        raise ValueError(
+            f"folder {path} for the locks of GPUs cannot be made ({failure.strerror}); name another one, which all who "
+            f"share the GPUs can write, in {FOLDER}."
+        ) from None
+    # Whatever the umask says, everybody may add files, and nobody may remove those of others.
+    path.chmod(0o1777)
     return path
 
 
@@ -161,23 +169,59 @@ def _take(names: dict[str, str], count: int) -> Lease | None:
             devices.append(device)
             files.append(file)
         if len(devices) == count:
+            for file in files:
+                _sign(file)
             return Lease(tuple(devices), files)
     for file in files:
         os.close(file)
     return None
 
 
+def _is_taken(name: str) -> bool:
+    """Whether a process holds the GPU's lock now."""
+    file = _lock(_path(name))
+    if file is not None:
+        os.close(file)
+    return file is None
+
+
 def _lock(path: Path) -> int | None:
     """The open, locked file; None when another process holds it. Files stay: removing one would let two hold it."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    file = _open(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(file)
         return None
-    os.ftruncate(file, 0)
-    os.pwrite(file, f"process {os.getpid()} ({_command(sys.argv)})\n".encode(), 0)
     return file
+
+
+def _open(path: Path) -> int:
+    """The file, made where there is none. Raises ValueError when it is not a file that this user can open."""
+    for flags in (os.O_RDWR, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDWR, os.O_RDONLY):
+        # Without O_CREAT for a file that exists: in a folder for everybody, Linux then refuses files of others.
+        try:
+            file = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        except (FileNotFoundError, FileExistsError, PermissionError) as failure:
+            lacking: OSError = failure
+            continue
+        except OSError as failure:
+            lacking = failure
+            break
+        if flags & os.O_CREAT:
+            os.fchmod(file, 0o666)
+        return file
+    raise ValueError(
+        f"the lock {path} of a GPU cannot be opened ({lacking.strerror}); name another folder, which all who share "
+        f"the GPUs can write, in {FOLDER}."
+    )
+
+
+def _sign(file: int) -> None:
+    """Say in a lock's file who has it, for those who wait. A file that can only be read keeps an older name."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"process {os.getpid()} ({_command(sys.argv)})\n".encode(), 0)
 
 
 def _command(words: Sequence[str]) -> str:

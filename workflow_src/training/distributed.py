@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from workflow_src.training import memory
 from workflow_src.training.stopping import PeerFailed
 
 # Gradients are sent in pieces of so many numbers: large enough for full speed, small beside a model.
@@ -128,11 +129,18 @@ def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
+# How the libraries say that a connection to another process broke; gloo has no error of its own for it.
+_BROKEN = ("connection", "closed by peer", "timed out", "timeout", "broken pipe", "socket", "gloo/transport")
+
+
 @contextlib.contextmanager
 def _peers() -> Iterator[None]:
-    """Say that another process failed where a library says that a connection broke."""
+    """Say that another process failed where a library says that a connection broke; other errors are this one's own."""
     try:
         yield
     except RuntimeError as failure:
-        reason = str(failure).strip().splitlines()[0]
-        raise PeerFailed(f"another process of this training ended, so this one stops too ({reason}).") from failure
+        said = memory.first_line(failure)
+        broken = isinstance(failure, (dist.DistNetworkError, dist.DistStoreError))
+        if memory.is_out_of_memory(failure) or not (broken or any(sign in said.lower() for sign in _BROKEN)):
+            raise
+        raise PeerFailed(f"another process of this training ended, so this one stops too ({said}).") from failure

@@ -59,6 +59,8 @@ class Progress:
     validated: int = 0
     skipped: int = 0
     skipped_in_row: int = 0
+    # Parts of batches that were computed in halves, in all processes.
+    split_batches: int = 0
 
 
 class Trainer:
@@ -121,7 +123,7 @@ class Trainer:
             try:
                 self._train()
             except Preempted as stop:
-                kept = "nothing is lost; the same command starts anew."
+                kept = "no state was saved before; the same command starts anew."
                 if self.saved:
                     where = f" in {self.states.folder}" if self.states else ""
                     kept = f"the state of update {self.saved} is kept{where}; the same command goes on from there."
@@ -209,6 +211,7 @@ class Trainer:
                 self.window.setdefault(name, []).append(value)
         now = time.perf_counter()
         self.progress.seconds += now - self._began
+        self.progress.split_batches += sum(self.group.gather(self.update.take_splits()))
         self._began = now
 
     def _count_skipped(self, number: int, parts: list[Part], values: dict[str, float]) -> None:
@@ -252,7 +255,7 @@ class Trainer:
             "tokens_per_second": round(progress.target_tokens / max(1e-9, progress.seconds), 1),
             "learning_rate": learning_rate(self.config, max(0, progress.step - 1)),
             "skipped": progress.skipped,
-            **({"split_batches": self.update.splits} if self.update.splits else {}),
+            **({"split_batches": progress.split_batches} if progress.split_batches else {}),
             **means,
             **figures,
         }

@@ -109,8 +109,7 @@ class Updater:
         self.optimiser = make_optimiser(model, config)
         self.generator = runtime.generator(seed)
         self.gate = Gate(config.explode_factor, runtime.device)
-        # Parts that were computed in halves because memory ran out.
-        self.splits = 0
+        self._splits = 0
 
     def __call__(self, step: int, parts: list[Part]) -> dict[str, Tensor | float]:
         """Update number `step`, from 0, on all parts of its batch. Returns figures, `skipped` among them.
@@ -121,23 +120,31 @@ class Updater:
             group["lr"] = learning_rate(self.config, step)
         counts, collected = self._add_gradients(step, self.group.share(parts))
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        if self.group.size == 1:
-            total = sum(counts)
-            torch._foreach_div_(gradients, total)
-            shares = [count / total for count in counts]
-            figures = {
-                name: sum(part[name] * share for part, share in zip(collected, shares, strict=True))
-                for name in collected[0]
-            }
-        else:
-            figures = self._over_processes(counts, collected, gradients)
         lacking = (
             f"out of memory while update {step + 1} was applied ({{}}): the optimiser needs three times the memory "
             f"of the weights beside a batch's; lower training.batch_tokens ({self.config.batch_tokens}), choose a "
             "smaller preset, or a device with more memory."
         )
         with memory.told(lacking):
+            figures = self._mean(counts, collected, gradients)
             return figures | self._apply(gradients, torch.as_tensor(figures["loss"]))
+
+    def take_splits(self) -> int:
+        """Parts that this process computed in halves, because memory ran out, since it was asked last."""
+        found, self._splits = self._splits, 0
+        return found
+
+    def _mean(self, counts: list[int], collected: list[dict], gradients: list[Tensor]) -> dict[str, Tensor | float]:
+        """Means over the parts of the batch, gradients' in place."""
+        if self.group.size > 1:
+            return self._over_processes(counts, collected, gradients)
+        total = sum(counts)
+        torch._foreach_div_(gradients, total)
+        shares = [count / total for count in counts]
+        return {
+            name: sum(part[name] * share for part, share in zip(collected, shares, strict=True))
+            for name in collected[0]
+        }
 
     def _over_processes(self, counts: list[int], collected: list[dict], gradients: list[Tensor]) -> dict[str, Tensor]:
         """Means over the parts of all processes, gradients' in place."""
@@ -179,7 +186,7 @@ class Updater:
             if not self.split_parts or len(part.rows) == 1:
                 raise memory.OutOfMemory(self._advice(step, part, shape, lacking))
             log.warning("warning: out of memory in update %d on %s: computed in halves", step + 1, shape)
-            self.splits += 1
+            self._splits += 1
             parts = [*parts[: len(done)], *part.split(), *parts[len(done) + 1 :]]
 
     def _try(self, step: int, part: Part, done: list) -> str | None:

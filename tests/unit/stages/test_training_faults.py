@@ -238,10 +238,8 @@ def test_damaged_states(how, ending, all_of_them, words_of, straight, counted, t
         DAMAGES[how](path)
     last = Job(family, words)
     assert last.end() == 0, last.said
-    # A bit of a record's history or of a time may be read as another number: it is no digest of itself.
-    if not (ending == "json" and how == "one bit flipped"):
-        assert last.said.count("cannot be used (") == len(states if all_of_them else states[1:])
-        assert resumed_at(last) == (0 if all_of_them else older)
+    assert last.said.count("cannot be used (") == len(states if all_of_them else states[1:])
+    assert resumed_at(last) == (0 if all_of_them else older)
     equal = same(tmp_path, straight(family))
     counted(f"{'all states' if all_of_them else 'the newest state'} {how}", equal)
     assert equal

@@ -1,9 +1,11 @@
 """GPUs for jobs side by side: real processes contend for made-up devices, and are killed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -26,6 +28,14 @@ except (TimeoutError, ValueError) as failure:
     sys.exit(1)
 print(",".join(lease.devices), os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
 sys.stdin.read()
+"""
+
+# After the imports, because Python itself may lie where nobody else may look.
+OF_ANOTHER_USER = """
+import json, os, sys, time
+from workflow_src.training import devices
+os.setgid(65534)
+os.setuid(65534)
 """
 
 
@@ -171,15 +181,67 @@ def test_without_gpus_nothing_is_taken(locks, monkeypatch, tmp_path):
     assert devices.lease() is None and not locks.exists()
 
 
-def test_a_folder_of_somebody_else_is_refused(monkeypatch, tmp_path):
+def test_the_folder_is_the_machines_whatever_a_job_has_for_temporary_files(monkeypatch, tmp_path):
     monkeypatch.delenv(devices.FOLDER, raising=False)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    mine = devices.folder()
-    assert mine.parent == tmp_path and mine.stat().st_mode & 0o777 == 0o700
-    monkeypatch.setattr(os, "getuid", lambda: 4242)
-    (tmp_path / "continuum-devices-4242").mkdir()
-    with pytest.raises(ValueError, match="belongs to somebody else; name another in CONTINUUM_DEVICE_LOCKS"):
+    monkeypatch.setattr(devices, "DEFAULT_FOLDER", str(tmp_path / "locks"))
+    for name in ("one", "two"):
+        monkeypatch.setenv("TMPDIR", str(tmp_path / name))
+        monkeypatch.setattr("tempfile.tempdir", None)
+        assert devices.folder() == tmp_path / "locks"
+    assert (tmp_path / "locks").stat().st_mode & 0o7777 == 0o1777
+
+
+def test_a_folder_that_cannot_be_made_is_named(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(devices.FOLDER, str(tmp_path / "file/locks"))
+    with pytest.raises(
+        ValueError, match=r"file/locks for the locks of GPUs cannot be made \(.*in CONTINUUM_DEVICE_LOCKS"
+    ):
         devices.folder()
+
+
+@pytest.mark.parametrize("mode", [None, 0o644], ids=["as it is made", "as an umask had it"])
+def test_users_share_locks(mode, locks, monkeypatch):
+    """Files of one user lock another out only while they are locked."""
+    if os.getuid() != 0:
+        pytest.skip("only root can start processes of other users")
+    shared = Path(tempfile.mkdtemp(prefix="locks-", dir="/tmp"))
+    try:
+        shared.chmod(0o711)
+        monkeypatch.setenv(devices.FOLDER, str(shared / "locks"))
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {k: v for k, v in environment.items() if k not in (devices.VISIBLE, devices.LEASED)}
+        held = devices.lease(1, {"0": "0"})
+        if mode:
+            (shared / "locks/0.lock").chmod(mode)
+        words = [sys.executable, "-c", OF_ANOTHER_USER + JOB, "1", "0"]
+        other = {"env": environment, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+        refused = subprocess.run(words, **other)
+        assert refused.stdout.startswith(f"refused no 1 free GPUs within 0 s: 0 by process {os.getpid()} ("), refused
+        held.release()
+        assert subprocess.run(words, **other).stdout == "0 0\n"
+    finally:
+        shutil.rmtree(shared)
+
+
+def test_a_link_in_place_of_a_lock_is_not_followed(locks, tmp_path):
+    devices.folder()
+    victim = tmp_path / "victim"
+    victim.write_text("dear")
+    (locks / "0.lock").symlink_to(victim)
+    with pytest.raises(ValueError, match=r"the lock \S+/0\.lock of a GPU cannot be opened"):
+        devices.lease(1, {"0": "0"}, 0)
+    assert victim.read_text() == "dear"
+
+
+def test_only_those_who_have_gpus_are_named(job):
+    """Not who had one before, and not the one that waits."""
+    before, _ = job(2, "0,1")
+    before.kill()
+    before.wait()
+    holder, _ = job(1, "0")
+    _, refused = job(2, "0,1")
+    assert refused == f"refused no 2 free GPUs within 0 s: 0 by process {holder.pid} (-c 1 0)."
 
 
 def test_stages_take_a_gpu_before_they_run(three_gpus, tmp_path):

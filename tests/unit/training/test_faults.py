@@ -267,11 +267,23 @@ def test_halves_give_the_same_gradient(make_trainer, accumulate, error, caplog):
     expected = whole.run()
     with caplog.at_level(logging.WARNING, "continuum"):
         progress = cut.run()
-    assert cut.update.splits >= 6 and progress.history[-1]["split_batches"] == cut.update.splits
+    assert progress.history[-1]["split_batches"] == progress.split_batches >= 6
     assert warnings_of(caplog)[0].startswith("warning: out of memory in update 1 on a batch of ")
     assert progress.history[-1]["loss"] == pytest.approx(expected.history[-1]["loss"], abs=1e-12)
     for name, tensor in weights_of(whole.model).items():
         torch.testing.assert_close(weights_of(cut.model)[name], tensor, rtol=0, atol=1e-11, msg=name)
+
+
+@pytest.mark.parametrize("where", ["_mean", "_apply"], ids=["gradients of all parts", "the optimiser's step"])
+def test_memory_that_runs_out_after_the_gradients_is_told_with_settings(make_trainer, monkeypatch, where):
+    trainer = make_trainer("transformer")
+
+    def lacking(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore lines")
+
+    monkeypatch.setattr(trainer.update, where, lacking)
+    with pytest.raises(OutOfMemory, match="while update 1 was applied .* lower training.batch_tokens"):
+        trainer.run()
 
 
 def test_without_splitting_the_batch_and_the_setting_are_named(make_trainer, tiny):

@@ -124,7 +124,9 @@ def test_a_signal_while_a_state_is_written_waits_for_its_end(make_trainer, monke
 def test_before_the_first_update_there_is_nothing_to_keep(make_trainer):
     trainer = make_trainer("transformer", state="s")
     trainer.preemption.received = "SIGTERM"
-    with pytest.raises(Preempted, match="^stopped by SIGTERM after update 0: nothing is lost; the same command starts"):
+    with pytest.raises(
+        Preempted, match="^stopped by SIGTERM after update 0: no state was saved before; the same command starts"
+    ):
         trainer.run()
     assert trainer.states.load() is None
 
