@@ -70,13 +70,94 @@ def test_the_command_ends_with_1_and_one_sentence(chain, capsys):
         (lambda: Path("results/data/text.json").write_text("{}"), "results/data/text.json carries no checksum of it"),
         (lambda: Path("results/end/score.json").write_text("{}"), "results/end/score.json carries no checksum of it"),
         (lambda: Path("results/end/more.json").write_text("{}"), "results/end/more.json carries no checksum of its"),
+        (lambda: forge(record=7), "results/end/score.json carries no checksum of itself: it was changed, or another v"),
+        (lambda: forge(record=None), "results/end/score.json carries no checksum of itself: it was changed, or anothe"),
+        (lambda: forge(path=["a"]), "results/end/score.json carries no checksum of itself: it was changed, or another"),
+        (lambda: forge(sha256={}), "results/end/score.json carries no checksum of itself: it was changed, or another "),
+        (lambda: forge(record="results/no\0ne.json"), "results/no\0ne.json is missing; run the workflow again to make"),
+        (lambda: forge(path="a" * 999), f"{'a' * 999} is missing, which results/end/score.json was made from; run th"),
+        (lambda: nested("results/end/score.json", 500), "results/end/score.json was changed after it was made: it"),
+        (lambda: nested("results/end/score.json", 10**5), "results/end/score.json was changed after it was made: it"),
+        (lambda: nested("results/data/text.json", 10**5), "results/data/text.json was changed after it was made: it"),
+        (lambda: replaced("results/data/text.json"), "results/data/text.json is a folder, not a record; remove it an"),
+        (lambda: replaced("results/data/text.txt"), "results/data/text.txt is missing, which results/data/text.json "),
     ],
 )
 def test_what_does_not_match_is_told(chain, spoil, sentence):
     spoil()
     with pytest.raises(ValueError) as failure:
         verify("results/end")
-    assert str(failure.value).startswith(sentence)
+    assert str(failure.value).startswith(sentence) and "\n" not in str(failure.value)
+
+
+def forge(**values) -> None:
+    """A record whose own checksum is right, but which says of its input what no program writes."""
+    record = read_json("results/end/score.json")
+    record["provenance"]["inputs"]["text"] |= values
+    write_json("results/end/score.json", record)
+
+
+def nested(path: str, depth: int) -> None:
+    Path(path).write_text('{"provenance": {"checksum": ' + "[" * depth + "]" * depth + "}}")
+
+
+def replaced(path: str) -> None:
+    Path(path).unlink()
+    Path(path).mkdir()
+
+
+def test_a_folder_that_is_called_as_records_are_is_looked_into(chain):
+    Path("results/end").rename("results/system.json")
+    assert verify("results").startswith("results: 2 records match, ")
+
+
+SUMMARY = ": 2 records match, with 1 files that they describe, 1 original file"
+
+
+def test_results_are_found_through_links(chain, tmp_path_factory, monkeypatch):
+    aside = tmp_path_factory.mktemp("aside")
+    for name in ("link", "results"):
+        (aside / name).symlink_to(chain / "results/end")
+        assert verify(aside / name) == f"{aside / name}{SUMMARY}"
+    monkeypatch.chdir(aside)
+    assert verify("link") == f"link{SUMMARY}"
+    monkeypatch.chdir(aside / "link")
+    assert verify(".") == f".{SUMMARY}"
+    Path(chain / "results/data/text.txt").write_text("TWO\n")
+    assert told(aside / "link") == "results/data/text.txt"
+    # The whole of `results`, or the experiment in it, may itself be a link to another disk.
+    (chain / "results/data/text.txt").write_text("ONE\n")
+    shutil.move(chain / "results", aside / "disk")
+    (chain / "results").symlink_to(aside / "disk")
+    assert verify(chain / "results/end") == f"{chain / 'results/end'}{SUMMARY}"
+    shutil.move(aside / "disk/end", aside / "moved")
+    (aside / "disk/end").symlink_to(aside / "moved")
+    assert verify(chain / "results/end") == f"{chain / 'results/end'}{SUMMARY}"
+
+
+def test_an_experiment_may_be_called_results(chain):
+    Path("results/end").rename("results/results")
+    assert verify("results/results") == f"results/results{SUMMARY}"
+    assert verify("results") == f"results{SUMMARY}"
+    Path("results/data/text.txt").unlink()
+    assert told("results/results") == "results/data/text.txt"
+    # Nor does a folder of that name further up lead astray.
+    Path("results/data/text.txt").write_text("ONE\n")
+    shutil.copytree("results", "results/copy/results")
+    assert told("results/copy/results/results") == "mine.txt"
+    shutil.copy("mine.txt", "results/copy")
+    assert verify("results/copy/results/results").endswith(SUMMARY)
+
+
+def test_files_that_no_record_describes_are_counted(chain):
+    for name in ("notes.txt", ".hidden.partial"):
+        Path("results/end", name).write_text("x")
+    assert verify("results/end") == f"results/end{SUMMARY}, 1 file is described by none (results/end/notes.txt)"
+    # As where the last record was removed.
+    Path("results/data/text.json").unlink()
+    Path("results/end/score.json").rename("results/data/score.txt")
+    write_record("results/data/own.json", {}, {}, ["score.txt"])
+    assert verify("results/data").endswith(", 1 file is described by none (results/data/text.txt)")
 
 
 def test_made_from_something_else_than_lies_there_now(chain):

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
+import fcntl
 import hashlib
 import importlib.metadata
 import io
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +26,12 @@ PACKAGES = (
     "torch", "numpy", "sentencepiece", "subword-nmt", "sacremoses", "sacrebleu", "snakemake", "safetensors",
     "ctranslate2",
 )  # fmt: skip
+
+# A partial file that another machine began is left alone for so many seconds after its last change: some shared disks
+# show locks on the machine only that took them.
+LEFT_ALONE = 3600
+# What follows the name of a file in that of its partial file: the machine, and letters by chance.
+PARTIAL = r"(?:([0-9a-f]{8})\.)?[a-z0-9_]{8}\.partial"
 
 
 class ArtifactError(ValueError):
@@ -71,16 +80,68 @@ def copy_file(source: str | Path, target: str | Path) -> None:
         shutil.copyfile(source, target)
 
 
+def _machine() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+
+
+def _sweep(path: Path) -> None:
+    """Remove partial files of `path` that killed processes have left: those that nobody holds locked.
+
+    What cannot be looked at or locked, as on a disk without locks, stays.
+    """
+    start = f".{path.name}."
+    with contextlib.suppress(OSError):
+        for name in os.listdir(path.parent):
+            if name.startswith(start) and (rest := re.fullmatch(PARTIAL, name.removeprefix(start))):
+                with contextlib.suppress(OSError):
+                    _remove_if_left(path.parent / name, 0 if rest[1] == _machine() else LEFT_ALONE)
+
+
+def _remove_if_left(partial: Path, age: float) -> None:
+    if time.time() - partial.stat().st_mtime < age:
+        return
+    # For writing too: some shared disks lock no file for one process alone that it has only open to read.
+    handle = os.open(partial, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Its writer may have given it its real name, and closed it, since it was opened here.
+        if os.path.samestat(os.fstat(handle), os.lstat(partial)):
+            os.unlink(partial)
+    finally:
+        os.close(handle)
+
+
+def _begin(path: Path) -> tuple[int, str]:
+    """A new partial file of `path`: its handle, which holds it locked until it is closed, and its name."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{_machine()}.", suffix=".partial")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass
+        except OSError:
+            # A disk without locks, where nobody can sweep either.
+            return handle, name
+        else:
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.fstat(handle), os.lstat(name)):
+                    return handle, name
+        # Another writer took it for a killed one's, in the moment between its creation and its lock.
+        os.close(handle)
+
+
 @contextlib.contextmanager
 def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file beside `path`; on success it is flushed to disk and renamed, on any error removed.
 
+    A process that is killed leaves it; the next one that writes `path` removes it, but not one that is being written.
     Text is UTF-8 with plain newlines. A reader sees the old file or the whole new one, never a part.
     """
     path = Path(path)
     with room_for(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+        _sweep(path)
+        handle, name = _begin(path)
     buffered = io.BufferedWriter(_File(handle, path))
     file: Any = buffered if "b" in mode else io.TextIOWrapper(buffered, encoding="utf-8", newline="\n")
     try:
@@ -89,11 +150,12 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
             file.flush()
             with room_for(path):
                 os.fsync(handle)
-        # mkstemp makes files private; results are shared like any other output.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
+            # mkstemp makes files private; results are shared like any other output.
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(name, 0o666 & ~umask)
+            # Before it is closed, which gives up the lock that keeps others from removing it.
+            os.replace(name, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)

@@ -7,6 +7,7 @@ each with the record that describes it. Following inputs from the last records b
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -56,13 +57,12 @@ class Chain:
     """The records below `folder` and all that they were made from. Paths are relative to the workflow's folder."""
 
     def __init__(self, folder: str | Path):
-        self.folder = Path(folder)
-        if not self.folder.is_dir():
+        if not Path(folder).is_dir():
             raise ArtifactError(f"folder {folder} does not exist; name results/EXPERIMENT of a finished run.")
-        self.base = _base(self.folder)
+        self.folder, self.base = _place(Path(folder))
         self.records: dict[str, Record] = {}
         self._digests: dict[str, str | None] = {}
-        waiting = [_relative(path, self.base) for path in sorted(self.folder.rglob("*.json"))]
+        waiting = [_relative(path, self.base) for path in _records_below(self.folder)]
         if not waiting:
             raise ArtifactError(f"folder {folder} holds no record of what made its files; run the experiment first.")
         while waiting:
@@ -70,34 +70,41 @@ class Chain:
             if path not in self.records:
                 record = self.records[path] = self._read(path)
                 # A changed record may name inputs that never were.
-                waiting += [name for name in record.built_on if not record.problem or (self.base / name).is_file()]
+                waiting += [name for name in record.built_on if not record.problem or os.path.isfile(self.base / name)]
         # JSON files that are no records, but that a record vouches for, such as another library's.
         described = {path for record in self.records.values() for path in record.files}
         self.records = {p: r for p, r in self.records.items() if r.made is not None or p not in described}
+        inputs = {entry["path"] for record in self.records.values() for entry in record.inputs}
+        self.undescribed = sorted(_files_below(self.folder, self.base) - described - inputs - set(self.records))
 
     def _read(self, path: str) -> Record:
         again = "delete it and run the workflow again, with --forcerun if it says that nothing is to be done."
         try:
             content = read_json(self.base / path)
             text = (self.base / path).read_text(encoding="utf-8")
-        except ArtifactError as failure:
-            if not (self.base / path).exists():
+            made = _made(content)
+            if made is None or "checksum" not in made:
+                problem = "carries no checksum of itself: it was changed, or another version made it"
+                return Record(path, made, f"{path} {problem}; {again}")
+            if made["checksum"] != checksum(content) or text != canonical(content):
+                # What it says of its inputs still tells what comes before it.
+                return Record(path, made, f"{path} was changed after it was made: its own checksum differs; {again}")
+            return Record(path, made)
+        except IsADirectoryError:
+            return Record(path, None, f"{path} is a folder, not a record; remove it and run the workflow again.")
+        except RecursionError:
+            return Record(path, None, f"{path} was changed after it was made: it is nested too deeply; {again}")
+        except (OSError, ValueError) as failure:
+            # ValueError: an ArtifactError, or a path that no file can have.
+            if not os.path.lexists(self.base / path):
                 return Record(path, None, f"{path} is missing; run the workflow again to make it.")
             return Record(path, None, f"{path} was changed after it was made: {failure}")
-        made = _made(content)
-        if made is None or "checksum" not in made:
-            problem = "carries no checksum of itself: it was changed, or another version made it"
-            return Record(path, made, f"{path} {problem}; {again}")
-        if made["checksum"] != checksum(content) or text != canonical(content):
-            # What it says of its inputs still tells what comes before it.
-            return Record(path, made, f"{path} was changed after it was made: its own checksum differs; {again}")
-        return Record(path, made)
 
     def _digest(self, path: str) -> str | None:
         """SHA-256 of a file, read once; None where it is missing."""
         if path not in self._digests:
             there = self.base / path
-            self._digests[path] = sha256(there) if there.is_file() else None
+            self._digests[path] = sha256(there) if os.path.isfile(there) else None
         return self._digests[path]
 
     def in_order(self) -> list[Record]:
@@ -189,15 +196,44 @@ def _made(content: Any) -> dict[str, Any] | None:
     inputs, files = made.get("inputs", {}), made.get("files", {})
     if not isinstance(inputs, dict) or not isinstance(files, dict):
         return None
-    whole = all(isinstance(entry, dict) and {"path", "sha256"} <= set(entry) for entry in inputs.values())
-    return made if whole else None
+    if not all(isinstance(entry, dict) and {"path", "sha256"} <= set(entry) for entry in inputs.values()):
+        return None
+    told = [entry[key] for entry in inputs.values() for key in ("path", "sha256", "record") if key in entry]
+    return made if all(isinstance(value, str) for value in (*told, *files.values())) else None
 
 
-def _base(folder: Path) -> Path:
-    """The folder that the workflow ran in, which paths in records are relative to."""
-    whole = Path(os.path.abspath(folder))
-    parents = [parent.parent for parent in (whole, *whole.parents) if parent.name == RESULTS]
-    return parents[0] if parents else Path.cwd()
+def _place(folder: Path) -> tuple[Path, Path]:
+    """`folder` by a path below the folder that the workflow ran in, and that one, which paths in records start from."""
+    places = []
+    # As it is called, then with links followed: a link may lead to it, or be it, or its `results`.
+    for whole in dict.fromkeys((Path(os.path.abspath(folder)), folder.resolve())):
+        places += [(whole, parent.parent) for parent in (whole, *whole.parents) if parent.name == RESULTS]
+    if not places:
+        return folder, Path.cwd()
+    # More than one folder of that name: the right one is where something is that the records name.
+    named = _named_by(folder) if len(places) > 1 else set()
+    fitting = (place for place in places if any(os.path.isfile(place[1] / name) for name in named))
+    return next(fitting, places[0])
+
+
+def _named_by(folder: Path) -> set[str]:
+    """Inputs of the records below `folder`, and their records: those that are paths from where the workflow ran."""
+    named: set[str] = set()
+    for path in _records_below(folder):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            inputs = (_made(read_json(path)) or {}).get("inputs", {})
+            named |= {entry[key] for entry in inputs.values() for key in ("path", "record") if key in entry}
+    return {name for name in named if not os.path.isabs(name)}
+
+
+def _records_below(folder: Path) -> list[Path]:
+    # A folder may be called so too, as a system may.
+    return sorted(path for path in folder.rglob("*.json") if not path.is_dir())
+
+
+def _files_below(folder: Path, base: Path) -> set[str]:
+    """Files other than hidden ones, which are being written or were left by what was killed."""
+    return {_relative(path, base) for path in folder.rglob("*") if path.name[0] != "." and path.is_file()}
 
 
 def _relative(path: Path, base: Path) -> str:
@@ -211,11 +247,13 @@ def verify(folder: str | Path) -> str:
     Raises ArtifactError with one sentence that names the first file, in the order of the flow, that was changed, is
     missing, or was made from something else than what lies there now.
     """
-    counts = Chain(folder).check()
-    gone = counts.absent_downloads
+    chain = Chain(folder)
+    counts = chain.check()
+    gone, other = counts.absent_downloads, chain.undescribed
     notes = [
         f"{counts.originals} original {'file' if counts.originals == 1 else 'files'}" if counts.originals else "",
         f"{gone} {'download is' if gone == 1 else 'downloads are'} no longer there" if gone else "",
+        f"{len(other)} {'file is' if len(other) == 1 else 'files are'} described by none ({other[0]})" if other else "",
     ]
     more = "".join(f", {note}" for note in notes if note)
     return f"{folder}: {counts.records} records match, with {counts.files} files that they describe{more}"

@@ -1,11 +1,18 @@
 """Files are whole or absent, and what is damaged is refused in a sentence that names it."""
 
+import errno
+import fcntl
 import hashlib
 import json
 import os
 import pickle
 import re
+import signal
 import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -41,6 +48,139 @@ def test_a_reader_sees_the_old_file_until_the_new_one_is_whole(tmp_path):
         file.flush()
         assert path.read_text() == "old"
     assert path.read_text() == "new"
+
+
+# A process that writes a file until it is told to go on.
+WRITER = """
+import sys
+from workflow_src.artifacts import atomic
+
+with atomic(sys.argv[1]) as file:
+    file.write(sys.argv[2])
+    file.flush()
+    print("writing", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def writer(path: Path, content: str) -> subprocess.Popen:
+    command = [sys.executable, "-c", WRITER, str(path), content]
+    running = subprocess.Popen(
+        command, cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert running.stdout.readline() == "writing\n"
+    return running
+
+
+def killed(path: Path) -> None:
+    running = writer(path, "a part")
+    running.kill()
+    running.communicate()
+    assert running.returncode == -signal.SIGKILL
+
+
+def test_what_killed_writers_leave_is_removed_by_the_next(tmp_path):
+    path = tmp_path / "file[1]*.txt"
+    for _ in range(3):
+        killed(path)
+        assert len(os.listdir(tmp_path)) == 1
+    with atomic(path) as file:
+        file.write("whole")
+    assert os.listdir(tmp_path) == [path.name] and path.read_text() == "whole"
+
+
+def test_what_another_process_is_writing_is_never_removed(tmp_path):
+    path = tmp_path / "file"
+    killed(path)
+    other = writer(path, "from the other")
+    for content in ("mine", "again mine"):
+        with atomic(path) as file:
+            file.write(content)
+        assert path.read_text() == content and len(os.listdir(tmp_path)) == 2
+    # Nor is one of this process.
+    with atomic(path) as first, atomic(path) as second:
+        first.write("last closed")
+        second.write("first closed")
+    assert path.read_text() == "last closed"
+    other.communicate("go on\n")
+    assert other.returncode == 0 and path.read_text() == "from the other"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+RACE = """
+import sys, time
+from workflow_src import artifacts
+
+artifacts.os.fsync = lambda handle: None
+ends = time.monotonic() + 2
+while time.monotonic() < ends:
+    with artifacts.atomic(sys.argv[1]) as file:
+        file.write("whole")
+"""
+
+
+def test_writers_that_race_never_remove_what_the_other_has_just_begun(tmp_path):
+    command = [sys.executable, "-c", RACE, str(tmp_path / "file")]
+    racing = [
+        subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    assert [running.communicate()[1] for running in racing] == 4 * [""]
+    with atomic(tmp_path / "file") as file:
+        file.write("whole")
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["already", "in a moment"])
+def test_a_file_that_is_removed_between_its_creation_and_its_lock_is_begun_again(tmp_path, monkeypatch, done):
+    """As by another writer that saw it at this very moment; locks are the system's own."""
+    path, lock, held = tmp_path / "file", fcntl.flock, []
+
+    def late(handle, how):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        (name,) = os.listdir(tmp_path)
+        if done:
+            artifacts._sweep(path)
+            assert os.listdir(tmp_path) == []
+        else:
+            held.append(open(tmp_path / name, "r+"))
+            lock(held[0], fcntl.LOCK_EX)
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with atomic(path) as file:
+        if held:
+            # The other writer goes on: what it holds is what it saw.
+            os.unlink(held[0].name)
+            held[0].close()
+        artifacts._sweep(path)
+        file.write("whole")
+    assert os.listdir(tmp_path) == ["file"] and path.read_text() == "whole"
+
+
+def test_what_another_machine_began_is_left_for_an_hour_and_other_files_for_ever(tmp_path):
+    path = tmp_path / "file"
+    others = [".file.notes.partial", ".file.txt", ".filed.abcdefgh.partial", "file.abcdefgh.partial"]
+    young, old, unmarked = (f".file.{name}.partial" for name in ("0123abcd.abcdefgh", "0123abcd.abcdefg_", "abcdefgh"))
+    for name in (*others, young, old, unmarked):
+        (tmp_path / name).write_text("a part")
+        if name != young:
+            os.utime(tmp_path / name, (0, time.time() - 3700))
+    with atomic(path) as file:
+        file.write("whole")
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, young, "file"])
+
+
+def test_a_disk_without_locks_is_written_to_and_nothing_is_removed(tmp_path, monkeypatch):
+    killed(tmp_path / "file")
+    (left,) = os.listdir(tmp_path)
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with atomic(tmp_path / "file") as file:
+        file.write("whole")
+    assert sorted(os.listdir(tmp_path)) == [left, "file"] and (tmp_path / "file").read_text() == "whole"
 
 
 def test_text_is_utf8_with_plain_newlines_and_readable_by_whom_the_umask_allows(tmp_path):

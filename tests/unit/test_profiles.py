@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import yaml
@@ -76,6 +79,64 @@ def test_numbers_are_read_from_what_submissions_print(scheduler):
     assert scheduler.number("slurm", "123;cluster\n") == "123"
     assert scheduler.number("pbs", "123.server\n") == "123.server"
     assert scheduler.number("kubernetes", "job.batch/continuum-encode-x1\n") == "job.batch/continuum-encode-x1"
+
+
+LOOKS = {"pbs": "qstat", "lsf": "bjobs", "sge": "qstat", "slurm": "squeue", "kubernetes": "kubectl"}
+
+
+def program(folder: Path, name: str, content: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{content}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize("content", [None, "exec sleep 30", "echo busy >&2; exit 1"], ids=["missing", "slow", "fails"])
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_look_at_a_job_that_tells_nothing_ends_no_workflow(name, content, scheduler, monkeypatch, tmp_path, capfd):
+    if content:
+        program(tmp_path, LOOKS[name], content)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin" if content else str(tmp_path))
+    monkeypatch.setattr(scheduler, "PATIENCE", 0.5)
+    monkeypatch.setenv("CONTINUUM_SCHEDULER", name)
+    scheduler.main("status", ["123"])
+    printed = capfd.readouterr()
+    assert printed.out == "running\n"
+    assert printed.err.splitlines()[-1].startswith("nothing is told of job 123, which is taken to run; docs/clusters")
+
+
+@pytest.mark.parametrize(
+    "name, told, state",
+    [
+        ("pbs", "Job Id: 123\n    job_state = R", "running"),
+        ("pbs", "Job Id: 123\n    job_state = F\n    Exit_status = 0", "success"),
+        ("pbs", "Job Id: 123\n    job_state = F\n    Exit_status = 271", "failed"),
+        ("lsf", "PEND", "running"),
+        ("lsf", "DONE", "success"),
+        ("lsf", "EXIT", "failed"),
+        ("sge", "job_number: 123", "running"),
+        ("slurm", "PENDING", "running"),
+        ("slurm", "COMPLETED", "success"),
+        ("slurm", "TIMEOUT", "failed"),
+        ("kubernetes", "{}", "running"),
+        ("kubernetes", '{"status": {"conditions": [{"type": "Complete", "status": "True"}]}}', "success"),
+        ("kubernetes", '{"status": {"conditions": [{"type": "Failed", "status": "True"}]}}', "failed"),
+    ],
+)
+def test_states_are_read_from_what_looks_print(name, told, state, scheduler, monkeypatch, tmp_path, capfd):
+    program(tmp_path, LOOKS[name], f"cat <<'.'\n{told}\n.")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert (scheduler.state(name, "123"), capfd.readouterr().err) == (state, "")
+
+
+def test_a_missing_scheduler_is_told_in_one_sentence(tmp_path):
+    script = tmp_path / "job.sh"
+    script.write_text(f"# properties = {json.dumps(SMALL)}\n")
+    environment = {"PATH": str(tmp_path), "CONTINUUM_SCHEDULER": "pbs"}
+    command = [sys.executable, str(FOLDER / "cluster-generic/submit"), str(script)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr == (
+        "qsub cannot be run (No such file or directory); start Snakemake where jobs are submitted from.\n"
+    )
 
 
 def test_the_manifest_of_a_kubernetes_job(scheduler, monkeypatch, tmp_path):

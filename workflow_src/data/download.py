@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,8 +63,9 @@ def fetch(
     """A local copy of `file`, and its SHA-256: of a mirror, or in `folder`, where it is downloaded to if need be.
 
     `name` is the file's key in the dataset, for messages. A file appears under its name only when it is whole and
-    its sum is right. Raises ArtifactError when a sum is wrong (the file, both sums and what to do), when the sum is
-    not known yet and `allow_unpinned` is false, or when the network fails for good.
+    its sum is right; where there is no sum to compare, its size is, if the dataset gives one. Raises ArtifactError when
+    a sum or size is wrong (the file, both sums and what to do), when the sum is not known yet and `allow_unpinned` is
+    false, or when the network fails for good.
     """
     for mirror in mirrors:
         for place in places(file):
@@ -83,6 +85,8 @@ def fetch(
 def _checked(name: str, path: Path, file: RemoteFile, allow_unpinned: bool) -> str:
     found = sha256(path)
     if file.sha256 is None:
+        if file.size not in (None, path.stat().st_size):
+            raise _wrong_size(name, str(path), file, path.stat().st_size)
         if not allow_unpinned:
             raise ArtifactError(
                 f"file {path} ({name}) has SHA-256 {found}, and the dataset gives none to compare it with; if you "
@@ -99,6 +103,13 @@ def _wrong_sum(name: str, where: str, found: str, file: RemoteFile, size: int) -
     return _WrongSum(
         f"file {where} ({name}) has SHA-256 {found}, but {file.sha256} is expected{sizes}; delete or replace it, or, "
         f"if the file was changed on purpose, correct sha256 of files.{name} in the dataset."
+    )
+
+
+def _wrong_size(name: str, where: str, file: RemoteFile, size: int) -> ArtifactError:
+    return ArtifactError(
+        f"file {where} ({name}) has {size} bytes, but {file.size} are expected; delete or replace it, or, if the file "
+        f"was changed on purpose, correct size of files.{name} in the dataset."
     )
 
 
@@ -157,7 +168,7 @@ def _stream(url: str, output: Path, progress: _Progress, timeout: float) -> None
     headers = {"Accept-Encoding": "identity", "User-Agent": "continuum-nmt"}
     with requests.get(url, stream=True, timeout=timeout, headers=headers) as answer, open(output, "wb") as file:
         answer.raise_for_status()
-        progress.total = int(answer.headers.get("Content-Length", 0))
+        progress.total = _length(answer.headers.get("Content-Length", ""))
         try:
             began, before = time.monotonic(), 0
             while block := answer.raw.read1(BLOCK, decode_content=True):
@@ -172,6 +183,14 @@ def _stream(url: str, output: Path, progress: _Progress, timeout: float) -> None
             raise ConnectionError(str(failure)) from failure
         if answer.raw.tell() < progress.total:
             raise ConnectionError(f"only {answer.raw.tell()} of {progress.total} bytes came")
+
+
+def _length(header: str) -> int:
+    """The bytes that a server announces, 0 where it announces none or nothing that can be understood."""
+    # Some proxies repeat the number: "1000, 1000".
+    numbers = {part.strip() for part in header.split(",")}
+    number = numbers.pop() if len(numbers) == 1 else ""
+    return int(number) if re.fullmatch("[0-9]{1,18}", number) else 0
 
 
 def _reason(problem: Exception | None) -> str:
@@ -191,19 +210,22 @@ class _Check:
         with open(path, "rb") as file:
             start = file.read(64).lstrip().lower()
         page = start.startswith(HTML_STARTS) and not urlsplit(url).path.endswith((".html", ".htm"))
-        if self.file.sha256 is not None:
-            found = sha256(path)
-            if found == self.file.sha256:
-                return
-            if self.file.size and path.stat().st_size < self.file.size and not page:
-                raise ConnectionError(f"only {path.stat().st_size} of {self.file.size} bytes came")
-            if not page:
-                raise _wrong_sum(self.name, f"from {url}", found, self.file, path.stat().st_size)
+        found = sha256(path) if self.file.sha256 is not None else None
+        if found is not None and found == self.file.sha256:
+            return
         if page:
             raise ArtifactError(
                 f"the answer from {url} is a web page, not the file {self.name}; open the address in a browser, "
                 f"save the file, and put it into a mirror folder as {places(self.file)[0]}."
             )
+        size = path.stat().st_size
+        # A connection that ends early may look like the end of the file: not every server announces a length.
+        if self.file.size is not None and size < self.file.size:
+            raise ConnectionError(f"only {size} of {self.file.size} bytes came")
+        if found is not None:
+            raise _wrong_sum(self.name, f"from {url}", found, self.file, size)
+        if self.file.size not in (None, size):
+            raise _wrong_size(self.name, f"from {url}", self.file, size)
 
 
 class _Progress:

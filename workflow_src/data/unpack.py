@@ -7,6 +7,7 @@ to an unnamed temporary file, because zip and a second pass need one.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import io
 import lzma
@@ -39,7 +40,11 @@ def reported(name: str) -> Iterator[None]:
     """Turns what readers of archives raise about damaged bytes into one sentence that names the file."""
     try:
         yield
-    except DAMAGE as failure:
+    except (*DAMAGE, OSError) as failure:
+        # bz2 tells damaged bytes by an OSError without the system's number; a place before the file's start, which
+        # damaged headers of a zip lead to, is an invalid argument.
+        if not isinstance(failure, DAMAGE) and failure.errno not in (None, errno.EINVAL):
+            raise
         reason = " ".join(str(failure).split()) or type(failure).__name__
         raise ArtifactError(
             f"{name} is truncated or damaged ({reason}); delete it and download or copy it again."
@@ -73,7 +78,7 @@ class Archives:
 
     def __init__(self) -> None:
         self._copies: dict[tuple[str, ...], IO[bytes]] = {}
-        self._contents: dict[tuple[str, ...], dict[str, bool]] = {}
+        self._contents: dict[tuple[str, ...], list[tuple[str, bool]]] = {}
 
     def __enter__(self) -> Archives:
         return self
@@ -113,7 +118,7 @@ class Archives:
             if key not in self._contents:
                 self._contents[key] = _checked_contents(archive, "!".join(key), largest(path))
             entry = _find(member, self._contents[key], "!".join(key))
-            with _member(archive, entry) as stream:
+            with _member(archive, entry, "!".join(key)) as stream:
                 yield stream
 
     @contextlib.contextmanager
@@ -207,20 +212,26 @@ def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.Ta
     if not start:
         raise ArtifactError(f"archive {name} is empty; delete it and download or copy it again.")
     with reported(f"archive {name}"):
-        archive = zipfile.ZipFile(file) if start == ZIP else tarfile.open(fileobj=file, mode="r:*")
+        try:
+            archive = zipfile.ZipFile(file) if start == ZIP else tarfile.open(fileobj=file, mode="r:*")
+        except (NotImplementedError, UnicodeDecodeError) as failure:
+            # Of a newer form of zip, or with names that are not in the encoding which they claim.
+            raise ArtifactError(
+                f"archive {name} cannot be read here ({failure}); unpack it yourself and give the text."
+            ) from None
     with archive:
         yield archive
 
 
-def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str, limit: int) -> dict[str, bool]:
+def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str, limit: int) -> list[tuple[str, bool]]:
     """Names of all members, with whether each is a plain file; refuses archives that point outside themselves.
 
     Refuses too what has more than `limit` bytes in all: by what the archive says, before they are read.
     """
-    contents: dict[str, bool] = {}
+    contents: list[tuple[str, bool]] = []
     total = 0
     with reported(f"archive {name}"):
-        for member, link, plain, size in _entries(archive):
+        for member, link, plain, size in _entries(archive, name):
             total += size
             if total > limit:
                 raise _bomb(f"archive {name}", limit)
@@ -234,24 +245,39 @@ def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str, lim
                     f'archive {name} is refused: its member "{member}" is a link to "{link}", outside the archive; '
                     "get the archive from a source you trust."
                 )
-            contents[member] = plain
+            contents.append((member, plain))
     return contents
 
 
-def _member(archive: zipfile.ZipFile | tarfile.TarFile, name: str) -> IO[bytes]:
+def _member(archive: zipfile.ZipFile | tarfile.TarFile, member: str, name: str) -> IO[bytes]:
+    """A member that `_find` gave, of which there is therefore one."""
     if isinstance(archive, zipfile.ZipFile):
-        return archive.open(name)
+        return _zipped(archive, next(entry for entry in archive.infolist() if entry.orig_filename == member), name)
     # In the archive's order: asking by name would first read a compressed archive to its end.
-    return archive.extractfile(next(entry for entry in archive if entry.name == name))
+    return archive.extractfile(next(entry for entry in archive if entry.name == member))
 
 
-def _entries(archive: zipfile.ZipFile | tarfile.TarFile) -> Iterator[tuple[str, str | None, bool, int]]:
+def _zipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> IO[bytes]:
+    try:
+        return archive.open(entry)
+    except RuntimeError:  # NotImplementedError is one.
+        unknown = f"is compressed by a method unknown here ({entry.compress_type})"
+        how = "is encrypted" if entry.flag_bits & 1 else unknown
+        raise ArtifactError(
+            f'member "{entry.orig_filename}" of archive {name} {how}; unpack the archive yourself and give the text.'
+        ) from None
+    except UnicodeDecodeError:
+        raise zipfile.BadZipFile(f'"{entry.orig_filename}" has another name in its own header') from None
+
+
+def _entries(archive: zipfile.ZipFile | tarfile.TarFile, name: str) -> Iterator[tuple[str, str | None, bool, int]]:
     """(name, where it links to from the archive's top, is a plain file, bytes) of every member."""
     if isinstance(archive, zipfile.ZipFile):
         for entry in archive.infolist():
             link = None
             if stat.S_ISLNK(entry.external_attr >> 16):
-                link = _linked(entry.filename, archive.read(entry)[:4096].decode("utf-8", "replace"))
+                with _zipped(archive, entry, name) as stream:
+                    link = _linked(entry.filename, stream.read(4096).decode("utf-8", "replace"))
             # orig_filename: ZipFile cuts names at a null byte and turns backslashes on some systems.
             yield entry.orig_filename, link, link is None and not entry.is_dir(), entry.file_size
         return
@@ -265,21 +291,29 @@ def _linked(member: str, target: str) -> str:
     return target if is_unsafe(target) and target[:1] in "/\\" else posixpath.join(posixpath.dirname(member), target)
 
 
-def _find(wanted: str, contents: dict[str, bool], name: str) -> str:
+def _find(wanted: str, contents: list[tuple[str, bool]], name: str) -> str:
     """The member that `wanted` names, by its whole path or by an end of it that is unique."""
-    tidy = {member: posixpath.normpath(member) for member in contents}
+    tidy = [(posixpath.normpath(member), plain) for member, plain in contents]
     wanted_path = posixpath.normpath(wanted)
-    found = [member for member in contents if tidy[member] == wanted_path]
-    found = found or [member for member in contents if tidy[member].endswith("/" + wanted_path) and contents[member]]
+    found = {path for path, _ in tidy if path == wanted_path}
+    found = found or {path for path, plain in tidy if path.endswith("/" + wanted_path) and plain}
     if not found:
-        files = [tidy[member] for member, plain in contents.items() if plain]
+        files = [path for path, plain in tidy if plain]
         shown = ", ".join(sorted(files)[:MOST_NAMES_SHOWN]) or "no files"
         more = f" and {len(files) - MOST_NAMES_SHOWN} more" if len(files) > MOST_NAMES_SHOWN else ""
         raise ArtifactError(f'archive {name} has no member "{wanted}"; it has {shown}{more}.')
-    if len({tidy[member] for member in found}) > 1:
+    if len(found) > 1:
         raise ArtifactError(
             f'member "{wanted}" of archive {name} fits {" and ".join(sorted(found)[:3])}; write its whole path.'
         )
-    if not contents[found[-1]]:
+    (path,) = found
+    fitting = [entry for entry, (other, _) in zip(contents, tidy, strict=True) if other == path]
+    if not any(plain for _, plain in fitting):
         raise ArtifactError(f'member "{wanted}" of archive {name} is a folder or a link, not a file; name a file.')
-    return found[-1]
+    if len(fitting) > 1:
+        # Programs differ in which of them they unpack: the first or the last.
+        raise ArtifactError(
+            f'archive {name} has {len(fitting)} members of the name "{path}", so that it is not clear which is meant; '
+            "pack it again with one of them, or give the text itself."
+        )
+    return fitting[0][0]

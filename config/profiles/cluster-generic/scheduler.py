@@ -16,6 +16,7 @@ from pathlib import Path
 
 LOGS = Path("logs/cluster")
 RUNNING, SUCCESS, FAILED = "running", "success", "failed"
+PATIENCE = 60  # seconds in which a scheduler must say how a job is
 
 
 def properties(script: str) -> dict:
@@ -118,30 +119,36 @@ def number(scheduler: str, printed: str) -> str:
 def state(scheduler: str, job: str) -> str:
     """`running` (or waiting, or not known at the moment), `success` or `failed`."""
     if scheduler == "pbs":
-        lines = [line.strip().partition(" = ") for line in _said("qstat", "-x", "-f", job).splitlines()]
+        if not (told := _said("qstat", "-x", "-f", job)):
+            return _unknown(job)
+        lines = [line.strip().partition(" = ") for line in told.splitlines()]
         values = {name: value for name, _, value in lines}
         if values.get("job_state") not in ("F", "C"):
             return RUNNING
         return SUCCESS if values.get("Exit_status", values.get("exit_status")) == "0" else FAILED
     if scheduler == "lsf":
-        return {"DONE": SUCCESS, "EXIT": FAILED}.get(_said("bjobs", "-noheader", "-o", "stat", job).strip(), RUNNING)
+        word = _said("bjobs", "-noheader", "-o", "stat", job).strip()
+        return {"DONE": SUCCESS, "EXIT": FAILED}.get(word, RUNNING) if word else _unknown(job)
     if scheduler == "sge":
         if _said("qstat", "-j", job):
             return RUNNING
         values = dict(line.split(None, 1) for line in _said("qacct", "-j", job).splitlines() if " " in line)
         if "exit_status" not in values:
-            return RUNNING
+            return _unknown(job)
         ended = values["exit_status"].split()[0], values.get("failed", "0").split()[0]
         return SUCCESS if ended == ("0", "0") else FAILED
     if scheduler == "kubernetes":
-        told = _said("kubectl", "get", job, "-o", "json")
-        conditions = (json.loads(told) if told else {}).get("status", {}).get("conditions", [])
+        if not (told := _said("kubectl", "get", job, "-o", "json")):
+            return _unknown(job)
+        conditions = json.loads(told).get("status", {}).get("conditions", [])
         true = {condition["type"] for condition in conditions if condition["status"] == "True"}
         return SUCCESS if "Complete" in true else FAILED if "Failed" in true else RUNNING
     word = _said("squeue", "--states=all", "--noheader", "--format=%T", "--jobs", job).strip()
     if not word:  # The controller forgot it; accounts, where there are any, did not.
         word = (_said("sacct", "-X", "-n", "-P", "-o", "State", "-j", job).split() or [""])[0]
-    waiting = ("", "PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "PREEMPTED", "RESIZING")
+    if not word:
+        return _unknown(job)
+    waiting = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED", "PREEMPTED", "RESIZING")
     return RUNNING if word in waiting else SUCCESS if word == "COMPLETED" else FAILED
 
 
@@ -156,8 +163,20 @@ CANCEL = {
 
 def _said(*command: str) -> str:
     """What a command prints; nothing when it fails, as it does while a scheduler is busy."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        # An error here would end the whole workflow, and all for one look at one job.
+        print(f"{command[0]}: {failure}", file=sys.stderr)
+        return ""
     return done.stdout if done.returncode == 0 else ""
+
+
+def _unknown(job: str) -> str:
+    # Not failed: Snakemake would remove the files of a job that may still write them, and submit it once more.
+    note = f"nothing is told of job {job}, which is taken to run; docs/clusters.md says what to do if it is over"
+    print(note, file=sys.stderr)
+    return RUNNING
 
 
 def main(act: str, words: list[str]) -> None:
@@ -169,7 +188,10 @@ def main(act: str, words: list[str]) -> None:
         job = properties(words[-1])
         given = json.dumps(manifest(job, words[-1])) if scheduler == "kubernetes" else None
         command = submission(scheduler, job, words[-1])
-        done = subprocess.run(command, capture_output=True, text=True, input=given)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, input=given)
+        except OSError as failure:
+            sys.exit(f"{command[0]} cannot be run ({failure.strerror}); start Snakemake where jobs are submitted from.")
         if done.returncode:
             sys.exit(f"{shlex.join(command)}: {done.stderr.strip()}")
         print(number(scheduler, done.stdout))

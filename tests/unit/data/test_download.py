@@ -34,12 +34,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.hang(answer)
             return
         content = b"<!DOCTYPE html><html>sign in</html>" if answer == "page" else CONTENT
+        length = str(len(content))
+        # What is announced, where that is not the length once.
+        announced = {
+            "unannounced": [], "unannounced cut": [], "twice": [length, length], "repeated": [f"{length}, {length}"],
+            "repeated cut": [f"{length}, {length}"], "two": [length, "7"], "words": ["many"],
+        }  # fmt: skip
         self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
+        for value in announced.get(answer, [length]):
+            self.send_header("Content-Length", value)
         self.end_headers()
         if answer == "damaged":
             content = content[:-1] + b"?"
-        self.wfile.write(content[:100] if answer == "cut" else content)
+        self.wfile.write(content[:100] if answer.endswith("cut") else content)
 
     def hang(self, answer):
         """Accepts and says nothing, or stops after a part, or goes on with a few bytes now and then."""
@@ -108,6 +115,47 @@ def test_gives_up_with_one_sentence_and_leaves_nothing(tmp_path, server, answer,
     assert "mirror folder as 127.0.0.1_" in message and "CONTINUUM_MIRRORS" in message and "\n" not in message
     assert len(server.asked) == times and time.monotonic() - began < 4 * QUICK.timeout + 3
     assert files_in(tmp_path) == []
+
+
+UNPINNED = {"allow_unpinned": True, "patience": QUICK}
+
+
+@pytest.mark.parametrize("answer", ["unannounced cut", "repeated cut"])
+def test_a_cut_file_is_not_kept_where_only_its_size_is_known(tmp_path, server, answer):
+    file = RemoteFile(url=server.url, size=len(CONTENT))
+    server.answers = [answer] * 10
+    with pytest.raises(ArtifactError, match="^cannot download .* bytes "):
+        fetch("f", file, tmp_path, **UNPINNED)
+    assert len(server.asked) == QUICK.attempts and files_in(tmp_path) == []
+    server.answers = [answer]
+    assert fetch("f", file, tmp_path, **UNPINNED)[0].read_bytes() == CONTENT
+
+
+def test_a_file_of_another_size_than_declared_is_told_wherever_it_is(tmp_path, server):
+    file = RemoteFile(url=server.url, size=7)
+    sentence = f"has {len(CONTENT)} bytes, but 7 are expected; delete or replace it, or, .* correct size of files.f in"
+    with pytest.raises(ArtifactError, match=f"^file from {server.url} .f. {sentence}"):
+        fetch("f", file, tmp_path, **UNPINNED)
+    assert files_in(tmp_path) == []
+    path, _ = fetch("f", RemoteFile(url=server.url), tmp_path, **UNPINNED)
+    for folders in ((tmp_path, []), (tmp_path / "downloads", [tmp_path])):
+        with pytest.raises(ArtifactError, match=f"^file {path} .f. {sentence}"):
+            fetch("f", file, *folders, **UNPINNED)
+    # A right sum says more than a size does.
+    assert fetch("f", file.model_copy(update={"sha256": SUM}), tmp_path) == (path, SUM)
+
+
+@pytest.mark.parametrize("answer", ["unannounced", "twice", "repeated", "words"])
+def test_odd_announcements_of_a_length_do_no_harm(tmp_path, server, answer):
+    server.answers = [answer]
+    assert fetch("f", RemoteFile(url=server.url), tmp_path, **UNPINNED)[0].read_bytes() == CONTENT
+    assert len(server.asked) == 1
+
+
+def test_a_server_that_announces_two_lengths_is_asked_again(tmp_path, server):
+    server.answers = ["two"]
+    assert fetch("f", RemoteFile(url=server.url), tmp_path, **UNPINNED)[0].read_bytes() == CONTENT
+    assert len(server.asked) == 2
 
 
 def test_no_server_at_all(tmp_path):

@@ -140,6 +140,101 @@ def test_hard_links_out_of_a_tar_are_refused(tmp_path, target):
         read(path, "link")
 
 
+def packed(path, *entries: tuple[str, bytes, bytes]) -> None:
+    """A tar of (name, type, content or link's target)."""
+    with tarfile.open(path, "w") as archive:
+        for name, kind, content in entries:
+            entry = tarfile.TarInfo(name)
+            entry.type = kind
+            entry.size, entry.linkname = (len(content), "") if kind == tarfile.REGTYPE else (0, content.decode())
+            archive.addfile(entry, io.BytesIO(content) if entry.size else None)
+
+
+FILE, FOLDER, LINK = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE
+
+
+@pytest.mark.parametrize(
+    "first",
+    [("a/text", FILE, b"old"), ("./a/text", FILE, b"old"), ("a/text", FOLDER, b""), ("a/text", LINK, b"gone")],
+    ids=["file", "file, spelled otherwise", "folder", "dangling link"],
+)
+@pytest.mark.parametrize("wanted", ["a/text", "text"])
+def test_of_two_members_of_one_name_none_is_read(tmp_path, first, wanted):
+    path = tmp_path / "archive.tar"
+    packed(path, ("good", FILE, TEXT), first, ("a/text", FILE, b"new"))
+    with pytest.raises(ArtifactError, match='archive .* has 2 members of the name "a/text", so that it is not clear'):
+        read(path, wanted)
+    # Another member's name is as clear as before.
+    assert read(path, "good") == TEXT
+
+
+def test_of_two_members_of_one_name_in_a_zip_none_is_read(tmp_path):
+    path = tmp_path / "archive.zip"
+    with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(path, "w") as archive:
+        for content in ("old", "new"):
+            archive.writestr("text", content)
+    with pytest.raises(ArtifactError, match='archive .* has 2 members of the name "text"'):
+        read(path, "text")
+
+
+def test_a_folder_may_come_twice(tmp_path):
+    path = tmp_path / "archive.tar"
+    packed(path, ("a", FOLDER, b""), ("a/text", FILE, TEXT), ("a", FOLDER, b""))
+    assert read(path, "a/text") == TEXT
+    with pytest.raises(ArtifactError, match='member "a" of archive .* is a folder or a link, not a file; name a file'):
+        read(path, "a")
+
+
+def marked(content: bytes, flags: int = 0, method: int | None = None) -> bytes:
+    """A zip of one member whose headers claim other flags or another compression, as other programs' zips have them."""
+    changed = bytearray(content)
+    for header, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        place = content.index(header) + at
+        changed[place] |= flags
+        if method is not None:
+            changed[place + 2] = method
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "flags, method, how",
+    [
+        (0x01, None, "is encrypted"),
+        (0x41, None, "is encrypted"),
+        (0x00, 9, r"is compressed by a method unknown here \(9\)"),
+        (0x00, 93, r"is compressed by a method unknown here \(93\)"),
+        (0x01, 99, "is encrypted"),
+    ],
+    ids=["encrypted", "strongly encrypted", "deflate64", "zstandard", "AES"],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_members_of_a_zip_that_cannot_be_read_here_are_told(tmp_path, flags, method, how, inside):
+    path = tmp_path / "archive.zip"
+    content = marked(zip_bytes({"deu.txt": TEXT}), flags, method)
+    path.write_bytes(zip_bytes({"in.zip": content}) if inside else content)
+    names = ["in.zip", "deu.txt"] if inside else ["deu.txt"]
+    with pytest.raises(ArtifactError, match=f'member "deu.txt" of archive .* {how}; unpack the archive yourself'):
+        read(path, *names)
+
+
+def test_an_encrypted_link_and_a_newer_zip_are_told(tmp_path):
+    path = tmp_path / "archive.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        entry = zipfile.ZipInfo("link")
+        entry.external_attr = 0o120777 << 16
+        archive.writestr(entry, "text")
+    path.write_bytes(marked(path.read_bytes(), flags=1))
+    with pytest.raises(ArtifactError, match='member "link" of archive .* is encrypted'):
+        read(path, "text")
+    newer = bytearray(zip_bytes({"deu.txt": TEXT}))
+    newer[newer.index(b"PK\1\2") + 6] = 99
+    path.write_bytes(newer)
+    with pytest.raises(
+        ArtifactError, match=r"archive .* cannot be read here \(zip file version 9.9\); unpack it yourself"
+    ):
+        read(path, "deu.txt")
+
+
 ZEROS = bytes(3 << 20)
 
 
@@ -197,6 +292,16 @@ def test_truncated_files_are_named(tmp_path, content, members, share):
     path.write_bytes(content[: int(len(content) * share)])
     with pytest.raises(ArtifactError, match="cut is truncated or damaged .*download or copy it again"):
         read(path, *members)
+
+
+def test_a_damaged_bzip2_is_named(tmp_path):
+    """Damage in the middle, which shows only while the archive is read."""
+    path = tmp_path / "damaged"
+    content = bytearray(tar_bytes({"a": noise(3_000_000), "b": noise(30_000)}, "w:bz2"))
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match="damaged is truncated or damaged .*download or copy it again"):
+        read(path, "b")
 
 
 def test_a_truncated_archive_inside_an_archive_is_named(tmp_path):
