@@ -41,6 +41,8 @@ rule distill:
 rule merge_distilled:
     input:
         shards=finished_shards,
+        model=rules.distill.input.model,
+        subwords=SUBWORDS,
         source=plan.corpus("train", "source"),
     output:
         text=plan.distilled_text("{teacher}"),
@@ -57,10 +59,11 @@ rule merge_distilled:
         runtime=needs.minutes("merge_distilled"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings="{}",
+        settings=lambda wildcards: plan.settings_distillation(wildcards.teacher),
+        subwords=input_folder("subwords"),
     message:
         "Joining the shards that {wildcards.teacher} translated"
     shell:
         "python -m workflow_src.stages.merge_distilled --settings {params.settings:q} --log {log:q}"
-        " --shards {input.shards:q} --source {input.source:q}"
+        " --shards {input.shards:q} --model {input.model:q} --subwords {params.subwords:q} --source {input.source:q}"
         " --output-text {output.text:q} --output-scores {output.scores:q}"
