@@ -1,5 +1,10 @@
 """Teachers translate the training source, in shards; their outputs replace the references in training."""
 
+from workflow_src.config.cuts import Cuts
+
+# Shards on disk are used, however many they are.
+cuts = Cuts(plan)
+
 
 rule distill:
     input:
@@ -40,7 +45,7 @@ rule distill:
 
 rule merge_distilled:
     input:
-        shards=finished_shards,
+        shards=lambda wildcards: cuts.distilled(wildcards.teacher),
         model=rules.distill.input.model,
         subwords=SUBWORDS,
         source=plan.corpus("train", "source"),
