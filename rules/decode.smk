@@ -136,7 +136,9 @@ rule decode:
         unpack(decode_inputs),
         bundle=decoding_bundle,
         source=plan.corpus("{split}", "source"),
-        shards=decoded_shards,
+        shards=lambda wildcards: cuts.translated(
+            plan.decode(wildcards.system, wildcards.search), wildcards.seed, wildcards.split
+        ),
     output:
         text=plan.translation(ANY_DECODE, "{seed}", "{split}"),
         details=plan.translation_details(ANY_DECODE, "{seed}", "{split}"),
@@ -150,9 +152,10 @@ rule decode:
     resources:
         mem_mb=needs.memory("decode"),
         runtime=needs.minutes("decode"),
-        slurm_partition=needs.partition(gpu=True),
-        gpu=GPUS,
-        device=RUNTIME.device,
+        # Where there are shards they are only joined, which needs no GPU.
+        slurm_partition=lambda wildcards, input: needs.partition(gpu=not input.shards),
+        gpu=lambda wildcards, input: 0 if input.shards else GPUS,
+        device=lambda wildcards, input: "cpu" if input.shards else RUNTIME.device,
         precision=RUNTIME.precision,
         batch=lambda wildcards: plan.decode(wildcards.system, wildcards.search).batch,
     params:
@@ -165,4 +168,5 @@ rule decode:
     shell:
         "python -m workflow_src.stages.decode --settings {params.settings:q} --log {log:q}"
         " --bundle {params.bundle:q} {params.rescorer} {params.chosen} --source {input.source:q}"
-        " --shards {input.shards:q} --output {output.text:q} --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"
+        " --shards {input.shards:q} --output {output.text:q}"
+        " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"

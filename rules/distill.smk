@@ -1,5 +1,10 @@
 """Teachers translate the training source, in shards; their outputs replace the references in training."""
 
+from workflow_src.config.cuts import Cuts
+
+# Shards on disk are used, however many they are.
+cuts = Cuts(plan)
+
 
 rule distill:
     input:
@@ -40,7 +45,9 @@ rule distill:
 
 rule merge_distilled:
     input:
-        shards=finished_shards,
+        shards=lambda wildcards: cuts.distilled(wildcards.teacher),
+        model=rules.distill.input.model,
+        subwords=SUBWORDS,
         source=plan.corpus("train", "source"),
     output:
         text=plan.distilled_text("{teacher}"),
@@ -57,10 +64,11 @@ rule merge_distilled:
         runtime=needs.minutes("merge_distilled"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings="{}",
+        settings=lambda wildcards: plan.settings_distillation(wildcards.teacher),
+        subwords=input_folder("subwords"),
     message:
         "Joining the shards that {wildcards.teacher} translated"
     shell:
         "python -m workflow_src.stages.merge_distilled --settings {params.settings:q} --log {log:q}"
-        " --shards {input.shards:q} --source {input.source:q}"
+        " --shards {input.shards:q} --model {input.model:q} --subwords {params.subwords:q} --source {input.source:q}"
         " --output-text {output.text:q} --output-scores {output.scores:q}"

@@ -53,12 +53,15 @@ if given.output_prefix:
     paths += [given.output_prefix + name for name in files[stage]]
 if stage == "decode":
     paths.append(given.output.removesuffix(".txt") + ".jsonl")
-record = given.output.removesuffix(".txt") + ".json" if stage == "decode" else None
+record = pathlib.Path(given.output).with_suffix(".json") if stage in ("decode", "distill") else None
+if stage.startswith("train_"):
+    record = pathlib.Path(given.output_folder, "config.json")
 for path in map(pathlib.Path, filter(None, paths)):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(stage)
 if record:
-    pathlib.Path(record).write_text(json.dumps({"provenance": {"shards": max(1, len(given.shards))}}))
+    made = {"settings": settings} | ({"shards": max(1, len(given.shards))} if stage == "decode" else {})
+    record.write_text(json.dumps({"provenance": made}))
 """
 # Modules that stages share.
 SHARED = {"__init__", "analysis_inputs", "command", "engines", "guard", "shards", "speed_worker", "training"}

@@ -56,6 +56,18 @@ def scheduled(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, i
     return {name: count for name, count in counts.items() if name not in targets}
 
 
+def requested(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, dict[str, str]]:
+    """What the jobs of a dry run ask for, by rule; of several jobs of a rule, the last one."""
+    # A job that has a message is told by that alone.
+    text = f"include: {str(project / 'Snakefile')!r}\n\nfor each in workflow.rules:\n    each.message = None\n"
+    (folder / "telling.smk").write_text(text)
+    done = snakemake("--dry-run", *words, snakefile=folder / "telling.smk", folder=folder)
+    assert done.returncode == 0, done.stderr + done.stdout
+    jobs = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)+)", done.stdout + done.stderr, re.MULTILINE)
+    lines = [(rule, re.search(r"^    resources: (.*)$", about, re.MULTILINE)) for rule, about in jobs]
+    return {rule: dict(word.split("=", 1) for word in line[1].split(", ")) for rule, line in lines if line}
+
+
 # Dry runs
 
 
@@ -176,6 +188,43 @@ def test_torchrun_starts_trainings_of_more_than_one_device(runtime, command, tmp
     assert done.returncode == 0, done.stderr
     told = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "stages.train_teacher --set" in line]
     assert len(told) == 1 and f"{command} --settings" in told[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--set-resources", "train_lvm:mem_mb=64000", "train_lvm:runtime=2880"],
+        ["--set-resources", "train_lvm:gpu_model=a100"],
+        ["--set-resources", "train_lvm:slurm_extra='--gpus-per-node=4'"],
+        ["--default-resources", "slurm_extra='--constraint=ib'"],
+    ],
+)
+def test_speed_is_measured_on_a_node_of_its_own_whatever_else_is_asked_for(words, tmp_path):
+    asked = requested("report", "--configfile", SMOKE, *words, folder=tmp_path)
+    assert asked["measure_speed"]["slurm_extra"] == "--exclusive"
+    if words:
+        rule, name, value = re.match(r"(?:(\w+):)?(\w+)='?([^']*)", words[1]).groups()
+        assert asked[rule or "train_lvm"][name] == value
+    # What a profile sets for a rule is lost as soon as the command line sets anything for any rule.
+    profile = yaml.safe_load((PROJECT / "config/profiles/slurm/config.yaml").read_text())
+    assert "set-resources" not in profile and "slurm_extra" not in str(profile)
+
+
+def test_a_decode_that_only_joins_shards_asks_for_no_gpu_and_little_time(tmp_path):
+    content = yaml.safe_load(Path(SMOKE).read_text())
+    content["decodes"] = [{"system": "teacher", "search": "beam", "beam": 4, "shards": 3}]
+    content["recipe"]["limits"] = {"test": 1_000_000}
+    content["runtime"] |= {"device": "cuda", "partition": "cpu", "gpu_partition": "gpu"}
+    told = {}
+    for shards in (1, 3):
+        content["decodes"][0]["shards"] = shards
+        (tmp_path / "gpu.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+        told[shards] = requested("translations", "--configfile", "gpu.yaml", folder=tmp_path)
+    names = ("gpu", "slurm_partition", "device", "mem_mb", "runtime")
+    assert [told[3]["decode"].get(name) for name in names] == ["0", "cpu", "cpu", "2000", "17"]
+    for job in (told[3]["decode_shard"], told[1]["decode"]):
+        assert [job[name] for name in names[:3]] == ["1", "gpu", "cuda"] and int(job["mem_mb"]) > 6000
 
 
 @pytest.mark.parametrize("how", ["--configfile", "--config", "check", "dataset"])
@@ -395,16 +444,37 @@ def test_a_change_reruns_what_it_touches_and_nothing_else(change, finished, holl
     assert scheduled("--configfile", str(overlay), project=hollow_project, folder=finished) == expected
 
 
-def test_a_changed_beam_reruns_that_decode_and_what_shows_it(finished, hollow_project, tmp_path):
+SHOWN = {"decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1, "analyse": 1, "report": 1}
+UNSHOWN = {name: count for name, count in SHOWN.items() if name != "analyse"}
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "expected"),
+    [
+        # The examples show the translation of the largest beam, and the most steps of each search.
+        pytest.param(1, {"beam": 3, "name": "beam-2"}, SHOWN, id="width of a beam"),
+        pytest.param(1, {"beam": 3}, SHOWN, id="width of a beam that names its row"),
+        pytest.param(1, {"length_penalty": 0.6, "name": "beam-2"}, SHOWN, id="length penalty"),
+        pytest.param(4, {"steps": 2, "name": "delta-1"}, SHOWN, id="refinement steps"),
+        pytest.param(8, {"lengths": 3, "name": "latent-search-2x2-1"}, UNSHOWN, id="lengths tried"),
+    ],
+)
+def test_a_changed_setting_of_a_decode_reruns_that_decode_and_what_shows_it(
+    number, change, expected, finished, hollow_project, tmp_path
+):
     content = yaml.safe_load(Path(SMOKE).read_text())
-    content["decodes"][1] |= {"length_penalty": 0.6, "name": "beam-2"}
+    content["decodes"][number] |= change
     overlay = tmp_path / "change.yaml"
-    overlay.write_text(yaml.safe_dump(content))
-    planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
-    # The examples show the translation of the largest beam.
-    assert planned == {
-        "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1, "analyse": 1, "report": 1
-    }  # fmt: skip
+    overlay.write_text(yaml.safe_dump(content, sort_keys=False))
+    assert scheduled("--configfile", str(overlay), project=hollow_project, folder=finished) == expected
+
+
+def test_a_changed_input_reruns_what_reads_it(finished, hollow_project, tmp_path):
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    assert scheduled("--configfile", SMOKE, project=hollow_project, folder=copy) == {}
+    (copy / "results/smoke/systems/score/seed-1/model.safetensors").write_text("other weights")
+    follows = {name: count for name, count in CHANGES["learning rate of a refiner"][1].items() if "train" not in name}
+    assert scheduled("--configfile", SMOKE, project=hollow_project, folder=copy) == follows
 
 
 def test_one_more_system_with_a_decode(finished, hollow_project, tmp_path):
@@ -513,6 +583,40 @@ def test_decodes_in_shards(hollow_project, tmp_path):
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"decode_shard": 1, "decode": 1}
 
 
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, {}),
+        ({"distillation": {"beam": 3}}, {"distill": 5, "merge_distilled": 1}),
+        (
+            {"systems": {"training": {"learning_rate": 0.001}}},
+            {"train_teacher": 1, "distill": 5, "merge_distilled": 1},
+        ),
+    ],
+    ids=["nothing else", "beam", "teacher"],
+)
+def test_distillation_that_is_made_anew_has_the_configured_number_of_shards(
+    change, expected, finished, hollow_project, tmp_path
+):
+    content = {section: {"teacher": settings} for section, settings in change.items()}
+    content = {"experiment": "smoke", "distillation": {"teacher": {}}} | content
+    content["distillation"]["teacher"]["shards"] = 5
+    (tmp_path / "change.yaml").write_text(yaml.safe_dump(content))
+    words = ("distilled", "--configfile", str(tmp_path / "change.yaml"))
+    assert scheduled(*words, project=hollow_project, folder=finished) == expected
+
+
+def test_translations_that_are_made_anew_have_the_configured_number_of_shards(finished, hollow_project, tmp_path):
+    content = yaml.safe_load(Path(SMOKE).read_text())
+    content["decodes"][1] |= {"shards": 4}
+    overlay = tmp_path / "change.yaml"
+    words = ("translations", "--configfile", str(overlay))
+    for change, again in [({}, {}), ({"beam": 3, "name": "beam-2"}, {"decode_shard": 4, "decode": 1})]:
+        content["decodes"][1] |= change
+        overlay.write_text(yaml.safe_dump(content, sort_keys=False))
+        assert scheduled(*words, project=hollow_project, folder=finished) == again
+
+
 def test_a_lost_shard_of_distillation_is_made_anew_alone(hollow_project, tmp_path):
     words = ("distilled", "--configfile", SMOKE)
     done = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
@@ -548,6 +652,72 @@ def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"download": 1, "normalise": 1}
 
 
+# The documented table, row by row, and what tests it: keys of CHANGES, tests above with a prefix.
+ROWS = {
+    "device, number of devices, precision, threads, compilation, logging, mirrors, how often training state is saved, "
+    "`max_skipped`, `split_batches`, sentences decoded together, who computes distillation": [
+        "device, threads, precision, logging", "mirrors", "how often training state is saved",
+        "sentences decoded together", "who computes the distillation"],
+    "how patient downloads are (`runtime.download_…`)": ["patience with downloads"],
+    "memory, time, partitions and GPUs that jobs ask a cluster for": ["memory, time, GPUs and partitions of jobs"],
+    "number of distillation shards": ["number of shards"],
+    "number of shards of a decode": ["test_another_number_of_decoding_jobs_reruns_nothing"],
+    "title of the report": ["title of the report"],
+    "number of examples": ["number of examples"],
+    "a setting of one analysis": ["samples of one analysis", "how finely a figure is drawn"],
+    "samples decoded together for marginals (`chunk`)": ["samples decoded together"],
+    "an analysis switched off": ["an analysis switched off"],
+    "how speed is measured": ["how speed is measured"],
+    "a beam, length penalty or other setting of a decode": [
+        "test_a_changed_setting_of_a_decode_reruns_that_decode_and_what_shows_it"],
+    "the values that a decode chooses from (`tune`)": ["test_a_value_more_to_choose_from_chooses_anew"],
+    "a refiner's training": ["learning rate of a refiner", "learning rate of the energy network"],
+    "the latent-variable model's training": [
+        "learning rate of the latent-variable model", "steps of the latent-variable model"],
+    "the teacher's training": ["learning rate of the teacher"],
+    "one more number of refinement steps": ["test_more_refinement_steps_decode_those_only"],
+    "one more system": [
+        "one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
+    "the beam of distillation": ["beam of distillation"],
+    "subwords": ["size of the subwords"],
+    "the dataset, or own text files that it reads": [
+        "another seed of the corpus", "test_own_text_changed_makes_the_corpus_anew"],
+    "one more seed": ["one more seed"],
+    "a file that jobs read": ["test_a_changed_input_reruns_what_reads_it"],
+}  # fmt: skip
+
+
+def test_every_row_of_the_documented_table_is_tested():
+    section = (PROJECT / "docs/workflow.md").read_text().split("## What reruns after which change")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (.*?) \| .* \|$", section, re.MULTILINE)[1:]
+    assert rows == list(ROWS)
+    tested = [name for names in ROWS.values() for name in names]
+    assert [name for name in tested if name not in CHANGES and name not in globals()] == []
+
+
+def test_the_last_line_of_ci_says_what_was_left_out(tmp_path):
+    for folder in (".ci", "config/experiments", ".venv/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(PROJECT / ".ci/run", tmp_path / ".ci/run")
+    (tmp_path / "config/experiments/smoke.yaml").touch()
+    skipped = "SKIPPED [2] tests/test_slurm.py:40: no Slurm here: munged is not installed"
+
+    def last_line(told: str, status: int = 0) -> tuple[int, str]:
+        for program in ("make", ".venv/bin/snakemake", ".venv/bin/python"):
+            answer = f"echo '{told}'\nexit {status}\n" if program.endswith("python") else ""
+            (tmp_path / program).write_text(f"#!/bin/sh\ncase $* in *pytest*) {answer or ':'}\n;; esac\n")
+            (tmp_path / program).chmod(0o755)
+        environment = {name: value for name, value in os.environ.items() if name != "CI"}
+        environment["PATH"] = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+        done = subprocess.run(["bash", tmp_path / ".ci/run"], env=environment, capture_output=True, text=True)
+        return done.returncode, (done.stdout.splitlines() or [""])[-1]
+
+    assert last_line("2 passed") == (0, "everything passed")
+    left_out = "everything else passed; left out: tests/test_slurm.py:40: no Slurm here: munged is not installed"
+    assert last_line(skipped) == (0, left_out)
+    assert last_line(skipped, 1)[0] == 1
+
+
 # A whole run with the real stages
 
 
@@ -564,6 +734,8 @@ def test_no_job_took_more_than_it_would_ask_a_cluster_for(smoke_run):
         rule = path.stem if path.parent.name == "smoke" else path.parent.name
         words = path.stem.split("-", 2)
         job = SimpleNamespace(system=words[0], teacher=words[0])
+        if rule == "distill":
+            job.shards = words[2].removeprefix("of-")
         if rule in ("decode", "choose_settings"):
             job.search = words[2].removesuffix("-test")
         assert float(seconds) / 60 < needs.minutes(rule)(job, attempt=1), path

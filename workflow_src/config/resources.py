@@ -58,7 +58,11 @@ CORPUS = {
 
 
 class Requests:
-    """What each rule asks for. `memory(rule)` and `minutes(rule)` are functions for `resources:`."""
+    """What each rule asks for. `memory(rule)` and `minutes(rule)` are functions for `resources:`.
+
+    A shard's job asks for its own part, by the number of shards in its name: shards that are on disk already may be
+    fewer or more than the configuration says. A decode that is given shards only joins them.
+    """
 
     def __init__(self, plan: Plan, gpu: bool):
         self.plan = plan
@@ -69,24 +73,24 @@ class Requests:
         self.cpu_partition, self.gpu_partition = runtime.partition, runtime.gpu_partition
         self.pairs = training_pairs(plan) or UNKNOWN_PAIRS
         self.length = sentence_length(plan)
-        # Once for each rule, system and search, not once for each of its jobs.
+        # Once for each rule, system, search and number of shards, not once for each of its jobs.
         self._need = cache(self._counted)
 
     def memory(self, rule: str) -> Callable[..., int]:
-        """A function of (wildcards, attempt): megabytes."""
+        """A function of (wildcards, attempt, input): megabytes."""
 
-        def megabytes(wildcards: Any, attempt: int) -> int:
+        def megabytes(wildcards: Any, attempt: int, input: Any = None) -> int:
             growth = min(MEMORY_STEP ** (attempt - 1), MEMORY_MOST)
-            wanted = math.ceil(self.need(rule, wildcards)[0] * growth)
+            wanted = math.ceil(self.need(rule, wildcards, input)[0] * growth)
             return min(wanted, self.largest) if self.largest else wanted
 
         return megabytes
 
     def minutes(self, rule: str) -> Callable[..., int]:
-        """A function of (wildcards, attempt): minutes."""
+        """A function of (wildcards, attempt, input): minutes."""
 
-        def minutes(wildcards: Any, attempt: int) -> int:
-            return min(math.ceil(self.need(rule, wildcards)[1] * MINUTES_STEP ** (attempt - 1)), self.longest)
+        def minutes(wildcards: Any, attempt: int, input: Any = None) -> int:
+            return min(math.ceil(self.need(rule, wildcards, input)[1] * MINUTES_STEP ** (attempt - 1)), self.longest)
 
         return minutes
 
@@ -94,12 +98,15 @@ class Requests:
         """The partition of a rule that runs on a GPU, or of one that does not; None: the cluster's own."""
         return (self.gpu_partition if gpu and self.gpu else None) or self.cpu_partition
 
-    def need(self, rule: str, wildcards: Any) -> tuple[float, float]:
+    def need(self, rule: str, wildcards: Any, input: Any = None) -> tuple[float, float]:
         """Megabytes and minutes of a job at its first attempt, limits not applied."""
+        if rule == "decode" and getattr(input, "shards", None):
+            return self._joining()
         system = getattr(wildcards, "system", None) or getattr(wildcards, "teacher", None)
-        return self._need(rule, system, getattr(wildcards, "search", None))
+        shards = int(getattr(wildcards, "shards", 1))
+        return self._need(rule, system, getattr(wildcards, "search", None), shards)
 
-    def _counted(self, rule: str, system: str | None, search: str | None) -> tuple[float, float]:
+    def _counted(self, rule: str, system: str | None, search: str | None, shards: int) -> tuple[float, float]:
         if rule in FIXED:
             return FIXED[rule]
         if rule in CORPUS:
@@ -108,10 +115,9 @@ class Requests:
         if rule.startswith("train_"):
             return self._training(system)
         if rule == "distill":
-            return self._distillation(system)
+            return self._distillation(system, shards)
         if rule in ("decode", "decode_shard", "choose_settings"):
-            decode = self.plan.decode(system, search)
-            return self._decoding(decode, rule == "choose_settings", decode.shards if rule == "decode_shard" else 1)
+            return self._decoding(self.plan.decode(system, search), rule == "choose_settings", shards)
         if rule in ("export_bundle", "export_ctranslate2"):
             return PROCESS + self._weights_mb(system, copies=4), STARTING_MINUTES
         # Speed and analyses open several systems, one after the other or all at once.
@@ -149,20 +155,28 @@ class Requests:
         # Every process of a node has weights of its own; positions are shared out.
         return self.devices * (self._process + held) + activations / self.nodes, minutes
 
-    def _distillation(self, teacher: str) -> tuple[float, float]:
+    def _distillation(self, teacher: str, shards: int) -> tuple[float, float]:
         settings = self.plan.distillation(teacher)
         search = {"search": "beam", "beam": settings.beam}
-        sentences = self.pairs / self.plan.shards(teacher)
+        sentences = self.pairs / shards
         minutes = self._decoding_minutes(teacher, search, sentences)
         # The source is read whole; hypotheses are what a batch holds.
         read = self.pairs * self.length * 6 / 1e6
         hypotheses = settings.batch * settings.beam
         return self._process + read + self._weights_mb(teacher, 3) + self._hypotheses_mb(teacher, hypotheses), minutes
 
+    def _held_out(self) -> float:
+        """Sentences of the larger one of dev and test."""
+        limits, generator = self.plan.recipe.limits, self.plan.loaded.dataset.generator
+        return max(limits.get(split) or generator.get(split) or HELD_OUT for split in ("dev", "test"))
+
+    def _joining(self) -> tuple[float, float]:
+        """Shards of a split are read a line at a time, by a process that imports what decoding needs."""
+        return PROCESS + 500, STARTING_MINUTES + self._held_out() / CORPUS["merge_distilled"][1]
+
     def _decoding(self, decode: Decode, tried: bool, shards: int = 1) -> tuple[float, float]:
         """One split, or one of its shards; `tried`: once with every combination of the values that are chosen from."""
-        limits, generator = self.plan.recipe.limits, self.plan.loaded.dataset.generator
-        sentences = max(limits.get(split) or generator.get(split) or HELD_OUT for split in ("dev", "test")) / shards
+        sentences = self._held_out() / shards
         chosen = decode.tune or {}
         candidates = math.prod(max([decode.settings.get(name, 1), *chosen.get(name, ())])
                                for name in ("lengths", "samples"))  # fmt: skip

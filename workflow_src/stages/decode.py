@@ -67,14 +67,16 @@ def _write(given: argparse.Namespace, records: Iterable[dict[str, Any]]) -> int:
             count += 1
     inputs = inputs_of(given) | {f"shard {number}": shard for number, shard in enumerate(given.shards)}
     names = [given.output.name, given.output.with_suffix(".jsonl").name]
-    machine = {"device": given.device, "precision": given.precision, "shards": max(1, len(given.shards))}
+    # Who joins shards computed nothing: their own records tell where they were made.
+    machine = {} if given.shards else {"device": given.device, "precision": given.precision}
+    machine["shards"] = max(1, len(given.shards))
     write_record(given.output.with_suffix(".json"), given.settings, inputs, names, **machine)
     return count
 
 
 def run(given) -> str:
     if given.shards:
-        count = _write(given, read_shards(given.shards, given.source))
+        count = _write(given, read_shards(given.shards, given.settings, inputs_of(given)))
         return f"{count} translated sentences from {len(given.shards)} shards"
     lines = list(read_lines(given.source))
     count = _write(given, translate(given, lines))

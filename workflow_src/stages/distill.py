@@ -21,6 +21,7 @@ from workflow_src.inference.beam import beam_search
 from workflow_src.inference.ctranslate2_engine import Engine, installed
 from workflow_src.models.ctranslate2_spec import write_model
 from workflow_src.stages.command import add_runtime, log, parser, start
+from workflow_src.stages.merge_distilled import inputs_of
 from workflow_src.stages.shards import bounds, check_number, write_shard_record
 from workflow_src.training.runtime import Runtime, choose, keep_memory, set_threads
 from workflow_src.training.systems import check_subwords, load_system
@@ -62,9 +63,8 @@ def run(given) -> str:
                 rate,
                 (last - first - done) / rate / 60,
             )
-    inputs = {"model": given.model, "subwords": given.subwords / "subwords.json", "source": given.source}
     machine = {"device": str(runtime.device), "precision": str(runtime.dtype).removeprefix("torch.")}
-    write_shard_record(given.output, given.settings, inputs, given.shard, given.shards, **machine)
+    write_shard_record(given.output, given.settings, inputs_of(given), given.shard, given.shards, **machine)
     note = f", {skipped} too long and left empty" if skipped else ""
     return f"shard {given.shard} of {given.shards}: {done} sentences{note}"
 

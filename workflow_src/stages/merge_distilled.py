@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from workflow_src.artifacts import atomic, write_record
@@ -9,16 +10,21 @@ from workflow_src.stages.command import parser, start
 from workflow_src.stages.shards import read_shards
 
 
+def inputs_of(given: argparse.Namespace) -> dict[str, Path]:
+    """Files that distilled text comes from, by name."""
+    return {"model": given.model, "subwords": given.subwords / "subwords.json", "source": given.source}
+
+
 def run(given) -> str:
     record = given.output_text.with_suffix(".json")
     record.unlink(missing_ok=True)
     total = 0
     with atomic(given.output_text) as text, atomic(given.output_scores) as scores:
-        for found in read_shards(given.shards, given.source):
+        for found in read_shards(given.shards, given.settings, inputs_of(given)):
             text.write(found["text"] + "\n")
             scores.write(f"{found['score']:.6f}\n")
             total += 1
-    inputs = {"source": given.source} | {f"shard {number}": shard for number, shard in enumerate(given.shards)}
+    inputs = inputs_of(given) | {f"shard {number}": shard for number, shard in enumerate(given.shards)}
     write_record(record, given.settings, inputs, [given.output_text.name, given.output_scores.name])
     return f"{total} distilled sentences from {len(given.shards)} shards"
 
@@ -26,6 +32,8 @@ def run(given) -> str:
 def arguments():
     made = parser(__doc__)
     made.add_argument("--shards", type=Path, nargs="+", required=True, help="in order")
+    made.add_argument("--model", type=Path, required=True, help="weights of the teacher")
+    made.add_argument("--subwords", type=Path, required=True)
     made.add_argument("--source", type=Path, required=True)
     made.add_argument("--output-text", type=Path, required=True)
     made.add_argument("--output-scores", type=Path, required=True)

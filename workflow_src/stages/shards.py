@@ -34,23 +34,21 @@ def write_shard_record(
     write_record(path.with_suffix(".json"), settings, inputs, [path.name], shard=[shard, shards], **more)
 
 
-def read_shards(paths: list[Path], source: Path) -> Iterator[dict[str, Any]]:
+def read_shards(paths: list[Path], settings: Any, inputs: dict[str, Path]) -> Iterator[dict[str, Any]]:
     """The JSON lines of shards in the order given, which must be that of the shards.
 
-    Raises ArtifactError naming the shard that is missing, damaged, another one than its place says, made from another
-    source or from something else than the first shard, or that has another number of lines than it should.
+    `settings` and `inputs` are what the whole is to be made with and from; `inputs` has the text, `source`. Raises
+    ArtifactError, before the first line, naming the shard that is another one than its place says or was made with
+    other settings or from other files; then the one that is missing or damaged, or that has another number of lines
+    than it should.
     """
-    total, digest = count_lines(source), sha256(source)
-    made_from = None
-    for number, path in enumerate(paths):
-        made = _record(path)
+    records = [_record(path) for path in paths]
+    for number, (path, made) in enumerate(zip(paths, records, strict=True)):
         if made.get("shard") != [number, len(paths)]:
             raise ArtifactError(f"{path} is not shard {number} of {len(paths)} by its record; {AGAIN}")
-        inputs = {name: entry["sha256"] for name, entry in made["inputs"].items()}
-        made_from = made_from or (inputs, made["settings"])
-        if inputs.get("source") != digest or (inputs, made["settings"]) != made_from:
-            other = source if inputs.get("source") != digest else paths[0]
-            raise ArtifactError(f"{path} was not made from the same files and settings as {other}; {AGAIN}")
+    _check_made_from(paths, records, settings, inputs)
+    total = count_lines(inputs["source"])
+    for number, (path, made) in enumerate(zip(paths, records, strict=True)):
         if not path.is_file() or sha256(path) != made["files"].get(path.name):
             raise ArtifactError(f"{path} is missing or damaged: its record tells another checksum; {AGAIN}")
         first, last = bounds(total, number, len(paths))
@@ -60,6 +58,39 @@ def read_shards(paths: list[Path], source: Path) -> Iterator[dict[str, Any]]:
             yield _parsed(line, path, count)
         if count != last - first:
             raise ArtifactError(f"{path} has {count} lines, {last - first} were expected; {AGAIN}")
+
+
+def _check_made_from(paths: list[Path], records: list[dict[str, Any]], settings: Any, inputs: dict[str, Path]) -> None:
+    digests = {name: sha256(path) for name, path in inputs.items()}
+    differences = [_difference(made, settings, inputs, digests) for made in records]
+    others = [path for path, difference in zip(paths, differences, strict=True) if difference]
+    if not others:
+        return
+    told = next(filter(None, differences))
+    if len(others) == 1:
+        raise ArtifactError(f"{others[0]} was made {told}; {AGAIN}")
+    names = ", ".join(path.name for path in others)
+    raise ArtifactError(f"{others[0]} was made {told}; delete {names}, which are not what is wanted, and run again.")
+
+
+def _difference(made: dict[str, Any], settings: Any, inputs: dict[str, Path], digests: dict[str, str]) -> str | None:
+    """The first setting or input of a shard that is not the one wanted, as the end of "it was made"."""
+    found = made["settings"]
+    for name in sorted({*found, *settings}):
+        if found.get(name) != settings.get(name):
+            return f"with {name} {_told(found, name)}, {_told(settings, name)} is wanted"
+    for name in sorted({*made["inputs"], *digests}):
+        if name not in digests:
+            return f"with {made['inputs'][name]['path']} ({name}), which is not wanted"
+        if name not in made["inputs"]:
+            return f"without {inputs[name]} ({name})"
+        if made["inputs"][name]["sha256"] != digests[name]:
+            return f"from another {name} than {inputs[name]} holds now"
+    return None
+
+
+def _told(settings: dict[str, Any], name: str) -> str:
+    return json.dumps(settings[name], ensure_ascii=False) if name in settings else "unset"
 
 
 def _record(path: Path) -> dict[str, Any]:

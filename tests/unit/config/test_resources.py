@@ -17,10 +17,10 @@ def asked(experiment: str = "demo", gpu: bool = False, **settings) -> Requests:
     return Requests(Plan(load_experiment(experiment, **settings)), gpu)
 
 
-def of(requests: Requests, rule: str, attempt: int = 1, **wildcards: str) -> tuple[int, int]:
+def of(requests: Requests, rule: str, attempt: int = 1, files=None, **wildcards: str) -> tuple[int, int]:
     """(MB, minutes)."""
     job = SimpleNamespace(**wildcards)
-    return requests.memory(rule)(job, attempt=attempt), requests.minutes(rule)(job, attempt=attempt)
+    return tuple(ask(rule)(job, attempt=attempt, input=files) for ask in (requests.memory, requests.minutes))
 
 
 def test_a_training_by_hand():
@@ -61,11 +61,32 @@ def test_more_work_asks_for_more(gpu):
     larger = teacher(training={"batch_tokens": 16384})
     assert larger[1] > base[1] and (larger[0] == base[0] if gpu else larger[0] > base[0])
 
-    def distilled(shards):
-        requests = asked("wmt14", gpu, distillation={"teacher": {"shards": shards}}, runtime={"longest_job": 10**9})
-        return of(requests, "distill", teacher="teacher")[1]
 
-    assert distilled(1) - 15 == pytest.approx(32 * (distilled(32) - 15), rel=0.05)
+@pytest.mark.parametrize("configured", [1, 32])
+def test_a_shard_asks_for_its_own_part_whatever_the_configuration_says(configured):
+    """Shards that are on disk may be another number than those that are configured."""
+
+    def distilled(shards):
+        settings = {"distillation": {"teacher": {"shards": configured}}, "runtime": {"longest_job": 10**9}}
+        return of(asked("wmt14", True, **settings), "distill", teacher="teacher", shards=str(shards))[1]
+
+    assert distilled(1) > 1000 and distilled(1) - 15 == pytest.approx(32 * (distilled(32) - 15), rel=0.05)
+
+    def decoded(shards):
+        decodes = [{"system": "teacher", "search": "beam", "beam": 4, "name": "b", "shards": configured}]
+        settings = {"decodes": decodes, "runtime": {"longest_job": 10**9}, "recipe": {"limits": {"test": 10**6}}}
+        requests = asked("wmt14", True, **settings)
+        return of(requests, "decode_shard", system="teacher", search="b", shards=str(shards))[1]
+
+    assert decoded(2) > 150 and decoded(2) - 15 == pytest.approx(16 * (decoded(32) - 15), rel=0.05)
+
+
+def test_joining_shards_asks_for_little():
+    decodes = [{"system": "teacher", "search": "beam", "beam": 4, "name": "b", "shards": 8}]
+    requests = asked("wmt14", True, decodes=decodes, recipe={"limits": {"test": 10**6}})
+    whole, joined = (of(requests, "decode", files=SimpleNamespace(shards=shards), system="teacher", search="b")
+                     for shards in ([], ["0-of-2.jsonl", "1-of-2.jsonl"]))  # fmt: skip
+    assert joined == (2000, 17) and whole[0] > 6000 and whole[1] > 300
 
 
 def test_the_corpus_counts_where_it_is_read():
@@ -109,7 +130,7 @@ def test_every_job_of_every_experiment_asks_for_whole_positive_numbers(name, gpu
         elif rule.startswith("export_"):
             cases = [{"system": system} for system in plan.exported]
         elif rule in ("distill", "merge_distilled"):
-            cases = [{"teacher": teacher} for teacher in plan.teachers]
+            cases = [{"teacher": teacher, "shards": str(plan.shards(teacher))} for teacher in plan.teachers]
         for case in cases:
             memory, minutes = of(requests, rule, **case)
             assert isinstance(memory, int) and 1000 <= memory < 100_000, (rule, case, memory)

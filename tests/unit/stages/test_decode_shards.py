@@ -20,9 +20,10 @@ SEARCHES = {
 
 @pytest.fixture
 def words(tiny, tiny_bundles):
-    def make(search, output, source=None):
+    def make(search, output, source=None, bundle=None, **changes):
         family, settings = SEARCHES[search]
-        made = ["--settings", json.dumps(settings), "--bundle", str(tiny_bundles[family]), "--device", "cpu"]
+        made = ["--settings", json.dumps(settings | changes), "--bundle", str(bundle or tiny_bundles[family])]
+        made += ["--device", "cpu"]
         if search == "latent-search":
             made += ["--rescorer", str(tiny_bundles["transformer"])]
         made += ["--source", str(source or tiny.corpus / "train.de"), "--output", str(output), "--batch", "7"]
@@ -105,6 +106,36 @@ def test_a_shard_that_cannot_be_joined_is_named_and_made_anew_alone(words, decod
     swapped = [*words("beam", tmp_path / "out/train.txt"), "--shards", *map(str, [paths[0], paths[2], paths[1]])]
     assert refused("decode", swapped).startswith(f"{paths[2]} is not shard 1 of 3 by its record; ")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_stage, tiny_bundles, tmp_path):
+    """They fit each other; the settings, the system or the text have changed since."""
+    paths = decoded("beam", tmp_path, 2)
+    text = (tmp_path / "train.txt").read_bytes()
+
+    def join(*source, **changes):
+        return [*words("beam", tmp_path / "out/train.txt", *source, **changes), "--shards", *map(str, paths)]
+
+    end = "; delete 0-of-2.jsonl, 1-of-2.jsonl, which are not what is wanted, and run again."
+    assert refused("decode", join(beam=9)) == f"{paths[0]} was made with beam 3, 9 is wanted{end}"
+    message = f"{paths[0]} was made with stop_threshold unset, 0.1 is wanted{end}"
+    assert refused("decode", join(stop_threshold=0.1)) == message
+    retrained = tmp_path / "retrained"
+    retrained.mkdir()
+    (retrained / "bundle.json").write_text("{}")
+    message = f"{paths[0]} was made from another bundle than {retrained / 'bundle.json'} holds now{end}"
+    assert refused("decode", join(bundle=retrained)) == message
+    message = f"{paths[0]} was made without {tiny_bundles['transformer'] / 'bundle.json'} (rescorer){end}"
+    assert refused("decode", [*join(), "--rescorer", str(tiny_bundles["transformer"])]) == message
+    # One of them alone is made anew.
+    more = ["--shard", "1", "--shards", "2"]
+    run_stage("decode_shard", [*words("beam", paths[1], beam=2), *more])
+    message = f"{paths[1]} was made with beam 2, 3 is wanted; delete it and run again: the others are kept."
+    assert refused("decode", join()) == message
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+    run_stage("decode_shard", [*words("beam", paths[1]), *more])
+    run_stage("decode", join())
+    assert (tmp_path / "out/train.txt").read_bytes() == text
 
 
 @pytest.mark.parametrize("shard", [-1, 2])

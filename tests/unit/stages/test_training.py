@@ -247,15 +247,20 @@ def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_wo
     assert not (tmp_path / "out/model.safetensors").exists()
 
 
-def distill_words(tiny, systems, output, shard=0, shards=1, batch=7, source=None):
-    words = ["--settings", json.dumps({"beam": 2, "length_penalty": 1.0}), "--batch", str(batch), "--device", "cpu"]
+DISTILLATION = {"beam": 2, "length_penalty": 1.0}
+
+
+def distill_words(tiny, systems, output, shard=0, shards=1, batch=7, source=None, **settings):
+    words = ["--settings", json.dumps(DISTILLATION | settings), "--batch", str(batch), "--device", "cpu"]
     words += ["--model", str(systems["transformer"]), "--subwords", str(tiny.folder), "--shard", str(shard)]
     words += ["--source", str(source or tiny.corpus / "train.de")]
     return [*words, "--shards", str(shards), "--output", str(output)]
 
 
-def merge_words(source, shards, folder):
-    words = ["--settings", "{}", "--shards", *map(str, shards), "--source", str(source)]
+def merge_words(tiny, systems, shards, folder, source=None, **settings):
+    words = ["--settings", json.dumps(DISTILLATION | settings), "--shards", *map(str, shards)]
+    words += ["--model", str(systems["transformer"]), "--subwords", str(tiny.folder)]
+    words += ["--source", str(source or tiny.corpus / "train.de")]
     return [*words, "--output-text", str(folder / "train.en"), "--output-scores", str(folder / "scores.txt")]
 
 
@@ -270,10 +275,10 @@ def shards(tiny, systems, tmp_path_factory, run_stage):
     return made
 
 
-def test_distilling_in_shards_changes_nothing(tiny, shards, run_stage, tmp_path):
+def test_distilling_in_shards_changes_nothing(tiny, systems, shards, run_stage, tmp_path):
     texts, scores = {}, {}
     for count, paths in shards.items():
-        run_stage("merge_distilled", merge_words(tiny.corpus / "train.de", paths, tmp_path / str(count)))
+        run_stage("merge_distilled", merge_words(tiny, systems, paths, tmp_path / str(count)))
         texts[count] = (tmp_path / str(count) / "train.en").read_text()
         scores[count] = [float(line) for line in (tmp_path / str(count) / "scores.txt").read_text().splitlines()]
     assert texts[1] == texts[2] == texts[3] and texts[1].count("\n") == len(scores[1]) == 40
@@ -300,7 +305,7 @@ def test_long_sentences_and_line_breaks_in_outputs_keep_lines_aligned(tiny, syst
     monkeypatch.setattr(distill, "search_all", spelling_line_breaks)
     summary = run_stage("distill", distill_words(tiny, systems, tmp_path / "s.jsonl", source=source))
     assert summary.endswith("4 sentences, 1 too long and left empty")
-    run_stage("merge_distilled", merge_words(source, [tmp_path / "s.jsonl"], tmp_path))
+    run_stage("merge_distilled", merge_words(tiny, systems, [tmp_path / "s.jsonl"], tmp_path, source))
     lines = (tmp_path / "train.en").read_text().split("\n")
     assert len(lines) == 5 and lines[0] == "a b" and lines[1] == lines[2] == "" != lines[3]
 
@@ -311,7 +316,7 @@ def test_more_shards_than_lines(tiny, systems, run_stage, tmp_path):
     paths = [tmp_path / f"{shard}.jsonl" for shard in range(3)]
     for shard, path in enumerate(paths):
         run_stage("distill", distill_words(tiny, systems, path, shard, 3, source=source))
-    run_stage("merge_distilled", merge_words(source, paths, tmp_path))
+    run_stage("merge_distilled", merge_words(tiny, systems, paths, tmp_path, source))
     assert (tmp_path / "train.en").read_text().count("\n") == 1
 
 
@@ -328,14 +333,14 @@ def test_more_shards_than_lines(tiny, systems, run_stage, tmp_path):
     ],
     ids=["missing line", "line too many", "cut line", "no score", "no number", "no text", "empty"],
 )
-def test_a_shard_that_is_not_whole_is_named(tiny, shards, refused, tmp_path, spoil, message):
+def test_a_shard_that_is_not_whole_is_named(tiny, systems, shards, refused, tmp_path, spoil, message):
     """What a job of another version could have left: its record fits the file, the file does not fit its place."""
     second = tmp_path / "second.jsonl"
     second.write_text("".join(f"{line}\n" for line in spoil(shards[2][1].read_text().splitlines())))
     record = read_json(shards[2][1].with_suffix(".json"))
     record["provenance"]["files"] = {second.name: sha256(second)}
     write_json(second.with_suffix(".json"), record)
-    error = refused("merge_distilled", merge_words(tiny.corpus / "train.de", [shards[2][0], second], tmp_path / "out"))
+    error = refused("merge_distilled", merge_words(tiny, systems, [shards[2][0], second], tmp_path / "out"))
     assert error.startswith(message.format(f=second))
     assert os.listdir(tmp_path / "out") == []
 
@@ -350,27 +355,44 @@ def copied(paths, folder):
 
 def test_shards_that_do_not_belong_together_are_not_merged(tiny, systems, shards, refused, run_stage, tmp_path):
     first, second = copied(shards[2], tmp_path)
-    merge = lambda paths, source=tiny.corpus / "train.de": refused(  # noqa: E731
-        "merge_distilled", merge_words(source, paths, tmp_path / "out")
-    )
+
+    def merge(paths, **settings):
+        return refused("merge_distilled", merge_words(tiny, systems, paths, tmp_path / "out", **settings))
+
     assert merge([second, first]).startswith(f"{second} is not shard 0 of 2 by its record; delete it and run again: ")
     assert merge([first, shards[3][1]]).startswith(f"{shards[3][1]} is not shard 1 of 2 by its record; ")
-    other = tmp_path / "other.de"
-    other.write_bytes((tiny.corpus / "train.de").read_bytes().replace(b"Hund", b"Rabe"))
-    assert merge([first, second], other).startswith(f"{first} was not made from the same files and settings as {other}")
-    run_stage("distill", [w if w != '{"beam": 2, "length_penalty": 1.0}' else '{"beam": 1, "length_penalty": 1.0}'
-                          for w in distill_words(tiny, systems, second, 1, 2)])  # fmt: skip
-    assert merge([first, second]).startswith(f"{second} was not made from the same files and settings as {first}")
+    run_stage("distill", distill_words(tiny, systems, second, 1, 2, beam=1))
+    made = "was made with beam 1, 2 is wanted; delete it and run again: the others are kept."
+    assert merge([first, second]) == f"{second} {made}"
     second.with_suffix(".json").unlink()
     assert merge([first, second]).startswith(f"{second} has no record 1-of-2.json beside it: it is not whole; ")
-    assert os.listdir(tmp_path / "out") == []
+    assert not (tmp_path / "out").exists() or os.listdir(tmp_path / "out") == []
+
+
+def test_shards_of_another_request_are_not_merged(tiny, systems, shards, refused, tmp_path):
+    """They fit each other; the settings, the teacher or the source have changed since."""
+    both = copied(shards[2], tmp_path)
+
+    def merge(systems=systems, **settings):
+        return refused("merge_distilled", merge_words(tiny, systems, both, tmp_path / "out", **settings))
+
+    end = "; delete 0-of-2.jsonl, 1-of-2.jsonl, which are not what is wanted, and run again."
+    assert merge(beam=9) == f"{both[0]} was made with beam 2, 9 is wanted{end}"
+    trained = tmp_path / "model.safetensors"
+    trained.write_bytes(systems["transformer"].read_bytes()[:-1] + b"?")
+    message = f"{both[0]} was made from another model than {trained} holds now{end}"
+    assert merge(systems={"transformer": trained}) == message
+    other = tmp_path / "other.de"
+    other.write_bytes((tiny.corpus / "train.de").read_bytes().replace(b"Hund", b"Rabe"))
+    assert merge(source=other) == f"{both[0]} was made from another source than {other} holds now{end}"
+    assert not (tmp_path / "out").exists() or os.listdir(tmp_path / "out") == []
 
 
 def test_a_damaged_shard_is_named_and_made_anew_alone(tiny, systems, shards, refused, run_stage, tmp_path):
     first, second = copied(shards[2], tmp_path)
     whole = second.read_bytes()
     second.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
-    words = merge_words(tiny.corpus / "train.de", [first, second], tmp_path / "out")
+    words = merge_words(tiny, systems, [first, second], tmp_path / "out")
     assert refused("merge_distilled", words).startswith(f"{second} is missing or damaged: ")
     run_stage("distill", distill_words(tiny, systems, second, 1, 2))
     assert second.read_bytes() == whole
