@@ -1,7 +1,5 @@
 """What all rules share: the checked configuration, the environment of jobs, wildcards, and the targets."""
 
-import glob
-import json
 import os
 import shlex
 import shutil
@@ -32,6 +30,7 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
     )
 
 from workflow_src.config import ConfigError, Plan, load
+from workflow_src.config.cuts import Cuts
 from workflow_src.config.decodes import Decode
 from workflow_src.config.plan import SPLITS
 from workflow_src.config.resources import Requests
@@ -50,6 +49,8 @@ RUNTIME = plan.config.runtime
 GPUS = int(RUNTIME.device.startswith("cuda") or (RUNTIME.device == "auto" and shutil.which("nvidia-smi") is not None))
 # Memory and time of every job, by the sizes of models and corpus; more at each retry.
 needs = Requests(plan, gpu=GPUS > 0)
+# Shards on disk are used, however many they are.
+cuts = Cuts(plan)
 # A training on several nodes starts its processes with srun by itself: `mpi` makes Slurm's executor leave that to it. One
 # task a node; tasks_per_gpu=0 keeps the executor from making it one a GPU.
 SEVERAL_NODES = (
@@ -146,47 +147,6 @@ def decode_inputs(wildcards):
 def state_folder(wildcards):
     """Training state. No rule declares it, so that it outlives failed jobs."""
     return plan.state_folder(wildcards.system, wildcards.seed)
-
-
-def finished_shards(wildcards):
-    """Shards to merge: a whole set on disk, however many it has, or else as many as the configuration says.
-
-    A changed number of shards alone therefore distils nothing anew.
-    """
-    teacher, wanted = wildcards.teacher, plan.shards(wildcards.teacher)
-    found = glob.glob(plan.distilled_shard(glob.escape(teacher), "0", "*"))
-    counts = [wanted, *sorted(int(Path(name).stem.split("-of-")[1]) for name in found)]
-    sets = [[plan.distilled_shard(teacher, shard, count) for shard in range(count)] for count in counts]
-    return next((shards for shards in sets if all(map(os.path.exists, shards))), sets[0])
-
-
-def decoded_shards(wildcards):
-    """Shards that translations are joined from; none where one job translates the whole.
-
-    Translations that are there keep the shards that they were made of, so that a changed number alone reruns nothing.
-    """
-    decode = plan.decode(wildcards.system, wildcards.search)
-    place = (decode, wildcards.seed, wildcards.split)
-    pattern = plan.translation_shard(decode, wildcards.seed, wildcards.split, "0", "*")
-    counts = [int(Path(name).stem.split("-of-")[1]) for name in sorted(glob.glob(pattern))]
-    there = os.path.exists(plan.translation(*place))
-    recorded = recorded_shards(plan.translation_record(*place)) if there else None
-
-    def shards(number):
-        return [plan.translation_shard(*place, shard, number) for shard in range(number)] if number > 1 else []
-
-    finished = [
-        number for number in (decode.shards, *counts) if number > 1 and all(map(os.path.exists, shards(number)))
-    ]
-    return shards(recorded or next(iter(finished), 1 if there else decode.shards))
-
-
-def recorded_shards(path):
-    """The number of shards in a translation's record, or None where there is no record to read."""
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))["provenance"]["shards"]
-    except (OSError, KeyError, TypeError, ValueError):
-        return None
 
 
 def bundle_inputs(wildcards):

@@ -1,10 +1,5 @@
 """Teachers translate the training source, in shards; their outputs replace the references in training."""
 
-from workflow_src.config.cuts import Cuts
-
-# Shards on disk are used, however many they are.
-cuts = Cuts(plan)
-
 
 rule distill:
     input:
