@@ -34,7 +34,7 @@ from workflow_src.config.cuts import Cuts
 from workflow_src.config.decodes import Decode
 from workflow_src.config.plan import SPLITS
 from workflow_src.config.resources import Requests
-from workflow_src.stages import guard
+from workflow_src import guard
 
 # Jobs end with the Snakemake that runs them, also where it is killed.
 os.environ[guard.VARIABLE] = guard.identity()

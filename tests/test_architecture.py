@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
 # From low to high; parts of one rank may import each other.
 RANKS = [
-    {"types", "config", "artifacts"},
+    {"types", "config", "artifacts", "guard"},
     {"data"},
     {"models"},
     {"objectives", "inference"},

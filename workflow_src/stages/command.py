@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.logging import RichHandler
 
-from workflow_src.stages import guard
+from workflow_src import guard
 from workflow_src.training import devices, torchrun
 from workflow_src.training.stopping import PeerFailed, Preempted
 

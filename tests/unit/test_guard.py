@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from workflow_src.stages import guard
+from workflow_src import guard
 
-PROJECT = Path(__file__).resolve().parents[3]
+PROJECT = Path(__file__).resolve().parents[2]
 JOB = """
 import argparse, sys, time
 from workflow_src.artifacts import atomic
