@@ -113,8 +113,10 @@ def _remove_if_left(partial: Path, age: float) -> None:
 
 def _begin(path: Path) -> tuple[int, str]:
     """A new partial file of `path`: its handle, which holds it locked until it is closed, and its name."""
+    tries = 10
     while True:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{_machine()}.", suffix=".partial")
+        tries -= 1
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -124,10 +126,13 @@ def _begin(path: Path) -> tuple[int, str]:
             return handle, name
         else:
             with contextlib.suppress(OSError):
-                if os.path.samestat(os.fstat(handle), os.lstat(name)):
+                # Some disks never agree with themselves on which file it is.
+                if os.path.samestat(os.fstat(handle), os.lstat(name)) or (tries < 0 and os.path.exists(name)):
                     return handle, name
         # Another writer took it for a killed one's, in the moment between its creation and its lock.
         os.close(handle)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
 
 
 @contextlib.contextmanager
@@ -266,7 +271,8 @@ def code_digest() -> str:
     """SHA-256 of the package's own source: the same wherever it lies, another after any edit."""
     package = Path(__file__).resolve().parent
     found = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
+    # What editors leave beside a file, under a hidden name, may lead nowhere.
+    for path in sorted(path for path in package.rglob("*.py") if path.name[0] != "."):
         found.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes() + b"\0")
     return found.hexdigest()
 

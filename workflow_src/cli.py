@@ -85,8 +85,8 @@ def parser() -> argparse.ArgumentParser:
     part = commands.add_parser("estimate", help="jobs, training tokens, disk and GPU-hours of an experiment")
     what = f"an experiment ({', '.join(experiment_names())}) or a YAML file"
     part.add_argument("configuration", help=what)
-    part.add_argument("--pairs", type=int, help="training pairs, where the dataset does not say")
-    part.add_argument("--length", type=float, help="mean subwords of a sentence")
+    part.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
+    part.add_argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed")
     part.add_argument("--json", action="store_true", help="for programs to read")
     part.set_defaults(run=estimate)
     part = commands.add_parser("check", help="say what is wrong with a configuration, or that nothing is")

@@ -22,7 +22,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from workflow_src.artifacts import read_json
+from workflow_src.artifacts import ArtifactError, read_json
 from workflow_src.config.costs import (
     HELD_OUT,
     WIDE,
@@ -129,7 +129,10 @@ def encoded_counts(plan: Plan) -> tuple[int, float] | None:
     if not summary.exists():
         return None
     found = read_json(summary)
-    return found["pairs"], (found["source_tokens"] + found["target_tokens"]) / (2 * found["pairs"])
+    try:
+        return found["pairs"], (found["source_tokens"] + found["target_tokens"]) / (2 * found["pairs"])
+    except (KeyError, TypeError, ZeroDivisionError):
+        raise ArtifactError(f"{summary} does not describe an encoded corpus; encode it again, or delete it.") from None
 
 
 def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) -> dict[str, Any]:

@@ -63,8 +63,9 @@ def watch() -> None:
     except (AttributeError, OSError):
         # Where there are no handles of processes (not Linux), jobs end as they do without this.
         return
-    # It may have ended before, and its number may be somebody else's by now.
-    if identity(int(process)) != os.environ[VARIABLE]:
+    # It may have ended before, and its number may be somebody else's by now. That cannot be told where nobody may look
+    # at the processes of others.
+    if identity(int(process)) not in ("", os.environ[VARIABLE]):
         os.close(handle)
         _end()
         return

@@ -335,3 +335,9 @@ def describe(family: str) -> dict[str, Any]:
     refinement = FAMILIES[family].refinement
     defaults = {"search": search, "steps": 4, "beam": 4} | ({"refinement": refinement} if refinement else {})
     return {"searches": searches, "defaults": defaults}
+
+
+if __name__ == "__main__":
+    from workflow_src.translate_command import main
+
+    main()

@@ -149,8 +149,8 @@ def test_a_file_that_is_removed_between_its_creation_and_its_lock_is_begun_again
     monkeypatch.setattr(fcntl, "flock", late)
     with atomic(path) as file:
         if held:
-            # The other writer goes on: what it holds is what it saw.
-            os.unlink(held[0].name)
+            # What was given up is gone, and not only when the other writer has come to it.
+            assert not os.path.exists(held[0].name)
             held[0].close()
         artifacts._sweep(path)
         file.write("whole")
@@ -168,6 +168,25 @@ def test_what_another_machine_began_is_left_for_an_hour_and_other_files_for_ever
     with atomic(path) as file:
         file.write("whole")
     assert sorted(os.listdir(tmp_path)) == sorted([*others, young, "file"])
+
+
+def test_a_disk_that_never_agrees_on_which_file_it_is_is_written_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(artifacts.os.path, "samestat", lambda *_: False)
+    with artifacts.atomic(tmp_path / "a.txt") as file:
+        file.write("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"] and (tmp_path / "a.txt").read_text() == "whole"
+
+
+def test_the_code_is_told_whatever_editors_leave_beside_it(tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "artifacts.py").write_text("a = 1\n")
+    monkeypatch.setattr(artifacts, "__file__", str(package / "artifacts.py"))
+    digest = artifacts.code_digest()
+    (package / ".#artifacts.py").symlink_to("nobody@nowhere.1")
+    assert artifacts.code_digest() == digest
+    (package / "artifacts.py").write_text("a = 2\n")
+    assert artifacts.code_digest() != digest
 
 
 def test_a_disk_without_locks_is_written_to_and_nothing_is_removed(tmp_path, monkeypatch):

@@ -108,6 +108,17 @@ def test_what_encoding_counted_replaces_assumptions(tmp_path, monkeypatch):
     assert given["sources"] == {"pairs": "given", "length": "counted"}
 
 
+@pytest.mark.parametrize("content", ["{}", '{"pairs": 0, "source_tokens": 0, "target_tokens": 0}', "[]"])
+def test_a_summary_that_is_none_is_named(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    plan = Plan(load_experiment("tatoeba"))
+    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
+    summary.parent.mkdir(parents=True)
+    summary.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"raw/train\.json does not describe an encoded corpus; encode it again"):
+        estimate(plan)
+
+
 def test_the_commands(capsys):
     cli.main(["estimate", "wmt16", "--json"])
     assert json.loads(capsys.readouterr().out)["jobs"]["distill"] == 8

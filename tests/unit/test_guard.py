@@ -112,6 +112,20 @@ def test_a_terminated_job_leaves_nothing_half_written(job, tmp_path, number):
     assert (running.returncode, told) == (128 + number, "terminated\n") and list(tmp_path.iterdir()) == []
 
 
+def test_a_job_goes_on_where_nobody_may_look_at_processes_of_others(monkeypatch):
+    own = guard.identity()
+    ended = []
+    monkeypatch.setenv(guard.VARIABLE, own)
+    monkeypatch.setattr(guard, "_end", lambda: ended.append(True))
+    monkeypatch.setattr(guard, "_follow", lambda handle: os.close(handle))
+    monkeypatch.setattr(guard, "identity", lambda process=None: "")
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGUSR1)
+    guard.watch()
+    for number, handler in zip((signal.SIGTERM, signal.SIGUSR1), before, strict=True):
+        signal.signal(number, handler)
+    assert not ended
+
+
 def test_a_process_is_told_from_all_others():
     mine, parent = guard.identity(), guard.identity(os.getppid())
     assert mine == guard.identity(os.getpid()) and mine != parent

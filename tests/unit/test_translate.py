@@ -368,6 +368,14 @@ def test_the_command_translates_standard_input(tiny_bundles, translators):
     assert done.stdout.decode() == "".join(f"{line}\n" for line in expected)
 
 
+def test_the_module_is_the_command_too(tiny_bundles):
+    words = [sys.executable, "-m", "workflow_src.translate", "--bundle", str(tiny_bundles["lvm"]), "--device", "cpu"]
+    done = subprocess.run([*words, "--search", "prior-mean"], input="", capture_output=True, text=True, cwd=PROJECT)
+    assert (done.returncode, done.stdout) == (0, "")
+    done = subprocess.run([*words, "--search", "beam"], input="", capture_output=True, text=True, cwd=PROJECT)
+    assert done.returncode == 1 and done.stderr.startswith("error: unknown search")
+
+
 def test_the_command_refuses_text_that_is_not_utf8(tiny_bundles):
     done = command(tiny_bundles["lvm"], b"der Hund\nder B\xe4r\n")
     assert done.returncode == 1 and done.stdout == b""

@@ -84,13 +84,15 @@ class RowTimes:
 class Measured:
     """Times by row key, and the load by others in cores: of each round kept, and how many rounds were redone.
 
-    `alternating`: seconds (rounds, N) of the rows that tell what a step costs, timed in turns at every sentence.
+    `alternating`: seconds (rounds, N) of the rows that tell what a step costs, timed in turns at every sentence, and
+    the load meanwhile.
     """
 
     times: dict[tuple[str, str], RowTimes]
     load: list[float]
     redone: int
     alternating: dict[tuple[str, str], list[list[float]]] = dataclasses.field(default_factory=dict)
+    alternating_load: float | None = None
 
 
 def step_series(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -298,6 +300,9 @@ def measure(
         tell(f"round {number + 1} of {speed['repeats']}: other load {load:.2f} cores, {len(tries) - 1} redone")
     stepped = [row for group in step_series(rows) for row in group]
     if stepped:
-        seconds = timers[OWN_ENGINE].time_alternating(stepped, lines, speed)
+        with OtherLoad() as load:
+            seconds = timers[OWN_ENGINE].time_alternating(stepped, lines, speed)
         measured.alternating = {(r["system"], r["name"]): one for r, one in zip(stepped, seconds, strict=True)}
+        measured.alternating_load = load.cores
+        tell(f"steps, rows in turns: other load {load.cores:.2f} cores")
     return measured

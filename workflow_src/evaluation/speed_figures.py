@@ -138,4 +138,5 @@ def results(
     for row in done:
         row["speedup"] = None if reference is None else reference["latency_ms"] / row["latency_ms"]
     named = None if reference is None else {"system": reference["system"], "name": reference["name"]}
-    return {"rows": done, "baseline": named, "step_costs": step_costs(done, measured.alternating, operations)}
+    costs = step_costs(done, measured.alternating, operations) | {"other_load_cores": measured.alternating_load}
+    return {"rows": done, "baseline": named, "step_costs": costs}

@@ -47,7 +47,7 @@ def lease_devices(device: str, count: int = 1, seconds: float | None = None) -> 
     """Take GPUs for this process that no other job on this machine has taken; None where there is nothing to take.
 
     They are this process's until it ends. Nothing may have looked at GPUs before. Who names a GPU by its number gets
-    that one. Waits while they are taken; raises TimeoutError after `seconds`, if given.
+    that one. Waits while they are taken; raises devices.Taken after `seconds`, if given.
     """
     kind, _, number = device.partition(":")
     if kind == "cuda" and number.isdigit():

@@ -35,7 +35,7 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.models.weights import count_parameters, weights_of
 from workflow_src.registry import build, build_objective
 from workflow_src.stages.command import add_runtime, boolean, lease_devices, log, parser
-from workflow_src.training import distributed, torchrun
+from workflow_src.training import devices, distributed, torchrun
 from workflow_src.training.distributed import Group
 from workflow_src.training.loop import Progress, Trainer, Validation
 from workflow_src.training.runtime import Runtime, choose, keep_memory, set_threads
@@ -98,7 +98,7 @@ def _own_device(device: str, group: distributed.Processes) -> str:
     waiting, leased = local == 0, None
     while True:
         if waiting:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(devices.Taken):
                 leased, waiting = lease_devices(device, torchrun.local_size(), LEASE_SECONDS), False
         told = group.gather((waiting, leased))
         if not any(waits for waits, _ in told):
@@ -157,19 +157,26 @@ def _train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVal
         group=group,
         split_batches=given.split_batches,
     )
+    finished_on = states.finished_on() if group.first else None
     progress = trainer.run()
     if not group.first:
         return None
+    machine = {
+        "device": str(runtime.device),
+        "processes": group.size,
+        "precision": precision,
+        "threads": given.threads,
+    }
+    # Where the whole training was done before, what it was done on counts, not what writes it down once more.
+    machine = finished_on or machine
     description = {
         **_description(given, progress),
         "sizes": sizes,
         "parameters": parameters,
-        "device": str(runtime.device),
-        "processes": group.size,
-        "precision": precision,
+        **machine,
     }
     _write(given.output_folder, model, description, progress.history, lambda files: provenance(settings, inputs, files))
-    states.finish()
+    states.finish(machine)
     last = {
         k: round(v, 3) for k, v in (progress.history[-1] if progress.history else {}).items() if k.startswith("dev_")
     }
@@ -188,7 +195,6 @@ def _description(given: argparse.Namespace, progress: Progress) -> dict[str, Any
         "skipped": progress.skipped,
         "target_tokens_seen": progress.target_tokens,
         "minutes": round(progress.seconds / 60, 2),
-        "threads": given.threads,
     }
 
 

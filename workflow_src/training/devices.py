@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,10 @@ DEFAULT_FOLDER = "/tmp/continuum-devices"
 # What processes started by one that took GPUs find in their environment: these GPUs are theirs already.
 LEASED = "CONTINUUM_DEVICES_LEASED"
 SAY_EVERY = 60.0
+
+
+class Taken(TimeoutError):
+    """Others have the GPUs, and the time to wait for them is up."""
 
 
 @dataclasses.dataclass
@@ -52,7 +57,7 @@ def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | 
     `names` maps what CUDA_VISIBLE_DEVICES calls a GPU to what its lock is called; default: all that are visible. Waits
     until enough are free, `seconds` at most if given. None where there is no GPU, or a parent process took some for us.
 
-    Raises ValueError when more are wanted than there are, and TimeoutError, naming who holds what, when the time is up.
+    Raises ValueError when more are wanted than there are, and Taken, naming who holds what, when the time is up.
     """
     if os.environ.get(LEASED) is not None and os.environ.get(LEASED) == os.environ.get(VISIBLE):
         return None
@@ -71,11 +76,10 @@ def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | 
             os.environ[VISIBLE] = os.environ[LEASED] = ",".join(found.devices)
             return found
         waited = time.monotonic() - began
-        busy = "; ".join(f"{device} by {holder(name)}" for device, name in names.items() if _is_taken(name))
         if seconds is not None and waited >= seconds:
-            raise TimeoutError(f"no {count} free GPUs within {seconds:g} s: {busy}.")
+            raise Taken(f"no {count} free GPUs within {seconds:g} s: {_busy(names)}.")
         if waited - said >= SAY_EVERY:
-            log.info("waiting for %d free GPUs: %s", count, busy)
+            log.info("waiting for %d free GPUs: %s", count, _busy(names))
             said = waited
         # Two jobs that each want several must not keep step.
         time.sleep(random.uniform(0.2, 1.0))
@@ -133,18 +137,37 @@ def folder() -> Path:
 
     Raises ValueError when it cannot be made.
     """
-    path = Path(os.environ.get(FOLDER) or DEFAULT_FOLDER)
+    if os.environ.get(FOLDER):
+        return _made(Path(os.environ[FOLDER]))
     try:
-        path.mkdir(parents=True)
-    except FileExistsError:
+        return _made(Path(DEFAULT_FOLDER))
+    except ValueError as failure:
+        # A container may have nothing that can be written but where TMPDIR says.
+        other = Path(tempfile.gettempdir(), Path(DEFAULT_FOLDER).name)
+        log.warning("warning: %s Jobs are kept apart by %s until then.", failure, other)
+        return _made(other)
+
+
+def _made(path: Path) -> Path:
+    if path.is_dir():
         return path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        # Whatever the umask says, everybody may add files, and nobody may remove those of others.
+        fresh.chmod(0o1777)
+        try:
+            # Under its name only when it is as it should be; an empty folder of another job is replaced.
+            fresh.rename(path)
+        except OSError:
+            fresh.rmdir()
+            if not path.is_dir():
+                raise
     except OSError as failure:
         raise ValueError(
             f"folder {path} for the locks of GPUs cannot be made ({failure.strerror}); name another one, which all who "
             f"share the GPUs can write, in {FOLDER}."
         ) from None
-    # Whatever the umask says, everybody may add files, and nobody may remove those of others.
-    path.chmod(0o1777)
     return path
 
 
@@ -177,6 +200,12 @@ def _take(names: dict[str, str], count: int) -> Lease | None:
     return None
 
 
+def _busy(names: dict[str, str]) -> str:
+    """Who has which GPU now."""
+    told = [f"{device} by {holder(name)}" for device, name in names.items() if _is_taken(name)]
+    return "; ".join(told) or "those that had some have just let go"
+
+
 def _is_taken(name: str) -> bool:
     """Whether a process holds the GPU's lock now."""
     file = _lock(_path(name))
@@ -193,6 +222,11 @@ def _lock(path: Path) -> int | None:
     except BlockingIOError:
         os.close(file)
         return None
+    except OSError as failure:
+        os.close(file)
+        raise ValueError(
+            f"the disk of {path} has no locks ({failure.strerror}); name a folder on another one in {FOLDER}."
+        ) from None
     return file
 
 

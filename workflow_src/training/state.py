@@ -33,12 +33,14 @@ from workflow_src.artifacts import (
 )
 
 FORMAT = 2
+FINISHED = "finished.json"
 KEEP = 2
 log = logging.getLogger("continuum")
 
 
-# Seconds that a training waits for the one before it to leave: a job whose workflow was killed saves, and then ends.
-WAIT = 60.0
+# Seconds that a training waits for the one before it to leave: a job whose workflow was killed saves, and then ends;
+# and a server of files takes a minute or two to notice that a machine is gone.
+WAIT = 180.0
 # Files of the locks that this process holds, open. Closing one would give its lock up.
 _held: dict[Path, int] = {}
 
@@ -52,6 +54,8 @@ class StateFolder:
     def __init__(self, folder: str | Path, fingerprint: str):
         self.folder = Path(folder)
         self.fingerprint = fingerprint
+        # Now: somebody may edit the package while this training runs.
+        self._code = code_digest()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         _hold(self.folder)
         self._finish_exchange()
@@ -59,11 +63,11 @@ class StateFolder:
         marker = self.folder / "fingerprint.json"
         # Without a marker nobody knows whose the states are.
         if (marker.exists() or self._states()) and not self._is_ours(self.folder):
-            if self._is_ours(self._aside):
+            if self._is_ours(self._aside) and not self._by_other_code(self._aside):
                 self._exchange()
             else:
                 self._move_aside("settings or inputs changed")
-        if self._finished.exists() and not self._same_code():
+        if self._by_other_code(self.folder):
             # Its system was written; whoever asks again, after a change of the code, wants a new one.
             self._move_aside("this training had finished, by other code")
         write_json(marker, {"fingerprint": fingerprint, "format": FORMAT})
@@ -75,10 +79,6 @@ class StateFolder:
             return False
 
     @property
-    def _finished(self) -> Path:
-        return self.folder / "finished.json"
-
-    @property
     def _aside(self) -> Path:
         return self.folder.with_name(self.folder.name + ".superseded")
 
@@ -86,18 +86,28 @@ class StateFolder:
     def _between(self) -> Path:
         return self.folder.with_name(self.folder.name + ".exchanged")
 
-    def _same_code(self) -> bool:
-        try:
-            return read_json(self._finished).get("code") == code_digest()
-        except (ArtifactError, AttributeError):
+    def _by_other_code(self, folder: Path) -> bool:
+        """Whether a training has finished there that ran with other code than this one."""
+        if not (folder / FINISHED).exists():
             return False
+        try:
+            return read_json(folder / FINISHED).get("code") != self._code
+        except (ArtifactError, AttributeError):
+            return True
 
-    def finish(self) -> None:
-        """Say that the system has been written.
+    def finish(self, machine: dict[str, Any] | None = None) -> None:
+        """Say that the system has been written, and what it was trained on.
 
         A job that lost what it wrote writes it again from the last state; by other code, training starts afresh.
         """
-        write_json(self._finished, {"finished": True, "code": code_digest()})
+        write_json(self.folder / FINISHED, {"finished": True, "code": self._code, "machine": machine or {}})
+
+    def finished_on(self) -> dict[str, Any] | None:
+        """What `finish` was told, where a training with the same settings, inputs and code has finished here."""
+        try:
+            return read_json(self.folder / FINISHED)["machine"]
+        except (ArtifactError, OSError, KeyError, TypeError):
+            return None
 
     def _move_aside(self, reason: str) -> None:
         shutil.rmtree(self._aside, ignore_errors=True)
@@ -159,7 +169,17 @@ def _hold(folder: Path) -> None:
     path = folder.resolve().with_name(folder.name + ".lock")
     if path in _held:
         return
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        new = not path.exists()
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        if new:
+            # Others of a group that shares the folder may go on with this training, whatever the umask says.
+            os.fchmod(file, 0o666)
+    except PermissionError:
+        raise ValueError(
+            f"the lock {path} of a training's state cannot be opened: it is another user's; ask for write access to it "
+            f"and to {folder}, or delete it when that user's training has ended."
+        ) from None
     began, said = time.monotonic(), False
     while True:
         try:
@@ -174,7 +194,7 @@ def _hold(folder: Path) -> None:
             os.close(file)
             raise ValueError(
                 f"the training state {folder} is in use by {holder}; two trainings of one system would destroy each "
-                "other's states: wait until that one has ended, or end it."
+                f"other's states: wait until that one has ended, or end it; if its machine is gone, delete {path}."
             )
         if not said:
             log.info("waiting for %s, which has the training state %s", holder, folder)

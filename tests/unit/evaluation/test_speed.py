@@ -108,14 +108,15 @@ def _loads(monkeypatch, loads):
 
 
 def test_disturbed_rounds_are_redone(monkeypatch):
-    _loads(monkeypatch, [0.1, 0.9, 0.0, 0.2, 0.1])
+    # The last: of the steps that are timed in turns.
+    _loads(monkeypatch, [0.1, 0.9, 0.0, 0.2, 0.1, 0.05])
     measured = speed.measure(own({"lvm": Recorder([])}), ROWS[1:], ["1"], SETTINGS)
-    assert measured.load == [0.1, 0.0, 0.2, 0.1] and measured.redone == 1
+    assert measured.load == [0.1, 0.0, 0.2, 0.1] and measured.redone == 1 and measured.alternating_load == 0.05
     assert len(measured.times[("lvm", "delta-1")].batches) == 4
 
 
 def test_steady_load_is_kept_and_not_waited_for(monkeypatch):
-    _loads(monkeypatch, [0.9, 0.8, 0.7, 0.9, 0.1, 0.9])
+    _loads(monkeypatch, [0.9, 0.8, 0.7, 0.9, 0.1, 0.9, 0.9])
     measured = speed.measure(own({"lvm": Recorder([])}), ROWS[1:], ["1"], SETTINGS)
     assert measured.load == [0.7, 0.9, 0.1, 0.9] and measured.redone == speed.REDOS
 

@@ -82,11 +82,14 @@ def test_a_system_that_was_lost_after_it_was_written_is_written_again(training_w
     words = training_words("transformer", tmp_path, max_steps=4)
     run_stage("train_teacher", words)
     first = (tmp_path / "model.safetensors").read_bytes()
+    threads = read_json(tmp_path / "config.json")["threads"]
     for name in ("model.safetensors", "config.json", "training.jsonl"):
         (tmp_path / name).unlink()
     with caplog.at_level("INFO", "continuum"):
-        run_stage("train_teacher", words)
+        run_stage("train_teacher", [*words, "--threads", "2"])
     assert "resumed at step 4" in caplog.text and "afresh" not in caplog.text
+    # It says what it was trained on, not what wrote it down again.
+    assert read_json(tmp_path / "config.json")["threads"] == threads != 2
     assert (tmp_path / "model.safetensors").read_bytes() == first
 
 

@@ -189,6 +189,15 @@ def test_the_folder_is_the_machines_whatever_a_job_has_for_temporary_files(monke
         monkeypatch.setattr("tempfile.tempdir", None)
         assert devices.folder() == tmp_path / "locks"
     assert (tmp_path / "locks").stat().st_mode & 0o7777 == 0o1777
+    assert [path.name for path in tmp_path.iterdir()] == ["locks"]
+
+
+def test_where_the_machines_folder_cannot_be_made_jobs_use_that_for_temporary_files(monkeypatch, tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    monkeypatch.delenv(devices.FOLDER, raising=False)
+    monkeypatch.setattr(devices, "DEFAULT_FOLDER", str(tmp_path / "file/locks"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert devices.folder() == tmp_path / "locks" and "cannot be made" in caplog.text
 
 
 def test_a_folder_that_cannot_be_made_is_named(monkeypatch, tmp_path):

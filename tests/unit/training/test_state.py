@@ -150,6 +150,37 @@ def test_a_system_that_was_written_is_written_again_from_its_last_state_by_the_s
     assert (folder.with_name("state.superseded") / "step-000000030.json").exists()
 
 
+def test_code_that_was_edited_while_a_training_ran_is_other_code(folder, monkeypatch):
+    running = StateFolder(folder, "mine")
+    monkeypatch.setattr(state, "code_digest", lambda: "edited")
+    running.finish()
+    assert StateFolder(folder, "mine").load() is None
+
+
+def test_nothing_is_given_up_for_an_older_state_of_other_code(folder, monkeypatch):
+    StateFolder(folder, "mine").finish()
+    StateFolder(folder, "another").save(5, tensors(5), {"step": 5})
+    monkeypatch.setattr(state, "code_digest", lambda: "edited")
+    assert StateFolder(folder, "mine").load() is None
+    assert StateFolder(folder, "another").load()[1]["step"] == 5
+
+
+def test_what_a_training_was_done_on_is_kept(folder):
+    states = StateFolder(folder, "mine")
+    assert states.finished_on() is None
+    states.finish({"device": "cuda:0"})
+    assert StateFolder(folder, "mine").finished_on() == {"device": "cuda:0"}
+
+
+def test_a_lock_of_another_user_is_told_in_a_sentence(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(state.os, "open", refused)
+    with pytest.raises(ValueError, match=r"the lock \S+mine\.lock of a training's state cannot be opened: it is"):
+        StateFolder(tmp_path / "mine", "mine")
+
+
 HOLDER = """
 import sys, time
 from workflow_src.training.state import StateFolder
@@ -186,7 +217,7 @@ def _let_go(folder: Path) -> None:
 def test_one_process_at_a_time_has_the_folder(folder, holder, monkeypatch):
     running = holder(60)
     monkeypatch.setattr(state, "WAIT", 0.2)
-    sentence = rf"the training state \S+state is in use by process {running.pid} on \S+; .* or end it\.$"
+    sentence = rf"the training state \S+state is in use by process {running.pid} on \S+; .*, delete \S+state\.lock\.$"
     before = sorted(folder.iterdir())
     with pytest.raises(ValueError, match=sentence):
         StateFolder(folder, "another")
@@ -197,7 +228,7 @@ def test_one_process_at_a_time_has_the_folder(folder, holder, monkeypatch):
 
 
 def test_one_that_is_about_to_end_is_waited_for(folder, holder, caplog):
-    running = holder(1)
+    running = holder(3)
     with caplog.at_level("INFO", "continuum"):
         assert StateFolder(folder, "mine").load()[1]["step"] == 30
     assert f"waiting for process {running.pid} on " in caplog.text and running.wait(10) == 0
