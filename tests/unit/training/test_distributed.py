@@ -24,7 +24,7 @@ from workflow_src.config.families import ElboConfig, ScoreMatchingConfig
 from workflow_src.models.weights import weights_of
 from workflow_src.registry import build
 from workflow_src.stages import training
-from workflow_src.training import validation
+from workflow_src.training import devices, validation
 from workflow_src.training.distributed import BUCKET, Group, Processes, _buckets, _peers
 from workflow_src.training.stopping import PeerFailed
 from workflow_src.training.update import parts_of_an_update
@@ -196,7 +196,7 @@ def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, 
 IN_FLOAT64 = """
 import importlib, os, sys, torch
 from workflow_src.stages import command, training
-from workflow_src.training import validation
+from workflow_src.training import devices, validation
 
 torch.set_default_dtype(torch.float64)
 validation.BATCH, validation.BATCH_TOKENS = 3, 60
@@ -409,7 +409,7 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
     def lease(device, count, seconds):
         tries.append((device, count, seconds))
         if len(tries) < 3:
-            raise TimeoutError
+            raise devices.Taken
         return ("GPU-a",)
 
     class Watched(Group):
