@@ -1,6 +1,6 @@
 """What a job on Slurm costs beside its work: jobs that do nothing, one after the other, here and on a cluster.
 
-    python tests/benchmarks/slurm_jobs.py [--jobs 10]
+    python tests/benchmarks/slurm_jobs.py [--jobs 10] [--look 5]
 
 Starts the tests' own cluster of two nodes on this machine (as root, see tests/slurm_cluster.py) and sends the jobs with
 the profile `config/profiles/slurm`. Printed are the seconds of the whole run a job, and those that jobs were running
@@ -50,6 +50,7 @@ def run(folder: Path, environment: dict[str, str], *words: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=10)
+    parser.add_argument("--look", type=int, help="seconds until the first look at a job; default: the profile's")
     given = parser.parse_args()
     if reason := missing():
         sys.exit(f"no Slurm here: {reason}")
@@ -62,7 +63,9 @@ def main() -> None:
         print(f"without a cluster: {seconds / given.jobs:.2f} s a job")
         with Cluster() as cluster:
             profile = str(PROJECT / "config/profiles/slurm")
-            seconds = run(there, cluster.environment, "--profile", profile, "--slurm-status-command", "squeue")
+            words = ["--profile", profile, "--slurm-status-command", "squeue"]
+            words += ["--slurm-init-seconds-before-status-checks", str(given.look)] if given.look else []
+            seconds = run(there, cluster.environment, *words)
             told = cluster.run("squeue", "--states=all", "--noheader", "--Format=TimeUsed").split()
         running = statistics.fmean(60 * int(m) + int(s) for m, s in (one.split(":") for one in told))
         print(f"on Slurm: {seconds / given.jobs:.1f} s a job, running {running:.1f} s of them ({len(told)} jobs)")
