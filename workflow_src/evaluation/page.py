@@ -157,7 +157,8 @@ def caption(
             "others against the teacher's beam search."
         )
     if timed:
-        text += " Latency is the median over sentences ± standard deviation, one sentence at a time, from text to text."
+        text += " Latency is the median over sentences ± standard deviation, one sentence at a time, from text to text"
+        text += "." if seeds == 1 else ", with the systems of the first seed."
         text += (
             " The speed-up is over our own beam search; the last column compares with the fastest autoregressive row"
         )
