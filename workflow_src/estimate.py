@@ -142,12 +142,8 @@ def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) 
     encoded; before that, what the dataset says or is assumed. Where pairs are not known at all, distillation is None.
     """
     counted = encoded_counts(plan) or (None, None)
-    sources = {
-        name: "given" if told else "counted" if known else otherwise
-        for name, told, known, otherwise in zip(
-            ("pairs", "length"), (pairs, length), counted, ("stated by the dataset", "assumed"), strict=True
-        )
-    }
+    otherwise = ("counted", "counted") if counted[0] else ("stated by the dataset", "assumed")
+    sources = {"pairs": "given" if pairs else otherwise[0], "length": "given" if length else otherwise[1]}
     pairs, length = pairs or counted[0], length or counted[1]
     pairs, length = training_pairs(plan, pairs), sentence_length(plan, length)
     work = [_system_row(plan, system) for system in plan.loaded.systems.values()]

@@ -20,6 +20,8 @@ from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workflow_src.artifacts import read_json
+
 if TYPE_CHECKING:
     from workflow_src.config.decodes import Decode
     from workflow_src.config.plan import Plan
@@ -101,7 +103,7 @@ def _made(path: str, record: str | None = None) -> dict[str, Any]:
     """The provenance of a file by the record beside it; nothing where there is none to read."""
     beside = Path(path).with_name(record) if record else Path(path).with_suffix(".json")
     try:
-        made = json.loads(beside.read_text(encoding="utf-8"))["provenance"]
+        made = read_json(beside)["provenance"]
     except (OSError, KeyError, TypeError, ValueError):
         return {}
     return made if isinstance(made, dict) else {}

@@ -176,11 +176,7 @@ class Local:
             translator.translate([line], batch=1, **settings)
         found = RowTimes(sentences=[[]])
         for line in lines:
-            self.synchronise()
-            began = time.perf_counter()
-            translator.translate([line], batch=1, **settings)
-            self.synchronise()
-            elapsed = time.perf_counter() - began
+            elapsed = self._seconds(translator, [line], 1, settings)
             found.sentences[0].append(elapsed)
             told = getattr(translator, "last_timings", None)
             if told:
@@ -193,11 +189,7 @@ class Local:
             many = list(itertools.islice(itertools.cycle(lines), batch))
         # Batches have other shapes than single sentences: warm those up as well.
         translator.translate(many[:batch], batch=batch, **settings)
-        self.synchronise()
-        began = time.perf_counter()
-        translator.translate(many, batch=batch, **settings)
-        self.synchronise()
-        found.batches.append(time.perf_counter() - began)
+        found.batches.append(self._seconds(translator, many, batch, settings))
         found.batch, found.batched = batch, len(many)
         return found
 
@@ -216,12 +208,17 @@ class Local:
             self.warm(row, lines)
         for number, (at, line) in itertools.product(range(speed["repeats"]), enumerate(lines)):
             for row in shuffled.sample(range(len(rows)), len(rows)):
-                self.synchronise()
-                began = time.perf_counter()
-                self.translators[rows[row]["system"]].translate([line], batch=1, **settings[row])
-                self.synchronise()
-                found[row][number][at] = time.perf_counter() - began
+                translator = self.translators[rows[row]["system"]]
+                found[row][number][at] = self._seconds(translator, [line], 1, settings[row])
         return found
+
+    def _seconds(self, translator: Translates, lines: list[str], batch: int, settings: dict[str, Any]) -> float:
+        """The time of one call, from an idle device to an idle device."""
+        self.synchronise()
+        began = time.perf_counter()
+        translator.translate(lines, batch=batch, **settings)
+        self.synchronise()
+        return time.perf_counter() - began
 
     def _largest(self, row: dict[str, Any], lines: list[str], start: int) -> int:
         key = (row["system"], row["name"])

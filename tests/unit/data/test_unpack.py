@@ -87,6 +87,15 @@ def test_members_that_point_outside_are_refused_even_when_another_is_wanted(tmp_
     assert list(tmp_path.iterdir()) == [path]
 
 
+def zip_with_link(path, target):
+    """A zip whose member `link` is a link to `target`."""
+    with zipfile.ZipFile(path, "w") as archive:
+        entry = zipfile.ZipInfo("link")
+        entry.external_attr = 0o120777 << 16
+        archive.writestr(entry, target)
+    return path
+
+
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../secret", "a/../../../secret"])
 def test_links_out_of_a_tar_are_refused(tmp_path, target):
     path = tmp_path / "archive.tgz"
@@ -96,11 +105,7 @@ def test_links_out_of_a_tar_are_refused(tmp_path, target):
 
 
 def test_links_out_of_a_zip_are_refused(tmp_path):
-    path = tmp_path / "archive.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        entry = zipfile.ZipInfo("link")
-        entry.external_attr = 0o120777 << 16
-        archive.writestr(entry, "../secret")
+    path = zip_with_link(tmp_path / "archive.zip", "../secret")
     with pytest.raises(ArtifactError, match='its member "link" is a link'):
         read(path, "link")
 
@@ -218,11 +223,7 @@ def test_members_of_a_zip_that_cannot_be_read_here_are_told(tmp_path, flags, met
 
 
 def test_an_encrypted_link_and_a_newer_zip_are_told(tmp_path):
-    path = tmp_path / "archive.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        entry = zipfile.ZipInfo("link")
-        entry.external_attr = 0o120777 << 16
-        archive.writestr(entry, "text")
+    path = zip_with_link(tmp_path / "archive.zip", "text")
     path.write_bytes(marked(path.read_bytes(), flags=1))
     with pytest.raises(ArtifactError, match='member "link" of archive .* is encrypted'):
         read(path, "text")
