@@ -157,18 +157,16 @@ def _train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVal
         group=group,
         split_batches=given.split_batches,
     )
-    finished_on = states.finished_on() if group.first else None
     progress = trainer.run()
     if not group.first:
         return None
-    machine = {
+    # Where the whole training was done before, what it was done on counts, not what writes it down once more.
+    machine = states.finished_on() or {
         "device": str(runtime.device),
         "processes": group.size,
         "precision": precision,
         "threads": given.threads,
     }
-    # Where the whole training was done before, what it was done on counts, not what writes it down once more.
-    machine = finished_on or machine
     description = {
         **_description(given, progress),
         "sizes": sizes,

@@ -161,6 +161,8 @@ class StateFolder:
             except (ArtifactError, KeyError, TypeError, AttributeError) as failure:
                 log.warning("warning: training state %s cannot be used (%s); trying an older one", path, failure)
                 marker.unlink()
+                # What follows is trained again, perhaps on another machine.
+                (self.folder / FINISHED).unlink(missing_ok=True)
         return None
 
 

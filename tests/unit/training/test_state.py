@@ -172,6 +172,13 @@ def test_what_a_training_was_done_on_is_kept(folder):
     assert StateFolder(folder, "mine").finished_on() == {"device": "cuda:0"}
 
 
+def test_what_a_training_was_done_on_is_forgotten_where_a_part_of_it_is_done_again(folder):
+    states = StateFolder(folder, "mine")
+    states.finish({"device": "cuda:0"})
+    damage(folder, 30, "truncated")
+    assert states.load()[1]["step"] == 20 and states.finished_on() is None
+
+
 def test_a_lock_of_another_user_is_told_in_a_sentence(tmp_path, monkeypatch):
     def refused(*_):
         raise PermissionError(13, "Permission denied")
