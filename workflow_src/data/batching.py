@@ -29,8 +29,10 @@ def epoch_batches(
     A batch of B rows costs B times the longest side of any of its rows, one end symbol counted, and costs at most
     `batch_tokens`; a pair that is longer than that is a batch by itself. Every row comes exactly once, except rows
     with more than `max_length` subwords on a side, which are left out. Rows of like lengths go together: rows are
-    shuffled, sorted by the longer side and then by the difference of the sides (in turns up and down, so that
-    neighbours stay alike across the border), cut, and the batches shuffled.
+    shuffled, sorted by the longer side alone, cut, and the batches shuffled.
+
+    Rows of equal longer side stay in random order, so that a batch says nothing about |y| - |x|, the label of a length
+    head. Sorting by that difference too would pad less, but most batches would then hold a single label.
 
     Raises ValueError when the budget is not positive.
     """
@@ -38,18 +40,14 @@ def epoch_batches(
         raise ValueError(f"batch_tokens is {batch_tokens}; it must be 1 or more.")
     generator = np.random.Generator(np.random.PCG64([seed, epoch]))
     rows = generator.permutation(len(corpus.source_lengths))
-    source = corpus.source_lengths[rows].astype(np.int64)
-    target = corpus.target_lengths[rows].astype(np.int64)
-    longest = np.maximum(source, target)
+    longest = np.maximum(corpus.source_lengths, corpus.target_lengths)[rows].astype(np.int64)
     if max_length is not None:
         kept = longest <= max_length
-        rows, source, target, longest = rows[kept], source[kept], target[kept], longest[kept]
+        rows, longest = rows[kept], longest[kept]
     if not len(rows):
         return []
-    # Along rising differences one side is at its longest while the other rises to it, then falls from it.
-    difference = np.where(longest % 2 == 0, target - source, source - target)
-    # One number instead of two keys; stable, so that equal rows stay shuffled.
-    order = np.argsort(longest * (2 * int(longest.max()) + 1) + difference, kind="stable")
+    # Stable, so that equal rows stay shuffled.
+    order = np.argsort(longest, kind="stable")
     batches = _cut(rows[order], longest[order] + 1, batch_tokens)
     return [batches[number] for number in generator.permutation(len(batches))]
 

@@ -85,11 +85,56 @@ def test_order_of_batches_does_not_follow_length():
     assert abs(np.corrcoef(np.arange(len(sizes)), sizes)[0, 1]) < 0.2
 
 
-def test_little_is_padded_and_budgets_are_filled():
+def shortfall(corpus):
+    """Padding that batches of one longer side have when they do not depend on the difference of the sides.
+
+    Both sides of a row are then padded to the longer one; a source has an end symbol beside.
+    """
+    source, target = corpus.source_lengths.astype(int), corpus.target_lengths.astype(int)
+    return np.abs(target - source).sum() / (2 * np.maximum(source, target) + 1).sum()
+
+
+def test_padding_is_that_of_the_shorter_side_and_budgets_are_filled():
     corpus = realistic()
     batches = batching.epoch_batches(corpus, 2000, 1, 0)
-    assert batching.padding_waste(corpus, batches) < 0.05
+    assert batching.padding_waste(corpus, batches) < shortfall(corpus) + 0.02
     assert np.mean([cost(corpus, batch) for batch in batches]) > 0.95 * 2000
+
+
+def test_the_label_of_a_length_head_is_independent_of_the_batch():
+    """Given the longer side, batches hold the differences that a random assignment of rows to batches gives them.
+
+    The statistic is the sum over batches of squared sums of the differences, centred on their longer side. Its
+    distribution under independence comes from permuting the rows of equal longer side.
+    """
+    corpus = realistic()
+    longest = np.maximum(corpus.source_lengths, corpus.target_lengths)
+    label = (corpus.target_lengths - corpus.source_lengths).astype(float)
+    for value in np.unique(longest):
+        label[longest == value] -= label[longest == value].mean()
+    order = np.argsort(longest, kind="stable")
+    starts = np.flatnonzero(np.diff(longest[order], prepend=-1))
+    generator = np.random.default_rng(7)
+
+    def between(batches, labels):
+        return sum(labels[batch].sum() ** 2 / len(batch) for batch in batches)
+
+    def permuted():
+        moved = label.copy()
+        for group in np.split(order, starts[1:]):
+            moved[group] = label[generator.permutation(group)]
+        return moved
+
+    found = [between(batching.epoch_batches(corpus, 400, 1, epoch), label) for epoch in range(8)]
+    batches = batching.epoch_batches(corpus, 400, 1, 0)
+    independent = [between(batches, permuted()) for _ in range(40)]
+    deviation = np.std(independent, ddof=1)
+    assert abs(np.mean(found) - np.mean(independent)) < 4 * deviation * np.sqrt(1 / 8 + 1 / 40)
+    # The test sees what it is for: batches sorted by the difference too are far away.
+    differences = corpus.target_lengths - corpus.source_lengths
+    by_label = order[np.lexsort((differences[order], longest[order]))]
+    sorted_batches = batching._cut(by_label, longest[by_label] + 1, 400)
+    assert between(sorted_batches, label) > np.mean(independent) + 20 * deviation
 
 
 def test_refuses_a_budget_below_one():
