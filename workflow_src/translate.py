@@ -164,6 +164,7 @@ class Translator:
         first_line: int = 1,
         stop_threshold: float | None = None,
         length_quantile: float | None = None,
+        lengthening: float = 0.0,
         lengths: int = 5,
         samples: int = 5,
         mean_first: bool = False,
@@ -180,7 +181,8 @@ class Translator:
         `normalised` lines, such as those of a corpus folder, are taken as they are: Moses tokenisation of tokenised
         text is not the same text. Without `scored`, scores that cost time to compute are 0.
 
-        `length_quantile` takes that quantile of the predicted target lengths instead of the most probable one. With
+        `length_quantile` takes that quantile of the predicted target lengths instead of the most probable one;
+        `lengthening` times the source's subwords, rounded, are added to every predicted length. With
         `stop_threshold`, delta, score and energy stop a sentence after a step shorter than it. latent-search
         tries the `lengths` most probable lengths with `samples` samples of z each (`mean_first`: the first is the prior
         mean), refines them by `refinement` (default: the system's own) and ranks them by `rescorer`, a translator of
@@ -188,6 +190,7 @@ class Translator:
         """
         chosen = self.settings(search, steps, beam, batch=batch, lengths=lengths, samples=samples)
         _check_range(step_size=step_size, length_quantile=length_quantile, stop_threshold=stop_threshold)
+        _check_range(lengthening=lengthening)
         _check_range(search_seed=search_seed, length_penalty=length_penalty, max_length_ratio=max_length_ratio)
         faster = self._fast if chosen["search"] in fast.SEARCHES and not trace else None
         # Measured on CPUs: the runtime wins for a sentence by itself and loses in batches.
@@ -198,7 +201,7 @@ class Translator:
         sources = self._sources(lines, normalised, first_line)
         if faster:
             ask = lambda rows: faster.search(  # noqa: E731
-                rows, chosen["search"], chosen["steps"], step_size, scored, length_quantile
+                rows, chosen["search"], chosen["steps"], step_size, scored, length_quantile, lengthening
             )
             return search_rows(ask, sources, batch)
         if chosen["search"] == "greedy":
@@ -210,7 +213,7 @@ class Translator:
         elif chosen["search"] == LATENT_SEARCH:
             refinement = refinement or self.description["defaults"].get("refinement", "delta")
             ranks = self._rescoring_model(rescorer)
-            candidates = Candidates(lengths, samples, search_seed, mean_first)
+            candidates = Candidates(lengths, samples, search_seed, mean_first, lengthening)
             run = lambda source: latent_search(  # noqa: E731
                 self.models["lvm"], source, refinement, chosen["steps"], candidates, step_size,
                 refiner=self.models.get(refinement), rescorer=ranks,
@@ -219,7 +222,7 @@ class Translator:
             run = lambda source: translate_batch(  # noqa: E731
                 self.models["lvm"], source, chosen["search"], chosen["steps"], step_size,
                 refiner=self.models.get(chosen["search"]), trace=trace, scored=scored, stop_threshold=stop_threshold,
-                length_quantile=length_quantile,
+                length_quantile=length_quantile, lengthening=lengthening,
             )  # fmt: skip
         # Not inference mode: an energy network differentiates.
         with torch.no_grad():
@@ -298,6 +301,7 @@ class Translator:
 _RANGES = {
     "step_size": (0.0, math.inf, False),
     "length_quantile": (0.0, 1.0, False),
+    "lengthening": (0.0, math.inf, True),
     "stop_threshold": (0.0, math.inf, False),
     "length_penalty": (0.0, math.inf, True),
     "max_length_ratio": (0.0, math.inf, False),

@@ -40,6 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--step-size", type=float, help="of refinement; default 1")
     made.add_argument("--length-quantile", type=float, help="of the predicted lengths; default: the most probable")
+    made.add_argument(
+        "--lengthening", type=float, help="times the source's subwords is added to the lengths; default 0"
+    )
     made.add_argument("--stop-threshold", type=float, help="a sentence stops after a step shorter than this")
     made.add_argument("--lengths", type=int, help="target lengths tried (latent-search); default 5")
     made.add_argument("--samples", type=int, help="samples of z for each length (latent-search); default 5")

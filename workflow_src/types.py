@@ -112,10 +112,16 @@ RefinementStep = Callable[[Tensor], Tensor]
 class LatentModel(Protocol):
     """What latent inference needs of a model (an `lvm`, whatever its layers)."""
 
+    # Latents of a sentence beside those of its words: 1 where targets have an end symbol.
+    extra_positions: int
+
     def encode(self, source: Tensor) -> Any: ...
 
-    def predict_lengths(self, memory: Any, quantile: float | None = None) -> Tensor:
-        """Predicted target lengths, (B,) int64, at least 1: the most probable, or a quantile."""
+    def whole_target(self, target: Tensor) -> Tensor:
+        """Target (B, T) as the model reads it, (B, T + extra_positions)."""
+
+    def predict_lengths(self, memory: Any, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
+        """Predicted target lengths in words, (B,) int64, at least 1: the most probable, or a quantile."""
 
     def prior(self, memory: Any, target_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of p(z|x), each (B, T, Z)."""

@@ -103,6 +103,9 @@ def _decode(
         if decode.length_quantile is not None:
             settings |= {"length_quantile": decode.length_quantile}
             name += f"-quantile{decode.length_quantile:g}"
+        if decode.lengthening:
+            settings |= {"lengthening": decode.lengthening}
+            name += f"-longer{decode.lengthening:g}"
         if decode.stop_threshold is not None:
             settings |= {"stop_threshold": decode.stop_threshold}
             name += f"-stop{decode.stop_threshold:g}"

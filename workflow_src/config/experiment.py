@@ -73,7 +73,9 @@ class DistillationConfig(Frozen):
 
 # What every random-number generator takes.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Tunable = Literal["step_size", "length_penalty", "stop_threshold", "length_quantile", "lengths", "samples"]
+Tunable = Literal[
+    "step_size", "length_penalty", "stop_threshold", "length_quantile", "lengthening", "lengths", "samples"
+]
 
 
 class DecodeConfig(Frozen):
@@ -88,6 +90,7 @@ class DecodeConfig(Frozen):
     step_size: float = Field(1.0, gt=0)
     max_length_ratio: float = Field(2.0, gt=0, description="autoregressive outputs stop at this times |x| + 10")
     length_quantile: float | None = Field(None, gt=0, lt=1, description="of the predicted lengths; none: most probable")
+    lengthening: float = Field(0.0, ge=0, description="times |x|, rounded, is added to predicted target lengths")
     stop_threshold: float | None = Field(None, gt=0, description="a sentence stops after a step shorter than this")
     lengths: int = Field(5, gt=0, description="latent-search: most probable target lengths tried")
     samples: int = Field(5, gt=0, description="latent-search: samples of z for each length")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.inference.latent import best_tokens, delta_step, gradient_step, refine
+from workflow_src.inference.latent import best_tokens, delta_step, gradient_step, latent_mask, refine
 from workflow_src.types import LatentModel, RefinementStep, Refiner
 
 # Sequences decoded together: bounds memory, changes nothing.
@@ -75,7 +75,7 @@ def field(refiner: Refiner, memory: Any, mean: Tensor, position: int, points: Te
 def changes(model: LatentModel, refiner: Refiner, source: Sequence[int], length: int, steps: int, device: Any) -> int:
     """Positions at which refinement by the network changes the output, at this target length."""
     memory = model.encode(torch.tensor([list(source)], device=device))
-    mask = torch.ones((1, length), dtype=torch.bool, device=device)
+    mask = latent_mask(model, torch.tensor([length], device=device))
     mean, _ = model.prior(memory, mask)
     refined = refine(mean, gradient_step(refiner, memory, mask, 1.0), steps)
     return int((best_tokens(model, memory, mean, mask) != best_tokens(model, memory, refined, mask)).sum())
@@ -119,7 +119,7 @@ def map_sentence(
     and `score` from the prior mean on. Raises ValueError for latents of another width.
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
-    target = torch.tensor([list(reference)], device=device)
+    target = model.whole_target(torch.tensor([list(reference)], device=device))
     mask = torch.ones_like(target, dtype=torch.bool)
     mean, deviation = model.prior(memory, mask)
     if mean.size(-1) != 2:

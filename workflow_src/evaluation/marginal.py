@@ -99,10 +99,10 @@ def marginals(
     for output in map(tuple, outputs):
         if output in known:
             continue
-        target = torch.tensor([output], device=device)
+        target = model.whole_target(torch.tensor([output], device=device))
         width = model.prior(memory, torch.ones_like(target, dtype=torch.bool))[0].size(-1)
         # All at once, so that the size of chunks changes nothing: K * T * Z numbers are little beside logits.
-        noise = torch.randn((samples, len(output), width), generator=sentence_generator(seed, sentence))
+        noise = torch.randn((samples, target.size(1), width), generator=sentence_generator(seed, sentence))
         known[output] = estimate(log_weights(model, memory, target, noise.to(device), chunk))
     return [known[tuple(output)] for output in outputs]
 

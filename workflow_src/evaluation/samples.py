@@ -8,7 +8,7 @@ import torch
 
 from workflow_src.evaluation.lengths import Procedure
 from workflow_src.evaluation.marginal import sentence_generator
-from workflow_src.inference.latent import best_tokens, length_mask, refine, step_maker
+from workflow_src.inference.latent import best_tokens, latent_mask, refine, step_maker, word_rows
 
 
 @torch.no_grad()
@@ -22,11 +22,11 @@ def sample_and_refine(
     """
     model = procedure.model
     memory = model.encode(torch.tensor([list(source)], device=device))
-    mask = length_mask(model.predict_lengths(memory))
+    mask = latent_mask(model, model.predict_lengths(memory))
     mean, deviation = model.prior(memory, mask)
     noise = torch.randn(mean.shape, generator=sentence_generator(seed, sentence)).to(mean)
     z = mean + deviation * noise
     step = step_maker(model, procedure.search, procedure.step_size, procedure.refiner)(memory, mask)
     before = best_tokens(model, memory, z, mask)
     after = best_tokens(model, memory, refine(z, step, procedure.steps), mask)
-    return before[0].tolist(), after[0].tolist()
+    return word_rows(before, mask)[0], word_rows(after, mask)[0]

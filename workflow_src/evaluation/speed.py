@@ -23,6 +23,7 @@ REDOS = 2
 SEARCH_SETTINGS = ("search", "steps", "beam", "length_penalty", "max_length_ratio", "step_size") + (
     "stop_threshold",
     "length_quantile",
+    "lengthening",
     "lengths",
     "samples",
     "mean_first",
@@ -31,7 +32,7 @@ SEARCH_SETTINGS = ("search", "steps", "beam", "length_penalty", "max_length_rati
 )
 # Searches of which a single step can be priced, and settings by which a row differs from plain ones in more than steps.
 STEPPED = ("delta", "score", "energy")
-OWN_SETTINGS = {"stop_threshold", "length_quantile", "chosen"}
+OWN_SETTINGS = {"stop_threshold", "length_quantile", "lengthening", "chosen"}
 OWN_ENGINE = "continuum"
 # Sentences of the largest batch that is tried on a GPU.
 LARGEST_BATCH = 16384

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.inference.latent import best_tokens, delta_step, gradient_step, refine
+from workflow_src.inference.latent import best_tokens, delta_step, gradient_step, refine, without_ends
 from workflow_src.types import EOS, PAD, Hypotheses, LatentModel, Refiner
 
 SEARCHES = ("prior-mean", "delta", "score")
@@ -75,7 +75,7 @@ class CapturedLatent:
     def __init__(self, model: LatentModel, max_positions: int, device: torch.device, score: Refiner | None = None):
         self.model, self.score, self.limit, self.device = model, score, max_positions, device
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        self._encoders: dict[tuple[int, int, float | None], tuple[Tensor, Program]] = {}
+        self._encoders: dict[tuple, tuple[Tensor, Program]] = {}
         self._refiners: dict[tuple, Program] = {}
 
     @torch.no_grad()
@@ -87,6 +87,7 @@ class CapturedLatent:
         step_size: float = 1.0,
         scored: bool = False,
         length_quantile: float | None = None,
+        lengthening: float = 0.0,
     ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch; scores are 0.
 
@@ -100,16 +101,15 @@ class CapturedLatent:
             raise ValueError("search score needs a score network; this system has none.")
         steps = 0 if search == "prior-mean" else steps
         size, width = rows(len(sources)), bucket(max(map(len, sources)) + 1, self.limit)
-        source = (size, width, length_quantile)
+        source = (size, width, length_quantile, lengthening)
         ids, encoder = self._encoder(*source)
         ids.copy_(self._filled(sources, size, width))
         _, lengths = encoder()
         # The one wait for the device before the end: how long the outputs are decides what runs next.
-        ends = lengths.tolist()
+        ends = (lengths + self.model.extra_positions).tolist()
         longest = bucket(max(ends[: len(sources)]), self.limit)
         tokens = self._refiner(source, longest, search, steps, step_size)()
-        found = tokens[: len(sources)].tolist()
-        made = [row[:end] for row, end in zip(found, ends[: len(sources)], strict=True)]
+        made = without_ends(tokens[: len(sources)].tolist(), ends[: len(sources)])
         return Hypotheses(made, [0.0] * len(made), [steps] * len(made))
 
     def _filled(self, sources: Sequence[Sequence[int]], size: int, width: int) -> Tensor:
@@ -117,22 +117,20 @@ class CapturedLatent:
         lines = [[*source, EOS] for source in sources] + [[EOS]] * (size - len(sources))
         return torch.tensor([line + [PAD] * (width - len(line)) for line in lines])
 
-    def _encoder(self, size: int, width: int, quantile: float | None) -> tuple[Tensor, Program]:
-        key = (size, width, quantile)
+    def _encoder(self, size: int, width: int, quantile: float | None, lengthening: float) -> tuple[Tensor, Program]:
+        key = (size, width, quantile, lengthening)
         if key not in self._encoders:
             # Real content, so that the runs before a capture compute what later ones do.
             ids = self._filled([], size, width).to(self.device)
 
             def encode():
                 memory = self.model.encode(ids)
-                return memory, self.model.predict_lengths(memory, quantile)
+                return memory, self.model.predict_lengths(memory, quantile, lengthening)
 
             self._encoders[key] = (ids, Program(encode, self.device, self.pool))
         return self._encoders[key]
 
-    def _refiner(
-        self, source: tuple[int, int, float | None], longest: int, search: str, steps: int, step_size: float
-    ) -> Program:
+    def _refiner(self, source: tuple, longest: int, search: str, steps: int, step_size: float) -> Program:
         key = (source, longest, search, steps, step_size)
         if key not in self._refiners:
             encoder = self._encoders[source][1]
@@ -140,7 +138,7 @@ class CapturedLatent:
             def translate() -> Tensor:
                 memory, lengths = encoder.result
                 # Rows to spare may be longer than what is computed; nobody reads them.
-                mask = torch.arange(longest, device=self.device) < lengths[:, None]
+                mask = torch.arange(longest, device=self.device) < (lengths + self.model.extra_positions)[:, None]
                 z, _ = self.model.prior(memory, mask)
                 z = refine(z, self._step(search, memory, mask, step_size), steps)
                 return best_tokens(self.model, memory, z, mask)

@@ -17,6 +17,7 @@ from torch import nn
 
 from workflow_src.config.base import nearest
 from workflow_src.data.batching import pad
+from workflow_src.inference.latent import without_ends
 from workflow_src.types import EOS, Hypotheses
 
 log = logging.getLogger("continuum")
@@ -108,6 +109,7 @@ class FastLatent:
         step_size: float = 1.0,
         scored: bool = True,
         length_quantile: float | None = None,
+        lengthening: float = 0.0,
     ) -> Hypotheses:
         """`latent.translate_batch` for sources of subword ids (not empty, without end symbols), as one batch.
 
@@ -119,7 +121,10 @@ class FastLatent:
             raise ValueError("search score needs a score network; this system has none.")
         if self.int8 and len(sources) > 1:
             return _joined(
-                [self.search([source], search, steps, step_size, scored, length_quantile) for source in sources]
+                [
+                    self.search([source], search, steps, step_size, scored, length_quantile, lengthening)
+                    for source in sources
+                ]
             )
         if search == "prior-mean":
             steps = 0
@@ -136,22 +141,24 @@ class FastLatent:
             feed["step_size"] = np.array(step_size, dtype=np.float32)
         if length_quantile is not None:
             feed["length_quantile"] = np.array(length_quantile, dtype=np.float32)
-        names = ["lengths", "tokens" if padded else "logits", *(["scores"] if scored else [])]
-        lengths, words, *scores = self._session(search, padded, scored, steps, length_quantile is not None).run(
-            names, feed
-        )
+        if lengthening:
+            feed["lengthening"] = np.array(lengthening, dtype=np.float64)
+        names = ["positions", "tokens" if padded else "logits", *(["scores"] if scored else [])]
+        session = self._session(search, padded, scored, steps, length_quantile is not None, bool(lengthening))
+        positions, words, *scores = session.run(names, feed)
         tokens = words if padded else words.argmax(-1)
-        rows = [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
+        rows = without_ends(tokens.tolist(), positions.tolist())
         return Hypotheses(rows, scores[0].tolist() if scored else [0.0] * len(rows), [steps] * len(rows))
 
-    def _session(self, search: str, masked: bool, scored: bool, steps: int, quantile: bool = False):
+    def _session(self, search: str, masked: bool, scored: bool, steps: int, quantile: bool, lengthening: bool):
         # Without steps all searches are the same.
-        key = (search if steps else "prior-mean", masked, scored, steps if steps <= UNROLLED else None, quantile)
+        unrolled = steps if steps <= UNROLLED else None
+        key = (search if steps else "prior-mean", masked, scored, unrolled, quantile, lengthening)
         if key not in self._sessions:
             self._sessions[key] = self._open(*key)
         return self._sessions[key]
 
-    def _open(self, search: str, masked: bool, scored: bool, steps: int | None, quantile: bool):
+    def _open(self, search: str, masked: bool, scored: bool, steps: int | None, quantile: bool, lengthening: bool):
         import onnxruntime
 
         from workflow_src.inference.onnx_latent import build
@@ -161,7 +168,7 @@ class FastLatent:
         options.inter_op_num_threads = 1
         # Errors come as exceptions; the log has nothing to add.
         options.log_severity_level = 4
-        model = build(self._lvm, self._score, search, masked, scored, self.int8, steps, quantile)
+        model = build(self._lvm, self._score, search, masked, scored, self.int8, steps, quantile, lengthening)
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 

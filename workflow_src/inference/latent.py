@@ -41,15 +41,27 @@ def refine(z: Tensor, step: RefinementStep, steps: int) -> Tensor:
 
 
 def best_tokens(model: LatentModel, memory, z: Tensor, target_mask: Tensor) -> Tensor:
-    """argmax p(y|z,x) at every position, (B, T); what stands at padding has no meaning."""
+    """argmax p(y|z,x) at every position, (B, T); what stands at padding has no meaning.
+
+    Of the special symbols, only the end symbol may be put out, and only by models whose targets have one.
+    """
     logits = model.decode(memory, z, target_mask)
-    # A special symbol is never a word of a translation.
-    logits[..., : EOS + 1] = float("-inf")
+    logits[..., : first_symbol(model)] = float("-inf")
     return logits.argmax(-1)
 
 
+def first_symbol(model: LatentModel) -> int:
+    """The first id that may stand in an output."""
+    return EOS if model.extra_positions else EOS + 1
+
+
+def latent_mask(model: LatentModel, lengths: Tensor) -> Tensor:
+    """Mask (B, T) over the latents of sentences of the given lengths (B,) in words."""
+    return length_mask(lengths + model.extra_positions)
+
+
 def length_mask(lengths: Tensor) -> Tensor:
-    """Mask (B, T) of sentences of the given lengths (B,)."""
+    """Mask (B, T) of sequences of the given lengths (B,)."""
     return torch.arange(int(lengths.max()), device=lengths.device)[None, :] < lengths[:, None]
 
 
@@ -66,21 +78,22 @@ def translate_batch(
     scored: bool = True,
     stop_threshold: float | None = None,
     length_quantile: float | None = None,
+    lengthening: float = 0.0,
 ) -> Hypotheses:
     """Translate source (B, S) from the prior mean with `steps` steps of delta, score or energy (prior-mean: none).
 
-    `lengths` (B,) replace the predicted ones, which are the most probable or a `length_quantile`. With `trace`, the
-    translation after every step is kept. Scores are the model's own mean log p(y_t|z,x); without `scored` they are 0,
-    which spares a normalisation. Sentences do not influence each other. With `stop_threshold`, a sentence stops after
-    a step shorter than it (see `refine_until`); `steps` then is the most it may take, and a trace repeats its last
-    translation.
+    `lengths` (B,) replace the predicted ones, which are the most probable or a `length_quantile`, and `lengthening`
+    times the source's subwords more. With `trace`, the translation after every step is kept. Scores are the model's own
+    mean log p(y_t|z,x); without `scored` they are 0, which spares a normalisation. Sentences do not influence each
+    other. With `stop_threshold`, a sentence stops after a step shorter than it (see `refine_until`); `steps` then is
+    the most it may take, and a trace repeats its last translation.
 
     Raises ValueError for an unknown search.
     """
     memory = model.encode(source)
     if lengths is None:
-        lengths = model.predict_lengths(memory, length_quantile)
-    mask = length_mask(lengths)
+        lengths = model.predict_lengths(memory, length_quantile, lengthening)
+    mask = latent_mask(model, lengths)
     z, _ = model.prior(memory, mask)
     steps = 0 if search == "prior-mean" else steps
     make_step = step_maker(model, search, step_size, refiner)
@@ -88,7 +101,7 @@ def translate_batch(
     traces = [] if trace else None
     keep = None
     if traces is not None:
-        keep = lambda now: traces.append(_rows(best_tokens(model, memory, now, mask), lengths))  # noqa: E731
+        keep = lambda now: traces.append(word_rows(best_tokens(model, memory, now, mask), mask))  # noqa: E731
     if stop_threshold is None:
         step = make_step(memory, mask)
         for _ in range(steps):
@@ -97,7 +110,7 @@ def translate_batch(
             z = step(z)
     else:
         z, used = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep)
-    rows, scores = words(model, memory, z, mask, lengths, scored)
+    rows, scores = words(model, memory, z, mask, scored)
     if traces is not None:
         # Sentences that stopped early keep what they had.
         traces += [rows] * (steps + 1 - len(traces))
@@ -105,18 +118,18 @@ def translate_batch(
 
 
 def words(
-    model: LatentModel, memory, z: Tensor, mask: Tensor, lengths: Tensor, scored: bool = True
+    model: LatentModel, memory, z: Tensor, mask: Tensor, scored: bool = True
 ) -> tuple[list[list[int]], list[float]]:
-    """The translations argmax p(y|z,x) and, if `scored`, their mean log p(y_t|z,x) (else 0)."""
+    """The translations argmax p(y|z,x) and, if `scored`, their mean log p(y_t|z,x) over all positions (else 0)."""
     logits = model.decode(memory, z, mask)
-    # Special symbols are no words; their probability stays in the normaliser.
+    # What may not be put out keeps its probability in the normaliser.
     normaliser = wide(logits).logsumexp(-1) if scored else None
-    logits[..., : EOS + 1] = float("-inf")
+    logits[..., : first_symbol(model)] = float("-inf")
     best, tokens = logits.max(-1)
     scores = [0.0] * len(tokens)
     if normaliser is not None:
-        scores = (((wide(best) - normaliser) * mask).sum(1) / lengths).tolist()
-    return _rows(tokens, lengths), scores
+        scores = (((wide(best) - normaliser) * mask).sum(1) / mask.sum(1)).tolist()
+    return word_rows(tokens, mask), scores
 
 
 def refine_until(
@@ -173,5 +186,11 @@ def step_maker(
     raise ValueError(f'unknown search "{search}"; allowed: prior-mean, delta, score, energy.')
 
 
-def _rows(tokens: Tensor, lengths: Tensor) -> list[list[int]]:
-    return [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
+def word_rows(tokens: Tensor, mask: Tensor) -> list[list[int]]:
+    """Outputs (B, T) as lists without padding and end symbols: a position that puts out an end symbol stays empty."""
+    return without_ends(tokens.tolist(), mask.sum(1).tolist())
+
+
+def without_ends(rows: list[list[int]], positions: list[int]) -> list[list[int]]:
+    """The first so many ids of each row but for end symbols."""
+    return [[i for i in row[:count] if i != EOS] for row, count in zip(rows, positions, strict=True)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -184,11 +185,14 @@ class Layers:
         memory: list[tuple[str, str]] | None = None,
         source: Positions | None = None,
         first: str | None = None,
+        skip: bool = False,
     ) -> str:
         """A stack over (B, T, D); `memory` holds keys and values of the source for every layer of a decoder's stack.
 
-        `first` replaces the first layer's packed queries, keys and values, where they are known beforehand.
+        `first` replaces the first layer's packed queries, keys and values, where they are known beforehand. With `skip`
+        the stack's input is added after each layer, the sum divided by sqrt(2).
         """
+        begin = x
         for layer in range(layers):
             at = f"{name}.layers.{layer}"
             known = first if layer == 0 else None
@@ -200,6 +204,8 @@ class Layers:
                 )
                 x = self._add(x, weights, f"{at}.cross_norm", attend)
             x = self._add(x, weights, f"{at}.feed_norm", functools.partial(self._feed_forward, weights=weights, at=at))
+            if skip:
+                x = self.graph.op("Mul", self.graph.op("Add", begin, x), np.array(math.sqrt(0.5), np.float32))
         return self.norm(x, weights, f"{name}.norm") if self.pre else x
 
     def _add(self, x: str, weights: Weights, norm: str, part: Callable[[str], str]) -> str:

@@ -38,24 +38,34 @@ def build(
     int8: bool,
     steps: int | None = None,
     quantile: bool = False,
+    lengthening: bool = False,
 ) -> bytes:
     """A serialised graph for `search`. Inputs: source (B, S) int64, steps () int64 and, for score, step_size () float.
 
-    Outputs: lengths (B,) int64, tokens (B, T) int64 and, if `scored`, scores (B,): the mean log p(y_t|z,x).
-    Without `masked` B is 1, nothing is padding, and logits (B, T, V) of words come instead of tokens. `int8` computes
-    the products of all layers and the output projection in 8 bits; latents, heads and the length stay float32. With
-    `steps` they are written one after another and are no input. With `quantile`, lengths are that quantile of the
-    predicted ones, and length_quantile () float is an input too.
+    Outputs: positions (B,) int64 that count in a sentence, tokens (B, T) int64 and, if `scored`, scores (B,): the
+    mean log p(y_t|z,x). Without `masked` B is 1, nothing is padding, and logits (B, T, V) of words come instead of
+    tokens. `int8` computes the products of all layers and the output projection in 8 bits; latents, heads and the
+    length stay float32. With `steps` they are written one after another and are no input. With `quantile`, lengths are
+    that quantile of the predicted ones, and length_quantile () float is an input too; with `lengthening` that number ()
+    double is one.
     """
-    return _Builder(lvm, score, search, masked, scored, int8, quantile).build(steps)
+    return _Builder(lvm, score, search, masked, scored, int8, quantile, lengthening).build(steps)
 
 
 class _Builder:
     def __init__(
-        self, lvm: Part, score: Part | None, search: str, masked: bool, scored: bool, int8: bool, quantile: bool
+        self,
+        lvm: Part,
+        score: Part | None,
+        search: str,
+        masked: bool,
+        scored: bool,
+        int8: bool,
+        quantile: bool,
+        lengthening: bool,
     ):
         self.lvm, self.score, self.search, self.masked, self.scored = lvm, score, search, masked, scored
-        self.quantile = quantile
+        self.quantile, self.lengthening = quantile, lengthening
         self.weights, self.config = lvm.weights, lvm.config
         self.target_embedding = self.weights.get("target_embedding.weight", self.weights["source_embedding.weight"])
         self.graph = Graph()
@@ -64,13 +74,15 @@ class _Builder:
         self.score_layers = make(score.config) if score else None
         self.tables: dict[int, Array] = {}
         self.special = np.zeros(len(self.target_embedding), np.float32)
-        self.special[: EOS + 1] = NEVER
+        self.special[: EOS if lvm.config.end_symbol else EOS + 1] = NEVER
 
     def build(self, steps: int | None) -> bytes:
         graph = self.graph
         states, source = self._encode()
-        lengths = self._lengths(states, source)
-        self.own = self._target_positions(lengths)
+        positions = self._lengths(states, source)
+        if self.config.end_symbol:
+            positions = graph.op("Add", positions, np.array(1))
+        self.own = self._target_positions(positions)
         self.source = source
         self._attach(states)
         z = self._prior()
@@ -80,11 +92,11 @@ class _Builder:
             z = graph.repeat("steps", z, body, inside, self._step(body, inside))
         for _ in range(steps or 0):
             z = self._step(graph, z)
-        outputs = [("lengths", TensorProto.INT64, ["B"])]
+        outputs = [("positions", TensorProto.INT64, ["B"])]
         logits = self._logits(self.layers, z)
         if self.scored:
             words = graph.op("Add", logits, self.special)
-            graph.call(self._scores(logits, words, lengths), "scores")
+            graph.call(self._scores(logits, words, positions), "scores")
             outputs.append(("scores", TensorProto.FLOAT, ["B"]))
             logits = words
         if self.masked:
@@ -94,12 +106,14 @@ class _Builder:
             # Of a single sentence, NumPy finds the maxima faster than the runtime does.
             graph.call(logits, "logits")
             outputs.append(("logits", TensorProto.FLOAT, ["B", "T", "V"]))
-        graph.call(lengths, "lengths")
+        graph.call(positions, "positions")
         inputs = [("source", TensorProto.INT64, ["B", "S"])]
         if steps is None:
             inputs.append(("steps", TensorProto.INT64, []))
         if self.quantile:
             inputs.append(("length_quantile", TensorProto.FLOAT, []))
+        if self.lengthening:
+            inputs.append(("lengthening", TensorProto.DOUBLE, []))
         if self.search == "score" and steps != 0:
             inputs.append(("step_size", TensorProto.FLOAT, []))
         return graph.model(inputs, outputs)
@@ -128,13 +142,9 @@ class _Builder:
         graph, weights = self.graph, self.weights
         if self.masked:
             count = graph.op("ReduceSum", graph.op("Cast", source.mask, to=TensorProto.INT64), integers(1), keepdims=0)
-            real = graph.op("Unsqueeze", graph.op("Cast", source.mask, to=TensorProto.FLOAT), integers(2))
-            total = graph.op("ReduceSum", graph.op("Mul", states, real), integers(1), keepdims=0)
-            number = graph.op("Unsqueeze", graph.op("Cast", count, to=TensorProto.FLOAT), integers(1))
-            pooled = graph.op("Div", total, number)
         else:
             count = source.length
-            pooled = graph.op("ReduceMean", states, axes=[1], keepdims=0)
+        pooled = self._pooled(states, source, count)
         hidden = graph.op("Add", pooled, graph.op("Gather", weights["length.source_length"], count))
         hidden = graph.op("Relu", self.layers.linear(hidden, weights, "length.inner", int8=False))
         scores = self.layers.linear(hidden, weights, "length.outer", int8=False)
@@ -148,7 +158,29 @@ class _Builder:
         # Classes are differences from -limit on, and the source's end symbol does not count.
         shift = integers(-self.config.max_length_difference - 1)
         length = graph.op("Add", best, graph.op("Add", count, shift))
-        return graph.op("Clip", length, np.array(1), np.array(self.config.max_positions))
+        if self.lengthening:
+            words = graph.op("Cast", graph.op("Sub", count, integers(1)), to=TensorProto.DOUBLE)
+            more = graph.op("Round", graph.op("Mul", words, "lengthening"))
+            length = graph.op("Add", length, graph.op("Cast", more, to=TensorProto.INT64))
+        longest = self.config.max_positions - int(self.config.end_symbol)
+        return graph.op("Clip", length, np.array(1), np.array(longest))
+
+    def _pooled(self, states: str, source: Positions, count: str) -> str:
+        """Source states (B, S, D) pooled over positions, (B, D)."""
+        graph = self.graph
+        if self.config.length_pooling == "attention":
+            scores = self.layers.linear(states, self.weights, "length.attention", int8=False)
+            if self.masked:
+                real = graph.op("Unsqueeze", graph.op("Cast", source.mask, to=TensorProto.BOOL), integers(2))
+                scores = graph.op("Where", real, scores, np.array(NEVER, np.float32))
+            weighted = graph.op("Mul", states, graph.op("Softmax", scores, axis=1))
+            return graph.op("ReduceSum", weighted, integers(1), keepdims=0)
+        if not self.masked:
+            return graph.op("ReduceMean", states, axes=[1], keepdims=0)
+        real = graph.op("Unsqueeze", graph.op("Cast", source.mask, to=TensorProto.FLOAT), integers(2))
+        total = graph.op("ReduceSum", graph.op("Mul", states, real), integers(1), keepdims=0)
+        number = graph.op("Unsqueeze", graph.op("Cast", count, to=TensorProto.FLOAT), integers(1))
+        return graph.op("Div", total, number)
 
     def _target_positions(self, lengths: str) -> Positions:
         if not self.masked:
@@ -174,7 +206,8 @@ class _Builder:
 
     def _decoder(self, layers: Layers, x: str, part: Part, name: str, first: str | None = None) -> str:
         number = part.config.layers
-        return layers.stack(x, part.weights, name, number, self.own, self.memory[name], self.source, first)
+        skip = name == "decoder_stack" and self.config.decoder_skip
+        return layers.stack(x, part.weights, name, number, self.own, self.memory[name], self.source, first, skip)
 
     def _prior(self) -> str:
         """The prior's mean (B, T, Z). Its input is positions alone, so that its first product is a table."""
@@ -217,13 +250,14 @@ class _Builder:
             x = self._embed(body, self.target_embedding, tokens, self.own.length)
             return self._mean(layers, self._decoder(layers, x, self.lvm, "posterior_stack"), "posterior")
         layers, weights = self.score_layers.within(body), self.score.weights
-        # Its own codes: a score network may be of another width than the model.
-        codes = self._codes(body, self.score.positions, self.own.length)
-        x = body.op("Add", layers.linear(z, weights, "latent_projection", int8=False), codes)
+        x = layers.linear(z, weights, "latent_projection", int8=False)
+        if self.score.config.positions:
+            # Its own codes: a score network may be of another width than the model.
+            x = body.op("Add", x, self._codes(body, self.score.positions, self.own.length))
         direction = layers.linear(self._decoder(layers, x, self.score, "stack"), weights, "head", int8=False)
         return body.op("Add", z, body.op("Mul", direction, "step_size"))
 
-    def _scores(self, logits: str, words: str, lengths: str) -> str:
+    def _scores(self, logits: str, words: str, positions: str) -> str:
         """Mean log-probability (B,) of the best words; special symbols keep their share of the probability."""
         graph = self.graph
         normaliser = graph.op("ReduceLogSumExp", logits, axes=[2], keepdims=0)
@@ -232,4 +266,4 @@ class _Builder:
         if self.masked:
             each = graph.op("Mul", each, graph.op("Cast", self.own.mask, to=TensorProto.FLOAT))
         total = graph.op("ReduceSum", each, integers(1), keepdims=0)
-        return graph.op("Div", total, graph.op("Cast", lengths, to=TensorProto.FLOAT))
+        return graph.op("Div", total, graph.op("Cast", positions, to=TensorProto.FLOAT))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.data.batching import pad
-from workflow_src.inference.latent import length_mask, step_maker, words
+from workflow_src.inference.latent import latent_mask, step_maker, words
 from workflow_src.types import PAD, Hypotheses, LatentModel, Refiner, with_end
 
 # Candidates whose logits are held at once. They do not influence each other, so that this changes memory alone.
@@ -38,13 +38,15 @@ class Rescorer(Protocol):
 class Candidates:
     """Which candidates a sentence has: `lengths` of them times `samples` of z, drawn from `seed`.
 
-    With `mean_first`, the first sample of every length is the prior mean instead of a draw (our addition).
+    With `mean_first`, the first sample of every length is the prior mean instead of a draw (our addition). All lengths
+    are longer by `lengthening` times the source's subwords.
     """
 
     lengths: int = 5
     samples: int = 5
     seed: int = 1
     mean_first: bool = False
+    lengthening: float = 0.0
 
     @property
     def count(self) -> int:
@@ -84,7 +86,7 @@ def latent_search(
     unknown search.
     """
     memory = model.encode(source)
-    lengths = model.length.likely(memory, candidates.lengths)
+    lengths = model.length.likely(memory, candidates.lengths, candidates.lengthening)
     if rescorer is not None:
         # It also takes an end symbol.
         lengths = lengths.clamp(max=rescorer.config.max_positions - 1)
@@ -98,14 +100,14 @@ def latent_search(
     scores: list[float] = []
     for start in range(0, len(rows), ROWS):
         part = slice(start, start + ROWS)
-        mask = length_mask(row_lengths[part])
+        mask = latent_mask(model, row_lengths[part])
         own = memory.select(rows[part])
         mean, deviation = model.prior(own, mask)
         z = mean + deviation * noise[part, : mask.size(1)].to(mean)
         step = make_step(own, mask)
         for _ in range(0 if search == "prior-mean" else steps):
             z = step(z)
-        found, own_scores = words(model, own, z, mask, row_lengths[part], scored=rescorer is None)
+        found, own_scores = words(model, own, z, mask, scored=rescorer is None)
         tokens += found
         scores += own_scores
     groups = [range(i * per_sentence, (i + 1) * per_sentence) for i in range(sentences)]
@@ -124,10 +126,11 @@ def latent_search(
 
 def _noise(model, source: Tensor, lengths: Tensor, candidates: Candidates) -> Tensor:
     """Noise (B * lengths * samples, T, Z) for candidates in the order sentence, length, sample."""
-    longest, width = int(lengths.max()), model.config.latent_dim
+    positions = lengths + model.extra_positions
+    longest, width = int(positions.max()), model.config.latent_dim
     per_sentence = lengths.size(1) * candidates.samples
     made = torch.zeros(source.size(0), per_sentence, longest, width, dtype=torch.float64)
-    own_longest = lengths.max(1).values.tolist()
+    own_longest = positions.max(1).values.tolist()
     for i, (row, length) in enumerate(zip(source.tolist(), own_longest, strict=True)):
         ids = [token for token in row if token != PAD]
         made[i, :, :length] = prior_noise(ids, per_sentence, length, width, candidates.seed)

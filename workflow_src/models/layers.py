@@ -165,10 +165,14 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers over (B, T, D), and the last norm that pre-norm stacks need."""
+    """Layers over (B, T, D), and the last norm that pre-norm stacks need.
 
-    def __init__(self, config: StackConfig, layers: int, cross: bool):
+    With `skip`, the stack's input is added after each layer: x <- (x0 + layer(x)) / sqrt(2).
+    """
+
+    def __init__(self, config: StackConfig, layers: int, cross: bool, skip: bool = False):
         super().__init__()
+        self.skip = skip
         self.layers = nn.ModuleList(Layer(config, cross) for _ in range(layers))
         self.norm = nn.LayerNorm(config.dim) if config.norm == "pre" else nn.Identity()
         # Set while a second derivative is needed: fused kernels have none.
@@ -182,8 +186,11 @@ class Stack(nn.Module):
         if self.dtype is not None:
             x = x.to(self.dtype)
             memory = None if memory is None else dataclasses.replace(memory, states=memory.states.to(self.dtype))
+        first = x
         for layer in self.layers:
             x = layer(x, bias, memory, fused)
+            if self.skip:
+                x = (first + x) * math.sqrt(0.5)
         x = self.norm(x)
         return x if self.dtype is None else x.to(outside)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from workflow_src.config.families import LvmConfig
 from workflow_src.models.layers import Embedding, Memory, Stack, attention_bias, check_length, dropout, initialise
 from workflow_src.models.length import LengthHead
-from workflow_src.types import PAD, wide
+from workflow_src.types import PAD, wide, with_end
 
 
 class GaussianHead(nn.Module):
@@ -36,10 +36,16 @@ class LatentVariableModel(nn.Module):
         self.source_embedding = Embedding(source_size, config)
         self.target_embedding = self.source_embedding if joint else Embedding(target_size, config)
         self.encoder = Stack(config, config.encoder_layers, cross=False)
-        self.length = LengthHead(config.dim, config.max_length_difference, config.max_positions)
+        self.length = LengthHead(
+            config.dim,
+            config.max_length_difference,
+            config.max_positions,
+            config.max_positions - self.extra_positions,
+            config.length_pooling,
+        )
         self.prior_stack = Stack(config, config.layers, cross=True)
         self.posterior_stack = Stack(config, config.layers, cross=True)
-        self.decoder_stack = Stack(config, config.layers, cross=True)
+        self.decoder_stack = Stack(config, config.layers, cross=True, skip=config.decoder_skip)
         self.prior_head = GaussianHead(config.dim, config.latent_dim)
         self.posterior_head = GaussianHead(config.dim, config.latent_dim)
         self.latent_projection = nn.Linear(config.latent_dim, config.dim)
@@ -50,14 +56,23 @@ class LatentVariableModel(nn.Module):
             for head in (self.prior_head, self.posterior_head):
                 head.linear.weight.mul_(config.head_scale)
 
+    @property
+    def extra_positions(self) -> int:
+        """Latents of a sentence beside those of its words: one for the end symbol, where targets have one."""
+        return int(self.config.end_symbol)
+
+    def whole_target(self, target: Tensor) -> Tensor:
+        """Target (B, T) as the model reads it: with its end symbol, (B, T+1), where targets have one."""
+        return with_end(target) if self.config.end_symbol else target
+
     def encode(self, source: Tensor) -> Memory:
         """Source (B, S) -> states for the three stacks and the length head."""
         mask = source != PAD
         bias = attention_bias(mask)
         return Memory(self.encoder(self.source_embedding(source), bias), mask, bias)
 
-    def predict_lengths(self, memory: Memory, quantile: float | None = None) -> Tensor:
-        return self.length.predict(memory, quantile)
+    def predict_lengths(self, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
+        return self.length.predict(memory, quantile, lengthening)
 
     def positions(self, target_mask: Tensor) -> Tensor:
         """Position codes (T, D) for a mask (B, T). Raises ValueError beyond the model's positions."""

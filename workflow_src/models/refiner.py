@@ -36,7 +36,9 @@ class LatentStack(nn.Module):
 
     def hidden(self, memory: Memory, z: Tensor, target_mask: Tensor) -> Tensor:
         check_length(z.size(1), self.positions.size(0))
-        inputs = self.latent_projection(z.to(self.latent_projection.weight.dtype)) + self.positions[: z.size(1)]
+        inputs = self.latent_projection(z.to(self.latent_projection.weight.dtype))
+        if self.config.positions:
+            inputs = inputs + self.positions[: z.size(1)]
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.stack(inputs, attention_bias(target_mask), memory)
 

@@ -1,6 +1,6 @@
 """The latent-variable model's loss (Lee et al. 2020, section 2.2; free bits of Shu et al. 2020).
 
-Summed over a batch and divided by its target tokens:
+Summed over a batch and divided by its target positions (an end symbol counts where the model's targets have one):
     label-smoothed reconstruction  +  sum_t max(b, KL_t)  +  length loss
 with z ~ q(z|y,x), one sample a sentence; KL_t sums over the latent's Z dimensions at one position; b is the budget.
 """
@@ -12,15 +12,17 @@ from torch import Tensor
 
 from workflow_src.config.families import ElboConfig
 from workflow_src.objectives.common import gaussian_kl, smoothed_cross_entropy
-from workflow_src.types import Batch, LossTerms, TrainingContext, wide
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
 
 def budget(config: ElboConfig, progress: float) -> float:
-    """Free nats a position: constant for the first part of training, then falling linearly to the end value."""
+    """Free nats a position: held for the first part of training, then falling linearly to the end value."""
     if progress < config.budget_hold or config.budget_hold == 1:
         return config.kl_budget
-    share = (progress - config.budget_hold) / (1 - config.budget_hold)
-    return config.kl_budget + (config.budget_end - config.kl_budget) * min(1.0, share)
+    if progress >= config.budget_until:
+        return config.budget_end
+    share = (progress - config.budget_hold) / (config.budget_until - config.budget_hold)
+    return config.kl_budget + (config.budget_end - config.kl_budget) * share
 
 
 class Elbo:
@@ -28,19 +30,20 @@ class Elbo:
         self.config = config
 
     def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
-        mask = batch.target_mask
+        target = model.whole_target(batch.target)
+        mask = target != PAD
         memory = model.encode(batch.source)
         mean_p, deviation_p = model.prior(memory, mask)
-        mean_q, deviation_q = model.posterior(memory, batch.target, mask)
+        mean_q, deviation_q = model.posterior(memory, target, mask)
         noise = torch.randn(mean_q.shape, generator=context.generator, device=mean_q.device, dtype=mean_q.dtype)
         hidden = model.decoder_hidden(memory, mean_q + deviation_q * noise, mask)
-        labels = batch.target[mask]
+        labels = target[mask]
         reconstruction, nll = smoothed_cross_entropy(
             hidden[mask], model.target_embedding.weight, model.output_bias, labels, self.config.label_smoothing
         )
         kl = gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[mask]
         free = budget(self.config, context.progress)
-        length, exact = length_loss(model, memory, batch)
+        length, exact = length_loss(model, memory, batch, self.config.length_smoothing)
         tokens = labels.numel()
         total = reconstruction + kl.clamp(min=free).sum() + self.config.length_weight * length
         return LossTerms(
@@ -56,11 +59,18 @@ class Elbo:
         )
 
 
-def length_loss(model, memory, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the true length differences, summed over the batch, and the share predicted exactly."""
+def length_loss(model, memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the true length differences, summed over the batch, and the share predicted exactly.
+
+    With `smoothing`, labels are distributions proportional to a Gaussian of this deviation around the true class.
+    """
     scores = wide(model.length(memory))
     classes = model.length.classes(memory, batch.target_lengths)
-    loss = torch.nn.functional.cross_entropy(scores, classes, reduction="sum")
+    labels = classes
+    if smoothing:
+        distance = torch.arange(scores.size(-1), device=scores.device) - classes[:, None]
+        labels = (-0.5 * (distance / smoothing) ** 2).softmax(-1)
+    loss = torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
     return loss, (scores.argmax(-1) == classes).float().mean()
 
 
@@ -70,15 +80,16 @@ def evidence_lower_bound(model, batch: Batch, samples: int, generator: torch.Gen
 
     The reconstruction is averaged over `samples` draws of z ~ q; the KL is exact.
     """
-    mask = batch.target_mask
+    target = model.whole_target(batch.target)
+    mask = target != PAD
     memory = model.encode(batch.source)
     mean_p, deviation_p = model.prior(memory, mask)
-    mean_q, deviation_q = model.posterior(memory, batch.target, mask)
+    mean_q, deviation_q = model.posterior(memory, target, mask)
     kl = (gaussian_kl(mean_q, deviation_q, mean_p, deviation_p) * mask).sum(1)
     reconstruction = torch.zeros_like(kl)
     for _ in range(samples):
         noise = torch.randn(mean_q.shape, generator=generator, device=mean_q.device)
         scores = wide(model.decode(memory, mean_q + deviation_q * noise, mask)).log_softmax(-1)
-        chosen = scores.gather(-1, batch.target[..., None])[..., 0]
+        chosen = scores.gather(-1, target[..., None])[..., 0]
         reconstruction += (chosen * mask).sum(1) / samples
     return reconstruction - kl, kl

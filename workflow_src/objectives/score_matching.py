@@ -12,7 +12,7 @@ from torch import Tensor
 
 from workflow_src.config.families import ScoreMatchingConfig
 from workflow_src.inference.latent import delta_step, refine
-from workflow_src.types import Batch, LossTerms, TrainingContext
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
 
 class ScoreMatching:
@@ -21,8 +21,8 @@ class ScoreMatching:
 
     def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
         """`context.frozen` is the latent-variable model, in evaluation mode."""
-        mask = batch.target_mask
-        z, goal, memory = self.draw(model, batch, context)
+        mask = context.frozen.whole_target(batch.target) != PAD
+        z, goal, memory = self.draw(model, batch, mask, context)
         direction = model.direction(memory, z, mask, differentiable=True)
         offset = goal - z
         count = int(mask.sum())
@@ -41,14 +41,15 @@ class ScoreMatching:
         )
 
     @torch.no_grad()
-    def draw(self, model, batch: Batch, context: TrainingContext) -> tuple[Tensor, Tensor, object]:
-        """z (B, T, Z), its goal after delta steps, and the source states."""
-        frozen, mask, generator = context.frozen, batch.target_mask, context.generator
+    def draw(self, model, batch: Batch, mask: Tensor, context: TrainingContext) -> tuple[Tensor, Tensor, object]:
+        """z (B, T, Z) at the positions of `mask`, its goal after delta steps, and the source states."""
+        frozen, generator = context.frozen, context.generator
         memory = frozen.encode(batch.source)
         mean, deviation = frozen.prior(memory, mask)
         device = mean.device
         noise = torch.randn(mean.shape, generator=generator, device=device)
-        uniform = torch.rand((mean.size(0), 1, 1), generator=generator, device=device)
+        scales = mean.size(0) if self.config.noise_scale == "sentence" else 1
+        uniform = torch.rand((scales, 1, 1), generator=generator, device=device)
         z = mean + uniform**self.config.noise_power * deviation * noise
         chance = torch.rand((), generator=generator, device=device)
         if context.progress >= self.config.pre_update_after and chance < self.config.pre_update_probability:

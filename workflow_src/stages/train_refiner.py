@@ -11,10 +11,12 @@ from workflow_src.training.validation import validate_refiner
 
 
 def prepare(model, given):
-    """Start from the decoder of the base, or from given weights; the base is what the trainer keeps frozen."""
+    """Start from given weights, from the decoder of the base, or at random; the trainer keeps the base frozen."""
     if given.base is None:
         raise ValueError("a refiner needs --base, the weights of a latent-variable model.")
     base, _ = load_system(given.base, "lvm")
+    if not given.initial and model.config.start == "random":
+        return base
     if not given.initial:
         took = model.start_from_lvm(weights_of(base))
     elif family_of(given.initial) == "lvm":

@@ -17,13 +17,13 @@ from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.inference.batches import search_all
 from workflow_src.inference.beam import greedy
-from workflow_src.inference.latent import best_tokens, delta_step, refine, translate_batch
+from workflow_src.inference.latent import best_tokens, delta_step, refine, translate_batch, word_rows
 from workflow_src.objectives.elbo import evidence_lower_bound
 from workflow_src.objectives.score_matching import cosine
 from workflow_src.training.distributed import Group
 from workflow_src.training.loop import Validation
 from workflow_src.training.runtime import Runtime
-from workflow_src.types import Batch, Hypotheses
+from workflow_src.types import PAD, Batch, Hypotheses
 
 SEED = 20200914
 BATCH = 128
@@ -110,7 +110,8 @@ def validate_lvm(dev: Dev, objective: ElboConfig) -> Validation:
             elbo, kl = evidence_lower_bound(model, batch, objective.dev_samples, generator)
             memory = model.encode(batch.source)
             exact = float((model.predict_lengths(memory) == batch.target_lengths).sum())
-            sums = (float(elbo.sum()), float(kl.sum()), int(batch.target_mask.sum()), len(batch.indices), exact)
+            positions = int(batch.target_mask.sum()) + model.extra_positions * len(batch.indices)
+            sums = (float(elbo.sum()), float(kl.sum()), positions, len(batch.indices), exact)
             return sums, _posterior_translations(model, memory, batch)
 
         def pass_by(batch: Batch) -> None:
@@ -137,10 +138,11 @@ def validate_lvm(dev: Dev, objective: ElboConfig) -> Validation:
 
 
 def _posterior_translations(model: nn.Module, memory, batch: Batch) -> dict[int, list[int]]:
-    mean, _ = model.posterior(memory, batch.target, batch.target_mask)
-    tokens = best_tokens(model, memory, mean, batch.target_mask).tolist()
-    lengths = batch.target_lengths.tolist()
-    return {row: tokens[i][: lengths[i]] for i, row in enumerate(batch.indices)}
+    target = model.whole_target(batch.target)
+    mask = target != PAD
+    mean, _ = model.posterior(memory, target, mask)
+    rows = word_rows(best_tokens(model, memory, mean, mask), mask)
+    return dict(zip(batch.indices, rows, strict=True))
 
 
 def validate_refiner(dev: Dev, search: str, objective: ScoreMatchingConfig, frozen: nn.Module) -> Validation:
@@ -162,7 +164,7 @@ def validate_refiner(dev: Dev, search: str, objective: ScoreMatchingConfig, froz
 
 def _draw(batch: Batch, model, generator: torch.Generator) -> None:
     """Draw the noise of latents that another process draws for this batch: later batches then get theirs."""
-    shape = (*batch.target.shape, model.config.latent_dim)
+    shape = (*model.whole_target(batch.target).shape, model.config.latent_dim)
     torch.randn(shape, generator=generator, device=batch.target.device)
 
 
@@ -174,7 +176,7 @@ def _agreement(
 
     They are `moved` to the CPU for other processes.
     """
-    mask = batch.target_mask
+    mask = frozen.whole_target(batch.target) != PAD
     memory = frozen.encode(batch.source)
     mean, deviation = frozen.prior(memory, mask)
     noise = torch.randn(mean.shape, generator=generator, device=mean.device)
