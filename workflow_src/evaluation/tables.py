@@ -264,7 +264,7 @@ def cell(line: Line, key: str) -> tuple[str, str]:
     if value is None:
         return "–", ""
     if key == "p_value":
-        return f"{value:.3f}" if value >= 0.001 else "< 0.001", ""
+        return p_digits(value), ""
     spread = (line.spread or {}).get(key)
     if key == "bleu":
         note = f"[{line.interval[0]:.1f}, {line.interval[1]:.1f}]" if line.interval else ""
@@ -278,6 +278,11 @@ def cell(line: Line, key: str) -> tuple[str, str]:
     if key in ("speedup", "against_fastest"):
         return f"{value:.2f}×" if value < 10 else f"{value:.1f}×", ""
     return f"{value:.1f}", f"± {spread:.1f}" if spread is not None else ""
+
+
+def p_digits(value: float) -> str:
+    """A p-value: small ones with the digits that Bonferroni's thresholds ask for."""
+    return f"{value:.3f}" if value >= 0.01 else f"{value:.4f}"
 
 
 def _digits(value: float) -> str:

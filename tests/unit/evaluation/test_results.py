@@ -24,6 +24,8 @@ KEYS = [
     "bleu",
     "bleu_ci",
     "p_value",
+    "delta_difference",
+    "delta_p_value",
     "chrf",
     "validity",
     "latency_ms",
@@ -52,6 +54,8 @@ ROW = {
     "bleu": 30.0,
     "bleu_ci": [29.0, 31.0],
     "p_value": None,
+    "delta_difference": None,
+    "delta_p_value": None,
     "chrf": 50.0,
     "validity": 0.5,
     "latency_ms": 3.0,
@@ -187,7 +191,21 @@ def test_engines_are_told_in_one_word():
     ]
 
 
-def test_results_from_before_there_were_engines_are_our_own(tmp_path):
+def test_results_from_before_a_key_existed_can_be_read():
     content = _content()
-    del content["rows"][0]["engine"]
-    assert results.validate(content, "here").rows[0].engine == "continuum"
+    for key in ("engine", "delta_difference", "delta_p_value"):
+        del content["rows"][0][key]
+    (row,) = results.validate(content, "here").rows
+    assert (row.engine, row.delta_difference, row.delta_p_value) == ("continuum", None, None)
+
+
+def test_p_values_stand_beside_their_rows():
+    key = {"system": "lvm", "name": "delta-2", "seed": 1}
+    tested = {"p_value": {"kept": 0.25, "removed": 0.5}, "difference": {"kept": -1.0, "removed": 2.0}}
+    significance = {"rows": [key | tested], "against_delta": [key | tested]}
+    rows = results.build_rows(MANIFEST, QUALITIES, None, "test", significance)
+    found = [(row["p_value"], row["delta_p_value"], row["delta_difference"]) for row in rows]
+    assert found == [(None, None, None), (0.25, 0.25, -1.0), (0.5, 0.5, 2.0)]
+    # They are of test: dev has none.
+    dev = results.build_rows(MANIFEST, QUALITIES | {"d": QUALITIES["l"]}, None, "dev", significance)
+    assert {(row["p_value"], row["delta_p_value"]) for row in dev} == {(None, None)}
