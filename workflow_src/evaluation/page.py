@@ -153,8 +153,12 @@ def caption(
     )
     text += f" {compared}" if compared else ""
     if timed:
-        text += " Latency is the median over sentences ± standard deviation, one sentence at a time, from text to text"
+        text += " Latency is the median over sentences, one at a time, from text to text"
         text += "." if seeds == 1 else ", with the systems of the first seed."
+        text += (
+            " ±: the standard deviation over sentences, which differ in length; it is no error of the median. Medians "
+            "of rounds, the lowest and the highest, show how well it repeats."
+        )
         text += (
             " The speed-up is over our own beam search; the last column compares with the fastest autoregressive row"
         )

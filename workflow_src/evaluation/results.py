@@ -47,7 +47,8 @@ class Row(Strict):
     chrf: Percent
     validity: Share | None
     latency_ms: Positive | None
-    latency_std: Annotated[float, Field(ge=0)] | None
+    latency_std: Annotated[float, Field(ge=0)] | None = Field(description="over sentences")
+    latency_rounds: tuple[Positive, ...] | None = Field(None, description="the median over sentences of each round")
     sentences_per_second: Positive | None
     speedup: Positive | None
     device: str | None
@@ -164,7 +165,10 @@ def build_rows(
                 }
                 | {
                     key: timed.get(key)
-                    for key in ("latency_ms", "latency_std", "sentences_per_second", "speedup", "batch")
+                    for key in (
+                        *("latency_ms", "latency_std", "latency_rounds"),
+                        *("sentences_per_second", "speedup", "batch"),
+                    )
                 }
             )
     return rows

@@ -87,6 +87,7 @@ def test_full_report(report_inputs, page_of):
         "54.9",
         "69.9",
         "5.00 ± 1.67",
+        "4.90–5.05",
         "800",
         "2.10×",
         "1.48×",
@@ -96,7 +97,10 @@ def test_full_report(report_inputs, page_of):
     assert "last validation on dev" in validated and any(text.startswith("BLEU ") for text in validated)
     assert ["dataset", "toy; Doe 2020; the authors' <own>"] in [[" ".join(c.split()) for c in row] for row in html.rows]
     markdown = (folder / "results.md").read_text(encoding="utf-8")
-    assert "| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 800 | 2.10× | 1.48× |" in markdown
+    assert (
+        "| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 4.90–5.05 | 800 | 2.10× | 1.48× |"
+        in markdown
+    )
     for told in (
         "snakemake --config experiment=fabricated",
         "tok:13a",
