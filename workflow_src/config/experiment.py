@@ -185,6 +185,7 @@ class WorkflowConfig(Frozen):
 
     experiment: str = Field(pattern=NAME)
     extends: str | None = None
+    # Not inherited through `extends`; nor are the report's title, notes and expected figures.
     description: str = ""
     recipe: RecipeConfig
     systems: dict[str, SystemConfig] = Field(min_length=1)

@@ -105,11 +105,21 @@ def _experiment(name: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
     return _extended(read_yaml(CONFIG_FOLDER / "experiments" / f"{name}.yaml"), (*seen, name))
 
 
+def _inherited(parent: dict[str, Any]) -> dict[str, Any]:
+    """What an experiment passes on through `extends`: its settings, but nothing that it says about itself.
+
+    A description, title or note, and published figures, are of one experiment: of another corpus they would be wrong.
+    """
+    kept = {key: value for key, value in parent.items() if key not in ("extends", "description")}
+    if isinstance(parent.get("report"), dict):
+        own = {key for key in parent["report"] if key in ("title", "notes") or key.startswith("expected")}
+        kept["report"] = {key: value for key, value in parent["report"].items() if key not in own}
+    return kept
+
+
 def _extended(raw: dict[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]:
     parent = raw.get("extends")
-    if not parent:
-        return raw
-    return merge({k: v for k, v in _experiment(str(parent), seen).items() if k != "extends"}, raw)
+    return merge(_inherited(_experiment(str(parent), seen)), raw) if parent else raw
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:

@@ -14,7 +14,7 @@ from typing import Any
 from workflow_src.config.analyses import analyses
 from workflow_src.config.decodes import Decode
 from workflow_src.config.experiment import DistillationConfig
-from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, REFINEMENTS
+from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, LATENT_SEARCH, REFINEMENTS
 from workflow_src.config.load import Loaded, System
 
 SPLITS = ("train", "dev", "test")
@@ -298,7 +298,7 @@ class Plan:
         return _json({"settings": decode.settings, "tune": decode.tune, "remove_repetitions": removed})
 
     def settings_significance(self) -> str:
-        """The translations of every test row by system, name and seed, and the row that each is compared with."""
+        """The translations of every test row by system, name and seed, and the rows that each is compared with."""
         rows = [(decode, seed) for decode, seed, split in self.rows if split == "test"]
         return _json(
             {
@@ -308,6 +308,7 @@ class Plan:
                         "name": decode.name,
                         "seed": seed,
                         "baseline": self._baseline(decode),
+                        "delta": self._delta(decode),
                         "autoregressive": self.system(decode.system).family.autoregressive,
                         "translations": self.translation(decode, seed, "test"),
                     }
@@ -344,6 +345,16 @@ class Plan:
             wanted = next(iter(alike or priors), None)
         wanted = wanted or self._beam
         return None if wanted is None or wanted is decode else [wanted.system, wanted.name]
+
+    def _delta(self, decode: Decode) -> list[str] | None:
+        """(system, name) of the delta row on test that differs from a decode in nothing but what refines; or None.
+
+        Steps, engine, step size, and how lengths and stopping are decided are the same in both.
+        """
+        base = self.system(decode.system).base
+        alike = decode.settings | ({"refinement": "delta"} if decode.search == LATENT_SEARCH else {"search": "delta"})
+        rows = (d for d in self.loaded.decodes if d.system == base and "test" in d.splits)
+        return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)
 
     def settings_bundle(self, system: str) -> str:
         """What an exported folder says about its system beside what the weights' own config.json says."""

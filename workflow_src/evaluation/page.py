@@ -138,9 +138,9 @@ def _gain(best: Line, start: Line | None) -> str:
 
 
 def caption(
-    removed: bool, manifest: dict[str, Any], split: str, sentences: int | None, timed: bool, compared: bool = False
+    removed: bool, manifest: dict[str, Any], split: str, sentences: int | None, timed: bool, compared: str = ""
 ) -> str:
-    """What a table's figures are; says which variant its rows are."""
+    """What a table's figures are; says which variant its rows are. `compared` says what p is."""
     count = f", {sentences:,} sentences" if sentences else ""
     seeds = len({row["seed"] for row in manifest["rows"]})
     text = f"Quality and speed on {split} of {manifest['dataset']} ({manifest['source']}→{manifest['target']}{count}). "
@@ -151,14 +151,14 @@ def caption(
         if seeds == 1
         else f"figures are means ± deviation over {seeds} seeds."
     )
-    if compared:
-        text += (
-            " p: paired bootstrap resampling of BLEU, of refined rows against the prior mean of their model and of all "
-            "others against the teacher's beam search."
-        )
+    text += f" {compared}" if compared else ""
     if timed:
-        text += " Latency is the median over sentences ± standard deviation, one sentence at a time, from text to text"
+        text += " Latency is the median over sentences, one at a time, from text to text"
         text += "." if seeds == 1 else ", with the systems of the first seed."
+        text += (
+            " ±: the standard deviation over sentences, which differ in length; it is no error of the median. Medians "
+            "of rounds, the lowest and the highest, show how well it repeats."
+        )
         text += (
             " The speed-up is over our own beam search; the last column compares with the fastest autoregressive row"
         )
@@ -321,6 +321,9 @@ def markdown(context: dict[str, Any]) -> str:
     parts += ["## Quality and speed", context["caption"], tables.markdown(context["groups"])]
     if context["other_groups"]:
         parts += [f"### Repetitions {context['other_variant']}", tables.markdown(context["other_groups"])]
+    if context["delta_table"]:
+        parts += ["### Networks against delta", context["delta_table"]["caption"]]
+        parts.append(speed_page.markdown(context["delta_table"]))
     if context["unmatched"]:
         parts.append("Published, without a row here: " + ", ".join(f"{k} {v}" for k, v in context["unmatched"].items()))
     parts += [f"Published figures: {context['expected_source']}"] if context["expected_source"] else []

@@ -29,7 +29,7 @@ class Row(Strict):
     preset: str = Field(min_length=1)
     data: Literal["raw", "distilled"]
     seed: int
-    # Results written before a key existed lack it: hence the defaults of these four.
+    # Results written before a key existed lack it: hence the defaults of these and of those below.
     name: str = Field("", description="of the decode; tells rows apart that differ in other settings")
     chosen: dict[str, float] | None = Field(None, description="settings chosen on dev")
     search: str = Field(min_length=1)
@@ -42,10 +42,13 @@ class Row(Strict):
     bleu: Percent
     bleu_ci: tuple[Percent, Percent] | None
     p_value: Share | None
+    delta_difference: float | None = Field(None, description="BLEU above the delta row that differs in nothing else")
+    delta_p_value: Share | None = Field(None, description="of that difference")
     chrf: Percent
     validity: Share | None
     latency_ms: Positive | None
-    latency_std: Annotated[float, Field(ge=0)] | None
+    latency_std: Annotated[float, Field(ge=0)] | None = Field(description="over sentences")
+    latency_rounds: tuple[Positive, ...] | None = Field(None, description="the median over sentences of each round")
     sentences_per_second: Positive | None
     speedup: Positive | None
     device: str | None
@@ -114,10 +117,12 @@ def build_rows(
 
     `qualities` maps quality files to their contents. Autoregressive rows come once, repetitions kept; others twice,
     kept and removed. Speed is measured once for a system and decode and stands beside each of its seeds; p-values are
-    of the test split, against the row's baseline.
+    of the test split, against the row's baseline, and of networks against delta.
     """
     tested = split == "test" and (significance or {}).get("rows") or []
     p_values = {(row["system"], row["name"], row["seed"]): row["p_value"] for row in tested}
+    networks = split == "test" and (significance or {}).get("against_delta") or []
+    deltas = {(row["system"], row["name"], row["seed"]): row for row in networks}
     times = {(row["system"], row["name"]): row for row in (speed or {}).get("rows", [])}
     protocol = (speed or {}).get("protocol", {})
     rows = []
@@ -126,6 +131,7 @@ def build_rows(
             continue
         system, settings = manifest["systems"][entry["system"]], entry["settings"]
         timed = times.get((entry["system"], entry["name"]), {})
+        delta = deltas.get((entry["system"], entry["name"], entry["seed"]), {})
         variants = ("kept",) if system["family"] in AUTOREGRESSIVE else ("kept", "removed")
         for variant in variants:
             scored = qualities[entry["quality"]][variant]
@@ -150,6 +156,8 @@ def build_rows(
                     "bleu": scored["bleu"],
                     "bleu_ci": scored["bleu_ci"],
                     "p_value": p_values.get((entry["system"], entry["name"], entry["seed"]), {}).get(variant),
+                    "delta_difference": delta.get("difference", {}).get(variant),
+                    "delta_p_value": delta.get("p_value", {}).get(variant),
                     "chrf": scored["chrf"],
                     "validity": scored["validity"],
                     "device": protocol.get("device") if timed else None,
@@ -157,7 +165,10 @@ def build_rows(
                 }
                 | {
                     key: timed.get(key)
-                    for key in ("latency_ms", "latency_std", "sentences_per_second", "speedup", "batch")
+                    for key in (
+                        *("latency_ms", "latency_std", "latency_rounds"),
+                        *("sentences_per_second", "speedup", "batch"),
+                    )
                 }
             )
     return rows

@@ -23,15 +23,17 @@ def sentence_ms(seconds: list[list[float]]) -> np.ndarray:
 def summarise(times: RowTimes) -> dict[str, Any]:
     """A row's figures. A sentence's time is its median over rounds; latency is in ms over sentences.
 
-    `latency_ms` is the median, `latency_mean` the mean, `latency_std` the standard deviation (n - 1) over sentences;
-    `sentences_per_second` uses the median round in batches of `batch`; `subword_share` is the share of time in
-    subwords.
+    `latency_ms` is the median, `latency_mean` the mean, `latency_std` the standard deviation (n - 1) over sentences,
+    which differ in length; `latency_rounds` (rounds,) the median over sentences of each round by itself, whose range
+    shows how well the measurement repeats; `sentences_per_second` uses the median round in batches of `batch`;
+    `subword_share` is the share of time in subwords.
     """
     sentences = sentence_ms(times.sentences)
     return {
         "latency_ms": float(np.median(sentences)),
         "latency_mean": float(sentences.mean()),
         "latency_std": float(sentences.std(ddof=1)) if len(sentences) > 1 else 0.0,
+        "latency_rounds": [float(1000 * np.median(one)) for one in times.sentences],
         "sentences_per_second": times.batched / statistics.median(times.batches),
         "batch": times.batch,
         "subword_share": None if times.subword_seconds is None else times.subword_seconds / times.told_seconds,

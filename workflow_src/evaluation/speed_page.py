@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from workflow_src.evaluation.results import engine_of
-from workflow_src.evaluation.tables import row_label
+from workflow_src.evaluation.tables import row_label, span
 
-HEADS = ("", "median, ms", "mean ± deviation, ms", "sentences / s", "batch", "speed-up")
+HEADS = (
+    *("", "median, ms", "medians of rounds, ms", "mean ± deviation over sentences, ms"),
+    *("sentences / s", "batch", "speed-up"),
+)
 
 
 def label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
@@ -32,6 +35,7 @@ def protocol_tables(speed: dict[str, Any] | None, manifest: dict[str, Any]) -> l
         rows = []
         for row in one["rows"]:
             cells = [label(row, manifest), _ms(row["latency_ms"])]
+            cells.append(span(row["latency_rounds"]) if row.get("latency_rounds") else "–")
             cells.append(f"{_ms(row['latency_mean'])} ± {_ms(row['latency_std'])}")
             cells += [f"{row['sentences_per_second']:,.0f}", f"{row['batch']:,}"]
             cells.append("–" if row["speedup"] is None else f"{row['speedup']:.2f}×")

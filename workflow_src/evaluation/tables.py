@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from workflow_src.evaluation.results import AUTOREGRESSIVE
@@ -42,6 +43,8 @@ class Line:
     engine: str = "continuum"
     # The autoregressive line that `against_fastest` compares with.
     rival: str = ""
+    # Lowest and highest median of a round in milliseconds; `latency_std` is over sentences.
+    latency_rounds: tuple[float, float] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,6 +160,7 @@ def _line(rows: list[dict[str, Any]], manifest: dict[str, Any], expected: float 
         spread=spread,
         interval=tuple(first["bleu_ci"]) if len(rows) == 1 and first["bleu_ci"] else None,
         latency_std=first["latency_std"],
+        latency_rounds=(min(rounds), max(rounds)) if (rounds := first.get("latency_rounds")) else None,
         p_value=first.get("p_value") if len(rows) == 1 else None,
         expected=expected,
         seeds=len(rows),
@@ -241,7 +245,8 @@ def columns(table: list[Group]) -> list[tuple[str, str]]:
         ("expected", "published"),
         ("chrf", "chrF"),
         ("validity", "valid, %"),
-        ("latency_ms", "ms / sentence"),
+        ("latency_ms", "ms / sentence, ± over sentences"),
+        ("latency_rounds", "medians of rounds, ms"),
         ("sentences_per_second", "sentences / s"),
         ("speedup", "speed-up"),
         ("against_fastest", "over fastest as good"),
@@ -254,8 +259,8 @@ def columns(table: list[Group]) -> list[tuple[str, str]]:
     return [(key, heading) for key, heading in every if key in ("bleu", "chrf") or there(key)]
 
 
-def _value(line: Line, key: str) -> float | None:
-    return getattr(line, key) if key in ("expected", "p_value") else line.figures[key]
+def _value(line: Line, key: str) -> Any:
+    return getattr(line, key) if key in ("expected", "p_value", "latency_rounds") else line.figures[key]
 
 
 def cell(line: Line, key: str) -> tuple[str, str]:
@@ -264,7 +269,7 @@ def cell(line: Line, key: str) -> tuple[str, str]:
     if value is None:
         return "–", ""
     if key == "p_value":
-        return f"{value:.3f}" if value >= 0.001 else "< 0.001", ""
+        return p_digits(value), ""
     spread = (line.spread or {}).get(key)
     if key == "bleu":
         note = f"[{line.interval[0]:.1f}, {line.interval[1]:.1f}]" if line.interval else ""
@@ -273,11 +278,24 @@ def cell(line: Line, key: str) -> tuple[str, str]:
         return f"{100 * value:.1f}", f"± {100 * spread:.1f}" if spread is not None else ""
     if key == "latency_ms":
         return _digits(value), f"± {_digits(line.latency_std)}" if line.latency_std is not None else ""
+    if key == "latency_rounds":
+        return span(value), ""
     if key == "sentences_per_second":
         return f"{value:,.0f}" if value >= 10 else f"{value:.1f}", ""
     if key in ("speedup", "against_fastest"):
         return f"{value:.2f}×" if value < 10 else f"{value:.1f}×", ""
     return f"{value:.1f}", f"± {spread:.1f}" if spread is not None else ""
+
+
+def p_digits(value: float) -> str:
+    """A p-value: small ones with the digits that Bonferroni's thresholds ask for."""
+    return f"{value:.3f}" if value >= 0.01 else f"{value:.4f}"
+
+
+def span(values: Sequence[float]) -> str:
+    """The lowest and the highest of some figures, or one where both read alike."""
+    low, high = _digits(min(values)), _digits(max(values))
+    return low if low == high else f"{low}–{high}"
 
 
 def _digits(value: float) -> str:
@@ -298,14 +316,15 @@ def markdown(table: list[Group]) -> str:
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
-    """All rows, one a line, keys as in results.json; the interval in two columns, what was chosen in one, null as
-    nothing."""
+    """All rows, one a line, keys as in results.json; the interval in two columns, what was chosen and the rounds in
+    one each, null as nothing."""
     flat = []
     for row in rows:
         low, high = row["bleu_ci"] or (None, None)
         chosen = " ".join(f"{name}={value:g}" for name, value in (row.get("chosen") or {}).items()) or None
+        rounds = " ".join(map(str, row.get("latency_rounds") or ())) or None
         plain = {key: value for key, value in row.items() if key != "bleu_ci"} | {"chosen": chosen}
-        flat.append(plain | {"bleu_low": low, "bleu_high": high})
+        flat.append(plain | {"latency_rounds": rounds, "bleu_low": low, "bleu_high": high})
     file = io.StringIO()
     if flat:
         writer = csv.DictWriter(file, list(flat[0]), lineterminator="\n")

@@ -1,53 +1,65 @@
-"""Compare the test translations of every row with those of its baseline: p-values of paired bootstrap resampling."""
+"""Compare the test translations of every row with those of its baseline, and of networks with delta: p-values."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from workflow_src.artifacts import provenance, write_json
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.quality import collapse_repetitions
-from workflow_src.evaluation.significance import p_values
+from workflow_src.evaluation.significance import TEST, randomisation_test, statistics
 from workflow_src.stages import command
 
+Key = tuple[str, str, int]
 
-def compared(rows: list[dict[str, Any]], references: list[str]) -> list[dict[str, Any]]:
-    """Rows with `p_value` by variant; rows without a baseline, or whose baseline has other seeds only, are left out.
 
-    Repetitions are removed from what is not autoregressive, on both sides of a comparison, in variant `removed`.
+def compared(rows: list[dict[str, Any]], references: list[str], against: str = "baseline") -> list[dict[str, Any]]:
+    """Rows with `difference` in BLEU and `p_value` by variant, against the row that `against` names in each.
+
+    Rows that name none, or one that has other seeds only, are left out. Repetitions are removed from what is not
+    autoregressive, on both sides of a comparison, in variant `removed`.
     """
     by_key = {(row["system"], row["name"], row["seed"]): row for row in rows}
     texts = {key: list(read_lines(row["translations"])) for key, row in by_key.items()}
 
-    def lines(key: tuple, removed: bool) -> list[str]:
+    def lines(key: Key, removed: bool) -> list[str]:
         wanted = removed and not by_key[key]["autoregressive"]
         return [collapse_repetitions(text) for text in texts[key]] if wanted else texts[key]
 
-    groups: dict[tuple, list[tuple]] = {}
+    groups: dict[Key, list[Key]] = {}
     for key, row in by_key.items():
-        baseline = row["baseline"] and (*row["baseline"], row["seed"])
-        if baseline in by_key:
-            groups.setdefault(baseline, []).append(key)
-    found = {}
-    for baseline, keys in groups.items():
-        for variant in ("kept", "removed"):
-            others = {key: lines(key, variant == "removed") for key in keys}
-            tested = p_values(lines(baseline, variant == "removed"), others, references)
-            for key, value in tested.items():
-                found.setdefault(key, {"baseline": list(baseline[:2]), "p_value": {}})["p_value"][variant] = value
+        other = row[against] and (*row[against], row["seed"])
+        if other in by_key:
+            groups.setdefault(other, []).append(key)
+    compare = {*groups, *itertools.chain(*groups.values())}
+    found: dict[Key, dict[str, Any]] = {}
+    for variant in ("kept", "removed"):
+        counts = {key: statistics(lines(key, variant == "removed"), references) for key in compare}
+        for other, keys in groups.items():
+            differences, values = randomisation_test(counts[other], np.stack([counts[key] for key in keys]))
+            for key, difference, value in zip(keys, differences, values, strict=True):
+                entry = found.setdefault(key, {against: list(other[:2]), "difference": {}, "p_value": {}})
+                entry["difference"][variant], entry["p_value"][variant] = float(difference), float(value)
     return [{"system": key[0], "name": key[1], "seed": key[2]} | found[key] for key in by_key if key in found]
 
 
 def run(given: argparse.Namespace) -> str:
     rows = given.settings["rows"]
-    done = compared(rows, list(read_lines(given.reference))) if rows else []
+    references = list(read_lines(given.reference))
+    done = compared(rows, references)
+    # Does a trained network beat delta, which needs none?
+    networks = compared(rows, references, "delta")
     inputs = {"reference": given.reference} | {
         f"{row['system']} {row['name']} {row['seed']}": row["translations"] for row in rows
     }
-    write_json(given.output, {"rows": done, "provenance": provenance(given.settings, inputs)})
-    return f"{given.output}: {len(done)} of {len(rows)} rows compared with their baseline"
+    content = {"test": TEST, "rows": done, "against_delta": networks}
+    write_json(given.output, content | {"provenance": provenance(given.settings, inputs)})
+    return f"{given.output}: {len(done)} of {len(rows)} rows compared with their baseline, {len(networks)} with delta"
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -21,6 +21,7 @@ from workflow_src.evaluation import (
     figures_speed,
     page,
     results,
+    significance_page,
     speed_page,
     tables,
 )
@@ -171,7 +172,7 @@ def load(arguments: argparse.Namespace) -> dict[str, Any]:
             | {"search": row["settings"]["search"], "content": read_json(path)}
             for path, row in choices.items()
         ],
-        "significance": read_json(arguments.significance) if arguments.significance else None,
+        "significance": significance_page.read(arguments.significance) if arguments.significance else None,
         "speed": read_json(arguments.speed) if arguments.speed else None,
         "traces": read_json(arguments.traces) if arguments.traces else None,
         "corpus": read_json(arguments.corpus) if arguments.corpus else {},
@@ -190,6 +191,7 @@ def describe(found: dict[str, Any], command_line: str) -> dict[str, Any]:
         signatures={"BLEU": first["bleu_signature"], "chrF": first["chrf_signature"]},
         corpus=summary,
         systems=found["systems"],
+        significance=found["significance"] and found["significance"]["test"],
         speed=found["speed"] and {key: found["speed"].get(key) for key in ("protocol", "step_costs", "provenance")},
     )
 
@@ -200,7 +202,8 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
     report = manifest["report"]
     removed = report["remove_repetitions"]
     table, other = (tables.groups(rows, manifest, variant) for variant in (removed, not removed))
-    compared = any(line.p_value is not None for group in table for line in group.lines)
+    comparisons = sum(line.p_value is not None for group in table for line in group.lines)
+    compared = significance_page.main_caption(found["significance"], comparisons)
     several = any(not group.autoregressive for group in table)
     sentences = next(iter(found["qualities"].values())).get("sentences")
     protocol = (speed or {}).get("protocol", {})
@@ -227,6 +230,7 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
         "other_variant": "kept" if removed else "removed",
         "caption": page.caption(removed, manifest, split, sentences, speed is not None, compared),
         "other_caption": page.caption(not removed, manifest, split, sentences, speed is not None, compared),
+        "delta_table": significance_page.delta_table(found["significance"], rows, manifest, removed),
         "chosen": page.chosen_words(found["choices"]),
         "conventions": page.conventions(manifest, found["qualities"], split, removed),
         "expected_source": report["expected_source"] if report["expected"] else "",

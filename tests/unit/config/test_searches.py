@@ -120,3 +120,27 @@ def test_refined_rows_are_compared_with_their_prior_mean_and_others_with_the_tea
     assert rows["lvm", "prior-mean-tuned"] == ["teacher", "beam-4"]
     assert rows["lvm", "delta-1"] == rows["score", "score-4"] == ["lvm", "prior-mean"]
     assert rows["score", "latent-search-5x5-1"] == ["teacher", "beam-4"]
+
+
+def test_networks_are_compared_with_delta_where_nothing_but_the_network_differs():
+    def compared(**settings):
+        rows = json.loads(Plan(load_experiment("tatoeba", **settings)).settings_significance())["rows"]
+        return {(row["system"], row["name"]): row["delta"] for row in rows}
+
+    rows = compared()
+    assert rows["score", "score-4"] == rows["energy", "energy-4"] == ["lvm", "delta-4"]
+    # The engine and its precision, lengths and stopping are the same.
+    assert rows["score", "score-1-onnxruntime-int8"] == ["lvm", "delta-1-onnxruntime-int8"]
+    assert rows["score", "score-2-tuned"] == ["lvm", "delta-2-tuned"]
+    assert rows["score", "score-adaptive"] == ["lvm", "delta-adaptive"]
+    assert rows["energy", "latent-search-5x5-1"] == ["lvm", "latent-search-5x5-1"]
+    # A step size of its own; an engine that delta was not decoded with; no network.
+    assert rows["score", "score-step-size"] is None
+    assert rows["score", "score-1-tuned-onnxruntime-int8"] is None
+    assert {rows[key] is None for key in rows if key[0] in ("lvm", "teacher", "student")} == {True}
+    # Delta on dev alone is not on test.
+    decodes = [
+        {"system": "lvm", "search": "delta", "steps": 1, "splits": ["dev"]},
+        {"system": "score", "search": "score", "steps": 1},
+    ]
+    assert compared(decodes=decodes) == {("score", "score-1"): None}

@@ -69,18 +69,26 @@ def test_engines_predictions_and_protocols_are_told():
         "disturbed_above_cores": 0.25, "engines": {"continuum": "float32", "ctranslate2-int8": "int8"},
     }  # fmt: skip
     row = {"system": "teacher", "name": "greedy", "search": "greedy", "latency_ms": 7.4, "latency_mean": 8.0}
-    row |= {"latency_std": 3.0, "sentences_per_second": 836.2, "batch": 64, "speedup": None}
+    row |= {
+        "latency_std": 3.0,
+        "latency_rounds": [7.5, 7.1, 7.3],
+        "sentences_per_second": 836.2,
+        "batch": 64,
+        "speedup": None,
+    }
     row |= {"by_length": [{"shortest": 1, "longest": 4, "latency_ms": 5.0, "mean_length": 2.5, "sentences": 9}]}
     fast = row | {"name": "greedy-ctranslate2-int8", "engine": "ctranslate2", "compute_type": "int8", "speedup": 2.0}
+    del fast["latency_rounds"]
     one = {"protocol": protocol, "rows": [row, fast]}
     assert "(float32; CTranslate2 int8), each engine in a process of its own" in page.protocol_words(one)
     manifest = {"systems": {"teacher": {"family": "transformer", "base": None}}}
     (table,) = speed_page.protocol_tables({"protocols": [one]}, manifest)
     assert table["title"] == "Speed on 1 CPU thread; other load up to 0.10 cores"
     assert table["heads"][-1] == "1–4 subwords, ms"
-    assert table["rows"][0] == ["teacher: greedy", "7.40", "8.00 ± 3.00", "836", "64", "–", "5.00"]
-    assert table["rows"][1][0] == "teacher: greedy, CTranslate2 int8" and table["rows"][1][5] == "2.00×"
-    assert "| teacher: greedy | 7.40 | 8.00 ± 3.00 |" in speed_page.markdown(table)
+    assert table["heads"][2:4] == ["medians of rounds, ms", "mean ± deviation over sentences, ms"]
+    assert table["rows"][0] == ["teacher: greedy", "7.40", "7.10–7.50", "8.00 ± 3.00", "836", "64", "–", "5.00"]
+    assert table["rows"][1][:3] == ["teacher: greedy, CTranslate2 int8", "7.40", "–"] and table["rows"][1][6] == "2.00×"
+    assert "| teacher: greedy | 7.40 | 7.10–7.50 | 8.00 ± 3.00 |" in speed_page.markdown(table)
     costs = [{"system": "lvm", "search": "delta", "ms_per_step": 1.8}]
     costs = {"costs": costs, "delta_over_score": 3.0, "predicted_delta_over_score": 4.0, "share_of_predicted": 0.75}
     assert "predicts 4.00, of which 0.75 was reached." in page.step_cost_words({"step_costs": costs})
@@ -105,5 +113,6 @@ def test_a_caption_tells_what_several_seeds_mean_for_quality_and_for_speed():
         manifest = {"dataset": "toy", "source": "de", "target": "en", "rows": [{"seed": seed} for seed in seeds]}
         return page.caption(True, manifest, "test", 1000, timed=True)
 
-    assert "brackets hold the 95 % bootstrap interval" in told(1, 1) and "from text to text. The" in told(1, 1)
+    assert "brackets hold the 95 % bootstrap interval" in told(1, 1) and "from text to text. ±" in told(1, 1)
+    assert "±: the standard deviation over sentences" in told(1)
     assert "means ± deviation over 3 seeds" in told(1, 2, 3) and "with the systems of the first seed." in told(1, 2, 3)

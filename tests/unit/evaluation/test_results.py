@@ -24,10 +24,13 @@ KEYS = [
     "bleu",
     "bleu_ci",
     "p_value",
+    "delta_difference",
+    "delta_p_value",
     "chrf",
     "validity",
     "latency_ms",
     "latency_std",
+    "latency_rounds",
     "sentences_per_second",
     "speedup",
     "device",
@@ -52,10 +55,13 @@ ROW = {
     "bleu": 30.0,
     "bleu_ci": [29.0, 31.0],
     "p_value": None,
+    "delta_difference": None,
+    "delta_p_value": None,
     "chrf": 50.0,
     "validity": 0.5,
     "latency_ms": 3.0,
     "latency_std": 1.0,
+    "latency_rounds": [2.9, 3.0, 3.2],
     "sentences_per_second": 900.0,
     "speedup": 2.0,
     "device": "cpu",
@@ -86,6 +92,7 @@ def test_keys_are_those_agreed_and_survive_writing(tmp_path):
         ({"data": "distilled-by-teacher"}, "rows.0.data.*'raw' or 'distilled'"),
         ({"validity": 50}, "rows.0.validity"),
         ({"latency_ms": 0}, "rows.0.latency_ms"),
+        ({"latency_rounds": [2.9, 0]}, "rows.0.latency_rounds.1"),
         ({"p": 0.1}, r"rows.0.p \(value '0.1'\)"),
         ({"seed": None}, "rows.0.seed"),
     ],
@@ -165,6 +172,7 @@ def test_rows_tell_what_dev_chose_and_the_steps_that_stopping_left():
 
 def test_speed_stands_beside_the_rows_it_was_measured_for():
     timed = {"latency_ms": 4.0, "latency_std": 1.0, "sentences_per_second": 500.0, "speedup": 2.5, "batch": 32}
+    timed |= {"latency_rounds": [3.9, 4.1]}
     speed = {"rows": [timed | {"system": "lvm", "name": "delta-2"}], "protocol": {"device": "cpu", "threads": 2}}
     rows = results.build_rows(MANIFEST, QUALITIES, speed, "test")
     assert rows[0]["latency_ms"] is None and rows[0]["threads"] is None
@@ -187,7 +195,21 @@ def test_engines_are_told_in_one_word():
     ]
 
 
-def test_results_from_before_there_were_engines_are_our_own(tmp_path):
+def test_results_from_before_a_key_existed_can_be_read():
     content = _content()
-    del content["rows"][0]["engine"]
-    assert results.validate(content, "here").rows[0].engine == "continuum"
+    for key in ("engine", "delta_difference", "delta_p_value", "latency_rounds"):
+        del content["rows"][0][key]
+    (row,) = results.validate(content, "here").rows
+    assert (row.engine, row.delta_difference, row.latency_rounds) == ("continuum", None, None)
+
+
+def test_p_values_stand_beside_their_rows():
+    key = {"system": "lvm", "name": "delta-2", "seed": 1}
+    tested = {"p_value": {"kept": 0.25, "removed": 0.5}, "difference": {"kept": -1.0, "removed": 2.0}}
+    significance = {"rows": [key | tested], "against_delta": [key | tested]}
+    rows = results.build_rows(MANIFEST, QUALITIES, None, "test", significance)
+    found = [(row["p_value"], row["delta_p_value"], row["delta_difference"]) for row in rows]
+    assert found == [(None, None, None), (0.25, 0.25, -1.0), (0.5, 0.5, 2.0)]
+    # They are of test: dev has none.
+    dev = results.build_rows(MANIFEST, QUALITIES | {"d": QUALITIES["l"]}, None, "dev", significance)
+    assert {(row["p_value"], row["delta_p_value"]) for row in dev} == {(None, None)}

@@ -63,6 +63,8 @@ def test_times_are_those_of_the_clock(clock, quiet):
     delta = by_name["delta-1"]
     assert delta["latency_ms"] == 4000 and delta["latency_mean"] == 6000
     assert delta["latency_std"] == pytest.approx(np.std([2000, 4000, 12000], ddof=1))
+    # The clock costs the same in every round.
+    assert delta["latency_rounds"] == [4000] * SETTINGS["repeats"]
     assert delta["sentences_per_second"] == pytest.approx(3 / 18)
     assert delta["subword_share"] == pytest.approx(3 * 0.75 / 18)
     assert by_name["beam-4"]["speedup"] == 1 and delta["speedup"] == pytest.approx(20 / 4)
@@ -73,6 +75,14 @@ def test_times_are_those_of_the_clock(clock, quiet):
     assert [(g["shortest"], g["sentences"], g["latency_ms"]) for g in delta["by_length"]] == [
         (1, 1, 2000), (2, 1, 4000), (6, 1, 12000),
     ]  # fmt: skip
+
+
+def test_rounds_have_medians_of_their_own():
+    """Seconds (rounds, sentences): the second round is slow, and one sentence of the third."""
+    times = speed.RowTimes([[1, 2, 9], [2, 4, 18], [1, 3, 9]], [1.0, 1.0, 1.0], 3, 3)
+    found = speed_figures.summarise(times)
+    assert found["latency_rounds"] == [2000, 4000, 3000]
+    assert found["latency_ms"] == 3000 and found["latency_std"] == pytest.approx(np.std([1000, 3000, 9000], ddof=1))
 
 
 def test_rounds_alternate_between_rows_and_use_their_settings(clock, quiet):

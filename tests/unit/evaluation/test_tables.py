@@ -90,11 +90,18 @@ def test_columns_without_figures_are_left_out():
     table = tables.groups(ROWS, _manifest(), removed=False)
     assert [key for key, _ in tables.columns(table)] == ["bleu", "chrf"]
     timed = [row | {"latency_ms": 2.0, "latency_std": 0.5, "validity": 0.5} for row in ROWS]
+    # Measured before rounds were kept by themselves: no such column, and no figure made up.
+    table = tables.groups(timed, _manifest(), removed=False)
+    assert "latency_rounds" not in dict(tables.columns(table))
+    timed = [row | {"latency_rounds": [2.04, 1.9, 2.061]} for row in timed]
     table = tables.groups(timed, _manifest(**{"score-4": 29.1}), removed=False)
     assert [key for key, _ in tables.columns(table)] == [
-        "bleu", "expected", "chrf", "validity", "latency_ms", "against_fastest",
+        "bleu", "expected", "chrf", "validity", "latency_ms", "latency_rounds", "against_fastest",
     ]  # fmt: skip
     assert tables.cell(table[0].lines[0], "latency_ms") == ("2.00", "± 0.50")
+    assert tables.cell(table[0].lines[0], "latency_rounds") == ("1.90–2.06", "")
+    assert tables.span([3.001, 3.0]) == "3.00" and tables.span([99.5, 120.2]) == "99.5–120"
+    assert next(csv.DictReader(io.StringIO(tables.csv_text(timed))))["latency_rounds"] == "2.04 1.9 2.061"
     assert tables.cell(table[0].lines[0], "validity") == ("50.0", "")
     assert tables.cell(table[0].lines[0], "expected") == ("–", "")
 

@@ -133,6 +133,7 @@ def _timed(name, decode, settings):
         "latency_ms": ms,
         "latency_mean": ms,
         "latency_std": ms / 3,
+        "latency_rounds": [1.01 * ms, 0.98 * ms, ms],
         "sentences_per_second": 4000 / ms,
     }
     return (
@@ -186,12 +187,35 @@ CORPUS = {
 }
 
 
+def _significance(rows):
+    """p-values of all rows but the beam's; networks 0.25 BLEU above delta, repetitions kept 0.5 below it."""
+    keys = [{key: row[key] for key in ("system", "name", "seed")} for row in rows if row["name"] != "beam-4"]
+    p_value = {"kept": 0.2, "removed": 0.0123}
+    network = {"difference": {"kept": -0.5, "removed": 0.25}, "p_value": {"kept": 0.0004, "removed": 0.5}}
+    return {
+        "test": {"name": "paired approximate randomisation", "two_sided": True, "trials": 10_000, "seed": 1},
+        "rows": [key | {"baseline": ["teacher", "beam-4"], "p_value": p_value} for key in keys],
+        "against_delta": [
+            key | {"delta": ["lvm", key["name"].replace(key["system"], "delta")]} | network
+            for key in keys
+            if key["system"] in ("score", "energy")
+        ],
+    }
+
+
 @pytest.fixture
 def report_inputs(tmp_path):
     """Writes the inputs of a report and returns the words of its command line; options say what is there."""
 
     def make(
-        systems=SYSTEMS, seeds=(1,), valid=True, speed=True, traces=True, expected=None, description="A fabricated run."
+        systems=SYSTEMS,
+        seeds=(1,),
+        valid=True,
+        speed=True,
+        traces=True,
+        expected=None,
+        description="A fabricated run.",
+        significance=False,
     ):
         rows, training, timed = [], [], []
         for name, family in systems.items():
@@ -220,6 +244,8 @@ def report_inputs(tmp_path):
         words = ["--settings", json.dumps(manifest), "--output-folder", str(tmp_path / "report")]
         words += ["--corpus", _write(tmp_path / "corpus.json", CORPUS)]
         words += ["--speed", _write(tmp_path / "speed.json", _speed(timed))] if speed else []
+        if significance:
+            words += ["--significance", _write(tmp_path / "significance.json", _significance(rows))]
         words += ["--traces", _write(tmp_path / "traces.json", _traces())] if traces else []
         return words
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from workflow_src.evaluation.quality import collapse_repetitions
-from workflow_src.evaluation.significance import p_values
+from workflow_src.evaluation.significance import TRIALS, randomisation_test, statistics
 
 WORDS = "the a red green house tree old man walks sees under over big small".split()
 
@@ -18,7 +18,7 @@ def rows(tmp_path):
     source = random.Random(1)
     references = [" ".join(source.choices(WORDS, k=9)) for _ in range(40)]
 
-    def row(system, name, share, baseline, autoregressive=False, seed=1):
+    def row(system, name, share, baseline, autoregressive=False, seed=1, delta=None):
         spoiled = [
             " ".join(source.choice(WORDS) if source.random() < share else word for word in line.split())
             for line in references
@@ -28,16 +28,23 @@ def rows(tmp_path):
         path = tmp_path / f"{system}-{name}-{seed}.txt"
         path.write_text("".join(f"{line}\n" for line in spoiled))
         made = {"system": system, "name": name, "seed": seed, "baseline": baseline, "autoregressive": autoregressive}
-        return made | {"translations": str(path)}
+        return made | {"delta": delta, "translations": str(path)}
 
     (tmp_path / "reference.txt").write_text("".join(f"{line}\n" for line in references))
     found = [
         row("teacher", "beam-4", 0.1, None, True),
         row("lvm", "prior-mean", 0.4, ["teacher", "beam-4"]),
-        row("score", "score-1", 0.35, ["lvm", "prior-mean"]),
-        row("score", "score-1", 0.35, ["lvm", "prior-mean"], seed=2),
+        row("lvm", "delta-1", 0.38, ["lvm", "prior-mean"]),
+        row("score", "score-1", 0.35, ["lvm", "prior-mean"], delta=["lvm", "delta-1"]),
+        row("score", "score-1", 0.35, ["lvm", "prior-mean"], seed=2, delta=["lvm", "delta-1"]),
     ]
     return found, references
+
+
+def one_pair(baseline, other, references):
+    """Difference in BLEU and p-value of one pair."""
+    differences, values = randomisation_test(statistics(baseline, references), statistics(other, references)[None])
+    return differences[0], values[0]
 
 
 def test_rows_are_compared_with_their_baseline_of_the_same_seed(rows, run_stage, tmp_path):
@@ -45,22 +52,35 @@ def test_rows_are_compared_with_their_baseline_of_the_same_seed(rows, run_stage,
     output = tmp_path / "significance.json"
     words = ["--settings", json.dumps({"rows": listed}), "--reference", str(tmp_path / "reference.txt")]
     run_stage("compare_rows", [*words, "--output", str(output)])
-    found = json.loads(output.read_text())["rows"]
-    # Seed 2 has no prior mean to be compared with.
-    assert [(row["system"], row["seed"]) for row in found] == [("lvm", 1), ("score", 1)]
-    text = {row["system"]: open(row["translations"]).read().splitlines() for row in listed[:3]}
-    short = {system: [collapse_repetitions(line) for line in lines] for system, lines in text.items()}
-    prior, refined = found
-    assert refined["baseline"] == ["lvm", "prior-mean"]
-    assert refined["p_value"]["kept"] == p_values(text["lvm"], {"x": text["score"]}, references)["x"]
-    assert refined["p_value"]["removed"] == p_values(short["lvm"], {"x": short["score"]}, references)["x"]
-    # What is autoregressive keeps its repetitions in both variants.
-    assert prior["p_value"]["removed"] == p_values(text["teacher"], {"x": short["lvm"]}, references)["x"]
+    content = json.loads(output.read_text())
+    found = content["rows"]
+    assert content["test"]["name"] == "paired approximate randomisation" and content["test"]["trials"] == TRIALS
+    # Seed 2 has no prior mean to be compared with, and no delta.
+    assert [(row["system"], row["name"], row["seed"]) for row in found] == [
+        ("lvm", "prior-mean", 1), ("lvm", "delta-1", 1), ("score", "score-1", 1),
+    ]  # fmt: skip
+    text = {row["name"]: open(row["translations"]).read().splitlines() for row in listed[:4]}
+    short = {name: [collapse_repetitions(line) for line in lines] for name, lines in text.items()}
+    prior, _, refined = found
+    (network,) = content["against_delta"]
+    assert refined["baseline"] == ["lvm", "prior-mean"] and network["delta"] == ["lvm", "delta-1"]
+    for variant, lines in (("kept", text), ("removed", short)):
+        pairs = {
+            # What is autoregressive keeps its repetitions in both variants.
+            "beam": (prior, text["beam-4"], lines["prior-mean"]),
+            "prior": (refined, lines["prior-mean"], lines["score-1"]),
+            "delta": (network, lines["delta-1"], lines["score-1"]),
+        }
+        for entry, baseline, other in pairs.values():
+            expected = one_pair(baseline, other, references)
+            assert (entry["difference"][variant], entry["p_value"][variant]) == pytest.approx(expected)
     assert prior["p_value"]["kept"] < 0.05
+    assert (network["system"], network["name"], network["seed"]) == ("score", "score-1", 1)
 
 
 def test_an_experiment_without_test_rows_has_an_empty_comparison(run_stage, tmp_path):
     (tmp_path / "reference.txt").write_text("a\n")
     words = ["--settings", json.dumps({"rows": []}), "--reference", str(tmp_path / "reference.txt")]
     run_stage("compare_rows", [*words, "--output", str(tmp_path / "significance.json")])
-    assert json.loads((tmp_path / "significance.json").read_text())["rows"] == []
+    content = json.loads((tmp_path / "significance.json").read_text())
+    assert content["rows"] == content["against_delta"] == []

@@ -51,6 +51,7 @@ def test_writes_rows_and_protocol(tmp_path, in_process):
     found = _run(tmp_path, "a b\nc\nd\ne\n", "teacher=t", "lvm=l", "unused=u")
     assert [(row["system"], row["name"]) for row in found["rows"]] == [("teacher", "beam-4"), ("lvm", "prior-mean")]
     first = found["rows"][0]
+    assert len(first["latency_rounds"]) == SPEED["repeats"] and min(first["latency_rounds"]) > 0
     assert first["speedup"] == 1 and first["latency_ms"] > 0 and first["sentences_per_second"] > 0
     assert [(group["shortest"], group["sentences"]) for group in first["by_length"]] == [(1, 2), (2, 1)]
     protocol = found["protocol"]

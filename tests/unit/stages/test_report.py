@@ -87,6 +87,7 @@ def test_full_report(report_inputs, page_of):
         "54.9",
         "69.9",
         "5.00 ± 1.67",
+        "4.90–5.05",
         "800",
         "2.10×",
         "1.48×",
@@ -96,7 +97,10 @@ def test_full_report(report_inputs, page_of):
     assert "last validation on dev" in validated and any(text.startswith("BLEU ") for text in validated)
     assert ["dataset", "toy; Doe 2020; the authors' <own>"] in [[" ".join(c.split()) for c in row] for row in html.rows]
     markdown = (folder / "results.md").read_text(encoding="utf-8")
-    assert "| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 800 | 2.10× | 1.48× |" in markdown
+    assert (
+        "| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 4.90–5.05 | 800 | 2.10× | 1.48× |"
+        in markdown
+    )
     for told in (
         "snakemake --config experiment=fabricated",
         "tok:13a",
@@ -136,6 +140,35 @@ def test_seeds_are_averaged(report_inputs, page_of):
     assert len(read_results(folder / "results.json").rows) == 3 * (2 + 2 * 4)
 
 
+def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
+    folder = _build(report_inputs(significance=True))
+    rows = read_results(folder / "results.json").rows
+    score = {row.repetitions_removed: row for row in rows if row.name == "score-4"}
+    assert (score[True].p_value, score[True].delta_p_value, score[True].delta_difference) == (0.0123, 0.5, 0.25)
+    assert (score[False].delta_p_value, score[False].delta_difference) == (0.0004, -0.5)
+    assert {row.delta_p_value for row in rows if row.family not in ("score", "energy")} == {None}
+    markdown = (folder / "results.md").read_text(encoding="utf-8")
+    # Fifteen rows have a p, all but the beam; and six a network of their own.
+    for text in (markdown, " ".join((folder / "index.html").read_text(encoding="utf-8").split())):
+        told = text.replace("&lt;", "<").replace("&#39;", "'")
+        assert "p: two-sided paired approximate randomisation of corpus BLEU, 10,000 trials, of refined rows" in told
+        assert "15 comparisons: by Bonferroni's correction the threshold for the whole table is p < 0.0033." in told
+        assert "6 comparisons: by Bonferroni's correction the threshold for the whole table is p < 0.0083." in told
+    assert "| score: score, L = 4 | 4 | 34.9 | +0.25 | 0.500 |" in markdown
+    cells = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
+    assert ["energy: energy, L = 1", "1", "33.5", "+0.25", "0.500"] in cells
+    assert json.loads((folder / "results.json").read_text())["provenance"]["significance"]["trials"] == 10_000
+
+
+def test_networks_against_delta_seed_by_seed(report_inputs):
+    systems = {"teacher": "transformer", "lvm": "lvm", "score": "score"}
+    folder = _build(report_inputs(systems, seeds=(1, 2), significance=True))
+    markdown = (folder / "results.md").read_text(encoding="utf-8")
+    assert "| score: score, L = 1 | 1 | 2 | 34.9 | +0.25 | 0.500 |" in markdown
+    # Means over seeds have no p.
+    assert "of refined rows" not in markdown and "6 comparisons" in markdown
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -147,10 +180,14 @@ def test_seeds_are_averaged(report_inputs, page_of):
         (lambda f: (f / "quality/lvm/delta-1-1.json").unlink(), "delta-1-1.json does not exist"),
         (lambda f: (f / "quality/lvm/delta-1-1.json").write_text('{"kept": {}}'), "has no kept.bleu; score"),
         (lambda f: (f / "speed.json").write_text("{"), "speed.json is damaged"),
+        (
+            lambda f: (f / "significance.json").write_text('{"rows": []}'),
+            "does not say which test .*; compare the rows",
+        ),
     ],
 )
 def test_bad_inputs_are_one_sentence_and_leave_no_page(report_inputs, tmp_path, capsys, spoil, message):
-    words = report_inputs({"teacher": "transformer", "lvm": "lvm"})
+    words = report_inputs({"teacher": "transformer", "lvm": "lvm"}, significance=True)
     spoil(tmp_path)
     with pytest.raises(SystemExit) as left:
         _build(words)
