@@ -136,7 +136,7 @@ def _searches(loaded: Loaded) -> list[dict[str, Any]]:
         if (
             decode.search in REFINEMENTS
             and not decode.tune
-            and not {"stop_threshold", "engine", "length_quantile"} & set(decode.settings)
+            and not {"stop_threshold", "engine", "length_quantile", "lengthening"} & set(decode.settings)
         ):
             size = decode.settings["step_size"]
             entry = {"system": decode.system, "search": decode.search, "step_size": size}

@@ -449,9 +449,10 @@ class Plan:
         )
 
 
-def _lengths_by(decode: Decode) -> tuple[Any, Any]:
-    """How a decode decides target lengths: its quantile, and those it chooses from."""
-    return decode.settings.get("length_quantile"), (decode.tune or {}).get("length_quantile")
+def _lengths_by(decode: Decode) -> list[Any]:
+    """How a decode decides target lengths: its quantile and lengthening, and those it chooses from."""
+    chosen_from = decode.tune or {}
+    return [(decode.settings.get(name), chosen_from.get(name)) for name in ("length_quantile", "lengthening")]
 
 
 def _json(content: dict[str, Any]) -> str:

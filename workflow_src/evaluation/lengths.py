@@ -60,7 +60,10 @@ class Procedure:
 def translate_with(
     procedure: Procedure, sources: Sequence[Sequence[int]], lengths: Sequence[int], batch: int, device: torch.device
 ) -> list[list[int]]:
-    """Translations (subword ids) of sources, none empty, with exactly these lengths, in the order given."""
+    """Translations (subword ids) of sources, none empty, given these lengths, in the order given.
+
+    They have exactly these lengths but for models whose targets have an end symbol: positions may stay empty there.
+    """
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
     found: list[list[int]] = [[] for _ in sources]
     for start in range(0, len(order), batch):

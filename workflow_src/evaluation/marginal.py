@@ -90,7 +90,10 @@ def marginals(
     chunk: int,
     device: torch.device,
 ) -> list[Estimate]:
-    """An estimate for each output of one sentence (subword ids, none empty; `source` with its end symbol).
+    """An estimate for each output of one sentence (subword ids; `source` with its end symbol).
+
+    A model whose targets have an end symbol is asked for the output with one after its last word: other positions of
+    end symbols give the same words, and their probability is left out. Only such a model takes an empty output.
 
     Equal outputs have equal estimates and are computed once. `sentence` is a number that names the sentence.
     """
@@ -99,7 +102,7 @@ def marginals(
     for output in map(tuple, outputs):
         if output in known:
             continue
-        target = model.whole_target(torch.tensor([output], device=device))
+        target = model.whole_target(torch.tensor([output], dtype=torch.int64, device=device))
         width = model.prior(memory, torch.ones_like(target, dtype=torch.bool))[0].size(-1)
         # All at once, so that the size of chunks changes nothing: K * T * Z numbers are little beside logits.
         noise = torch.randn((samples, target.size(1), width), generator=sentence_generator(seed, sentence))

@@ -161,6 +161,8 @@ class _Builder:
         if self.lengthening:
             words = graph.op("Cast", graph.op("Sub", count, integers(1)), to=TensorProto.DOUBLE)
             more = graph.op("Round", graph.op("Mul", words, "lengthening"))
+            most = self.config.max_positions + self.config.max_length_difference
+            more = graph.op("Min", more, np.array(most, np.float64))
             length = graph.op("Add", length, graph.op("Cast", more, to=TensorProto.INT64))
         longest = self.config.max_positions - int(self.config.end_symbol)
         return graph.op("Clip", length, np.array(1), np.array(longest))

@@ -88,8 +88,8 @@ def latent_search(
     memory = model.encode(source)
     lengths = model.length.likely(memory, candidates.lengths, candidates.lengthening)
     if rescorer is not None:
-        # It also takes an end symbol.
-        lengths = lengths.clamp(max=rescorer.config.max_positions - 1)
+        # It also takes an end symbol, and where our end symbol is due a word may stand.
+        lengths = lengths.clamp(max=rescorer.config.max_positions - 1 - model.extra_positions)
     sentences, per_length = source.size(0), candidates.samples
     per_sentence = lengths.size(1) * per_length
     rows = torch.arange(sentences, device=source.device).repeat_interleave(per_sentence)

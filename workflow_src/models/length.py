@@ -76,6 +76,8 @@ class LengthHead(nn.Module):
         """Target lengths of classes (B,) or (B, K), at least 1 and at most the model's positions."""
         source = memory.mask.sum(1) - 1
         if lengthening:
-            source = source + (lengthening * source.double()).round().long()
+            # Any more would be cut off below; a wild number must not overflow.
+            most = self.longest + self.limit
+            source = source + (lengthening * source.double()).round().clamp(max=most).long()
         source = source if classes.dim() == 1 else source[:, None]
         return (classes - self.limit + source).clamp(1, self.longest)

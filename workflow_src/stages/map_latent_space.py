@@ -34,7 +34,8 @@ def run(arguments: argparse.Namespace) -> str:
     ids = sorted({cell for panel in found["panels"] for row in panel["regions"] for cell in row}
                  | {token for tokens in found["outputs"].values() for token in tokens})  # fmt: skip
     pieces = dict(zip(map(str, ids), translator.subwords.pieces_target(ids), strict=True))
-    texts = {name: translator.text([tokens])[0] for name, tokens in found["outputs"].items()}
+    texts = {name: translator.text([[token for token in tokens if token != EOS]])[0]
+             for name, tokens in found["outputs"].items()}  # fmt: skip
     analysis_inputs.write(
         arguments, "latent_space", sentence=taken.numbers[place], system=entry["system"], source=taken.sources[place],
         reference=taken.references[place], steps=settings["steps"], pieces=pieces, texts=texts, **found,

@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> str:
         translator = translators[entry["system"]]
         device, model = translator.runtime.device, translator.models["lvm"]
         sources = translator.subwords.encode_source(lines)
-        limit = model.config.max_positions
+        limit = model.length.longest
         true = [min(len(ids), limit) for ids in translator.subwords.encode_target(taken.targets)]
         predicted = lengths.candidates(model, sources, settings["candidates"], BATCH, device)
         models[entry["model"]] = lengths.accuracy(predicted, true)
