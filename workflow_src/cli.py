@@ -58,6 +58,8 @@ def compare(arguments: argparse.Namespace) -> None:
         "experiments": compared.experiments,
         "caption": comparison.caption(compared, removed),
         "tables": comparison.tables(compared),
+        "system_heads": comparison.SYSTEM_HEADS,
+        "systems": compared.systems,
     }
     output = arguments.output
     texts = {

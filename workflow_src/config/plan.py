@@ -352,6 +352,8 @@ class Plan:
         Steps, engine, step size, and how lengths and stopping are decided are the same in both.
         """
         base = self.system(decode.system).base
+        if base is None:
+            return None
         alike = decode.settings | ({"refinement": "delta"} if decode.search == LATENT_SEARCH else {"search": "delta"})
         rows = (d for d in self.loaded.decodes if d.system == base and "test" in d.splits)
         return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)

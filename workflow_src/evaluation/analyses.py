@@ -172,11 +172,12 @@ def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
     return told
 
 
-def context_of(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Numbers, tables and captions, apart from pictures."""
+def context_of(found: dict[str, dict[str, Any]], carried: str = "") -> dict[str, Any]:
+    """Numbers, tables and captions, apart from pictures. `carried` stands under every table."""
     drawn = [name for name in found if name in DRAWN]
     context: dict[str, Any] = {
         "found": found,
+        "carried": carried,
         "captions": captions(found),
         "figure_numbers": {name: FIRST_FIGURE + number for number, name in enumerate(drawn)},
         "tables": {},
@@ -235,7 +236,7 @@ def markdown(context: dict[str, Any]) -> str:
     parts = ["## Analyses"]
     for name, table in context["tables"].items():
         parts += [f"### {HEADINGS[name]}"] if HEADINGS[name] else []
-        parts += [context["captions"][name], _markdown_table(table)]
+        parts += [f"{context['captions'][name]} {context['carried']}".strip(), _markdown_table(table)]
     if context["examples"]:
         parts += ["### Samples", context["captions"]["samples"]]
         for example in context["examples"]:

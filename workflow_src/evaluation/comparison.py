@@ -6,6 +6,7 @@ import dataclasses
 import statistics
 from pathlib import Path
 
+from workflow_src.evaluation import carried
 from workflow_src.evaluation.results import AUTOREGRESSIVE, Results, Row
 from workflow_src.evaluation.tables import SEARCH_LABELS, engine_label
 
@@ -36,12 +37,18 @@ Key = tuple[str, str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """`cells[figure][row][column]`; rows are (system, decode, data), columns the experiments."""
+    """`cells[figure][row][column]`; rows are (system, decode, data), columns the experiments.
+
+    `about` says of each experiment on which data and seeds it is; `systems` are lines of text, one for each experiment
+    and system that a row shows.
+    """
 
     experiments: tuple[str, ...]
     datasets: tuple[str, ...]
     rows: tuple[Key, ...]
     cells: dict[str, dict[Key, list[Cell | None]]]
+    about: tuple[str, ...] = ()
+    systems: tuple[tuple[str, ...], ...] = ()
 
 
 def row_key(row: Row) -> Key:
@@ -102,8 +109,37 @@ def compare(found: list[Results], removed: bool = True) -> Comparison:
                 values = [_figure(row, name, levels) for row in rows.get(key, {}).values()]
                 cells[name][key].append(_cell([value for value in values if value is not None]))
     return Comparison(
-        tuple(results.experiment for results in found), tuple(results.dataset for results in found), tuple(order), cells
+        tuple(results.experiment for results in found),
+        tuple(results.dataset for results in found),
+        tuple(order),
+        cells,
+        tuple(map(_about, found)),
+        tuple(line for results in found for line in _systems(results)),
     )
+
+
+SYSTEM_HEADS = ("experiment", "system", "family", "preset", "data", "seeds") + (
+    *("parameters", "updates", "target tokens seen", "minutes"),
+)
+
+
+def _about(results: Results) -> str:
+    """Data, checksum and seeds of an experiment, and whether its networks were trained equally long."""
+    sums = (results.provenance.get("corpus") or {}).get("sha256")
+    data = carried.data(results.dataset, sums, (row.seed for row in results.rows))
+    unequal = carried.unequal(results.provenance.get("systems") or [], {row.system for row in results.rows})
+    return f"{results.experiment}: {data} {unequal}".strip()
+
+
+def _systems(results: Results) -> list[tuple[str, ...]]:
+    """SYSTEM_HEADS of each system with rows; of several seeds, the first's figures."""
+    systems = results.provenance.get("systems") or []
+    lines = []
+    for system in carried.first_seeds(systems, {row.system for row in results.rows}):
+        seeds = ", ".join(other["seed"] for other in systems if other["system"] == system["system"])
+        told = {"experiment": results.experiment, "seeds": seeds}
+        lines.append(tuple(str((system | told).get(head, "–")) for head in SYSTEM_HEADS))
+    return lines
 
 
 def _preference(row: Row) -> tuple[bool, bool, bool, bool, int]:
@@ -134,6 +170,10 @@ def markdown(comparison: Comparison, removed: bool) -> str:
         rule = "|---|---|---|" + "---:|" * len(comparison.experiments)
         body = ["| " + " | ".join(line) + " |" for line in lines]
         parts += [f"## {heading}", "\n".join(["| " + " | ".join(heads) + " |", rule, *body])]
+    if comparison.systems:
+        rule = "|---|---|---|---|---|---|" + "---:|" * (len(SYSTEM_HEADS) - 6)
+        body = ["| " + " | ".join(line) + " |" for line in comparison.systems]
+        parts += ["## Systems", "\n".join(["| " + " | ".join(SYSTEM_HEADS) + " |", rule, *body])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -143,7 +183,8 @@ def caption(comparison: Comparison, removed: bool) -> str:
     return (
         f"Test sets of {', '.join(named)}. Means over seeds ± deviation where there are several. In non-autoregressive "
         f"outputs, repetitions of a word are {'removed' if removed else 'kept'}. Speeds compare within a column, not "
-        "between columns: experiments may have run on different machines."
+        f"between columns: experiments may have run on different machines. {carried.SYSTEMS} "
+        f"{' '.join(comparison.about)}"
     )
 
 

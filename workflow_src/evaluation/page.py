@@ -320,23 +320,26 @@ def markdown(context: dict[str, Any]) -> str:
     parts = [f"# {context['title']}", context["description"], " ".join(context["summary"])]
     parts += ["## Quality and speed", context["caption"], tables.markdown(context["groups"])]
     if context["other_groups"]:
-        parts += [f"### Repetitions {context['other_variant']}", tables.markdown(context["other_groups"])]
+        parts += [f"### Repetitions {context['other_variant']}", context["carried"]]
+        parts += [tables.markdown(context["other_groups"])]
     if context["delta_table"]:
-        parts += ["### Networks against delta", context["delta_table"]["caption"]]
+        parts += ["### Networks against delta", f"{context['delta_table']['caption']} {context['carried']}"]
         parts.append(speed_page.markdown(context["delta_table"]))
     if context["unmatched"]:
         parts.append("Published, without a row here: " + ", ".join(f"{k} {v}" for k, v in context["unmatched"].items()))
     parts += [f"Published figures: {context['expected_source']}"] if context["expected_source"] else []
     if context["conventions"]:
-        parts += ["### BLEU by other conventions", CONVENTIONS, _convention_table(context["conventions"])]
+        parts += ["### BLEU by other conventions", f"{CONVENTIONS} {context['carried']}"]
+        parts.append(_convention_table(context["conventions"]))
     if context["chosen"]:
-        parts.append("## Chosen on dev")
+        parts += ["## Chosen on dev", context["carried"]]
         parts += [_chosen_table(entry) for entry in context["chosen"]]
     parts += ["## Speed", context["protocol"], context["step_cost"]]
-    parts += [part for one in context["protocols"] for part in (f"### {one['title']}", speed_page.markdown(one))]
+    for one in context["protocols"]:
+        parts += [f"### {one['title']}", context["carried"], speed_page.markdown(one)]
     parts += [context["analyses_markdown"], "## Provenance"]
     parts.append("".join(f"- {name}: {value}\n" for name, value in context["facts"]))
-    parts.append(_system_table(context["systems"]))
+    parts += ["### Systems", _system_table(context["systems"])]
     parts += ["## Notes", context["notes"]] if context["notes"] else []
     return "\n\n".join(part.strip() for part in parts if part and part.strip()) + "\n"
 

@@ -16,6 +16,7 @@ from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation import (
     analyses,
+    carried,
     figures,
     figures_quality,
     figures_speed,
@@ -122,7 +123,7 @@ def corpus_table(corpus: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def facts(
-    manifest: dict[str, Any], made: dict[str, Any], signatures: dict[str, str], threads: str
+    manifest: dict[str, Any], made: dict[str, Any], signatures: dict[str, str], threads: str, checksum: str | None
 ) -> list[tuple[str, str]]:
     """Provenance as (name, value) pairs for reading."""
     versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items() if version)
@@ -132,6 +133,7 @@ def facts(
     dataset = [text for text in (terms.get("citation"), terms.get("licence"), terms.get("homepage")) if text]
     return [
         *([("dataset", "; ".join([manifest["dataset"], *dataset]))] if dataset else []),
+        *([("checksum", f"SHA-256 {checksum} of the sums of its texts")] if checksum else []),
         ("command", made["command"]),
         ("code", f"commit {made['commit']}" if made["commit"] else "not in version control"),
         ("made", made["created"]),
@@ -209,6 +211,9 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
     protocol = (speed or {}).get("protocol", {})
     hardware = (speed or {}).get("provenance", {}).get("hardware", {}).get("processor")
     timing = f"; speed on {protocol.get('device_name') or hardware}" if hardware else ""
+    trained, about = carried.report_words(manifest["dataset"], found["corpus"].get("sha256"), found["systems"], rows)
+    caption = page.caption(removed, manifest, split, sentences, speed is not None, compared)
+    other_caption = page.caption(not removed, manifest, split, sentences, speed is not None, compared)
     return {
         "title": report["title"]
         or f"{manifest['experiment']}: {page.language(manifest['source'])} to "
@@ -228,8 +233,9 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
         "table": page.table_cells(table),
         "other_table": page.table_cells(other) if several else None,
         "other_variant": "kept" if removed else "removed",
-        "caption": page.caption(removed, manifest, split, sentences, speed is not None, compared),
-        "other_caption": page.caption(not removed, manifest, split, sentences, speed is not None, compared),
+        "caption": f"{caption} {trained} {about}",
+        "other_caption": f"{other_caption} {about}",
+        "carried": about,
         "delta_table": significance_page.delta_table(found["significance"], rows, manifest, removed),
         "chosen": page.chosen_words(found["choices"]),
         "conventions": page.conventions(manifest, found["qualities"], split, removed),
@@ -240,7 +246,7 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
         "protocols": speed_page.protocol_tables(speed, manifest),
         "examples": page.examples(found["traces"]),
         "pool": (found["traces"] or {}).get("pool"),
-        "facts": facts(manifest, made, made["signatures"], timing),
+        "facts": facts(manifest, made, made["signatures"], timing, carried.checksum(found["corpus"].get("sha256"))),
         "systems": found["systems"],
         "corpus": corpus_table(found["corpus"]),
         "checksums": sorted((found["corpus"].get("sha256") or {}).items()),
@@ -286,7 +292,7 @@ def run(arguments: argparse.Namespace) -> str:
     # A page that is there vouches for the files beside it.
     (folder / "index.html").unlink(missing_ok=True)
     svg = {name: markupsafe.Markup(figures.save(figure, folder / "figures", name)) for name, figure in drawn.items()}
-    analysed = analyses.context_of(found["analyses"])
+    analysed = analyses.context_of(found["analyses"], context["carried"])
     languages = (manifest["source"], manifest["target"])
     section = analyses.render(analysed, svg, 5 if context["examples"] else 4, languages) if found["analyses"] else ""
     context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed)}

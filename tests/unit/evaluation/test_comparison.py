@@ -5,6 +5,7 @@ import statistics
 import pytest
 
 from workflow_src.cli import main
+from workflow_src.evaluation.carried import checksum
 from workflow_src.evaluation.comparison import compare, markdown, tables
 from workflow_src.evaluation.results import Results, write_results
 
@@ -84,6 +85,25 @@ def test_figures_that_nobody_has_make_no_table():
     text = markdown(compare([Results.model_validate(FIRST), Results.model_validate(SECOND)]), True)
     assert "| score | score, L = 1 | distilled | 34.0 ± 2.0 | 45.0 |" in text
     assert "valid outputs, %" in text and "one on one corpus, two on two corpus" in text
+
+
+def test_data_seeds_and_training_of_every_experiment_are_told():
+    def system(name, family, seed, updates):
+        told = {"system": name, "family": family, "preset": "tiny", "data": "distilled-by-teacher", "seed": str(seed)}
+        return told | {"parameters": "9", "updates": updates, "target tokens seen": "7", "minutes": "1.5"}
+
+    systems = [system("score", "score", seed, "200") for seed in (1, 2, 3)]
+    systems += [system("energy", "energy", 1, "100"), system("unused", "energy", 1, "50")]
+    rows = [*FIRST["rows"], row("energy", "energy", "energy", 1, 30.0, True, steps=1)]
+    provenance = {"systems": systems, "corpus": {"sha256": {"train.de": "ab" * 32}}}
+    first = Results.model_validate(results("one", rows) | {"provenance": provenance})
+    text = markdown(compare([first, Results.model_validate(SECOND)]), True)
+    digest = checksum({"train.de": "ab" * 32})
+    assert f"one: one corpus, SHA-256 {digest[:12]}…; seeds 1, 2, 3. Networks were not trained equally long: " in text
+    assert "score 200 updates, 7 target tokens; energy 100 updates, 7 target tokens." in text
+    assert "two: two corpus, checksum unknown; seed 1." in text
+    assert "| one | score | score | tiny | distilled-by-teacher | 1, 2, 3 | 9 | 200 | 7 | 1.5 |" in text
+    assert "unused" not in text
 
 
 def test_the_command_writes_a_page_and_markdown(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """The whole report from fabricated inputs: values, escaping, no network, absent parts, errors."""
 
 import csv
+import hashlib
 import json
 import re
 from html.parser import HTMLParser
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from workflow_src.evaluation import carried
 from workflow_src.evaluation.results import read_results
 from workflow_src.stages import command, report
 
@@ -138,6 +140,29 @@ def test_seeds_are_averaged(report_inputs, page_of):
     # Kept figures of greedy are 39.0, 39.3 and 39.6.
     assert next(row for row in rows if row and row[0] == "greedy")[1] == "39.3 ± 0.3"
     assert len(read_results(folder / "results.json").rows) == 3 * (2 + 2 * 4)
+
+
+def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_inputs):
+    """Sections up to provenance: each that has a table tells checksum, seeds, and networks trained less than others."""
+    folder = _build(report_inputs(significance=True))
+    digest = hashlib.sha256(f"{'ab' * 32}  train.de\n".encode()).hexdigest()
+    data = f"toy, SHA-256 {digest[:12]}…; seed 1."
+    unequal = (
+        "Networks were not trained equally long: score 4,000 updates, 1,234,567 target tokens; "
+        "energy 1,000 updates, 308,642 target tokens."
+    )
+    markdown = (folder / "results.md").read_text(encoding="utf-8")
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    for text, heading, table, tables in ((markdown, r"^#+ ", "|---", 4), (page, r"<h[23]>|<summary>", "<table", 4)):
+        shown, provenance = re.split(r"^## Provenance$|<section id=.provenance.>", text, flags=re.MULTILINE)
+        sections = [part for part in re.split(heading, shown, flags=re.MULTILINE) if table in part]
+        # The main table, with repetitions kept, against delta, and speed under one protocol.
+        assert len(sections) == tables
+        for section in sections:
+            assert data in section and unequal in section and carried.SYSTEMS in section
+        assert "Trained: teacher 4,000 updates, 1,234,567 target tokens; lvm 4,000 updates" in sections[0]
+        assert f"SHA-256 {digest} of the sums of its texts" in provenance
+    assert "| energy | energy | tiny | distilled-by-teacher | 1 | 2,500,000 | 1,000 | 308,642 | 8.5 |" in markdown
 
 
 def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):

@@ -1,0 +1,73 @@
+"""What tables carry beside their figures: the data and their checksum, the seeds, and how the systems were trained.
+
+Systems are those of `provenance.systems` in results.json: mappings of text, one for each system and seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable
+from typing import Any
+
+# Families of networks that refine; tables put them side by side.
+NETWORKS = ("score", "energy")
+SYSTEMS = "The table of systems has their parameters, updates, target tokens seen and training data."
+
+
+def checksum(sums: dict[str, str] | None) -> str | None:
+    """One SHA-256 for a corpus: of what `sha256sum` prints for its files in the order of their names; None without."""
+    if not sums:
+        return None
+    return hashlib.sha256("".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())).encode()).hexdigest()
+
+
+def data(dataset: str, sums: dict[str, str] | None, seeds: Iterable[int]) -> str:
+    """Dataset, the first digits of its checksum, and seeds."""
+    digest = checksum(sums)
+    known = sorted(set(seeds))
+    named = f"{dataset}, SHA-256 {digest[:12]}…" if digest else f"{dataset}, checksum unknown"
+    return f"{named}; seed{'s' * (len(known) > 1)} {', '.join(map(str, known))}."
+
+
+def first_seeds(systems: list[dict[str, Any]], shown: Collection[str]) -> list[dict[str, Any]]:
+    """Each system that is shown once, with its first seed."""
+    found: dict[str, dict[str, Any]] = {}
+    for system in systems:
+        if system["system"] in shown:
+            found.setdefault(system["system"], system)
+    return list(found.values())
+
+
+def training(systems: list[dict[str, Any]], shown: Collection[str]) -> str:
+    """Updates and target tokens of the systems that are shown; of several seeds, the first's."""
+    told = "; ".join(_trained(system) for system in first_seeds(systems, shown))
+    return f"Trained: {told}." if told else ""
+
+
+def unequal(systems: list[dict[str, Any]], shown: Collection[str]) -> str:
+    """A sentence where the networks that are shown differ in their updates, or in target tokens by over 5 %."""
+    networks = [system for system in first_seeds(systems, shown) if system["family"] in NETWORKS]
+    tokens = [_number(system["target tokens seen"]) for system in networks]
+    known = [count for count in tokens if count is not None]
+    differ = len({system["updates"] for system in networks}) > 1 or known and max(known) > 1.05 * min(known)
+    if not differ:
+        return ""
+    return f"Networks were not trained equally long: {'; '.join(map(_trained, networks))}."
+
+
+def report_words(
+    dataset: str, sums: dict[str, str] | None, systems: list[dict[str, Any]], rows: list[dict[str, Any]]
+) -> tuple[str, str]:
+    """For a report with `rows` as in results.json: how long its systems were trained, and what every table carries."""
+    shown = {row["system"] for row in rows}
+    about = (data(dataset, sums, (row["seed"] for row in rows)), SYSTEMS, unequal(systems, shown))
+    return training(systems, shown), " ".join(filter(None, about))
+
+
+def _trained(system: dict[str, Any]) -> str:
+    return f"{system['system']} {system['updates']} updates, {system['target tokens seen']} target tokens"
+
+
+def _number(text: str) -> int | None:
+    digits = text.replace(",", "")
+    return int(digits) if digits.isdigit() else None
