@@ -63,22 +63,19 @@ if record:
     made = {"settings": settings} | ({"shards": max(1, len(given.shards))} if stage == "decode" else {})
     record.write_text(json.dumps({"provenance": made}))
 """
-# Modules that stages share.
-SHARED = {"__init__", "analysis_inputs", "command", "engines", "guard", "shards", "speed_worker", "training"}
-STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - SHARED)
+STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__"})
 
 
 @pytest.fixture(scope="session")
 def hollow_project(tmp_path_factory) -> Path:
     """A clone elsewhere, with a space in its path: the real rules and configuration, stages that write empty files."""
     project = tmp_path_factory.mktemp("a clone") / "continuum"
-    for folder in ("config", "rules", "envs", "workflow_src/config"):
-        shutil.copytree(PROJECT / folder, project / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("config", "rules", "envs", "workflow_src"):
+        shutil.copytree(PROJECT / folder, project / folder, ignore=shutil.ignore_patterns("__pycache__", "stages"))
     shutil.copy(PROJECT / "Snakefile", project)
     stages = project / "workflow_src/stages"
     stages.mkdir()
-    for package in (stages, stages.parent):
-        (package / "__init__.py").touch()
+    (stages / "__init__.py").touch()
     for stage in STAGES:
         (stages / f"{stage}.py").write_text(FAKE_STAGE)
     return project

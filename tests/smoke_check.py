@@ -10,7 +10,7 @@ from pathlib import Path
 
 from workflow_src.artifacts import load_tensors
 from workflow_src.config import Plan, load_experiment
-from workflow_src.evaluation.results import engine_of
+from workflow_src.evaluation.report.results import engine_of
 
 
 def problems(experiment: str, folder: Path) -> list[str]:

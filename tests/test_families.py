@@ -12,11 +12,11 @@ from miniatures import context, gradients, lively, padded, pairs
 
 from workflow_src.artifacts import save_tensors
 from workflow_src.config.families import FAMILIES, LATENT_SEARCH
-from workflow_src.inference.beam import beam_search, greedy
-from workflow_src.inference.latent import translate_batch
-from workflow_src.inference.search import Candidates, latent_search
-from workflow_src.models.weights import load_weights, weights_of
-from workflow_src.registry import BUILDERS, build, build_objective
+from workflow_src.decoding.latent import translate_batch
+from workflow_src.families.build import BUILDERS, build, build_objective
+from workflow_src.nn.weights import load_weights, weights_of
+from workflow_src.searches.beam.search import beam_search, greedy
+from workflow_src.searches.latent_search.search import Candidates, latent_search
 
 MODELS = Path(__file__).resolve().parents[1] / "config/models"
 VOCABULARIES = {"joint": (23, 23, True), "separate": (23, 19, False)}

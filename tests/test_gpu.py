@@ -10,12 +10,12 @@ from miniatures import lvm, pairs, refiner, transformer
 
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import pad
-from workflow_src.inference.beam import beam_search, greedy
-from workflow_src.inference.captured import CapturedLatent
-from workflow_src.inference.latent import translate_batch
-from workflow_src.registry import build_objective
-from workflow_src.training.distributed import Group
-from workflow_src.training.runtime import choose
+from workflow_src.decoding.latent import translate_batch
+from workflow_src.engines.cuda_graphs import CapturedLatent
+from workflow_src.families.build import build_objective
+from workflow_src.runtime.device import choose
+from workflow_src.runtime.processes import Group
+from workflow_src.searches.beam.search import beam_search, greedy
 from workflow_src.training.update import Updater
 from workflow_src.types import TrainingContext
 

@@ -10,7 +10,7 @@ import pytest
 
 from workflow_src import cli
 from workflow_src.artifacts import described_by, digests, provenance, read_json, sha256, write_json, write_record
-from workflow_src.verify import Chain, verify
+from workflow_src.records.verify import Chain, verify
 
 
 def told(folder: Path) -> str:

@@ -17,10 +17,10 @@ import yaml
 from conftest import PROJECT, STAGES, snakemake
 
 from workflow_src.cli import read_configuration
+from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.load import experiment_names
 from workflow_src.config.resources import Requests
-from workflow_src.estimate import jobs
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 BIN = Path(sys.executable).parent

@@ -14,7 +14,7 @@ import time
 import torch
 
 from workflow_src.data.lines import read_lines
-from workflow_src.translate import Translator
+from workflow_src.serving.translator import Translator
 
 
 def main() -> None:

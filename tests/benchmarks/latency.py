@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 
 from workflow_src.data.lines import read_lines
-from workflow_src.inference.fast import choose_engine
-from workflow_src.translate import Translator
+from workflow_src.engines.onnxruntime import choose_engine
+from workflow_src.serving.translator import Translator
 
 ROWS = (("prior-mean", 0), ("delta", 1), ("score", 1), ("score", 4))
 

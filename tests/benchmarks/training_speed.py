@@ -15,10 +15,10 @@ import yaml
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.load import CONFIG_FOLDER
 from workflow_src.data.encoded import EncodedCorpus
-from workflow_src.models.weights import count_parameters
-from workflow_src.registry import build, build_objective
+from workflow_src.families.build import build, build_objective
+from workflow_src.nn.weights import count_parameters
+from workflow_src.runtime.device import choose, keep_memory, set_threads
 from workflow_src.training.loop import Trainer, Validation
-from workflow_src.training.runtime import choose, keep_memory, set_threads
 from workflow_src.training.state import StateFolder
 
 

@@ -12,12 +12,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from workflow_src import jobs
 from workflow_src.artifacts import write_json
 from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
 from workflow_src.config.families import FAMILIES
 from workflow_src.data import subwords
 from workflow_src.data.encoded import EncodedCorpus
-from workflow_src.stages import command, encode, export_bundle
+from workflow_src.stages import encode, export_bundle
 
 LEXICON = [
     {"der": "the", "ein": "a", "kein": "no"},
@@ -135,7 +136,7 @@ def refused(capsys):
         parser = module.arguments(stage) if stage.startswith("train_") else module.arguments()
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
-            command.start(module.run, parser, words)
+            jobs.start(module.run, parser, words)
         assert left.value.code == 1
         out, error = capsys.readouterr()
         lines = [line for line in error.splitlines() if line.startswith("error: ")]

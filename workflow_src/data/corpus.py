@@ -61,9 +61,9 @@ class RawCorpus:
         """
         dataset = self.dataset
         if dataset.kind == "generated":
-            from workflow_src.data import toy_grammar
+            from workflow_src.data.toy import grammar
 
-            yield from self._generated(toy_grammar.generate(dataset.generator))
+            yield from self._generated(grammar.generate(dataset.generator))
             return
         if dataset.split is not None and dataset.split.method == "connected-groups":
             yield from self._connected(dataset.split).items()

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.config.families import RefinerConfig
-from workflow_src.models.layers import (
+from workflow_src.families.lvm.model import copy_matching
+from workflow_src.nn.layers import (
     Memory,
     Stack,
     attention_bias,
@@ -19,7 +20,6 @@ from workflow_src.models.layers import (
     initialise,
     sinusoidal_positions,
 )
-from workflow_src.models.lvm import copy_matching
 from workflow_src.types import wide
 
 

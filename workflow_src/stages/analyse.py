@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from workflow_src import jobs
 from workflow_src.artifacts import provenance, write_json
-from workflow_src.evaluation.changes import count_changes
-from workflow_src.evaluation.speed import search_settings
-from workflow_src.stages import command
+from workflow_src.evaluation.analyses.changes import count_changes
+from workflow_src.evaluation.speed.timing import search_settings
 from workflow_src.stages.measure_speed import bundle_files, bundles, load
 from workflow_src.stages.score_quality import read_aligned
 
@@ -77,14 +77,14 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    made = command.parser(__doc__)
+    made = jobs.parser(__doc__)
     made.add_argument("--bundles", nargs="+", required=True, metavar="SYSTEM=FOLDER")
     made.add_argument("--source", type=Path, required=True)
     made.add_argument("--reference", type=Path, required=True)
     made.add_argument("--output", type=Path, required=True)
-    command.add_runtime(made)
+    jobs.add_runtime(made)
     return made
 
 
 if __name__ == "__main__":
-    command.start(run, make_parser())
+    jobs.start(run, make_parser())

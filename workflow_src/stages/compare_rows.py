@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from workflow_src import jobs
 from workflow_src.artifacts import provenance, write_json
 from workflow_src.data.lines import read_lines
-from workflow_src.evaluation.quality import collapse_repetitions
-from workflow_src.evaluation.significance import TEST, randomisation_test, statistics
-from workflow_src.stages import command
+from workflow_src.evaluation.quality.metrics import collapse_repetitions
+from workflow_src.evaluation.quality.significance import TEST, randomisation_test, statistics
 
 Key = tuple[str, str, int]
 
@@ -63,11 +63,11 @@ def run(given: argparse.Namespace) -> str:
 
 
 def arguments() -> argparse.ArgumentParser:
-    made = command.parser(__doc__)
+    made = jobs.parser(__doc__)
     made.add_argument("--reference", type=Path, required=True)
     made.add_argument("--output", type=Path, required=True)
     return made
 
 
 if __name__ == "__main__":
-    command.start(run, arguments())
+    jobs.start(run, arguments())

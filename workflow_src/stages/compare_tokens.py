@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from workflow_src.evaluation.token_statistics import compare
-from workflow_src.stages import analysis_inputs, command
+from workflow_src import jobs
+from workflow_src.evaluation.analyses import inputs
+from workflow_src.evaluation.analyses.token_statistics import compare
 
 
 def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
-    translators = analysis_inputs.open_bundles(arguments)
-    lines = analysis_inputs.sentences(arguments, settings["sentences"]).sources
+    translators = inputs.open_bundles(arguments)
+    lines = inputs.sentences(arguments, settings["sentences"]).sources
     steps = [0, *sorted({step for step in settings["steps"] if step})]
     curves = []
     for entry in settings["searches"]:
@@ -22,13 +23,13 @@ def run(arguments: argparse.Namespace) -> str:
         )  # fmt: skip
         points = [compare(found.traces[0], found.traces[step], step) for step in steps]
         curves.append(entry | {"points": points})
-    analysis_inputs.write(arguments, "tokens", sentences=len(lines), curves=curves)
+    inputs.write(arguments, "tokens", sentences=len(lines), curves=curves)
     return f"{arguments.output}: {len(curves)} procedures, {len(lines)} sentences"
 
 
 def make_parser() -> argparse.ArgumentParser:
-    return analysis_inputs.make_parser(__doc__)
+    return inputs.make_parser(__doc__)
 
 
 if __name__ == "__main__":
-    command.start(run, make_parser())
+    jobs.start(run, make_parser())

@@ -14,10 +14,10 @@ from typing import Any
 
 from workflow_src.artifacts import atomic, read_chosen, write_record
 from workflow_src.data.lines import read_lines
-from workflow_src.stages.command import add_runtime, log, parser, start
-from workflow_src.stages.engines import open_engine
-from workflow_src.stages.shards import read_shards
-from workflow_src.translate import Translator
+from workflow_src.data.shards import read_shards
+from workflow_src.jobs import add_runtime, log, parser, start
+from workflow_src.serving.folders import open_engine
+from workflow_src.serving.translator import Translator
 
 
 def load_rescorer(given) -> Translator | None:

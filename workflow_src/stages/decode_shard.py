@@ -6,9 +6,9 @@ import json
 
 from workflow_src.artifacts import atomic
 from workflow_src.data.lines import count_lines, read_lines
+from workflow_src.data.shards import bounds, check_number, write_shard_record
+from workflow_src.jobs import parser, start
 from workflow_src.stages import decode
-from workflow_src.stages.command import parser, start
-from workflow_src.stages.shards import bounds, check_number, write_shard_record
 
 
 def run(given) -> str:

@@ -8,12 +8,11 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
-from workflow_src import artifacts
+from workflow_src import artifacts, jobs
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import DatasetConfig
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import Patience, fetch
-from workflow_src.stages import command
 
 SPLITS = ("train", "dev", "test")
 MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
@@ -27,7 +26,7 @@ def mirror_folders(configured: list[str]) -> list[Path]:
         if Path(name).is_dir():
             folders.append(Path(name))
         else:
-            command.log.warning("mirror folder %s does not exist; going on without it", name)
+            jobs.log.warning("mirror folder %s does not exist; going on without it", name)
     return folders
 
 
@@ -109,16 +108,16 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def main(words: list[str] | None = None) -> None:
-    made = command.parser(__doc__)
+    made = jobs.parser(__doc__)
     made.add_argument("--languages", nargs=2, required=True, metavar="CODE", help="source and target")
     made.add_argument("--mirrors", nargs="*", default=[], help=f"folders; those of {MIRRORS_VARIABLE} come first")
-    made.add_argument("--allow-unpinned", type=command.boolean, default=False, metavar="BOOL")
+    made.add_argument("--allow-unpinned", type=jobs.boolean, default=False, metavar="BOOL")
     made.add_argument("--attempts", type=int, default=Patience.attempts, help="times that a file is asked for")
     made.add_argument("--wait", type=float, default=Patience.first_wait, help="seconds before the second time")
     made.add_argument("--timeout", type=float, default=Patience.timeout, help="seconds in which bytes must come")
     made.add_argument("--downloads", type=Path, default=Path("downloads"), help="where downloaded files are kept")
     made.add_argument("--output-folder", type=Path, required=True)
-    command.start(run, made, words)
+    jobs.start(run, made, words)
 
 
 if __name__ == "__main__":

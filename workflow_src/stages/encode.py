@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from workflow_src import artifacts
+from workflow_src import artifacts, jobs
 from workflow_src.data import encoded
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.subwords import Subwords
-from workflow_src.stages import command
 
 CHUNK = 8192
 Pair = tuple[list[int], list[int]]
@@ -84,14 +83,14 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def main(words: list[str] | None = None) -> None:
-    parser = command.parser(__doc__)
+    parser = jobs.parser(__doc__)
     parser.add_argument("--subwords", type=Path, required=True, help="folder of learn_subwords")
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--output-prefix", type=Path, required=True)
     parser.add_argument("--split", choices=("train", "dev", "test"), required=True)
     parser.add_argument("--threads", type=int, default=1)
-    command.start(run, parser, words)
+    jobs.start(run, parser, words)
 
 
 if __name__ == "__main__":

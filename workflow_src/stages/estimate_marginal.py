@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from workflow_src.evaluation.marginal import marginals, point
-from workflow_src.stages import analysis_inputs, command
+from workflow_src import jobs
+from workflow_src.evaluation.analyses import inputs
+from workflow_src.evaluation.analyses.marginal import marginals, point
 from workflow_src.types import EOS
 
 
@@ -14,8 +15,8 @@ def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
     # Steps differ by less than what bfloat16 tells apart.
     arguments.precision = "float32"
-    translators = analysis_inputs.open_bundles(arguments)
-    taken = analysis_inputs.sentences(arguments, settings["sentences"])
+    translators = inputs.open_bundles(arguments)
+    taken = inputs.sentences(arguments, settings["sentences"])
     lines = taken.sources
     steps = [0, *sorted({step for step in settings["steps"] if step})]
     curves = []
@@ -40,20 +41,20 @@ def run(arguments: argparse.Namespace) -> str:
             )  # fmt: skip
             estimates.append([found[i : i + len(steps)] for i in range(0, len(found), len(steps))])
             if (number + 1) % 50 == 0:
-                command.log.info("%s: %d of %d sentences", model_name, number + 1, len(lines))
+                jobs.log.info("%s: %d of %d sentences", model_name, number + 1, len(lines))
         for place, entry in enumerate(entries):
             rows = [row[place] for row in estimates]
             points = [point(step, [r[i] for r in rows], [r[0] for r in rows]) for i, step in enumerate(steps)]
             curves.append(entry | {"points": points})
-    analysis_inputs.write(arguments, "marginal", sentences=len(lines), samples=settings["samples"], curves=curves)
+    inputs.write(arguments, "marginal", sentences=len(lines), samples=settings["samples"], curves=curves)
     return f"{arguments.output}: {len(curves)} procedures, {len(lines)} sentences, {settings['samples']} samples each"
 
 
 def make_parser() -> argparse.ArgumentParser:
-    made = analysis_inputs.make_parser(__doc__)
+    made = inputs.make_parser(__doc__)
     made.add_argument("--chunk", type=int, default=100, help="samples decoded together")
     return made
 
 
 if __name__ == "__main__":
-    command.start(run, make_parser())
+    jobs.start(run, make_parser())

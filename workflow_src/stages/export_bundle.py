@@ -9,9 +9,9 @@ from pathlib import Path
 from workflow_src.artifacts import ArtifactError, copy_file, digests, provenance, sha256, write_json
 from workflow_src.config.families import FAMILIES
 from workflow_src.data.subwords import Subwords
-from workflow_src.stages.command import parser, start
+from workflow_src.jobs import parser, start
+from workflow_src.serving.translator import DESCRIPTION, FORMAT, describe
 from workflow_src.training.systems import check_subwords, load_system, read_description
-from workflow_src.translate import DESCRIPTION, FORMAT, describe
 
 
 def run(given) -> str:

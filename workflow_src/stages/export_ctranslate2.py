@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 from workflow_src.artifacts import ArtifactError, copy_file, digests, provenance, room_for, sha256, write_json
-from workflow_src.models.ctranslate2_spec import library, write_model
-from workflow_src.stages.command import parser, start
-from workflow_src.translate import DESCRIPTION, Translator
+from workflow_src.engines.ctranslate2_spec import library, write_model
+from workflow_src.jobs import parser, start
+from workflow_src.serving.translator import DESCRIPTION, Translator
 
 
 def run(given) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from workflow_src import jobs
 from workflow_src.config.base import parse
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
-from workflow_src.stages import command
 
 
 def run(arguments: argparse.Namespace) -> str:
@@ -20,12 +20,12 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def main(words: list[str] | None = None) -> None:
-    parser = command.parser(__doc__)
+    parser = jobs.parser(__doc__)
     parser.add_argument("--source", type=Path, required=True, help="training text")
     parser.add_argument("--target", type=Path, required=True, help="its translation, line by line")
     parser.add_argument("--output-folder", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=1)
-    command.start(run, parser, words)
+    jobs.start(run, parser, words)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from workflow_src.evaluation.latent_space import choose, map_sentence
-from workflow_src.stages import analysis_inputs, command
+from workflow_src import jobs
+from workflow_src.evaluation.analyses import inputs
+from workflow_src.evaluation.analyses.latent_space import choose, map_sentence
 from workflow_src.types import EOS
 
 
@@ -15,10 +16,10 @@ def run(arguments: argparse.Namespace) -> str:
     # A map has sharp borders, which rounding would fray.
     arguments.precision = "float32"
     entry = settings["searches"][0]
-    translator = analysis_inputs.open_bundles(arguments)[entry["system"]]
+    translator = inputs.open_bundles(arguments)[entry["system"]]
     model, refiner, device = translator.models["lvm"], translator.models["score"], translator.runtime.device
     wanted = settings["sentence"]
-    taken = analysis_inputs.sentences(arguments, settings["sentences"] if wanted is None else wanted + 1)
+    taken = inputs.sentences(arguments, settings["sentences"] if wanted is None else wanted + 1)
     sources = [[*ids, EOS] for ids in translator.subwords.encode_source(taken.sources)]
     targets = translator.subwords.encode_target(taken.targets)
     if wanted is None:
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> str:
     pieces = dict(zip(map(str, ids), translator.subwords.pieces_target(ids), strict=True))
     texts = {name: translator.text([[token for token in tokens if token != EOS]])[0]
              for name, tokens in found["outputs"].items()}  # fmt: skip
-    analysis_inputs.write(
+    inputs.write(
         arguments, "latent_space", sentence=taken.numbers[place], system=entry["system"], source=taken.sources[place],
         reference=taken.references[place], steps=settings["steps"], pieces=pieces, texts=texts, **found,
     )  # fmt: skip
@@ -44,8 +45,8 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    return analysis_inputs.make_parser(__doc__)
+    return inputs.make_parser(__doc__)
 
 
 if __name__ == "__main__":
-    command.start(run, make_parser())
+    jobs.start(run, make_parser())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from workflow_src.evaluation import lengths, quality
-from workflow_src.stages import analysis_inputs, command
+from workflow_src import jobs
+from workflow_src.evaluation.analyses import inputs, lengths
+from workflow_src.evaluation.quality import metrics
 
 BATCH = 64
 
@@ -20,8 +21,8 @@ def procedure(translator: Any, entry: dict[str, Any], steps: int) -> lengths.Pro
 
 def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
-    translators = analysis_inputs.open_bundles(arguments)
-    taken = analysis_inputs.sentences(arguments, settings["sentences"])
+    translators = inputs.open_bundles(arguments)
+    taken = inputs.sentences(arguments, settings["sentences"])
     lines, references = taken.sources, taken.references
     models, rows = {}, []
     for entry in settings["searches"]:
@@ -36,17 +37,17 @@ def run(arguments: argparse.Namespace) -> str:
 
         def outputs(wanted: list[int], chosen=chosen, sources=sources, translator=translator) -> list[str]:
             tokens = lengths.translate_with(chosen, sources, wanted, BATCH, translator.runtime.device)
-            return [quality.collapse_repetitions(text) for text in translator.text(tokens)]
+            return [metrics.collapse_repetitions(text) for text in translator.text(tokens)]
 
         tried = [outputs([best[number] for best in predicted]) for number in range(len(predicted[0]))]
-        best = quality.best_by_sentence(tried, references)
+        best = metrics.best_by_sentence(tried, references)
         bleu = {
-            "predicted": quality.bleu(tried[0], references),
-            "reference": quality.bleu(outputs(true), references),
-            "oracle": quality.bleu(best, references),
+            "predicted": metrics.bleu(tried[0], references),
+            "reference": metrics.bleu(outputs(true), references),
+            "oracle": metrics.bleu(best, references),
         }
         rows.append(entry | {"steps": chosen.steps, "bleu": bleu})
-    analysis_inputs.write(
+    inputs.write(
         arguments, "lengths", sentences=len(lines), candidates=settings["candidates"], models=models, rows=rows
     )
     told = ", ".join(f"{name} {found['exact']:.1%} exact" for name, found in models.items())
@@ -54,8 +55,8 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    return analysis_inputs.make_parser(__doc__)
+    return inputs.make_parser(__doc__)
 
 
 if __name__ == "__main__":
-    command.start(run, make_parser())
+    jobs.start(run, make_parser())

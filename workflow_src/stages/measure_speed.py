@@ -12,16 +12,16 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+from workflow_src import jobs
 from workflow_src.artifacts import provenance, read_chosen, read_json, write_json
 from workflow_src.config.costs import step_operations
 from workflow_src.data.lines import read_lines
-from workflow_src.evaluation import speed, speed_figures
-from workflow_src.evaluation.results import engine_of
-from workflow_src.evaluation.workers import Worker
-from workflow_src.inference.ctranslate2_engine import cores
-from workflow_src.stages import command, speed_worker
+from workflow_src.engines.ctranslate2 import cores
+from workflow_src.evaluation.report.results import engine_of
+from workflow_src.evaluation.speed import summary, timing, worker
+from workflow_src.evaluation.speed.processes import Worker
 
-OWN = speed.OWN_ENGINE
+OWN = timing.OWN_ENGINE
 
 
 def bundles(words: list[str]) -> dict[str, Path]:
@@ -53,7 +53,7 @@ def inputs_of(
 
 def load(folders: dict[str, Path], needed: set[str], arguments: argparse.Namespace) -> dict[str, Any]:
     """A translator for each needed system that has a folder."""
-    from workflow_src.translate import Translator
+    from workflow_src.serving.translator import Translator
 
     return {
         system: Translator.load(
@@ -124,7 +124,7 @@ def orders(
 def operations(rows: list[dict[str, Any]], folders: dict[str, Path]) -> dict[tuple[str, str], float]:
     """Operations of a refinement step at a position, by (system, search), from the sizes that bundles tell."""
     found = {}
-    for system, search in {(row["system"], row["search"]) for row in rows if row["search"] in speed.STEPPED}:
+    for system, search in {(row["system"], row["search"]) for row in rows if row["search"] in timing.STEPPED}:
         path = folders[system] / "bundle.json"
         models = read_json(path).get("models", {}) if path.exists() else {}
         if "lvm" in models:
@@ -151,14 +151,14 @@ def start(
     left_out: dict[str, str] = {}
     for engine, order in orders(rows, folders, protocol, precision).items():
         try:
-            worker = Worker(speed_worker.make, order, protocol["threads"])
-            stack.callback(worker.close)
-            worker.warm(next(row for row in rows if engine_of(row) == engine), lines)
-            timers[engine] = worker
+            timer = Worker(worker.make, order, protocol["threads"])
+            stack.callback(timer.close)
+            timer.warm(next(row for row in rows if engine_of(row) == engine), lines)
+            timers[engine] = timer
         except ValueError as failure:
             if engine == OWN or protocol["device"] == "cpu":
                 raise
-            command.log.warning("%s leaves out %s: %s", protocol["name"], engine, failure)
+            jobs.log.warning("%s leaves out %s: %s", protocol["name"], engine, failure)
             left_out[engine] = str(failure)
     return timers, left_out
 
@@ -177,12 +177,12 @@ def measure(
     with contextlib.ExitStack() as stack:
         timers, left_out = start(rows, folders, protocol, precision, lines, stack)
         rows = [row for row in rows if engine_of(row) in timers]
-        measured = speed.measure(
-            timers, rows, lines, settings["speed"], lambda text: command.log.info("%s: %s", protocol["name"], text)
+        measured = timing.measure(
+            timers, rows, lines, settings["speed"], lambda text: jobs.log.info("%s: %s", protocol["name"], text)
         )
         about = {engine: timer.about for engine, timer in timers.items()}
         lengths = next(iter(timers.values())).lengths(lines)
-    found = speed_figures.results(rows, measured, lengths, operations(rows, folders[OWN]))
+    found = summary.results(rows, measured, lengths, operations(rows, folders[OWN]))
     first = about.get(OWN) or next(iter(about.values()))
     told = {key: value for key, value in settings["speed"].items() if key != "protocols"} | {
         "name": protocol["name"],
@@ -195,9 +195,9 @@ def measure(
         "engines": {engine: one["precision"] for engine, one in about.items()},
         "baseline": found.pop("baseline"),
         "other_load_cores": measured.load,
-        "disturbed_rounds": sum(load > speed.DISTURBED_SHARE for load in measured.load),
+        "disturbed_rounds": sum(load > timing.DISTURBED_SHARE for load in measured.load),
         "redone_rounds": measured.redone,
-        "disturbed_above_cores": speed.DISTURBED_SHARE,
+        "disturbed_above_cores": timing.DISTURBED_SHARE,
     }
     return found | {"protocol": told}
 
@@ -219,14 +219,14 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    made = command.parser(__doc__)
+    made = jobs.parser(__doc__)
     made.add_argument("--bundles", nargs="+", required=True, metavar="SYSTEM=FOLDER")
     made.add_argument("--ctranslate2", nargs="*", default=[], metavar="SYSTEM=FOLDER", help="CTranslate2 exports")
     made.add_argument("--source", type=Path, required=True)
     made.add_argument("--output", type=Path, required=True)
-    command.add_runtime(made)
+    jobs.add_runtime(made)
     return made
 
 
 if __name__ == "__main__":
-    command.start(run, make_parser())
+    jobs.start(run, make_parser())

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from workflow_src.artifacts import atomic, write_record
-from workflow_src.stages.command import parser, start
-from workflow_src.stages.shards import read_shards
+from workflow_src.data.shards import read_shards
+from workflow_src.jobs import parser, start
 
 
 def inputs_of(given: argparse.Namespace) -> dict[str, Path]:

@@ -7,12 +7,11 @@ import contextlib
 from pathlib import Path
 from typing import IO
 
-from workflow_src import artifacts
+from workflow_src import artifacts, jobs
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.normalise import Normaliser, drop_reason
-from workflow_src.stages import command
 
 SPLITS = ("train", "dev", "test")
 REASONS = {"train": ("empty", "max_words", "length_ratio"), "dev": ("empty",), "test": ("empty",)}
@@ -86,7 +85,7 @@ def run(arguments: argparse.Namespace) -> str:
             splits[split] = normalise_split(split, raw, normalisers, outputs, limits.get(split))
             names += made
             told = ", ".join(f"{count:,} {reason}" for reason, count in splits[split]["dropped"].items() if count)
-            command.log.info("%s: %s pairs, dropped: %s", split, f"{splits[split]['pairs']:,}", told or "none")
+            jobs.log.info("%s: %s pairs, dropped: %s", split, f"{splits[split]['pairs']:,}", told or "none")
         summary.unlink(missing_ok=True)
     sums = artifacts.digests(folder, names)
     artifacts.write_json(summary, {
@@ -106,10 +105,10 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def main(words: list[str] | None = None) -> None:
-    made = command.parser(__doc__)
+    made = jobs.parser(__doc__)
     made.add_argument("--raw-folder", type=Path, required=True)
     made.add_argument("--output-folder", type=Path, required=True)
-    command.start(run, made, words)
+    jobs.start(run, made, words)
 
 
 if __name__ == "__main__":

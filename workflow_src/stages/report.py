@@ -11,10 +11,11 @@ from typing import Any
 
 import markupsafe
 
+from workflow_src import jobs
 from workflow_src.artifacts import ArtifactError, atomic, digests, provenance, read_chosen, read_json
 from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
-from workflow_src.evaluation import (
+from workflow_src.evaluation.report import (
     analyses,
     carried,
     figures,
@@ -26,7 +27,6 @@ from workflow_src.evaluation import (
     speed_page,
     tables,
 )
-from workflow_src.stages import command
 
 # What the user ran, set by the workflow.
 COMMAND = "CONTINUUM_COMMAND"
@@ -309,7 +309,7 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    made = command.parser(__doc__)
+    made = jobs.parser(__doc__)
     made.add_argument("--speed", type=Path)
     made.add_argument("--traces", type=Path)
     made.add_argument("--significance", type=Path)
@@ -320,4 +320,4 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    command.start(run, make_parser())
+    jobs.start(run, make_parser())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from workflow_src.evaluation.samples import sample_and_refine
-from workflow_src.stages import analysis_inputs, command
+from workflow_src import jobs
+from workflow_src.evaluation.analyses import inputs
+from workflow_src.evaluation.analyses.samples import sample_and_refine
 from workflow_src.stages.analyse import pick
 from workflow_src.stages.measure_lengths import procedure
 from workflow_src.types import EOS
@@ -15,8 +16,8 @@ from workflow_src.types import EOS
 def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
     entry = settings["searches"][0]
-    translator = analysis_inputs.open_bundles(arguments)[entry["system"]]
-    taken = analysis_inputs.sentences(arguments, settings["sentences"])
+    translator = inputs.open_bundles(arguments)[entry["system"]]
+    taken = inputs.sentences(arguments, settings["sentences"])
     chosen = procedure(translator, entry, settings["steps"])
     pairs = [
         sample_and_refine(chosen, [*ids, EOS], settings["seed"], sentence, translator.runtime.device)
@@ -34,15 +35,15 @@ def run(arguments: argparse.Namespace) -> str:
         }
         for i in shown
     ]
-    analysis_inputs.write(
+    inputs.write(
         arguments, "samples", sentences=len(pairs), search=entry | {"steps": settings["steps"]}, examples=examples
     )
     return f"{arguments.output}: {len(examples)} of {len(pairs)} sentences"
 
 
 def make_parser() -> argparse.ArgumentParser:
-    return analysis_inputs.make_parser(__doc__)
+    return inputs.make_parser(__doc__)
 
 
 if __name__ == "__main__":
-    command.start(run, make_parser())
+    jobs.start(run, make_parser())

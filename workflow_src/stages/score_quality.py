@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from workflow_src import jobs
 from workflow_src.artifacts import ArtifactError, provenance, write_json
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.evaluation import quality
-from workflow_src.stages import command
+from workflow_src.evaluation.quality import metrics
 
 
 def read_aligned(first: Path, *others: Path) -> list[list[str]]:
@@ -35,8 +35,8 @@ def mean_steps(path: Path) -> float | None:
 def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
     hypotheses, references, sources = read_aligned(arguments.hypotheses, arguments.reference, arguments.source)
-    valid = quality.grammar_validity(settings["source"], settings["target"]) if settings.get("generator") else None
-    result = quality.both_variants(hypotheses, references, sources, valid, settings["target"])
+    valid = metrics.grammar_validity(settings["source"], settings["target"]) if settings.get("generator") else None
+    result = metrics.both_variants(hypotheses, references, sources, valid, settings["target"])
     inputs = {"hypotheses": arguments.hypotheses, "reference": arguments.reference, "source": arguments.source}
     if arguments.details:
         result["mean_steps"] = mean_steps(arguments.details)
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    made = command.parser(__doc__)
+    made = jobs.parser(__doc__)
     made.add_argument("--hypotheses", type=Path, required=True, help="translations, one a line")
     made.add_argument("--details", type=Path, help="what the decode told of each sentence, as JSON lines")
     made.add_argument("--source", type=Path, required=True)
@@ -61,4 +61,4 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    command.start(run, make_parser())
+    jobs.start(run, make_parser())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from workflow_src.stages.command import start
-from workflow_src.stages.training import arguments, initial_tensors, objective_config, told, train
+from workflow_src.jobs import start
+from workflow_src.training.job import arguments, initial_tensors, objective_config, told, train
 from workflow_src.training.systems import family_of
 from workflow_src.training.validation import validate_lvm
 

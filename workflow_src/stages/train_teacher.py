@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from workflow_src.models.lvm import copy_matching
-from workflow_src.stages.command import start
-from workflow_src.stages.training import arguments, initial_tensors, told, train
+from workflow_src.families.lvm.model import copy_matching
+from workflow_src.jobs import start
+from workflow_src.training.job import arguments, initial_tensors, told, train
 from workflow_src.training.validation import validate_transformer
 
 

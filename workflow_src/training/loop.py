@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
-from workflow_src.models.layers import compile_stacks
-from workflow_src.models.weights import set_weights, weights_of
-from workflow_src.training import memory
-from workflow_src.training.distributed import Group
+from workflow_src.nn.layers import compile_stacks
+from workflow_src.nn.weights import set_weights, weights_of
+from workflow_src.runtime import memory
+from workflow_src.runtime.device import Runtime
+from workflow_src.runtime.processes import Group
+from workflow_src.runtime.signals import Preempted, Preemption
 from workflow_src.training.optim import learning_rate
-from workflow_src.training.runtime import Runtime
 from workflow_src.training.state import StateFolder, pack_optimiser, pack_random, unpack_optimiser, unpack_random
-from workflow_src.training.stopping import Preempted, Preemption
 from workflow_src.training.update import Part, Updater, describe
 from workflow_src.types import Objective
 

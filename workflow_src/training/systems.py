@@ -9,8 +9,8 @@ from torch import nn
 
 from workflow_src.artifacts import ArtifactError, read_json, sha256
 from workflow_src.data.subwords import Subwords
-from workflow_src.models.weights import load_weights
-from workflow_src.registry import BUILDERS, build
+from workflow_src.families.build import BUILDERS, build
+from workflow_src.nn.weights import load_weights
 
 
 def read_description(weights: str | Path) -> dict[str, Any]:

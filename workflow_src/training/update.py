@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import collate
 from workflow_src.data.encoded import EncodedCorpus
-from workflow_src.training import memory
-from workflow_src.training.distributed import Group
+from workflow_src.runtime import memory
+from workflow_src.runtime.device import Runtime
+from workflow_src.runtime.processes import Group
 from workflow_src.training.optim import learning_rate, make_optimiser
-from workflow_src.training.runtime import Runtime
 from workflow_src.types import Objective, TrainingContext
 
 log = logging.getLogger("continuum")

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from workflow_src.config.families import ElboConfig, ScoreMatchingConfig
 from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
-from workflow_src.inference.batches import search_all
-from workflow_src.inference.beam import greedy
-from workflow_src.inference.latent import best_tokens, delta_step, refine, translate_batch, word_rows
-from workflow_src.objectives.elbo import evidence_lower_bound
-from workflow_src.objectives.score_matching import cosine
-from workflow_src.training.distributed import Group
+from workflow_src.decoding.batches import search_all
+from workflow_src.decoding.latent import best_tokens, delta_step, refine, translate_batch, word_rows
+from workflow_src.families.lvm.objective import evidence_lower_bound
+from workflow_src.losses.score_matching import cosine
+from workflow_src.runtime.device import Runtime
+from workflow_src.runtime.processes import Group
+from workflow_src.searches.beam.search import greedy
 from workflow_src.training.loop import Validation
-from workflow_src.training.runtime import Runtime
 from workflow_src.types import PAD, Batch, Hypotheses
 
 SEED = 20200914

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.load import experiment_names
 from workflow_src.config.resources import Requests
-from workflow_src.estimate import jobs
 
 
 def asked(experiment: str = "demo", gpu: bool = False, **settings) -> Requests:

@@ -30,13 +30,13 @@ class Translator:
 
 @pytest.fixture
 def fake_translator(tmp_path, monkeypatch):
-    """`workflow_src.translate` with the stand-in, so that no model is needed; its folders are here."""
+    """`workflow_src.serving.translator` with the stand-in, so that no model is needed; its folders are here."""
     monkeypatch.chdir(tmp_path)
     for folder in "tlsuc":
         _write(tmp_path / folder / "bundle.json", {})
-    module = type(sys)("workflow_src.translate")
+    module = type(sys)("workflow_src.serving.translator")
     module.Translator = Translator
-    monkeypatch.setitem(sys.modules, "workflow_src.translate", module)
+    monkeypatch.setitem(sys.modules, "workflow_src.serving.translator", module)
     return Translator
 
 

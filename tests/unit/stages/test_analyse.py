@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.stages import analyse, command
+from workflow_src import jobs
+from workflow_src.stages import analyse
 
 SETTINGS = {
     "examples": 2,
@@ -27,7 +28,7 @@ def _run(tmp_path, settings, *bundles, references="r\ns\nt\n"):
     (tmp_path / "test.en").write_text(references, encoding="utf-8")
     words = ["--settings", json.dumps(settings), "--bundles", *bundles, "--source", str(tmp_path / "test.de")]
     words += ["--reference", str(tmp_path / "test.en"), "--output", str(tmp_path / "traces.json")]
-    command.start(analyse.run, analyse.make_parser(), words)
+    jobs.start(analyse.run, analyse.make_parser(), words)
     return json.loads((tmp_path / "traces.json").read_text(encoding="utf-8"))
 
 

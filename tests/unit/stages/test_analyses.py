@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from workflow_src.stages import command
-from workflow_src.translate import Translator
+from workflow_src import jobs
+from workflow_src.serving.translator import Translator
 
 DELTA = {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"}
 SCORE = {"system": "score", "search": "score", "step_size": 0.5, "model": "lvm"}
@@ -35,7 +35,7 @@ def run(tiny, tiny_bundles, tmp_path):
             words += [f"--{side}", str(tiny.corpus / name)]
         output = tmp_path / f"{stage}.json"
         words += ["--output", str(output), "--device", "cpu", *more]
-        command.start(module.run, module.make_parser(), words)
+        jobs.start(module.run, module.make_parser(), words)
         return json.loads(output.read_text(encoding="utf-8"))
 
     return start

@@ -8,8 +8,8 @@ import pytest
 import sacrebleu
 
 from workflow_src.artifacts import ArtifactError, read_chosen
-from workflow_src.evaluation.quality import collapse_repetitions
-from workflow_src.translate import Translator
+from workflow_src.evaluation.quality.metrics import collapse_repetitions
+from workflow_src.serving.translator import Translator
 
 
 @pytest.fixture(scope="module")

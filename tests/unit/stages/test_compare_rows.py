@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from workflow_src.evaluation.quality import collapse_repetitions
-from workflow_src.evaluation.significance import TRIALS, randomisation_test, statistics
+from workflow_src.evaluation.quality.metrics import collapse_repetitions
+from workflow_src.evaluation.quality.significance import TRIALS, randomisation_test, statistics
 
 WORDS = "the a red green house tree old man walks sees under over big small".split()
 

@@ -112,12 +112,12 @@ def test_bad_input_leaves_no_half_written_corpus(tmp_path, mirror, capsys):
 def test_a_generated_corpus_in_both_directions(tmp_path, mirror, monkeypatch):
     import sys
 
-    import workflow_src.data
+    import workflow_src.data.toy
 
-    grammar = type(sys)("workflow_src.data.toy_grammar")
+    grammar = type(sys)("workflow_src.data.toy.grammar")
     grammar.generate = lambda given: {split: [("ja", "yes")] * given[split] for split in ("train", "dev", "test")}
-    monkeypatch.setitem(sys.modules, "workflow_src.data.toy_grammar", grammar)
-    monkeypatch.setattr(workflow_src.data, "toy_grammar", grammar, raising=False)
+    monkeypatch.setitem(sys.modules, "workflow_src.data.toy.grammar", grammar)
+    monkeypatch.setattr(workflow_src.data.toy, "grammar", grammar, raising=False)
     toy = {"name": "toy", "languages": ["de", "en"], "kind": "generated",
            "generator": {"train": 3, "dev": 2, "test": 1, "seed": 1}}  # fmt: skip
     for languages, expected in ((("de", "en"), "ja\n"), (("en", "de"), "yes\n")):

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from workflow_src.stages import command, measure_speed
+from workflow_src import jobs
+from workflow_src.stages import measure_speed
 
 ROWS = [
     {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0, "batch": 64},
@@ -43,7 +44,7 @@ def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), device="cpu", **mo
     settings = {"speed": SPEED | more, "rows": rows}
     words = ["--settings", json.dumps(settings), "--bundles", *bundles, "--source", str(source), "--device", device]
     words += ["--ctranslate2", *ctranslate2, "--output", str(tmp_path / "speed.json")]
-    command.start(measure_speed.run, measure_speed.make_parser(), words)
+    jobs.start(measure_speed.run, measure_speed.make_parser(), words)
     return json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))
 
 
@@ -145,7 +146,7 @@ def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
 
 
 def test_a_worker_that_refuses_or_dies_says_so():
-    from workflow_src.evaluation.workers import Worker
+    from workflow_src.evaluation.speed.processes import Worker
 
     with pytest.raises(ValueError, match="is no bundle"):
         Worker(measure_speed.speed_worker.make, _order("/nowhere/at/all"), 1)

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from workflow_src.evaluation import carried
-from workflow_src.evaluation.results import read_results
-from workflow_src.stages import command, report
+from workflow_src import jobs
+from workflow_src.evaluation.report import carried
+from workflow_src.evaluation.report.results import read_results
+from workflow_src.stages import report
 
 PICTURES = ("learning_curves", "quality_speed", "refinement", "time_by_length")
 
 
 def _build(words):
-    command.start(report.run, report.make_parser(), words)
+    jobs.start(report.run, report.make_parser(), words)
     return Path(words[words.index("--output-folder") + 1])
 
 

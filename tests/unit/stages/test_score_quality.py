@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from workflow_src.stages import command, score_quality
+from workflow_src import jobs
+from workflow_src.stages import score_quality
 
 SETTINGS = {"source": "de", "target": "en", "generator": None}
 
@@ -30,7 +31,7 @@ def _words(files, hypotheses, references, sources, details=None, settings=SETTIN
 
 
 def _run(words):
-    command.start(score_quality.run, score_quality.make_parser(), words)
+    jobs.start(score_quality.run, score_quality.make_parser(), words)
     return json.loads(open(words[-1], encoding="utf-8").read())
 
 
@@ -51,9 +52,9 @@ def test_validity_follows_the_direction(files, monkeypatch):
         def is_valid(self, german, english):
             return (german, english) == ("der Hund", "the dog")
 
-    module = type(sys)("workflow_src.data.toy_grammar")
+    module = type(sys)("workflow_src.data.toy.grammar")
     module.ToyGrammar = Grammar
-    monkeypatch.setitem(sys.modules, "workflow_src.data.toy_grammar", module)
+    monkeypatch.setitem(sys.modules, "workflow_src.data.toy.grammar", module)
     generated = SETTINGS | {"generator": {"train": 1}}
     forward = _words(
         files, ["the the dog", "the cat"], ["the dog", "the cat"], ["der Hund", "der Hund"], None, generated

@@ -157,7 +157,7 @@ def test_killed_ten_times_in_a_row(family, words_of, straight, counted, tmp_path
 KILLED_WHILE_WRITING = """
 import importlib, os, signal, sys
 from workflow_src import artifacts
-from workflow_src.stages import command
+from workflow_src import jobs
 
 # The process is killed at the AT-th of these moments, all of them while a state is written.
 moments = iter(range(1, 10**9))

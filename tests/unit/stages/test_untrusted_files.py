@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from workflow_src.artifacts import ArtifactError, read_json, sha256, write_json
-from workflow_src.translate import Translator
+from workflow_src.serving.translator import Translator
 
 
 class Trap:

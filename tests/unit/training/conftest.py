@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from workflow_src.config.experiment import TrainingConfig
-from workflow_src.models.weights import weights_of
-from workflow_src.registry import build, build_objective
+from workflow_src.families.build import build, build_objective
+from workflow_src.nn.weights import weights_of
+from workflow_src.runtime.device import choose
 from workflow_src.training.loop import Trainer, Validation
-from workflow_src.training.runtime import choose
 from workflow_src.training.state import StateFolder
 
 

@@ -21,12 +21,12 @@ import torch.distributed as dist
 from workflow_src.artifacts import load_tensors
 from workflow_src.config.experiment import RuntimeConfig
 from workflow_src.config.families import ElboConfig, ScoreMatchingConfig
-from workflow_src.models.weights import weights_of
-from workflow_src.registry import build
-from workflow_src.stages import training
-from workflow_src.training import devices, validation
-from workflow_src.training.distributed import BUCKET, Group, Processes, _buckets, _peers
-from workflow_src.training.stopping import PeerFailed
+from workflow_src.families.build import build
+from workflow_src.nn.weights import weights_of
+from workflow_src.runtime import gpus
+from workflow_src.runtime.processes import BUCKET, Group, Processes, _buckets, _peers
+from workflow_src.runtime.signals import PeerFailed
+from workflow_src.training import job, validation
 from workflow_src.training.update import parts_of_an_update
 from workflow_src.types import LossTerms
 
@@ -195,8 +195,10 @@ def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, 
 # A stage in float64: what the objective draws and computes, and the weights.
 IN_FLOAT64 = """
 import importlib, os, sys, torch
-from workflow_src.stages import command, training
-from workflow_src.training import devices, validation
+from workflow_src import jobs
+from workflow_src.training import job
+from workflow_src.training import validation
+from workflow_src.runtime import gpus
 
 torch.set_default_dtype(torch.float64)
 validation.BATCH, validation.BATCH_TOKENS = 3, 60
@@ -294,7 +296,7 @@ def test_energies_train_in_several_processes(systems, training_words, tmp_path):
 
 KILLED = """
 import importlib, os, signal, sys
-from workflow_src.stages import command
+from workflow_src import jobs
 from workflow_src.training import update
 
 plain = update.Updater.__call__
@@ -409,7 +411,7 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
     def lease(device, count, seconds):
         tries.append((device, count, seconds))
         if len(tries) < 3:
-            raise devices.Taken
+            raise gpus.Taken
         return ("GPU-a",)
 
     class Watched(Group):
@@ -417,14 +419,14 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
             told.append(value)
             return [value]
 
-    monkeypatch.setattr(training, "lease_devices", lease)
+    monkeypatch.setattr(job, "lease_devices", lease)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(ValueError, match="setting runtime.devices asks for 1 GPUs, 0 are visible here"):
-        training._own_device("cuda", Watched())
-    assert tries == [("cuda", 1, training.LEASE_SECONDS)] * 3 and os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a"
+        job._own_device("cuda", Watched())
+    assert tries == [("cuda", 1, job.LEASE_SECONDS)] * 3 and os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a"
     assert told == [(True, None), (True, None), (False, ("GPU-a",))]
 
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from workflow_src.data.batching import collate, epoch_batches
-from workflow_src.models.weights import weights_of
-from workflow_src.registry import build, build_objective
+from workflow_src.families.build import build, build_objective
+from workflow_src.nn.weights import weights_of
+from workflow_src.runtime.memory import OutOfMemory, is_out_of_memory
 from workflow_src.training import update
-from workflow_src.training.memory import OutOfMemory, is_out_of_memory
 from workflow_src.training.optim import learning_rate
 from workflow_src.training.update import NORMS, Gate, Part, describe
 from workflow_src.types import LossTerms, TrainingContext
@@ -316,7 +316,8 @@ def test_other_errors_are_not_taken_for_lacking_memory(make_trainer):
 
 LIMITED = """
 import resource, sys, torch
-from workflow_src.stages import command, train_teacher
+from workflow_src.stages import train_teacher
+from workflow_src import jobs
 from workflow_src.training import loop
 
 def limited(self):

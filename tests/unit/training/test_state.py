@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from workflow_src.runtime.device import choose
 from workflow_src.training import state
-from workflow_src.training.runtime import choose
 from workflow_src.training.state import StateFolder, pack_optimiser, pack_random, unpack_optimiser, unpack_random
 
 

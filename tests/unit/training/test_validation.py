@@ -9,9 +9,9 @@ import torch
 from workflow_src.config.families import ElboConfig, ScoreMatchingConfig
 from workflow_src.data.batching import collate
 from workflow_src.data.lines import read_lines
-from workflow_src.inference.beam import greedy
-from workflow_src.models.weights import weights_of
-from workflow_src.registry import build
+from workflow_src.families.build import build
+from workflow_src.nn.weights import weights_of
+from workflow_src.searches.beam.search import greedy
 from workflow_src.training.systems import load_system
 from workflow_src.training.validation import Dev, validate_lvm, validate_refiner, validate_transformer
 from workflow_src.types import Hypotheses
@@ -144,7 +144,7 @@ class Perfect(torch.nn.Module):
         self.frozen, self.sign = frozen, sign
 
     def direction(self, memory, z, mask, differentiable=False):
-        from workflow_src.inference.latent import delta_step, refine
+        from workflow_src.decoding.latent import delta_step, refine
 
         return self.sign * (refine(z, delta_step(self.frozen, memory, mask), 4) - z)
 

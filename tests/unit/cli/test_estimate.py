@@ -1,0 +1,139 @@
+"""The estimate against independent counts: real models' weights, PyTorch's own operation counter, sums by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from workflow_src import cli
+from workflow_src.cli.estimate import as_text, estimate, jobs
+from workflow_src.config import Plan, load_experiment
+from workflow_src.config.costs import operations_a_position, parameters, parts
+from workflow_src.families.lvm.model import LatentVariableModel
+from workflow_src.families.transformer.model import Transformer
+from workflow_src.models.refiner import EnergyNetwork, ScoreNetwork
+
+VOCABULARY = 50
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return Plan(load_experiment("smoke", recipe={"subwords": {"vocabulary_size": VOCABULARY}}))
+
+
+def built(plan: Plan, name: str) -> nn.Module:
+    config = plan.system(name).model
+    if name in ("score", "energy"):
+        return {"score": ScoreNetwork, "energy": EnergyNetwork}[name](config)
+    return {"teacher": Transformer, "lvm": LatentVariableModel}[name](config, VOCABULARY, VOCABULARY, True)
+
+
+@pytest.mark.parametrize("name", ["teacher", "lvm", "score", "energy"])
+def test_weights_are_those_of_the_real_model(plan, name):
+    model = built(plan, name)
+    linear = sum(part.weight.numel() for path, part in model.named_modules()
+                 if isinstance(part, nn.Linear) and not path.startswith("length."))  # fmt: skip
+    output = 0 if name in ("score", "energy") else VOCABULARY * plan.system(name).model.dim
+    assert sum(parts(plan.system(name), VOCABULARY).values()) == linear + output
+    everything = sum(parameter.numel() for parameter in model.parameters())
+    if name != "lvm":  # its length head has a row for each position, left out on purpose
+        assert parameters(plan.system(name), VOCABULARY, True) == pytest.approx(everything, rel=0.06)
+
+
+def test_operations_of_training_a_teacher_are_what_torch_counts(plan):
+    model = built(plan, "teacher").eval()
+    source = torch.randint(4, VOCABULARY, (16, 8))
+    target = torch.randint(4, VOCABULARY, (16, 7))
+    with FlopCounterMode(display=False) as counter:
+        # The plain path, as in training: gradients are on.
+        model.logits(model.hidden(model.encode(source), target)).sum().backward()
+    counted = counter.get_total_flops() / (16 * 8)
+    # Ours leaves out attention's own products, and the counter the gradient of nothing at all.
+    assert 0.8 * counted < operations_a_position(plan.system("teacher"), plan) <= 1.001 * counted
+
+
+def test_sums_by_hand_of_the_base_model():
+    plan = Plan(load_experiment("wmt14"))
+    encoder, decoder, output = 6 * 12 * 512**2, 6 * 16 * 512**2, 32000 * 512
+    assert parts(plan.system("teacher"), 32000) == {"encoder": encoder, "decoder": decoder, "output": output}
+    result = estimate(plan)
+    assert result["training_tokens"] == 8192 * (300_000 + 300_000 + 500_000 + 1_000_000 + 1_000_000)
+    teacher = result["work"][0]
+    assert teacher["operations"] == 6 * (encoder + decoder + output) * 8192 * 300_000
+    low, high = teacher["hours"]
+    assert high == pytest.approx(4 * low) and low == pytest.approx(teacher["operations"] / (312e12 * 0.4) / 3600)
+
+
+def test_jobs_are_counted_for_seeds_and_shards():
+    counts = jobs(Plan(load_experiment("smoke", seeds=[1, 2, 3], distillation={"teacher": {"shards": 5}})))
+    assert (counts["train_refiner"], counts["distill"], counts["decode"], counts["report"]) == (6, 5, 33, 1)
+
+
+def test_more_of_anything_costs_more():
+    base = estimate(Plan(load_experiment("iwslt16")))
+    seeds = estimate(Plan(load_experiment("iwslt16", seeds=[1, 2])))
+    pairs = estimate(Plan(load_experiment("iwslt16")), pairs=10_000_000)
+    assert seeds["hours"][0] > 1.9 * base["hours"][0] and seeds["disk_bytes"] > base["disk_bytes"]
+    assert pairs["hours"][0] > base["hours"][0] and pairs["disk_bytes"] > base["disk_bytes"]
+
+
+def test_unknown_numbers_of_pairs_are_said():
+    dataset = {"name": "mine", "languages": ["de", "en"]}
+    dataset |= {split: [{"texts": {"de": f"{split}.de", "en": f"{split}.en"}}] for split in ("train", "dev", "test")}
+    mine = load_experiment("mine", extends="demo", recipe={"name": "mine", "dataset": dataset})
+    text = as_text(estimate(Plan(mine)))
+    assert "Distillation is not counted" in text and "give --pairs" in text
+    assert "not counted" not in as_text(estimate(Plan(mine), pairs=1000)).splitlines()[-1]
+
+
+def test_what_encoding_counted_replaces_assumptions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = Plan(load_experiment("tatoeba"))
+    before = estimate(plan)
+    assert before["sources"] == {"pairs": "stated by the dataset", "length": "assumed"}
+    counts = {"pairs": 1000, "source_tokens": 12_000, "target_tokens": 10_000}
+    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
+    summary.parent.mkdir(parents=True)
+    summary.write_text(json.dumps(counts), encoding="utf-8")
+    after = estimate(plan)
+    assert (after["pairs"], after["length"]) == (1000, 11.0) and after["disk_bytes"] < before["disk_bytes"]
+    text = as_text(after)
+    assert "Subwords a sentence: 11 (counted). Training pairs: 1,000 (counted)." in text
+    given = estimate(plan, pairs=2000)
+    assert (given["pairs"], given["length"]) == (2000, 11.0)
+    assert given["sources"] == {"pairs": "given", "length": "counted"}
+
+
+@pytest.mark.parametrize("content", ["{}", '{"pairs": 0, "source_tokens": 0, "target_tokens": 0}', "[]"])
+def test_a_summary_that_is_none_is_named(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    plan = Plan(load_experiment("tatoeba"))
+    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
+    summary.parent.mkdir(parents=True)
+    summary.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"raw/train\.json does not describe an encoded corpus; encode it again"):
+        estimate(plan)
+
+
+def test_the_commands(capsys):
+    cli.main(["estimate", "wmt16", "--json"])
+    assert json.loads(capsys.readouterr().out)["jobs"]["distill"] == 8
+    cli.main(["check", "wmt16"])
+    assert capsys.readouterr().out.startswith("wmt16 is valid: experiment wmt16, ")
+    with pytest.raises(SystemExit) as left:
+        cli.main(["check", "nothing.yaml"])
+    assert left.value.code == "error: configuration file nothing.yaml does not exist."
+    with pytest.raises(SystemExit) as left:
+        cli.main(["estimate", "wnt16"])
+    assert 'Did you mean "wmt16"?' in left.value.code
+    for words, message in (
+        (["--pairs", "-5"], "error: --pairs is -5; it must be above 0."),
+        (["--length", "0"], "error: --length is 0.0; it must be above 0."),
+    ):
+        with pytest.raises(SystemExit) as left:
+            cli.main(["estimate", "demo", *words])
+        assert left.value.code == message

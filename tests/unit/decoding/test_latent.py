@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import lvm, one, padded, pairs, refiner
+
+from workflow_src.decoding.latent import (
+    best_tokens,
+    delta_step,
+    gradient_step,
+    length_mask,
+    refine,
+    translate_batch,
+)
+from workflow_src.types import EOS, PAD
+
+SEARCHES = [("prior-mean", 0), ("delta", 3), ("score", 3), ("energy", 3)]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return lvm()
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return pairs([4, 1, 6, 2], [3, 5, 1, 4])
+
+
+def network(search: str):
+    return refiner(search) if search in ("score", "energy") else None
+
+
+def run(model, source, search, steps, **more):
+    return translate_batch(model, source, search, steps, refiner=network(search), **more)
+
+
+class PriorAsPosterior:
+    """A model whose posterior is its prior."""
+
+    def __init__(self, model):
+        self.encode, self.predict_lengths = model.encode, model.predict_lengths
+        self.prior, self.decode = model.prior, model.decode
+
+    def posterior(self, memory, target, target_mask):
+        return self.prior(memory, target_mask)
+
+
+class Field:
+    """The score of a Gaussian of deviation 1 around `centre`."""
+
+    def __init__(self, centre):
+        self.centre = centre
+
+    def direction(self, memory, z, target_mask):
+        return self.centre - z
+
+
+@torch.no_grad()
+def naive(model, source, search, steps, step_size=1.0):
+    """One sentence, by the algorithms as written."""
+    memory = model.encode(source)
+    length = int(model.predict_lengths(memory))
+    mask = torch.ones(1, length, dtype=torch.bool)
+    z = model.prior(memory, mask)[0]
+    outputs = []
+    for step in range(steps + 1):
+        logits = model.decode(memory, z, mask)
+        outputs.append([int(row[3:].argmax()) + 3 for row in logits[0]])
+        if step == steps:
+            break
+        if search == "delta":
+            z = model.posterior(memory, torch.tensor([outputs[-1]]), mask)[0]
+        else:
+            z = z + step_size * network(search).direction(memory, z, mask)
+    return outputs
+
+
+@pytest.mark.parametrize("search, steps", SEARCHES)
+def test_translations_are_those_of_the_algorithm_one_sentence_at_a_time(model, batch, search, steps):
+    """Padding and the other sentences of a batch change nothing, and every step is as the papers have it."""
+    together = run(model, batch.source, search, steps, trace=True)
+    wider = run(model, padded(batch).source, search, steps)
+    assert wider.tokens == together.tokens
+    assert wider.scores == pytest.approx(together.scores, abs=1e-12)
+    for row in range(4):
+        single = one(batch, row).source
+        alone = run(model, single, search, steps)
+        assert alone.tokens[0] == together.tokens[row]
+        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
+        assert [step[row] for step in together.traces] == naive(model, single, search, steps)
+
+
+@pytest.mark.parametrize("search", ["delta", "score", "energy"])
+def test_no_steps_is_the_prior_mean(model, batch, search):
+    plain = run(model, batch.source, "prior-mean", 0)
+    none = run(model, batch.source, search, 0, trace=True)
+    assert none.tokens == plain.tokens and none.scores == plain.scores
+    assert none.traces == [plain.tokens]
+
+
+@pytest.mark.parametrize("search", ["delta", "score", "energy"])
+def test_traces_begin_at_the_prior_mean_and_end_at_the_translation(model, batch, search):
+    found = run(model, batch.source, search, 3, trace=True, step_size=1.0)
+    assert len(found.traces) == 4
+    assert found.traces[0] == run(model, batch.source, "prior-mean", 0).tokens
+    assert found.traces[-1] == found.tokens == run(model, batch.source, search, 3).tokens
+    assert found.traces[1] == run(model, batch.source, search, 1).tokens
+    assert found.steps == [3] * 4
+    assert run(model, batch.source, search, 3).traces is None
+
+
+def test_refinement_changes_some_translation(model, batch):
+    """Else the tests above would compare equal things."""
+    plain = run(model, batch.source, "prior-mean", 0).tokens
+    for search in ("delta", "score", "energy"):
+        assert run(model, batch.source, search, 3, step_size=30.0).tokens != plain, search
+
+
+def test_the_prior_mean_takes_no_steps_whatever_is_asked(model, batch):
+    found = run(model, batch.source, "prior-mean", 4, trace=True)
+    assert found.tokens == run(model, batch.source, "prior-mean", 0).tokens
+    assert found.traces == [found.tokens]
+    assert found.steps == [0] * 4
+
+
+def test_delta_lands_on_the_prior_mean_where_the_posterior_is_the_prior(model, batch):
+    twin = PriorAsPosterior(model)
+    memory, mask = twin.encode(batch.source), batch.target_mask
+    mean, _ = twin.prior(memory, mask)
+    anywhere = 50 * torch.randn(mean.shape, dtype=torch.float64)
+    with torch.no_grad():
+        assert torch.allclose(delta_step(twin, memory, mask)(anywhere), mean, atol=1e-13)
+
+
+def test_a_delta_step_is_the_posterior_mean_of_the_best_words(model, batch):
+    memory, mask = model.encode(batch.source), batch.target_mask
+    z = torch.randn(4, 5, 3, dtype=torch.float64)
+    with torch.no_grad():
+        words = best_tokens(model, memory, z, mask)
+        assert (words >= 3).all()
+        wanted = model.posterior(memory, words, mask)[0]
+        assert torch.equal(delta_step(model, memory, mask)(z), wanted)
+
+
+@pytest.mark.parametrize("step_size", [0.25, 0.5, 1.0])
+def test_gradient_steps_follow_an_analytic_field(step_size):
+    """With s = centre - z, what is left of the distance after L steps is (1 - step_size) ** L of it."""
+    z, centre = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
+    step = gradient_step(Field(centre), None, None, step_size)
+    for steps in (0, 1, 5):
+        found = refine(z, step, steps)
+        assert torch.allclose(found - centre, (1 - step_size) ** steps * (z - centre), atol=1e-14)
+
+
+def test_step_size_reaches_the_search(model, batch):
+    """A field that points to the posterior mean of other words: one whole step lands there, half a step does not."""
+    memory = model.encode(batch.source)
+    lengths = batch.target_lengths
+    with torch.no_grad():
+        centre = model.posterior(memory, batch.target, batch.target_mask)[0]
+        wanted = best_tokens(model, memory, centre, batch.target_mask).tolist()
+        found = translate_batch(model, batch.source, "score", 1, 1.0, refiner=Field(centre), lengths=lengths)
+        half = translate_batch(model, batch.source, "score", 1, 1e-9, refiner=Field(centre), lengths=lengths)
+    assert found.tokens == [row[:length] for row, length in zip(wanted, lengths.tolist(), strict=True)]
+    assert half.tokens == translate_batch(model, batch.source, "prior-mean", lengths=lengths).tokens
+
+
+def test_scores_are_the_mean_log_probability_of_the_words(model, batch):
+    found = run(model, batch.source, "prior-mean", 0)
+    for row in range(4):
+        memory = model.encode(one(batch, row).source)
+        mask = torch.ones(1, len(found.tokens[row]), dtype=torch.bool)
+        with torch.no_grad():
+            scores = model.decode(memory, model.prior(memory, mask)[0], mask).log_softmax(-1)[0]
+        chosen = scores.gather(1, torch.tensor(found.tokens[row])[:, None])
+        assert found.scores[row] == pytest.approx(chosen.mean().item(), abs=1e-12)
+
+
+def test_special_symbols_are_never_words():
+    model = lvm()
+    with torch.no_grad():
+        model.output_bias[: EOS + 1] += 100
+    batch = pairs([4, 2], [3, 5])
+    for search, steps in SEARCHES:
+        found = run(model, batch.source, search, steps, trace=True)
+        for words in [*found.tokens, *(row for step in found.traces for row in step)]:
+            assert all(token > EOS for token in words) and PAD not in words
+
+
+def test_given_lengths_replace_the_predicted_ones(model, batch):
+    lengths = torch.tensor([2, 7, 1, 3])
+    found = run(model, batch.source, "delta", 1, lengths=lengths)
+    assert [len(words) for words in found.tokens] == lengths.tolist()
+    predicted = model.predict_lengths(model.encode(batch.source))
+    assert [len(words) for words in run(model, batch.source, "delta", 1).tokens] == predicted.tolist()
+
+
+def test_length_mask():
+    assert length_mask(torch.tensor([1, 3])).tolist() == [[True, False, False], [True, True, True]]
+
+
+def test_unknown_search_is_named(model, batch):
+    with pytest.raises(ValueError, match='unknown search "scores"; allowed: prior-mean, delta, score, energy.'):
+        translate_batch(model, batch.source, "scores", 1)
+
+
+@pytest.mark.parametrize("search", ["score", "energy"])
+def test_a_missing_network_is_named(model, batch, search):
+    with pytest.raises(ValueError, match=f"search {search} needs a {search} network; this system has none."):
+        translate_batch(model, batch.source, search, 1)
+
+
+def test_without_scores_the_tokens_are_the_same():
+    source = pairs([3, 6, 1], [2, 2, 2]).source
+    scored, bare = (translate_batch(lvm(), source, "delta", 2, scored=wanted) for wanted in (True, False))
+    assert scored.tokens == bare.tokens and bare.scores == [0.0] * 3 and all(score < 0 for score in scored.scores)

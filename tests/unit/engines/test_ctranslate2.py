@@ -1,0 +1,146 @@
+"""CTranslate2 with our weights: the same tokens and scores as our own search, for every kind of model it can hold."""
+
+import re
+
+import pytest
+import torch
+
+from workflow_src.config.families import TransformerConfig
+from workflow_src.data.batching import pad
+from workflow_src.decoding.batches import search_all
+from workflow_src.engines import ctranslate2, ctranslate2_spec
+from workflow_src.engines.ctranslate2_spec import write_model
+from workflow_src.families.transformer.model import Transformer
+from workflow_src.searches.beam.search import beam_search, greedy
+from workflow_src.types import BOS, PAD
+
+pytest.importorskip("ctranslate2")
+
+SOURCE, TARGET = 23, 21
+MODEL = {"dim": 32, "feed_forward": 64, "heads": 2, "dropout": 0.0, "max_positions": 40}
+KINDS = {"joint pre-norm": (True, "pre"), "separate pre-norm": (False, "pre"), "joint post-norm": (True, "post")}
+
+
+def sentences(count: int, generator: torch.Generator, longest: int = 11) -> list[list[int]]:
+    lengths = torch.randint(1, longest + 1, (count,), generator=generator).tolist()
+    return [torch.randint(4, SOURCE, (length,), generator=generator).tolist() for length in lengths]
+
+
+def taught(joint: bool, norm: str, updates: int = 150) -> Transformer:
+    """A small model with a deep encoder that has begun to learn a substitution cipher: sure of some words only."""
+    torch.manual_seed(0)
+    size = SOURCE if joint else TARGET
+    config = TransformerConfig(**MODEL, norm=norm, encoder_layers=3, decoder_layers=1)
+    model = Transformer(config, SOURCE, size, joint)
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3 if norm == "pre" else 3e-3)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(updates):
+        source = sentences(48, generator)
+        target = pad([[4 + (3 * word) % (size - 4) for word in row] for row in source], eos=False)
+        loss = -model.log_probabilities(pad(source, eos=True), target).sum() / (target != PAD).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    with torch.no_grad():
+        # What is never put out has no probability left in a model that is trained to the end.
+        model.output_bias[[PAD, BOS]] = -30.0
+    return model.eval()
+
+
+def pieces(model: Transformer) -> dict[str, list[str]]:
+    sizes = {"source": model.source_embedding.weight.size(0), "target": model.target_embedding.weight.size(0)}
+    return {side: [f"▁{i}" for i in range(size)] for side, size in sizes.items()}
+
+
+def engine_of(model: Transformer, folder, **more) -> ctranslate2.Engine:
+    write_model(model, pieces(model), folder)
+    return ctranslate2.Engine(folder, pieces(model), model.config.max_positions, **more)
+
+
+def own(model: Transformer, sources, beam, penalty=1.0, ratio=2.0):
+    def search(source):
+        return greedy(model, source, ratio) if beam == 1 else beam_search(model, source, beam, penalty, ratio)
+
+    return search_all(search, sources, 64, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def exported(request, tmp_path_factory):
+    model = taught(*KINDS[request.param])
+    return model, engine_of(model, tmp_path_factory.mktemp("exported"))
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """A model that knows nothing yet, and an engine of it with two workers."""
+    model = taught(True, "pre", updates=0)
+    return model, engine_of(model, tmp_path_factory.mktemp("quick"), inter_threads=2)
+
+
+def test_tokens_and_scores_are_ours_on_500_sentences(exported):
+    model, engine = exported
+    sources = sentences(500, torch.Generator().manual_seed(2))
+    for beam, penalty in ((1, 1.0), (4, 1.0), (4, 0.0), (3, 0.6)):
+        found, ours = engine.search(sources, beam, penalty), own(model, sources, beam, penalty)
+        cut = set(engine.cut)
+        whole = [i for i in range(500) if i not in cut]
+        # The model ends nearly all of its sentences itself, and in different words: the comparison says something.
+        assert len(whole) > 470 and len(set(map(tuple, ours.tokens))) > 300
+        # Greedy search has nothing to choose where a limit cuts.
+        compared = range(500) if beam == 1 else whole
+        assert [found.tokens[i] for i in compared] == [ours.tokens[i] for i in compared]
+        assert [found.scores[i] for i in whole] == pytest.approx([ours.scores[i] for i in whole], abs=1e-4)
+
+
+def test_batches_and_order_change_nothing(exported):
+    _, engine = exported
+    sources = [[], *sentences(30, torch.Generator().manual_seed(3)), []]
+    together = engine.search(sources, 4, batch=64)
+    assert together.tokens[0] == together.tokens[-1] == [] and together.scores[0] == 0
+    for batch in (1, 7):
+        assert engine.search(sources, 4, batch=batch).tokens == together.tokens
+    assert engine.search(sources[::-1], 4).tokens == together.tokens[::-1]
+    assert engine.search(sources, 4, scored=False).scores == [0.0] * len(sources)
+
+
+def test_limits_are_ours_whoever_shares_a_batch(quick):
+    model, engine = quick
+    sources = sentences(40, torch.Generator().manual_seed(4))
+    # Of a model that never ends a sentence, our greedy search is cut at its own limit, sentence by sentence.
+    with torch.no_grad():
+        model.output_bias[2] = -20.0
+    for ratio in (0.0, 0.5, 9.0):
+        found, ours = engine.search(sources, 1, max_length_ratio=ratio), own(model, sources, 1, ratio=ratio)
+        assert [len(tokens) for tokens in ours.tokens] == [engine.limit(len(source), ratio) for source in sources]
+        assert max(map(len, ours.tokens)) <= MODEL["max_positions"] - 1
+        assert len(engine.cut) in (0, 40)
+        if engine.cut:
+            assert [len(tokens) for tokens in found.tokens] == [len(tokens) for tokens in ours.tokens]
+
+
+def test_int8_is_another_computation_of_the_same_model(exported, tmp_path):
+    model, engine = exported
+    coarse = engine_of(model, tmp_path, compute_type="int8")
+    sources = sentences(100, torch.Generator().manual_seed(5))
+    exact, rough = engine.search(sources), coarse.search(sources)
+    assert exact.scores != rough.scores
+    assert sum(a == b for a, b in zip(exact.tokens, rough.tokens, strict=True)) > 80
+
+
+def test_what_cannot_be_is_said_in_one_sentence(quick, tmp_path, monkeypatch):
+    model, _ = quick
+    with pytest.raises(ValueError, match='unknown compute_type "int4"; allowed: float32, int8, float16'):
+        ctranslate2.Engine(tmp_path, pieces(model), 40, compute_type="int4")
+    with pytest.raises(ValueError, match=r"compute_type float16 does not run on this cpu with CTranslate2; allowed: "):
+        ctranslate2.Engine(tmp_path, pieces(model), 40, compute_type="float16")
+    with pytest.raises(ValueError, match=f"CTranslate2 cannot load {re.escape(str(tmp_path))}"):
+        ctranslate2.Engine(tmp_path, pieces(model), 40)
+    short = pieces(model) | {"target": pieces(model)["target"][:-1]}
+    with pytest.raises(ValueError, match=f"target vocabulary names {SOURCE - 1} different subwords, the model has"):
+        write_model(model, short, tmp_path)
+    with pytest.raises(ValueError, match="models of family transformer only, not a Linear"):
+        write_model(torch.nn.Linear(2, 2), {}, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
+    with pytest.raises(ValueError, match=r'engine ctranslate2 needs .*; install the extra "fast": pip install ctrans'):
+        ctranslate2_spec.library()

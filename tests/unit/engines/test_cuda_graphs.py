@@ -1,0 +1,83 @@
+"""Programs of static shapes, which run uncaptured on CPUs, against `decoding/latent.py`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from miniatures import lvm, refiner
+
+from workflow_src.data.batching import pad
+from workflow_src.decoding.latent import translate_batch
+from workflow_src.engines.cuda_graphs import CapturedLatent, bucket, rows
+
+SEARCHES = [("prior-mean", 0), ("delta", 2), ("score", 3)]
+CPU = torch.device("cpu")
+
+
+@given(st.integers(1, 2000), st.integers(1, 2000))
+def test_buckets_hold_what_is_put_into_them(length, limit):
+    found = bucket(min(length, limit), limit)
+    assert min(length, limit) <= found <= limit
+    assert bucket(found, limit) == found
+    # Less than 8 positions wasted on short sentences, less than half as many as needed on longer ones.
+    assert found - min(length, limit) < max(8, min(length, limit) / 2)
+
+
+def test_there_are_few_buckets():
+    assert len({bucket(length, 512) for length in range(1, 513)}) == 16
+    assert [rows(n) for n in (1, 2, 3, 4, 5, 64, 65)] == [1, 2, 4, 4, 8, 64, 128]
+
+
+@pytest.mark.parametrize(("search", "steps"), SEARCHES)
+def test_translations_are_those_of_dynamic_shapes(search, steps):
+    """The same programs serve other sentences of their buckets; spare rows and padding change nothing."""
+    model, network = lvm(), refiner("score")
+    made = CapturedLatent(model, 64, CPU, network)
+    draw = torch.Generator().manual_seed(1)
+    lengths = torch.randint(1, 20, (40,), generator=draw).tolist()
+    sources = [torch.randint(3, 13, (n,), generator=draw).tolist() for n in lengths]
+    wanted = translate_batch(model, pad(sources, eos=True), search, steps, refiner=network)
+    for size in (1, 3, 40):
+        parts = [made.search(sources[i : i + size], search, steps) for i in range(0, 40, size)]
+        assert [row for part in parts for row in part.tokens] == wanted.tokens
+        assert [count for part in parts for count in part.steps] == wanted.steps
+    # 40 single sentences, 14 batches and one: all by the programs of a few shapes.
+    assert len(made._encoders) <= 9 and len(made._refiners) <= 20
+
+
+def test_steps_and_their_size_have_programs_of_their_own():
+    model, network = lvm(), refiner("score")
+    made, sources = CapturedLatent(model, 64, CPU, network), [[5, 6, 7, 8, 9, 10]]
+    for steps, size in ((0, 1.0), (1, 1.0), (1, 30.0), (3, 30.0), (1, 1.0)):
+        wanted = translate_batch(model, pad(sources, eos=True), "score", steps, size, refiner=network)
+        assert made.search(sources, "score", steps, size).tokens == wanted.tokens
+    assert len(made._encoders) == 1 and len(made._refiners) == 4
+
+
+def test_lengths_may_be_a_quantile_of_the_predicted_ones():
+    model, sources = lvm(), [[5, 6, 7], [8, 9, 10, 11, 12]]
+    made, seen = CapturedLatent(model, 64, CPU), set()
+    for quantile in (0.1, 0.9, None, 0.1):
+        wanted = translate_batch(model, pad(sources, eos=True), "delta", 1, length_quantile=quantile).tokens
+        assert made.search(sources, "delta", 1, length_quantile=quantile).tokens == wanted
+        seen.add(str(wanted))
+    assert len(seen) >= 2 and len(made._encoders) == 3
+
+
+def test_the_longest_sentences_fit():
+    model = lvm(max_positions=21)
+    with torch.no_grad():
+        model.length.outer.bias[-1] += 100
+    made, sources = CapturedLatent(model, 21, CPU), [[7] * 20]
+    wanted = translate_batch(model, pad(sources, eos=True), "delta", 1)
+    assert made.search(sources, "delta", 1).tokens == wanted.tokens and len(wanted.tokens[0]) == 21
+
+
+def test_what_cannot_be_searched_is_named():
+    made = CapturedLatent(lvm(), 64, CPU)
+    with pytest.raises(ValueError, match='^unknown search "energy"; allowed: prior-mean, delta, score.$'):
+        made.search([[5]], "energy", 1)
+    with pytest.raises(ValueError, match="^search score needs a score network; this system has none.$"):
+        made.search([[5]], "score", 1)

@@ -1,0 +1,48 @@
+"""Lengths: the likeliest by brute force, shares by hand, translations of exactly the lengths asked for."""
+
+import miniatures
+import pytest
+import torch
+
+from workflow_src.data.batching import pad
+from workflow_src.decoding.latent import translate_batch
+from workflow_src.evaluation.analyses import lengths
+
+SOURCES = [[4, 7, 5], [6, 8, 9, 10, 11, 4], [5], [12, 3, 3, 4]]
+CPU = torch.device("cpu")
+
+
+def test_the_likeliest_lengths_are_those_of_all_classes_in_order():
+    model = miniatures.lvm()
+    found = lengths.candidates(model, SOURCES, 5, 64, CPU)
+    assert found == lengths.candidates(model, SOURCES, 5, 1, CPU)
+    for source, best in zip(SOURCES, found, strict=True):
+        memory = model.encode(pad([source], eos=True))
+        scores = model.length(memory)[0].tolist()
+        order = sorted(range(len(scores)), key=lambda c: -scores[c])
+        different = list(dict.fromkeys(max(1, len(source) + difference - 4) for difference in order))
+        assert best == different[:5]
+        assert best[0] == int(model.predict_lengths(memory))
+    assert len(lengths.candidates(model, SOURCES, 99, 64, CPU)[0]) == 9
+
+
+def test_accuracy_by_hand():
+    found = lengths.accuracy([[5, 6, 7], [4, 3, 8], [2, 3, 9], [9, 8, 1]], [5, 3, 9, 10])
+    assert found["exact"] == 0.25 and found["within_1"] == 0.75 and found["within_2"] == 0.75
+    assert found["bias"] == pytest.approx((0 + 1 - 7 - 1) / 4)
+    assert found["within_top"] == [0.25, 0.5, 0.75]
+    with pytest.raises(ValueError, match="no lengths to compare"):
+        lengths.accuracy([], [])
+
+
+@pytest.mark.parametrize("search", ["prior-mean", "delta", "score", "energy"])
+def test_translations_have_the_lengths_asked_for_whatever_the_batch(search):
+    refiner = miniatures.refiner(search) if search in ("score", "energy") else None
+    procedure = lengths.Procedure(miniatures.lvm(), search, 2, 0.5, refiner)
+    wanted = [4, 2, 7, 3]
+    found = lengths.translate_with(procedure, SOURCES, wanted, 64, CPU)
+    assert [len(tokens) for tokens in found] == wanted
+    assert found == lengths.translate_with(procedure, SOURCES, wanted, 1, CPU)
+    alone = translate_batch(procedure.model, pad(SOURCES[1:2], eos=True), search, 2, 0.5, refiner,
+                            lengths=torch.tensor([2]))  # fmt: skip
+    assert found[1] == alone.tokens[0]

@@ -1,0 +1,142 @@
+"""Quality: closed forms, independent formulas and properties."""
+
+import math
+import os
+import re
+from itertools import groupby
+
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.evaluation.quality import metrics
+
+texts = st.lists(st.sampled_from(["a", "b", "A", "ba"]), max_size=8).map(" ".join)
+PAIRS = [
+    ("the small dog sees the old house", "the small dog sees an old house"),
+    ("a man sleeps in the garden today", "the man sleeps in the garden"),
+    ("she reads a long book", "she reads a long book"),
+    ("we drink cold water in the evening", "in the evening we drink cold water"),
+] * 5
+HYPOTHESES, REFERENCES = (list(side) for side in zip(*PAIRS, strict=True))
+
+
+@given(texts)
+def test_collapse_agrees_with_groupby_and_regular_expression(text):
+    collapsed = metrics.collapse_repetitions(text)
+    assert collapsed.split() == [word for word, _ in groupby(text.split())]
+    assert collapsed == re.sub(r"(?<!\S)(\S+)(?: \1(?!\S))+", r"\1", text)
+    assert metrics.collapse_repetitions(collapsed) == collapsed
+    assert metrics.repetitions([collapsed]) == 0
+
+
+@given(st.lists(texts, max_size=4))
+def test_repetitions_are_the_words_that_collapsing_takes(lines):
+    total = sum(len(line.split()) for line in lines)
+    left = sum(len(metrics.collapse_repetitions(line).split()) for line in lines)
+    assert metrics.repetitions(lines) == pytest.approx(100 * (total - left) / total if total else 0)
+
+
+def test_identical_text_is_perfect():
+    found = metrics.score(REFERENCES, REFERENCES, samples=50)
+    assert found.bleu == pytest.approx(100) and found.chrf == pytest.approx(100)
+    assert found.bleu_ci == pytest.approx((100, 100))
+    assert found.length_ratio == 1
+    assert found.validity is None
+
+
+def test_bleu_agrees_with_the_formula_of_papineni():
+    def ngrams(words, n):
+        return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+    log_precision, length, reference_length = 0.0, 0, 0
+    for n in range(1, 5):
+        matches = total = 0
+        for hypothesis, reference in PAIRS:
+            ours, theirs = ngrams(hypothesis.split(), n), ngrams(reference.split(), n)
+            matches += sum(min(ours.count(gram), theirs.count(gram)) for gram in set(ours))
+            total += len(ours)
+        log_precision += math.log(matches / total) / 4
+    length = sum(len(text.split()) for text in HYPOTHESES)
+    reference_length = sum(len(text.split()) for text in REFERENCES)
+    expected = 100 * math.exp(min(0, 1 - reference_length / length) + log_precision)
+    found = metrics.score(HYPOTHESES, REFERENCES, samples=50)
+    assert found.bleu == pytest.approx(expected, rel=1e-9)
+    assert found.length_ratio == pytest.approx(length / reference_length)
+
+
+def test_signatures_say_case_tokeniser_and_bootstrap():
+    found = metrics.score(HYPOTHESES, REFERENCES)
+    assert "case:mixed" in found.bleu_signature and "tok:13a" in found.bleu_signature
+    assert "bs:1000" in found.bleu_signature and "seed:12345" in found.bleu_signature
+    assert "nc:6" in found.chrf_signature
+
+
+def test_case_counts():
+    assert metrics.score([text.upper() for text in REFERENCES], REFERENCES, samples=5).bleu < 1
+
+
+def test_interval_holds_the_score_and_is_reproducible_whatever_the_users_seed(monkeypatch):
+    first = metrics.score(HYPOTHESES, REFERENCES, samples=200)
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    again = metrics.score(HYPOTHESES, REFERENCES, samples=200)
+    assert first == again
+    assert os.environ["SACREBLEU_SEED"] == "7"
+    low, high = first.bleu_ci
+    assert low < first.bleu < high
+
+
+def test_both_variants_differ_by_repetitions_only():
+    stuttering = [text.replace("the", "the the") for text in REFERENCES]
+    found = metrics.both_variants(stuttering, REFERENCES)
+    assert found["removed"]["bleu"] == pytest.approx(100) and found["kept"]["bleu"] < 90
+    repeated = sum(text.split().count("the") for text in REFERENCES)
+    words = sum(len(text.split()) for text in stuttering)
+    assert found["repetitions_per_100_words"] == pytest.approx(100 * repeated / words)
+    assert found["sentences"] == len(REFERENCES)
+
+
+def test_validity_is_the_share_judged_valid():
+    found = metrics.score(["a", "b", "c", "b"], ["a"] * 4, ["x", "x", "x", "y"], lambda x, y: (x, y) == ("x", "b"))
+    assert found.validity == 0.25
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="no translations to score"):
+        metrics.score([], [])
+    with pytest.raises(ValueError, match="2 translations cannot be scored against 1 references"):
+        metrics.score(["a", "b"], ["a"])
+    with pytest.raises(ValueError, match="not from de to ro"):
+        metrics.grammar_validity("de", "ro")
+
+
+def test_papers_ways_of_counting_tokens_are_scored_beside():
+    """Tokens split by hand with case; and international tokens without case."""
+    hypotheses = ["He doesn't know the well-known man.", "The price is 5 euros (or so)."]
+    references = ["He doesn't see the well-known man.", "The price is 6 Euros (or so)."]
+    tokens = ["He does n't know the well-known man .", "The price is 5 euros ( or so ) ."]
+    wanted = ["He does n't see the well-known man .", "The price is 6 Euros ( or so ) ."]
+    found = metrics.score(hypotheses, references, samples=5)
+    metric = sacrebleu.BLEU(tokenize="none", force=True)
+    assert found.bleu_tokenised == pytest.approx(metric.corpus_score(tokens, [wanted]).score)
+    assert found.bleu_intl_lowercase == pytest.approx(
+        sacrebleu.BLEU(tokenize="intl")
+        .corpus_score([t.lower() for t in hypotheses], [[t.lower() for t in references]])
+        .score
+    )
+    assert found.bleu_intl_lowercase > found.bleu_tokenised
+
+
+def test_bleu_alone_is_that_of_the_score():
+    assert metrics.bleu(HYPOTHESES, REFERENCES) == metrics.score(HYPOTHESES, REFERENCES, samples=2).bleu
+
+
+def test_the_best_of_several_is_the_one_its_reference_likes():
+    worse = ["the cat", *HYPOTHESES[1:]]
+    found = metrics.best_by_sentence([worse, HYPOTHESES, REFERENCES], REFERENCES)
+    assert found == REFERENCES
+    # The first among equals; a sentence that nothing matches still has a translation.
+    assert metrics.best_by_sentence([["a b"], ["a b"], ["c"]], ["a b"]) == ["a b"]
+    assert metrics.best_by_sentence([["x"], ["y"]], ["a b"]) == ["x"]
+    assert metrics.bleu(found, REFERENCES) >= metrics.bleu(HYPOTHESES, REFERENCES)

@@ -1,0 +1,169 @@
+"""The test of differences in BLEU: against sacreBLEU, against all exchanges, its level, and its power."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from workflow_src.evaluation.quality.significance import corpus_bleu, randomisation_test, statistics
+
+WORDS = "the a red green house tree old man walks sees under over big small".split()
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    source = random.Random(seed)
+    return [" ".join(source.choices(WORDS, k=source.randint(5, 12))) for _ in range(count)]
+
+
+def spoiled(lines: list[str], share: float, seed: int, dropped: float = 0.0) -> list[str]:
+    """The lines with a share of their words replaced, and with another left out."""
+    source = random.Random(seed)
+    return [
+        " ".join(
+            source.choice(WORDS) if source.random() < share else word
+            for word in line.split()
+            if source.random() >= dropped
+        )
+        for line in lines
+    ]
+
+
+def sacre(lines: list[str], references: list[str]) -> float:
+    return sacrebleu.BLEU().corpus_score(lines, [references]).score
+
+
+@pytest.mark.parametrize(
+    ("translations", "references"),
+    [
+        (spoiled(sentences(60, 1), 0.3, 2, 0.1), sentences(60, 1)),
+        (sentences(60, 1), sentences(60, 1)),
+        (["A cat, isn't it?", "", "Größe 3.5 %"], ["A cat, is it not?", "Nothing.", "Größe 3,5 %"]),
+        # Orders without a match are smoothed, the second one more.
+        (["a b x c d y e", "f g"], ["a b c d e", "g h f"]),
+        (["a x b y c"], ["a b c d e f g h"]),
+        # Too long, without a match, without a 4-gram, empty.
+        (["a b c d e f g h i j"], ["a b c d e"]),
+        (["x y z u v"], ["a b c d e"]),
+        (["a b c"], ["a b c"]),
+        ([""], ["a b c d"]),
+    ],
+)  # fmt: skip
+def test_bleu_of_the_statistics_is_that_of_sacrebleu(translations, references):
+    found = corpus_bleu(statistics(translations, references).sum(axis=0))
+    assert found == pytest.approx(min(100.0, sacre(translations, references)), abs=1e-9)
+
+
+def test_bleu_of_many_sums_at_once_is_that_of_each():
+    """Small counts, many of them 0, which is where smoothing decides."""
+    generator = np.random.default_rng(1)
+    totals = np.sort(generator.integers(0, 6, (500, 4)), axis=1)[:, ::-1]
+    matches = np.minimum(totals, generator.integers(0, 4, (500, 4)))
+    sums = np.column_stack([generator.integers(0, 8, 500), generator.integers(1, 8, 500), matches, totals])
+    by_sacrebleu = [
+        sacrebleu.BLEU.compute_bleu(list(one[2:6]), list(one[6:]), one[0], one[1], smooth_method="exp").score
+        for one in sums.tolist()
+    ]
+    assert corpus_bleu(sums.astype(float)) == pytest.approx(np.minimum(by_sacrebleu, 100), abs=1e-9)
+
+
+def test_p_values_are_shares_of_all_exchanges():
+    """Ten sentences: all 1,024 ways to exchange outputs, each scored by sacreBLEU."""
+    references = sentences(10, 1)
+    baseline, other = spoiled(references, 0.35, 2), spoiled(references, 0.2, 3, dropped=0.05)
+    trials = 20_000
+    difference, p = _tested(baseline, other, references, trials=trials)
+    every = []
+    for exchanged in itertools.product((False, True), repeat=10):
+        pairs = [(y, x) if swap else (x, y) for swap, x, y in zip(exchanged, baseline, other, strict=True)]
+        first, second = (list(side) for side in zip(*pairs, strict=True))
+        every.append(sacre(second, references) - sacre(first, references))
+    assert difference == pytest.approx(every[0], abs=1e-9)
+    exact = np.mean(np.abs(every) >= abs(every[0]) - 1e-9)
+    assert 0.02 < exact < 0.98
+    assert p == pytest.approx(exact, abs=4 * (exact * (1 - exact) / trials) ** 0.5 + 1 / trials)
+
+
+def _tested(baseline, other, references, **settings):
+    counts = statistics(other, references)[None]
+    differences, values = randomisation_test(statistics(baseline, references), counts, **settings)
+    return differences[0], values[0]
+
+
+@pytest.fixture(scope="module")
+def systems() -> np.ndarray:
+    """Statistics (6, 250, 10) of outputs from good to bad and from short to long."""
+    references = sentences(250, 1)
+    qualities = [(0.1, 0.0), (0.2, 0.0), (0.2, 0.15), (0.35, 0.0), (0.35, 0.05), (0.5, 0.1)]
+    outputs = [spoiled(references, *quality[:1], seed, quality[1]) for seed, quality in enumerate(qualities, 2)]
+    return np.stack([statistics(lines, references) for lines in outputs])
+
+
+def test_the_level_is_what_it_says(systems):
+    """Two outputs dealt to two systems by lot, sentence by sentence: p < .05 in 5 % of comparisons, p < .01 in 1 %.
+
+    Over 4,000 comparisons 5 % has a standard error of 0.34 %, 1 % one of 0.16 %.
+    """
+    generator = np.random.default_rng(7)
+    values = []
+    for seed in range(20):
+        chosen = np.stack([generator.choice(len(systems), 2, replace=False) for _ in range(200)])
+        one, other = systems[chosen[:, 0]], systems[chosen[:, 1]]
+        dealt = generator.integers(0, 2, (*one.shape[:2], 1)) == 1
+        first, second = np.where(dealt, other, one), np.where(dealt, one, other)
+        values.append(randomisation_test(first, second, trials=999, seed=seed)[1])
+    values = np.concatenate(values)
+    assert np.mean(values < 0.05) == pytest.approx(0.05, abs=0.01)
+    assert np.mean(values < 0.01) == pytest.approx(0.01, abs=0.005)
+    # Not only there: they are uniform, or a table of equal systems would not show what it should.
+    shares = np.histogram(values, bins=10, range=(0, 1))[0] / len(values)
+    assert shares == pytest.approx(np.full(10, 0.1), abs=0.025)
+
+
+def test_real_differences_are_found_and_the_more_sentences_the_smaller_they_may_be():
+    """Test sets drawn from one of 600 sentences, in which a share of words is wrong."""
+    references = sentences(600, 1)
+    baseline, better, best = (
+        statistics(spoiled(references, share, seed), references) for seed, share in enumerate((0.3, 0.27, 0.2), 2)
+    )
+    generator = np.random.default_rng(5)
+
+    def power(other, size):
+        drawn = generator.integers(0, len(references), (100, size))
+        return np.mean(randomisation_test(baseline[drawn], other[drawn], trials=499)[1] < 0.05)
+
+    assert power(best, 300) > 0.95
+    assert power(better, 50) + 0.2 < power(better, 600)
+
+
+def test_equal_and_other_outputs_at_once():
+    references = sentences(100, 1)
+    texts = [spoiled(references, share, seed) for share, seed in ((0.4, 2), (0.1, 3), (0.4, 2), (0.38, 4))]
+    baseline, *others = (statistics(lines, references) for lines in texts)
+    differences, values = randomisation_test(baseline, np.stack(others))
+    assert differences == pytest.approx([sacre(lines, references) - sacre(texts[0], references) for lines in texts[1:]])
+    # The smallest value that 10,000 trials can give; and none for what is the same.
+    assert values[0] == 1 / 10_001 and values[1] == 1
+    # What else is compared changes nothing; the other way round is the same comparison.
+    assert randomisation_test(baseline, others[2][None])[1] == values[2]
+    difference, value = randomisation_test(others[2], baseline[None])
+    assert (difference[0], value[0]) == (pytest.approx(-differences[2]), values[2])
+
+
+def test_the_result_depends_on_no_environment(monkeypatch):
+    references = sentences(40, 1)
+    baseline, other = spoiled(references, 0.3, 2), spoiled(references, 0.3, 3)
+    first = _tested(baseline, other, references)
+    monkeypatch.setenv("SACREBLEU_SEED", "77")
+    np.random.seed(3)
+    assert _tested(baseline, other, references) == first
+
+
+def test_lines_that_do_not_match_are_named():
+    with pytest.raises(ValueError, match="no references to compare"):
+        statistics([], [])
+    with pytest.raises(ValueError, match="1 translations for 2 references"):
+        statistics(["a"], ["a", "b"])

@@ -1,0 +1,190 @@
+"""The report's section on analyses: figures' geometry, tables, captions, escaping, absent parts."""
+
+import json
+import re
+
+import markupsafe
+import numpy as np
+import pytest
+
+from workflow_src.artifacts import ArtifactError
+from workflow_src.evaluation.report import analyses, analysis_figures, figures
+
+ENTRIES = [
+    {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"},
+    {"system": "score", "search": "score", "step_size": 1.0, "model": "lvm"},
+]
+
+
+def _marginal():
+    keys = ("error", "spread", "gain", "gain_error", "risen", "fallen")
+    points = [
+        dict.fromkeys(keys, 0.1 * steps) | {"steps": steps, "log_probability": -7 + steps, "effective_samples": 80.4}
+        for steps in (0, 1, 4)
+    ]
+    return {"sentences": 1200, "samples": 500, "curves": [entry | {"points": points} for entry in ENTRIES]}
+
+
+def _tokens(relative=0.75):
+    points = [
+        {"steps": steps, "edit_distance": 1.25 * steps, "edit_distance_error": 0.2, "changed": 0.5, "repetitions": 1.5,
+         "relative_repetitions": relative, "relative_repetitions_error": relative and 0.05}
+        for steps in (0, 2)
+    ]  # fmt: skip
+    return {"sentences": 100, "curves": [entry | {"points": points} for entry in ENTRIES]}
+
+
+def _lengths():
+    accuracy = {"exact": 0.32, "within_1": 0.74, "within_2": 0.85, "bias": -0.71, "within_top": [0.32, 0.57, 0.852]}
+    bleu = {"predicted": 36.55, "reference": 38.83, "oracle": 43.81}
+    rows = [ENTRIES[0] | {"search": "prior-mean", "steps": 0, "bleu": bleu}, ENTRIES[1] | {"steps": 1, "bleu": bleu}]
+    return {"sentences": 100, "candidates": 3, "models": {"lvm": accuracy}, "rows": rows}
+
+
+def _latent_space():
+    cells = np.full((9, 9), 7)
+    cells[:, 4:] = 8
+    cells[6:, :2] = 9
+    panel = {
+        "centre": [1.0, -2.0], "half": 0.9, "regions": cells.tolist(), "prior": [0.9, -2.0], "posterior": [1.5, -2.4],
+        "arrows": [[0.5, -2.5, 0.1, 0.2], [1.5, -2.5, 0.0, 0.0], [0.5, -1.5, -0.1, 0], [1.5, -1.5, 0, -0.3]],
+        "delta": [[0.9, -2.0], [1.5, -2.4], [1.5, -2.4]], "score": [[0.9, -2.0], [1.2, -2.1], [1.3, -2.3]],
+    }  # fmt: skip
+    outputs = {"posterior": [8, 7], "prior": [7, 7], "delta": [8, 7], "score": [8, 7]}
+    return {
+        "sentence": 6, "system": "score-2d", "source": "Hund & <i>Katze</i>", "reference": "dogs", "steps": 2,
+        "pieces": {"7": "▁dog", "8": "s", "9": "▁"}, "texts": dict.fromkeys(outputs, "dog <b>s"), "outputs": outputs,
+        "panels": [panel, panel],
+    }  # fmt: skip
+
+
+def _samples():
+    example = {"index": 3, "source": "Hund <x>", "reference": "the dog", "sampled": "a dog dog", "refined": "a big dog"}
+    return {"sentences": 100, "search": ENTRIES[1] | {"steps": 1}, "examples": [example]}
+
+
+EVERY = {
+    "marginal": _marginal(), "tokens": _tokens(), "lengths": _lengths(), "latent_space": _latent_space(),
+    "samples": _samples(),
+}  # fmt: skip
+
+
+def _found(*names):
+    return {name: {"analysis": name, "split": "dev"} | EVERY[name] for name in names}
+
+
+def _page(found):
+    pictures = {name: markupsafe.Markup(f"<svg>{name}</svg>") for name in found}
+    return str(analyses.render(analyses.context_of(found), pictures, 5, ("de", "en")))
+
+
+def test_tables_say_the_figures():
+    context = analyses.context_of(_found(*EVERY))
+    marginal, tokens = context["tables"]["marginal"]["rows"], context["tables"]["tokens"]["rows"]
+    # The prior mean, which both procedures start from, stands once.
+    assert [row[:2] for row in marginal] == [
+        ["prior mean", "0"], ["delta", "1"], ["delta", "4"], ["score", "1"], ["score", "4"],
+    ]  # fmt: skip
+    assert marginal[0][2:] == ["−7.00 ± 0.00", "", "", "", "80"]
+    assert marginal[2][2:] == ["−3.00 ± 0.40", "+0.40 ± 0.40", "40", "40", "80"]
+    assert tokens[1] == ["delta", "2", "2.50 ± 0.20", "50", "1.50", "75 ± 5"]
+    assert context["tables"]["accuracy"]["rows"] == [["lvm", "32.0", "74.0", "85.0", "85.2", "−0.71"]]
+    assert context["tables"]["lengths"]["rows"][1] == ["score, L = 1", "36.5", "38.8", "43.8"]
+    assert (
+        "500 samples" in context["captions"]["marginal"] and "1,200 sentences of dev" in context["captions"]["marginal"]
+    )
+
+
+def test_the_page_numbers_escapes_and_marks():
+    text = _page(_found(*EVERY))
+    assert re.findall(r"Figure (\d)\.</b>", text) == ["4", "5", "6"]
+    assert re.findall(r"Table (\d)\.</b>", text) == ["3", "4", "5", "6", "7"]
+    assert "Hund &amp; &lt;i&gt;Katze&lt;/i&gt;" in text and "dog &lt;b&gt;s" in text and "Hund &lt;x&gt;" in text
+    assert "a dog <mark>dog</mark>" in text and "a <mark>big</mark> dog" in text
+    assert '<span class="n">5</span>Analyses' in text
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_each_stands_alone(name):
+    found = _found(name)
+    text = _page(found)
+    assert text.count("<h3>") == 1 and "None" not in text
+    markdown = analyses.markdown(analyses.context_of(found))
+    assert markdown.startswith("## Analyses")
+    assert analyses.draw(found).keys() == {name} & analysis_figures.DRAWN.keys()
+
+
+def test_without_analyses_there_is_no_section():
+    assert analyses.markdown(analyses.context_of({})) == ""
+
+
+def test_markdown_has_the_tables():
+    told = analyses.markdown(analyses.context_of(_found(*EVERY)))
+    assert "| delta | 4 | −3.00 ± 0.40 | +0.40 ± 0.40 | 40 | 40 | 80 |" in told
+    assert "- refined: a big dog" in told
+
+
+def test_searches_that_share_a_name_are_told_apart():
+    other = ENTRIES[0] | {"system": "lvm-raw", "model": "lvm-raw"}
+    curves = [entry | {"points": _marginal()["curves"][0]["points"]} for entry in [*ENTRIES, other]]
+    found = {"marginal": {"analysis": "marginal", "split": "dev"} | _marginal() | {"curves": curves}}
+    names = [row[0] for row in analyses.context_of(found)["tables"]["marginal"]["rows"]]
+    assert names == ["prior mean · lvm", *["delta · lvm"] * 2, *["score"] * 2, "prior mean · lvm-raw",
+                     *["delta · lvm-raw"] * 2]  # fmt: skip
+    smaller = [ENTRIES[1], ENTRIES[1] | {"step_size": 0.5}]
+    assert [analysis_figures.curve_label(entry, smaller) for entry in smaller] == ["score · size 1", "score · size 0.5"]
+
+
+def test_files_are_recognised_by_what_they_say(tmp_path):
+    paths = []
+    for name in ("samples", "marginal"):
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_text(json.dumps(_found(name)[name]))
+    assert list(analyses.read(paths)) == ["marginal", "samples"]
+    (tmp_path / "other.json").write_text('{"rows": []}')
+    with pytest.raises(ArtifactError, match="other.json is no analysis .*; make it again"):
+        analyses.read([tmp_path / "other.json"])
+
+
+@pytest.mark.parametrize("name", analysis_figures.DRAWN)
+def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
+    draw = lambda: figures.save(analyses.draw(_found(name))[name], tmp_path, name)  # noqa: E731
+    inline = draw()
+    assert inline == draw()
+    assert "<image" not in inline and not re.search(r'(href|src)="(?!#)', inline)
+    if name == "latent_space":
+        assert "prior mean" in inline and ">dog<" in inline and ">-s<" in inline and "posterior: -s" in inline
+    else:
+        assert ">delta<" in inline and ">score<" in inline
+
+
+def test_without_repetitions_the_picture_says_so(tmp_path):
+    inline = figures.save(analysis_figures.tokens(_tokens(None)), tmp_path, "tokens")
+    assert "no repetitions at L = 0" in inline and ">score<" in inline
+
+
+def test_regions_are_outlined_cell_by_cell():
+    cells = np.array([[1, 1, 0, 1], [0, 1, 1, 1]], dtype=bool)
+    outline = analysis_figures._region(cells, np.array([10.0, -1.0]), 0.5)
+    for row in range(2):
+        for column in range(4):
+            inside = outline.contains_point((10 + 0.5 * column + 0.25, -1 + 0.5 * row + 0.25))
+            assert inside == cells[row, column]
+
+
+def test_labels_stand_inside_of_their_regions():
+    cells = np.zeros((9, 9), dtype=bool)
+    cells[2:7, 3:8] = True
+    assert analysis_figures._inmost(cells) == (4, 5)
+    # A region that the frame cuts off goes on beyond it.
+    cells = np.zeros((9, 9), dtype=bool)
+    cells[:, 5:] = True
+    assert analysis_figures._inmost(cells) == (4, 8)
+    ring = np.ones((9, 9), dtype=bool)
+    ring[2:7, 2:7] = False
+    assert ring[analysis_figures._inmost(ring)]
+
+
+def test_subwords_are_shown_as_parts_of_words():
+    shown = [analysis_figures.piece_label(piece) for piece in ("▁dog", "s", "▁", ".", "'s")]
+    assert shown == ["dog", "-s", "␣", ".", "'s"]

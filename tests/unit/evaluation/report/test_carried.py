@@ -1,0 +1,60 @@
+"""What tables carry: checksums as `sha256sum` makes them, and who was trained for how long."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from workflow_src.artifacts import digests
+from workflow_src.evaluation.report import carried
+
+
+def system(name, family, updates, tokens, seed="1"):
+    return {"system": name, "family": family, "seed": seed, "updates": updates, "target tokens seen": tokens}
+
+
+SYSTEMS = [
+    system("lvm", "lvm", "3,000", "5,589,946"),
+    system("score", "score", "1,200", "2,236,982"),
+    system("score", "score", "1,200", "2,236,867", "2"),
+    system("energy", "energy", "500", "930,584"),
+    system("energy-long", "energy", "1,200", "2,236,001"),
+]
+
+
+def test_a_checksum_is_that_of_the_sums_of_all_texts(tmp_path):
+    for name, text in (("train.de", "Größe\n"), ("dev.en", "a\n"), ("train.en", "b\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    sums = digests(tmp_path, ["train.en", "train.de", "dev.en"])
+    if not shutil.which("sha256sum"):
+        pytest.skip("there is no sha256sum to compare with")
+    script = "LC_ALL=C; export LC_ALL; sha256sum * | sha256sum"
+    printed = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert carried.checksum(sums) == printed.split()[0]
+    assert carried.data("toy", sums, [2, 1, 2]) == f"toy, SHA-256 {printed[:12]}…; seeds 1, 2."
+    assert carried.checksum({}) is None and carried.data("toy", None, [1]) == "toy, checksum unknown; seed 1."
+
+
+def test_networks_that_differ_in_training_are_named_with_their_updates():
+    told = carried.unequal(SYSTEMS, {"lvm", "score", "energy"})
+    assert told == (
+        "Networks were not trained equally long: score 1,200 updates, 2,236,982 target tokens; "
+        "energy 500 updates, 930,584 target tokens."
+    )
+    # A model is no network that refines; tokens differ a little from one network to another, and one is like itself.
+    assert carried.unequal(SYSTEMS, {"lvm", "score", "energy-long"}) == ""
+    assert carried.unequal(SYSTEMS, {"lvm", "energy"}) == carried.unequal([], {"score"}) == ""
+
+
+def test_equal_updates_on_larger_batches_are_no_equal_training():
+    larger = [*SYSTEMS[:2], system("energy", "energy", "1,200", "4,400,000")]
+    assert "energy 1,200 updates, 4,400,000 target tokens" in carried.unequal(larger, {"score", "energy"})
+    # What older results do not know decides nothing.
+    assert carried.unequal([SYSTEMS[1], system("energy", "energy", "1,200", "–")], {"score", "energy"}) == ""
+
+
+def test_each_system_shown_is_told_once():
+    told = carried.training(SYSTEMS, {"lvm", "score"})
+    assert told == "Trained: lvm 3,000 updates, 5,589,946 target tokens; score 1,200 updates, 2,236,982 target tokens."

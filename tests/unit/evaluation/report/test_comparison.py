@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from workflow_src.cli import main
+from workflow_src.evaluation.report.carried import checksum
+from workflow_src.evaluation.report.comparison import compare, markdown, tables
+from workflow_src.evaluation.report.results import Results, write_results
+
+
+def row(system, family, search, seed, bleu, removed=False, **more):
+    return {
+        "system": system, "family": family, "preset": "tiny", "data": "raw" if system == "teacher" else "distilled",
+        "seed": seed, "search": search, "steps": None, "beam": None, "candidates": None, "repetitions_removed": removed,
+        "bleu": bleu, "bleu_ci": None, "p_value": None, "chrf": 50.0, "validity": None, "latency_ms": None,
+        "latency_std": None, "sentences_per_second": None, "speedup": None, "device": None, "threads": None,
+        "batch": None, **more,
+    }  # fmt: skip
+
+
+def results(name, rows):
+    return {"experiment": name, "dataset": f"{name} corpus", "provenance": {}, "rows": rows}
+
+
+FIRST = results(
+    "one",
+    [row("teacher", "transformer", "beam", seed, 40.0 + seed, beam=4) for seed in (1, 2, 3)]
+    + [row("teacher", "transformer", "beam", seed, 39.0, beam=2) for seed in (1, 2, 3)]
+    + [row("score", "score", "score", seed, 30.0 + 2 * seed, True, steps=1) for seed in (1, 2, 3)]
+    + [row("score", "score", "score", 1, 5.0, False, steps=1)],
+)
+SECOND = results(
+    "two",
+    [
+        row("teacher", "transformer", "beam", 1, 50.0, beam=4, validity=0.95, latency_ms=10.0, speedup=1.0),
+        row("score", "score", "score", 1, 45.0, True, steps=1, validity=0.5, latency_ms=2.5, speedup=4.0),
+        row("score", "score", "latent-search", 1, 49.0, True, steps=1, candidates=25),
+    ],
+)
+
+
+def test_cells_are_means_and_deviations_over_seeds():
+    found = compare([Results.model_validate(FIRST), Results.model_validate(SECOND)])
+    key = ("score", "score, L = 1", "distilled")
+    first, second = found.cells["bleu"][key]
+    assert (first.mean, first.deviation, first.seeds) == (34.0, statistics.stdev([32.0, 34.0, 36.0]), 3)
+    assert (second.mean, second.deviation) == (45.0, None)
+    # The gap is taken seed by seed, to beam 4 and not to beam 2.
+    gaps = [41.0 - 32.0, 42.0 - 34.0, 43.0 - 36.0]
+    assert found.cells["gap"][key][0].mean == pytest.approx(statistics.fmean(gaps))
+    assert found.cells["gap"][key][0].deviation == pytest.approx(statistics.stdev(gaps))
+    assert found.cells["validity"][key][1].mean == 50.0
+    searched = ("score", "latent search, 25 candidates, L = 1", "distilled")
+    assert found.cells["bleu"][searched][0] is None and found.cells["bleu"][searched][1].mean == 49.0
+
+
+def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_gap():
+    beam = {"beam": 4, "name": "beam-4"}
+    rows = [
+        row("teacher", "transformer", "beam", 1, 40.0, **beam),
+        row("teacher", "transformer", "beam", 1, 41.0, **beam, engine="ctranslate2-int8"),
+        row("teacher", "transformer", "beam", 1, 42.0, beam=4, name="beam-4-tuned", chosen={"length_penalty": 1.2}),
+        row("score", "score", "score", 1, 30.0, True, steps=1, name="score-1"),
+        row("score", "score", "score", 1, 31.0, True, steps=1, name="score-1-half"),
+        row("score", "score", "score", 1, 32.0, True, steps=1, name="score-1-tuned", chosen={"length_quantile": 0.6}),
+    ]
+    found = compare([Results.model_validate(results("one", rows))])
+    told = {key[1]: cells[0].mean for key, cells in found.cells["bleu"].items()}
+    assert told == {
+        "beam 4": 40.0, "beam 4, CTranslate2 int8": 41.0, "beam 4 (chosen: length penalty)": 42.0,
+        "score, L = 1": 30.0, "score, L = 1 (score-1-half)": 31.0, "score, L = 1 (chosen: length quantile)": 32.0,
+    }  # fmt: skip
+    assert found.cells["gap"]["score", "score, L = 1", "distilled"][0].mean == 10.0
+
+
+def test_kept_repetitions_are_another_comparison():
+    found = compare([Results.model_validate(FIRST)], removed=False)
+    assert found.cells["bleu"]["score", "score, L = 1", "distilled"][0].mean == 5.0
+
+
+def test_figures_that_nobody_has_make_no_table():
+    assert "valid outputs, %" not in [heading for heading, _ in tables(compare([Results.model_validate(FIRST)]))]
+    text = markdown(compare([Results.model_validate(FIRST), Results.model_validate(SECOND)]), True)
+    assert "| score | score, L = 1 | distilled | 34.0 ± 2.0 | 45.0 |" in text
+    assert "valid outputs, %" in text and "one on one corpus, two on two corpus" in text
+
+
+def test_data_seeds_and_training_of_every_experiment_are_told():
+    def system(name, family, seed, updates):
+        told = {"system": name, "family": family, "preset": "tiny", "data": "distilled-by-teacher", "seed": str(seed)}
+        return told | {"parameters": "9", "updates": updates, "target tokens seen": "7", "minutes": "1.5"}
+
+    systems = [system("score", "score", seed, "200") for seed in (1, 2, 3)]
+    systems += [system("energy", "energy", 1, "100"), system("unused", "energy", 1, "50")]
+    rows = [*FIRST["rows"], row("energy", "energy", "energy", 1, 30.0, True, steps=1)]
+    provenance = {"systems": systems, "corpus": {"sha256": {"train.de": "ab" * 32}}}
+    first = Results.model_validate(results("one", rows) | {"provenance": provenance})
+    text = markdown(compare([first, Results.model_validate(SECOND)]), True)
+    digest = checksum({"train.de": "ab" * 32})
+    assert f"one: one corpus, SHA-256 {digest[:12]}…; seeds 1, 2, 3. Networks were not trained equally long: " in text
+    assert "score 200 updates, 7 target tokens; energy 100 updates, 7 target tokens." in text
+    assert "two: two corpus, checksum unknown; seed 1." in text
+    assert "| one | score | score | tiny | distilled-by-teacher | 1, 2, 3 | 9 | 200 | 7 | 1.5 |" in text
+    assert "unused" not in text
+
+
+def test_the_command_writes_a_page_and_markdown(tmp_path, capsys):
+    paths = [tmp_path / "one.json", tmp_path / "two.json"]
+    for path, content in zip(paths, (FIRST, SECOND), strict=True):
+        write_results(path, content)
+    main(["compare", *map(str, paths), "--output", str(tmp_path / "out" / "all.html")])
+    assert "4 rows of 2 experiments" in capsys.readouterr().out
+    page = (tmp_path / "out" / "all.html").read_text()
+    assert "34.0 ± 2.0" in page and "<style>" in page and "http" not in page
+    assert "34.0 ± 2.0" in (tmp_path / "out" / "all.md").read_text()
+
+
+def test_missing_results_end_in_one_sentence(tmp_path):
+    with pytest.raises(SystemExit) as caught:
+        main(["compare", str(tmp_path / "none.json"), "--output", str(tmp_path / "all.html")])
+    assert "none.json" in str(caught.value) and "\n" not in str(caught.value)
+    assert not (tmp_path / "all.html").exists()

@@ -1,0 +1,325 @@
+"""Speed: bookkeeping against hand-made times; no assertion depends on how fast this machine is."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.config.costs import decoder_layer, step_operations
+from workflow_src.evaluation.speed import summary, timing
+
+ROWS = [
+    {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0, "batch": 64},
+    {"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1, "step_size": 1.0, "batch": 64},
+    {"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2, "step_size": 1.0, "batch": 64},
+]
+SETTINGS = {"sentences": 3, "warmup": 2, "repeats": 4, "batch": 2}
+
+
+def own(translators):
+    """Translators of our own engine, timed in this process."""
+    return {"continuum": timing.Local(translators)}
+
+
+CT2 = {"engine": "ctranslate2", "compute_type": "int8"}
+
+
+class Recorder:
+    """Notes every call; the clock it drives advances by what the call should cost."""
+
+    def __init__(self, calls, clock=None):
+        self.calls, self.clock = calls, clock
+
+    def translate(self, lines, **settings):
+        self.calls.append((list(lines), settings))
+        if self.clock is not None:
+            self.clock[0] += sum(float(line) for line in lines) * (1 + settings.get("steps", 9))
+        self.last_timings = {"encode": 0.5, "search": 9.0, "decode": 0.25}
+        return lines
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    monkeypatch.setattr(timing.OtherLoad, "_used", staticmethod(dict))
+
+
+def test_times_are_those_of_the_clock(clock, quiet):
+    calls = []
+    translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
+    measured = timing.measure(own(translators), ROWS, ["1", "2", "6"], SETTINGS)
+    found = summary.results(ROWS, measured, [1, 2, 6])
+    by_name = {row["name"]: row for row in found["rows"]}
+    delta = by_name["delta-1"]
+    assert delta["latency_ms"] == 4000 and delta["latency_mean"] == 6000
+    assert delta["latency_std"] == pytest.approx(np.std([2000, 4000, 12000], ddof=1))
+    # The clock costs the same in every round.
+    assert delta["latency_rounds"] == [4000] * SETTINGS["repeats"]
+    assert delta["sentences_per_second"] == pytest.approx(3 / 18)
+    assert delta["subword_share"] == pytest.approx(3 * 0.75 / 18)
+    assert by_name["beam-4"]["speedup"] == 1 and delta["speedup"] == pytest.approx(20 / 4)
+    assert found["baseline"] == {"system": "teacher", "name": "beam-4"}
+    assert found["step_costs"]["costs"][0]["ms_per_step"] == pytest.approx(2000)  # the median sentence, of length 2
+    assert found["step_costs"]["delta_over_score"] is None
+    assert {row["batch"] for row in found["rows"]} == {2}
+    assert [(g["shortest"], g["sentences"], g["latency_ms"]) for g in delta["by_length"]] == [
+        (1, 1, 2000), (2, 1, 4000), (6, 1, 12000),
+    ]  # fmt: skip
+
+
+def test_rounds_have_medians_of_their_own():
+    """Seconds (rounds, sentences): the second round is slow, and one sentence of the third."""
+    times = timing.RowTimes([[1, 2, 9], [2, 4, 18], [1, 3, 9]], [1.0, 1.0, 1.0], 3, 3)
+    found = summary.summarise(times)
+    assert found["latency_rounds"] == [2000, 4000, 3000]
+    assert found["latency_ms"] == 3000 and found["latency_std"] == pytest.approx(np.std([1000, 3000, 9000], ddof=1))
+
+
+def test_rounds_alternate_between_rows_and_use_their_settings(clock, quiet):
+    calls = []
+    translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
+    timing.measure(own(translators), ROWS, ["1", "2", "6"], SETTINGS)
+    # 2 of warm-up, 3 alone, 1 batch of warm-up, 1 run in batches
+    order = [settings.get("steps", 0) for _, settings in calls[len(ROWS) :][: SETTINGS["repeats"] * len(ROWS) * 7]]
+    rounds = np.array(order).reshape(SETTINGS["repeats"], len(ROWS), -1)
+    assert (rounds == rounds[:, :, :1]).all()
+    places = rounds[:, :, 0].tolist()
+    assert all(sorted(row) == [0, 1, 2] for row in places) and len(set(map(tuple, places))) > 1
+    again = []
+    timing.measure(own({name: Recorder(again, clock) for name in translators}), ROWS, ["1", "2", "6"], SETTINGS)
+    assert again == calls
+    assert {settings["batch"] for lines, settings in calls if len(lines) == 3} == {2}
+    teacher = next(settings for lines, settings in calls if len(lines) == 3 and settings["search"] == "beam")
+    assert teacher == {"search": "beam", "beam": 4, "length_penalty": 1.0, "batch": 2}
+
+
+def _loads(monkeypatch, loads):
+    """Rounds meet these loads by others, one after the other."""
+    source = iter(loads)
+
+    class Fake:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.cores = next(source)
+
+    monkeypatch.setattr(timing, "OtherLoad", Fake)
+
+
+def test_disturbed_rounds_are_redone(monkeypatch):
+    # The last: of the steps that are timed in turns.
+    _loads(monkeypatch, [0.1, 0.9, 0.0, 0.2, 0.1, 0.05])
+    measured = timing.measure(own({"lvm": Recorder([])}), ROWS[1:], ["1"], SETTINGS)
+    assert measured.load == [0.1, 0.0, 0.2, 0.1] and measured.redone == 1 and measured.alternating_load == 0.05
+    assert len(measured.times[("lvm", "delta-1")].batches) == 4
+
+
+def test_steady_load_is_kept_and_not_waited_for(monkeypatch):
+    _loads(monkeypatch, [0.9, 0.8, 0.7, 0.9, 0.1, 0.9, 0.9])
+    measured = timing.measure(own({"lvm": Recorder([])}), ROWS[1:], ["1"], SETTINGS)
+    assert measured.load == [0.7, 0.9, 0.1, 0.9] and measured.redone == timing.REDOS
+
+
+def test_load_counts_other_processes_only(monkeypatch):
+    used = iter([{(1, 0.0): 5.0, (2, 0.0): 1.0}, {(1, 0.0): 6.0, (3, 9.0): 0.5}])
+    monkeypatch.setattr(timing.OtherLoad, "_used", staticmethod(lambda: next(used)))
+    clock = iter([10.0, 13.0])
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
+    with timing.OtherLoad() as load:
+        pass
+    assert load.cores == pytest.approx(1.5 / 3)
+
+
+def test_own_work_is_no_load():
+    this = timing.psutil.Process().pid
+    assert this not in {pid for pid, _ in timing.OtherLoad._used()}
+    with timing.OtherLoad() as load:
+        until = time.perf_counter() + 0.05
+        while time.perf_counter() < until:
+            pass
+    assert load.cores >= 0
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=6, unique=True), st.integers(0, 99))
+def test_slopes_of_lines_are_exact_and_agree_with_polyfit(steps, seed):
+    random = np.random.default_rng(seed)
+    start, rise = random.normal(size=(2, 5))
+    lines = start + np.outer(steps, rise)
+    assert summary.slopes(steps, lines) == pytest.approx(rise, abs=1e-9)
+    noisy = lines + random.normal(size=lines.shape)
+    assert summary.slopes(steps, noisy) == pytest.approx(np.polyfit(steps, noisy, 1)[0], abs=1e-6)
+
+
+def steps_of(system, search, numbers=(1, 2, 4)):
+    return [{"system": system, "name": f"{search}-{n}", "search": search, "steps": n} for n in numbers]
+
+
+def seconds_of(rows, cost, starts=(0.001, 0.002, 0.006)):
+    """Three rounds of three sentences, by row key."""
+    return {
+        (row["system"], row["name"]): [[start + cost * row["steps"] for start in starts] for _ in range(3)]
+        for row in rows
+    }
+
+
+def test_step_costs_and_their_ratio():
+    delta, score = steps_of("lvm", "delta"), steps_of("score", "score")
+    alone = [*steps_of("energy", "energy", (1,)), *steps_of("lvm", "prior-mean", (0,))]
+    alternating = seconds_of(delta, 0.0018) | seconds_of(score, 0.0006)
+    # A round that something disturbed, and a sentence that is nothing like the others.
+    alternating[("lvm", "delta-4")][1] = [9.0, 9.0, 9.0]
+    for times in alternating[("score", "score-2")]:
+        times[2] = 5.0
+    found = summary.step_costs(delta + score + alone, alternating)
+    assert [cost["search"] for cost in found["costs"]] == ["delta", "score"]
+    assert [cost["ms_per_step"] for cost in found["costs"]] == pytest.approx([1.8, 0.6])
+    assert found["delta_over_score"] == pytest.approx(3)
+
+
+def test_rows_that_tell_step_costs_take_turns_at_every_sentence(clock, quiet):
+    calls = []
+    timer = timing.Local({"lvm": Recorder(calls, clock)})
+    found = np.array(timer.time_alternating(ROWS[1:], ["1", "2", "6"], SETTINGS))
+    assert found == pytest.approx(np.array([[[2, 4, 12]] * 4, [[3, 6, 18]] * 4]))
+    timed = calls[2:]
+    pairs = [timed[at : at + 2] for at in range(0, len(timed), 2)]
+    assert len(pairs) == SETTINGS["repeats"] * 3 and all(one[0] == other[0] for one, other in pairs)
+    orders = [tuple(settings["steps"] for _, settings in pair) for pair in pairs]
+    assert set(orders) == {(1, 2), (2, 1)}
+
+
+def test_baseline_prefers_beam_four_then_the_largest():
+    def beams(*sizes):
+        return [{"system": "teacher", "name": f"beam-{n}", "search": "beam", "beam": n} for n in sizes]
+
+    assert summary.baseline(beams(2, 4, 8))["beam"] == 4
+    assert summary.baseline(beams(2, 5))["beam"] == 5
+    assert summary.baseline([{"system": "lvm", "search": "delta", "steps": 1}]) is None
+    other = [{"system": "teacher", "name": "b", "search": "beam", "beam": 4} | CT2]
+    assert summary.baseline(other) is None and summary.baseline(other + beams(2))["beam"] == 2
+    raw = [{"system": "raw", "name": "beam-4", "search": "beam", "beam": 4}]
+    assert summary.baseline(raw + beams(4))["system"] == "teacher"
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="no sentences"):
+        timing.measure({}, ROWS, [], SETTINGS)
+    with pytest.raises(ValueError, match="no rows"):
+        timing.measure({}, [], ["a"], SETTINGS)
+    with pytest.raises(ValueError, match='row beam-4 needs the bundle of system "teacher"; given: lvm'):
+        timing.measure(own({"lvm": Recorder([])}), ROWS, ["a"], SETTINGS)
+
+
+def test_a_row_is_timed_with_all_settings_of_its_search():
+    beam = {"search": "beam", "beam": 4, "length_penalty": 0.6, "max_length_ratio": 1.5}
+    assert timing.search_settings(beam | {"system": "teacher", "name": "beam-4", "batch": 64}) == beam
+    score = {"search": "score", "steps": 0, "step_size": 0.5}
+    assert timing.search_settings(score | {"system": "score", "name": "score-0", "batch": 64}) == score
+
+
+def test_processes_that_were_started_are_no_load():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert child.pid not in {pid for pid, _ in timing.OtherLoad._used()}
+    finally:
+        child.communicate(b"\n")
+
+
+def test_each_row_is_timed_by_its_engine(clock, quiet):
+    ours, theirs = [], []
+    timers = {
+        "continuum": timing.Local({name: Recorder(ours, clock) for name in ("teacher", "lvm")}),
+        "ctranslate2-int8": timing.Local({"teacher": Recorder(theirs, clock)}),
+    }
+    row = ROWS[0] | CT2 | {"name": "beam-4-ctranslate2-int8"}
+    measured = timing.measure(timers, [*ROWS, row], ["1", "2"], SETTINGS)
+    assert {settings["search"] for _, settings in theirs} == {"beam"}
+    assert len(measured.times[("teacher", row["name"])].batches) == SETTINGS["repeats"]
+    assert not any("engine" in settings or "compute_type" in settings for _, settings in [*ours, *theirs])
+
+
+@pytest.mark.parametrize(("fits", "most", "expected"), [(300, 10**6, 256), (10**6, 500, 256), (1, 10**6, 64)])
+def test_the_largest_batch_is_found_by_doubling(fits, most, expected):
+    tried = []
+
+    def run(batch):
+        tried.append(batch)
+        if batch > fits:
+            raise RuntimeError("CUDA error: out of memory")
+
+    assert timing.largest_batch(run, 64, most) == expected
+    assert max(tried, default=0) <= most
+
+
+def test_other_faults_are_no_lack_of_memory():
+    def run(batch):
+        raise RuntimeError("device-side assert")
+
+    with pytest.raises(RuntimeError, match="assert"):
+        timing.largest_batch(run, 64)
+
+
+def test_throughput_on_a_gpu_uses_the_largest_batch(quiet, monkeypatch):
+    monkeypatch.setattr(timing, "largest_batch", lambda run, start: 5)
+    calls = []
+    timer = timing.Local({"lvm": Recorder(calls)}, largest=True)
+    measured = timing.measure({"continuum": timer}, ROWS[1:2], ["a", "b"], SETTINGS)
+    times = measured.times[("lvm", "delta-1")]
+    assert (times.batch, times.batched) == (5, 5)
+    assert calls[-1][0] == ["a", "b", "a", "b", "a"] and calls[-1][1]["batch"] == 5
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(1, 7))
+def test_groups_of_lengths_are_a_partition_in_order(lengths, most):
+    groups = summary.length_bins(lengths, most)
+    assert sorted(i for group in groups for i in group) == list(range(len(lengths)))
+    assert len(groups) <= most and all(groups)
+    for before, after in zip(groups, groups[1:], strict=False):
+        assert max(lengths[i] for i in before) < min(lengths[i] for i in after)
+
+
+def test_groups_of_different_lengths_are_equally_large():
+    assert [len(group) for group in summary.length_bins(list(range(50)))] == [10] * 5
+
+
+def test_the_predicted_ratio_counts_operations():
+    """Against the rule of thumb 2 + V / (16 n D), which neglects Z; and against a count by hand."""
+    for dim, layers, vocabulary in ((128, 2, 4000), (256, 3, 32000), (512, 6, 32000)):
+        model = {"dim": dim, "feed_forward": 4 * dim, "layers": layers, "latent_dim": 8}
+        delta, score, energy = (step_operations(s, model, vocabulary, model) for s in ("delta", "score", "energy"))
+        assert delta / score == pytest.approx(2 + vocabulary / (16 * layers * dim), rel=0.01)
+        assert energy / score == pytest.approx(2, rel=0.01)
+    model = {"dim": 2, "feed_forward": 3, "layers": 1, "latent_dim": 5}
+    assert decoder_layer(2, 3) == 4 * 4 + 4 * 4 + 2 * 6
+    assert step_operations("delta", model, 7) == 2 * (44 + 10 + 14 + 44 + 20)
+    assert step_operations("score", model, 7, model) == 2 * (10 + 44 + 10)
+    assert step_operations("prior-mean", model, 7) is None and step_operations("score", model, 7) is None
+    rows = [*steps_of("lvm", "delta", (1, 2)), *steps_of("score", "score", (1, 2))]
+    alternating = seconds_of(rows[:2], 0.0012) | seconds_of(rows[2:], 0.0006)
+    found = summary.step_costs(rows, alternating, {("lvm", "delta"): 30.0, ("score", "score"): 10.0})
+    assert found["predicted_delta_over_score"] == 3 and found["share_of_predicted"] == pytest.approx(2 / 3)
+
+
+def test_only_plain_rows_of_our_own_engine_tell_what_a_step_costs():
+    base = {"system": "s", "search": "score", "step_size": 1.0}
+    plain = [base | {"name": f"score-{n}", "steps": n} for n in (1, 2, 4)]
+    others = [
+        plain[0] | {"engine": "onnxruntime", "compute_type": "int8"},
+        plain[1] | {"chosen": "chosen.json", "length_quantile": 0.7},
+        plain[2] | {"stop_threshold": 0.1},
+        base | {"name": "score-alone", "steps": 3, "step_size": 0.5},
+    ]
+    assert timing.step_series(plain + others) == [plain]
+    (cost,) = summary.step_costs(plain + others, seconds_of(plain, 0.0005))["costs"]
+    assert cost["ms_per_step"] == pytest.approx(0.5) and cost["steps"] == [1, 2, 4]

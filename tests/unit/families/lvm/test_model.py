@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import lvm, one, padded, pairs, transformer
+
+from workflow_src.nn.weights import weights_of
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_padding_and_company_change_nothing(norm):
+    model = lvm(norm=norm)
+    batch = pairs([4, 1, 6], [3, 5, 1])
+    z = torch.randn(3, 5, 3, dtype=torch.float64)
+
+    def parts(given, latents):
+        memory, mask = model.encode(given.source), given.target_mask
+        prior, posterior = model.prior(memory, mask), model.posterior(memory, given.target, mask)
+        return [*prior, *posterior, model.decode(memory, latents, mask)]
+
+    together = parts(batch, z)
+    wider = parts(padded(batch), torch.nn.functional.pad(z, (0, 0, 0, 3), value=9.0))
+    for row, length in enumerate([3, 5, 1]):
+        alone = parts(one(batch, row), z[row : row + 1, :length])
+        for a, b, c in zip(together, wider, alone, strict=True):
+            assert torch.allclose(a[row, :length], c[0], atol=1e-12)
+            assert torch.allclose(b[row, :length], c[0], atol=1e-12)
+
+
+def test_shapes_and_positive_deviations():
+    model = lvm()
+    batch = pairs([4, 2], [3, 5])
+    memory, mask = model.encode(batch.source), batch.target_mask
+    for mean, deviation in (model.prior(memory, mask), model.posterior(memory, batch.target, mask)):
+        assert mean.shape == deviation.shape == (2, 5, 3)
+        assert (deviation > 0).all()
+    assert model.decode(memory, mean, mask).shape == (2, 5, 11)
+    assert model.predict_lengths(memory).shape == (2,)
+
+
+def test_prior_and_decoder_do_not_see_the_target_and_all_positions_see_each_other():
+    model = lvm()
+    batch = pairs([4], [4])
+    memory, mask = model.encode(batch.source), batch.target_mask
+    z = torch.randn(1, 4, 3, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(model.decode(memory, z, mask)[0, 0].sum(), z)
+    assert (gradient[0].abs().sum(-1) > 0).all(), "the first word must depend on every latent, later ones too"
+    changed = batch.target.clone()
+    changed[0, 3] = 3 if batch.target[0, 3] != 3 else 4
+    before, after = (model.posterior(memory, y, mask)[0] for y in (batch.target, changed))
+    assert not torch.allclose(before[:, 0], after[:, 0]), "the posterior is not causal"
+
+
+def test_positions_at_the_decoders_input():
+    """Equal latents at two positions still give different logits."""
+    model = lvm()
+    batch = pairs([4], [4])
+    z = torch.zeros(1, 4, 3, dtype=torch.float64)
+    logits = model.decode(model.encode(batch.source), z, batch.target_mask)[0]
+    assert not torch.allclose(logits[0], logits[1])
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_start_from_a_transformer(joint):
+    sizes = (11, 11) if joint else (13, 11)
+    teacher, model = transformer(*sizes, joint, seed=1), lvm(*sizes, joint, seed=2)
+    before = {name: tensor.clone() for name, tensor in weights_of(model).items()}
+    given = weights_of(teacher)
+    took = set(model.start_from(given, "transformer"))
+    after = weights_of(model)
+    for name in after:
+        stack, _, rest = name.partition(".")
+        if stack in ("prior_stack", "posterior_stack", "decoder_stack"):
+            wanted = given[f"decoder.{rest}"]
+        elif stack in ("source_embedding", "target_embedding", "encoder", "output_bias"):
+            wanted = given[name]
+        else:
+            wanted = None
+        assert torch.equal(after[name], before[name] if wanted is None else wanted), name
+        assert (name in took) == (wanted is not None), name
+    # What is shared at the start is trained apart.
+    assert len({t.data_ptr() for t in after.values()}) == len(after)
+
+
+def test_a_deeper_teacher_gives_its_first_layers_and_one_of_another_width_is_refused():
+    deep = transformer(decoder_layers=3, seed=1)
+    model = lvm(seed=2)
+    took = model.start_from(weights_of(deep), "transformer")
+    assert "prior_stack.layers.1.feed_norm.weight" in took
+    assert torch.equal(model.decoder_stack.layers[1].feed_norm.weight, deep.decoder.layers[1].feed_norm.weight)
+    other = lvm(seed=2, dim=8, feed_forward=12)
+    before = {name: tensor.clone() for name, tensor in weights_of(other).items()}
+    with pytest.raises(ValueError, match=r"embedding of \(\d+, \d+\).*same subwords and the same model\.dim"):
+        other.start_from(weights_of(deep), "transformer")
+    assert all(torch.equal(before[name], tensor) for name, tensor in weights_of(other).items())
+
+
+def test_start_from_a_latent_variable_model_takes_everything():
+    model, other = lvm(seed=1), lvm(seed=2)
+    took = model.start_from(weights_of(other), "lvm")
+    assert set(took) == set(weights_of(model))
+    assert all(torch.equal(t, weights_of(other)[n]) for n, t in weights_of(model).items())
+
+
+def test_heads_start_small():
+    from workflow_src.config.families import LvmConfig
+    from workflow_src.families.lvm.model import LatentVariableModel
+
+    sizes = {"dim": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "layers": 1}
+    weights = []
+    for scale in (1.0, 0.1):
+        torch.manual_seed(0)
+        model = LatentVariableModel(LvmConfig(**sizes, head_scale=scale), 9, 9, True)
+        weights.append(torch.stack([model.prior_head.linear.weight, model.posterior_head.linear.weight]))
+    assert torch.allclose(weights[0] * 0.1, weights[1], atol=1e-7)
+
+
+def test_too_many_positions_are_refused_by_number():
+    model = lvm(max_positions=6)
+    batch = pairs([3], [7])
+    memory, mask = model.encode(batch.source), batch.target_mask
+    z = torch.zeros(1, 7, 3, dtype=torch.float64)
+    calls = (
+        lambda: model.prior(memory, mask),
+        lambda: model.posterior(memory, batch.target, mask),
+        lambda: model.decode(memory, z, mask),
+        lambda: model.encode(pairs([6], [1]).source),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match="a sentence has 7 subwords, the model has 6 positions"):
+            call()

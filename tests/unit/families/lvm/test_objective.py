@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import math
+import types
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from miniatures import context, gradients, lvm, one, padded, pairs
+from torch.distributions import Normal, kl_divergence
+
+from workflow_src.config.families import ElboConfig
+from workflow_src.families.lvm.objective import Elbo, budget, evidence_lower_bound
+from workflow_src.types import Batch
+
+LENGTHS = [3, 5, 1]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return lvm()
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return pairs([4, 1, 6], LENGTHS)
+
+
+def noise_of(seed: int, shape=(3, 5, 3), dtype=torch.float64):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def sentence_terms(model, single: Batch, noise, smoothing: float):
+    """One sentence without padding: smoothed and plain reconstruction, KL (T,), length loss."""
+    memory, mask = model.encode(single.source), single.target_mask
+    q = Normal(*model.posterior(memory, single.target, mask))
+    p = Normal(*model.prior(memory, mask))
+    logits = model.decode(memory, q.mean + q.stddev * noise, mask)[0]
+    smooth = F.cross_entropy(logits, single.target[0], label_smoothing=smoothing, reduction="sum")
+    plain = F.cross_entropy(logits, single.target[0], reduction="sum")
+    difference = single.target.size(1) - (single.source.size(1) - 1)
+    limit = model.length.limit
+    length = -model.length(memory)[0].log_softmax(-1)[max(-limit, min(limit, difference)) + limit]
+    return smooth, plain, kl_divergence(q, p).sum(-1)[0], length
+
+
+@pytest.mark.parametrize("smoothing, free, weight", [(0.1, 1.0, 1.0), (0.0, 0.0, 0.5), (0.1, 0.3, 0.0), (0.1, 50.0, 1)])
+def test_loss_and_gradients_against_a_naive_computation(model, batch, smoothing, free, weight):
+    config = ElboConfig(label_smoothing=smoothing, kl_budget=free, length_weight=weight)
+    terms = Elbo(config)(model, batch, context(seed=7))
+    noise = noise_of(7)
+    loss, plain, divergence, nll_length = 0.0, 0.0, 0.0, 0.0
+    for row, length in enumerate(LENGTHS):
+        smooth, exact, kl, own = sentence_terms(model, one(batch, row), noise[row : row + 1, :length], smoothing)
+        loss = loss + smooth + sum(torch.clamp(value, min=free) for value in kl) + weight * own
+        plain, divergence, nll_length = plain + exact, divergence + kl.sum(), nll_length + own
+    assert terms.count == sum(LENGTHS)
+    assert terms.total.item() == pytest.approx(loss.item() / 9, rel=1e-12)
+    figures = terms.figures
+    assert figures["nll"].item() == pytest.approx(plain.item() / 9, rel=1e-12)
+    assert figures["kl"].item() == pytest.approx(divergence.item() / 9, rel=1e-12), "logged without free nats"
+    assert figures["length_nll"].item() == pytest.approx(nll_length.item() / 3, rel=1e-12)
+    assert figures["kl_budget"] == free
+    found, wanted = gradients(model, terms.total), gradients(model, loss / 9)
+    for name, gradient in found.items():
+        assert torch.allclose(gradient, wanted[name], atol=1e-11), name
+
+
+def test_the_budget_holds_for_each_position_and_not_for_the_sum(model, batch):
+    """A budget between the smallest and the largest KL of a position lifts only the smaller ones."""
+    free = [sentence_terms(model, one(batch, row), 0.0, 0.1)[2] for row in range(3)]
+    kl = torch.cat(free).detach()
+    middle = kl.median().item()
+    assert kl.min() < middle < kl.max()
+    losses = [Elbo(ElboConfig(kl_budget=b))(model, batch, context()).total.item() for b in (0.0, middle)]
+    assert (losses[1] - losses[0]) * 9 == pytest.approx((middle - kl).clamp(min=0).sum().item(), rel=1e-9)
+
+
+def test_a_position_within_the_budget_pulls_nothing():
+    model, batch = lvm(seed=3), pairs([4], [3])
+    found = gradients(model, Elbo(ElboConfig(kl_budget=1e6))(model, batch, context()).total)
+    assert not any(g is not None and g.any() for name, g in found.items() if name.startswith("prior_"))
+    assert found["posterior_head.linear.weight"].any(), "the reconstruction still trains the posterior"
+
+
+def test_the_length_loss_trains_encoder_and_embeddings(model, batch):
+    with_length, without = (
+        gradients(model, Elbo(ElboConfig(length_weight=w))(model, batch, context()).total) for w in (1, 0)
+    )
+    for name in ("encoder.layers.0.feed_forward.inner.weight", "source_embedding.weight", "length.inner.weight"):
+        assert not torch.allclose(with_length[name], torch.zeros(()) if without[name] is None else without[name]), name
+
+
+def test_exact_lengths_are_counted(model):
+    # Sources longer than the largest difference, so that no predicted length was raised to 1.
+    sources = [6, 9, 7]
+    lengths = model.predict_lengths(model.encode(pairs(sources, [1, 1, 1]).source)).tolist()
+    shares = []
+    for change in (0, 1):
+        given = pairs(sources, [lengths[0], lengths[1] + 9, lengths[2] + change])
+        shares.append(float(Elbo(ElboConfig())(model, given, context()).figures["length_accuracy"]))
+    assert shares == pytest.approx([2 / 3, 1 / 3])
+
+
+def test_padding_changes_nothing_but_the_noise(model, batch):
+    """Noise is drawn for every cell, so deviations are first made as small as they can be (1e-4)."""
+    quiet = lvm()
+    with torch.no_grad():
+        quiet.posterior_head.linear.bias[3:] = -60
+        quiet.posterior_head.linear.weight[3:] = 0
+    assert quiet.posterior(quiet.encode(batch.source), batch.target, batch.target_mask)[1].max() < 1.1e-4
+    losses = [Elbo(ElboConfig())(quiet, given, context()).total.item() for given in (batch, padded(batch))]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "progress, wanted", [(0.0, 1.0), (0.25, 1.0), (0.5, 1.0), (0.75, 0.5), (0.9, 0.2), (1.0, 0.0), (1.5, 0.0)]
+)
+def test_budget_is_full_for_half_and_then_falls_to_zero(progress, wanted):
+    assert budget(ElboConfig(), progress) == pytest.approx(wanted)
+
+
+def test_budgets_of_other_settings():
+    assert budget(ElboConfig(budget_hold=1.0), 1.0) == 1.0
+    assert budget(ElboConfig(budget_hold=0.0, kl_budget=2.0, budget_end=1.0), 0.5) == pytest.approx(1.5)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_the_budget_never_rises(hold, first, second):
+    config = ElboConfig(budget_hold=hold)
+    early, late = sorted((first, second))
+    assert 1.0 >= budget(config, early) >= budget(config, late) >= 0.0
+
+
+def test_progress_reaches_the_objective(model, batch):
+    figures = [Elbo(ElboConfig())(model, batch, context(step=s)).figures["kl_budget"] for s in (0, 50, 75, 100)]
+    assert figures == pytest.approx([1.0, 1.0, 0.5, 0.0])
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_bound_against_a_naive_computation(model, batch, samples):
+    bound, kl = evidence_lower_bound(model, batch, samples, torch.Generator().manual_seed(5))
+    generator = torch.Generator().manual_seed(5)
+    noises = [torch.randn(3, 5, 3, generator=generator) for _ in range(samples)]
+    for row, length in enumerate(LENGTHS):
+        parts = [sentence_terms(model, one(batch, row), n[row : row + 1, :length].double(), 0.0) for n in noises]
+        divergence = parts[0][2].sum().item()
+        likelihood = -sum(part[1].item() for part in parts) / samples
+        assert kl[row].item() == pytest.approx(divergence, rel=1e-12)
+        assert bound[row].item() == pytest.approx(likelihood - divergence, rel=1e-12)
+    assert not bound.requires_grad
+
+
+class OneLatent:
+    """One word with one latent of width 1: p(z) = N(0.3, 1.2²), q(z|y) = N(0.8, 0.5²), logits linear in z."""
+
+    slopes = torch.tensor([0.0, 1.5, -2.0], dtype=torch.float64)
+    config = types.SimpleNamespace()
+
+    def encode(self, source):
+        return None
+
+    def _normal(self, mask, mean, deviation):
+        shape = (*mask.shape, 1)
+        return tuple(torch.full(shape, value, dtype=torch.float64) for value in (mean, deviation))
+
+    def prior(self, memory, mask):
+        return self._normal(mask, 0.3, 1.2)
+
+    def posterior(self, memory, target, mask):
+        return self._normal(mask, 0.8, 0.5)
+
+    def decode(self, memory, z, mask):
+        return z * self.slopes
+
+
+def test_bound_and_divergence_from_the_true_posterior_give_the_marginal():
+    """log p(y) = ELBO + KL(q || p(z|y)), the right side's integrals and log p(y) by quadrature over z."""
+    model, grid = OneLatent(), torch.linspace(-12, 12, 20001, dtype=torch.float64)
+    width = grid[1] - grid[0]
+    joint = Normal(0.3, 1.2).log_prob(grid) + (grid[:, None] * model.slopes).log_softmax(-1)[:, 1]
+    marginal = torch.logsumexp(joint, 0) + width.log()
+    log_q = Normal(0.8, 0.5).log_prob(grid)
+    gap = (log_q.exp() * (log_q - (joint - marginal))).sum() * width
+    many = 20_000
+    batch = Batch(torch.full((many, 1), 2), torch.ones(many, 1, dtype=torch.int64))
+    bound, kl = evidence_lower_bound(model, batch, 2, torch.Generator().manual_seed(0))
+    assert gap > 0.05, "a test in which the bound is not tight"
+    assert bound.mean().item() == pytest.approx((marginal - gap).item(), abs=0.01)
+    assert kl[0].item() == pytest.approx(math.log(1.2 / 0.5) + (0.25 + 0.25) / (2 * 1.44) - 0.5, rel=1e-12)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from miniatures import context, gradients, one, padded, pairs, transformer
+
+from workflow_src.config.families import CrossEntropyConfig
+from workflow_src.families.transformer.objective import CrossEntropy
+from workflow_src.types import EOS
+
+
+def naive(model, batch, smoothing):
+    """Sums over all sentences, one at a time: the smoothed loss, the plain one, and the number of terms."""
+    loss, plain, count = 0.0, 0.0, 0
+    for row in range(batch.source.size(0)):
+        single = one(batch, row)
+        labels = torch.cat([single.target[0], torch.tensor([EOS])])
+        logits = model.logits(model.hidden(model.encode(single.source), single.target))[0]
+        loss = loss + F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+        plain = plain + F.cross_entropy(logits, labels, reduction="sum")
+        count += len(labels)
+    return loss, plain, count
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_is_the_mean_over_words_and_end_symbols(joint, smoothing):
+    sizes = (11, 11) if joint else (13, 11)
+    model = transformer(*sizes, joint)
+    batch = pairs([4, 1, 6], [3, 5, 1], sizes)
+    terms = CrossEntropy(CrossEntropyConfig(label_smoothing=smoothing))(model, batch, context())
+    loss, plain, count = naive(model, batch, smoothing)
+    assert terms.count == count == 12
+    assert terms.total.item() == pytest.approx(loss.item() / count, rel=1e-12)
+    assert terms.figures["nll"].item() == pytest.approx(plain.item() / count, rel=1e-12)
+    found, wanted = gradients(model, terms.total), gradients(model, loss / count)
+    for name, gradient in found.items():
+        assert torch.allclose(gradient, wanted[name], atol=1e-12), name
+
+
+def test_the_likelihood_is_the_models_log_probability():
+    model, batch = transformer(), pairs([4, 1, 6], [3, 5, 1])
+    terms = CrossEntropy(CrossEntropyConfig())(model, batch, context())
+    total = model.log_probabilities(batch.source, batch.target).sum()
+    assert terms.figures["nll"].item() == pytest.approx(-total.item() / terms.count, rel=1e-12)
+
+
+def test_padding_changes_nothing_and_parts_join_by_their_counts():
+    model, batch = transformer(), pairs([4, 1, 6], [3, 5, 1])
+    objective = CrossEntropy(CrossEntropyConfig())
+    terms = objective(model, batch, context())
+    assert objective(model, padded(batch), context()).total.item() == pytest.approx(terms.total.item(), rel=1e-12)
+    parts = [objective(model, one(batch, row), context()) for row in range(3)]
+    joined = sum(part.total * part.count for part in parts) / sum(part.count for part in parts)
+    assert joined.item() == pytest.approx(terms.total.item(), rel=1e-12)

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import context, gradients, lvm, padded, pairs, refiner
+from torch import nn
+
+from workflow_src.config.families import RefinerConfig, ScoreMatchingConfig
+from workflow_src.decoding.latent import delta_step, refine
+from workflow_src.losses.score_matching import ScoreMatching, cosine
+from workflow_src.models.refiner import EnergyNetwork, ScoreNetwork
+from workflow_src.nn.layers import Memory
+
+LENGTHS = [3, 5, 1]
+KINDS = ["score", "energy"]
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    return lvm().requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return pairs([4, 1, 6], LENGTHS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loss_is_the_squared_error_up_to_a_constant(frozen, batch, kind):
+    network, objective = refiner(kind), ScoreMatching(ScoreMatchingConfig())
+    terms = objective(network, batch, context(seed=3, frozen=frozen))
+    z, goal, memory = objective.draw(network, batch, context(seed=3, frozen=frozen))
+    direction = network.direction(memory, z, batch.target_mask, differentiable=True)
+    squared = ((direction - (goal - z)) ** 2)[batch.target_mask].sum() / sum(LENGTHS)
+    constant = ((goal - z) ** 2)[batch.target_mask].sum() / sum(LENGTHS)
+    assert terms.count == sum(LENGTHS)
+    assert terms.total.item() == pytest.approx((squared - constant).item(), rel=1e-9)
+    assert terms.figures["squared_error"].item() == pytest.approx(squared.item(), rel=1e-12)
+    assert terms.figures["cosine"].item() == pytest.approx(
+        cosine(direction, goal - z, batch.target_mask).nanmean().item()
+    )
+    found, wanted = gradients(network, terms.total), gradients(network, squared)
+    compared = 0
+    for name, gradient in found.items():
+        if gradient is not None:
+            assert torch.allclose(gradient, wanted[name], atol=1e-12), name
+            compared += bool(gradient.any())
+    assert compared > 20
+
+
+@pytest.mark.parametrize("power", [1.0, 3.0])
+def test_latents_are_drawn_from_the_prior_with_shrunken_noise_and_goals_are_delta_steps(frozen, batch, power):
+    config = ScoreMatchingConfig(delta_steps=2, noise_power=power, pre_update_probability=0)
+    z, goal, memory = ScoreMatching(config).draw(None, batch, context(seed=4, frozen=frozen))
+    mask, generator = batch.target_mask, torch.Generator().manual_seed(4)
+    mean, deviation = frozen.prior(memory, mask)
+    noise = torch.randn(3, 5, 3, generator=generator)
+    uniform = torch.rand(3, 1, 1, generator=generator)
+    assert torch.allclose(z, mean + uniform**power * deviation * noise, atol=1e-12)
+    step = delta_step(frozen, memory, mask)
+    assert torch.allclose(goal, step(step(z)), atol=1e-12)
+    assert not z.requires_grad and not goal.requires_grad
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_of_the_frozen_model_changes(batch, kind):
+    """Also where its parameters could be trained: no gradient reaches them."""
+    frozen, network = lvm(), refiner(kind).train()
+    before = {name: x.clone() for name, x in [*frozen.named_parameters(), *frozen.named_buffers()]}
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
+    own = {name: x.clone() for name, x in network.named_parameters()}
+    for step in (0, 60, 80):
+        config = ScoreMatchingConfig(pre_update_probability=1)
+        ScoreMatching(config)(network, batch, context(step, seed=step, frozen=frozen)).total.backward()
+        optimiser.step()
+    assert all(parameter.grad is None for parameter in frozen.parameters())
+    assert not frozen.training
+    for name, x in [*frozen.named_parameters(), *frozen.named_buffers()]:
+        assert torch.equal(before[name], x), name
+    assert any(not torch.equal(own[name], x) for name, x in network.named_parameters())
+
+
+class Counting(nn.Module):
+    """A field that notes in which mode it was asked, and points to 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls: list[tuple[bool, bool]] = []
+        self.scale = nn.Parameter(torch.ones((), dtype=torch.float64))
+
+    def direction(self, memory, z, target_mask, differentiable=False):
+        self.calls.append((differentiable, self.training))
+        return self.scale * (1 - z)
+
+
+@pytest.mark.parametrize("step, probability, wanted", [(49, 1.0, 1), (50, 1.0, 2), (99, 1.0, 2), (99, 0.0, 1)])
+def test_own_steps_come_only_after_their_share_of_training(frozen, batch, step, probability, wanted):
+    network = Counting().train()
+    config = ScoreMatchingConfig(pre_update_probability=probability, pre_update_after=0.5)
+    ScoreMatching(config)(network, batch, context(step, frozen=frozen))
+    assert network.calls == [(False, False)] * (wanted - 1) + [(True, True)]
+    assert network.training, "the mode of training is given back"
+
+
+def test_own_steps_are_as_frequent_as_asked(frozen):
+    network, small = Counting(), pairs([1], [1])
+    objective = ScoreMatching(ScoreMatchingConfig(pre_update_probability=0.3, delta_steps=1))
+    given = context(99, frozen=frozen)
+    for _ in range(200):
+        objective.draw(network, small, given)
+    assert abs(len(network.calls) / 200 - 0.3) < 0.12
+
+
+def test_an_own_step_moves_the_latent_before_its_goal_is_computed(frozen, batch):
+    drawn = []
+    for probability in (0.0, 1.0):
+        config = ScoreMatchingConfig(pre_update_probability=probability, step_size=0.5)
+        drawn.append(ScoreMatching(config).draw(Counting(), batch, context(99, seed=1, frozen=frozen)))
+    (plain, _, memory), (moved, goal, _) = drawn
+    assert torch.allclose(moved, plain + 0.5 * (1 - plain), atol=1e-12)
+    assert torch.allclose(goal, refine(moved, delta_step(frozen, memory, batch.target_mask), 4), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_takes_no_part(frozen, batch, kind):
+    """Without noise, more padding leaves the loss as it is."""
+
+    class Mean(type(frozen)):
+        def prior(self, memory, mask):
+            mean, deviation = super().prior(memory, mask)
+            return mean, 0 * deviation
+
+    quiet = lvm()
+    quiet.__class__ = Mean
+    network, objective = refiner(kind), ScoreMatching(ScoreMatchingConfig())
+    losses = [objective(network, x, context(frozen=quiet)).total.item() for x in (batch, padded(batch))]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+
+
+def test_cosine():
+    mask = torch.tensor([[True, True], [True, False]])
+    a = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [5.0, 5.0]]])
+    b = torch.tensor([[[3.0, 0.0], [0.0, 3.0]], [[-1.0, 0.0], [9.0, 9.0]]])
+    assert cosine(a, a, mask).tolist() == pytest.approx([1, 1])
+    assert cosine(a, b, mask).tolist() == pytest.approx([1, -1])
+
+
+def test_cosine_leaves_out_sentences_that_do_not_move():
+    mask = torch.tensor([[True, False], [True, True]])
+    a = torch.ones(2, 2, 3)
+    # The first sentence moves at padding only.
+    b = torch.stack([torch.tensor([[0.0] * 3, [4.0] * 3]), torch.ones(2, 3)])
+    assert cosine(a, b, mask).isnan().tolist() == [True, False]
+    assert cosine(a, b, mask).nanmean().item() == pytest.approx(1)
+
+
+class Toy(nn.Module):
+    """One latent of width 1 a position, p(z) = N(0, 1.5²); words 3 and 4 for z < 0 and z > 0, posteriors at -1, +1.
+
+    A delta step goes to sign(z), so the field is sign(z) - z.
+    """
+
+    def encode(self, source):
+        mask = source != 0
+        states = torch.zeros(*source.shape, 16)
+        return Memory(states, mask, None)
+
+    def prior(self, memory, mask):
+        return torch.zeros(*mask.shape, 1), torch.full((*mask.shape, 1), 1.5)
+
+    def posterior(self, memory, target, mask):
+        return (2.0 * (target == 4) - 1)[..., None], torch.ones(*mask.shape, 1)
+
+    def decode(self, memory, z, mask):
+        return torch.cat([torch.zeros(*mask.shape, 3), -z, z], -1)
+
+
+@pytest.mark.parametrize("kind, updates", [("score", 300), ("energy", 300)])
+def test_networks_trained_on_a_toy_reach_its_analytic_field(kind, updates):
+    torch.manual_seed(0)
+    sizes = {"dim": 16, "feed_forward": 64, "heads": 2, "dropout": 0.0, "layers": 1, "max_positions": 4}
+    # An energy averaged over positions shrinks its slope by their number; here every sentence has one word.
+    network = {"score": ScoreNetwork, "energy": EnergyNetwork}[kind](RefinerConfig(latent_dim=1, **sizes))
+    objective = ScoreMatching(ScoreMatchingConfig(noise_power=0.2, pre_update_probability=0.0))
+    batch = pairs([1] * 128, [1] * 128)
+    given = context(frozen=Toy().eval())
+    optimiser = torch.optim.Adam(network.parameters(), lr=1e-2)
+    for update in range(updates):
+        for group in optimiser.param_groups:
+            group["lr"] = 1e-2 * (1 - update / updates)
+        optimiser.zero_grad()
+        objective(network, batch, given).total.backward()
+        optimiser.step()
+    z = torch.tensor([-2.5, -2.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0, 2.5])[:, None, None]
+    memory = Toy().encode(torch.full((10, 2), 2))
+    direction = network.eval().direction(memory, z, torch.ones(10, 1, dtype=torch.bool)).detach()
+    error = (direction - (z.sign() - z)).abs()
+    assert error.max() < 0.3 and error.mean() < 0.15, error.flatten()

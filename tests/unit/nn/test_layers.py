@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from miniatures import SIZES, lvm, pairs, refiner
+
+from workflow_src.config.families import StackConfig
+from workflow_src.nn.layers import (
+    Memory,
+    Stack,
+    attend,
+    attention_bias,
+    causal_bias,
+    dropout,
+    initialise,
+    narrow_stacks,
+    sinusoidal_positions,
+)
+
+
+def naive_attention(query, key, value, allowed):
+    """One query at a time, over the keys it may see."""
+    result = torch.zeros_like(query)
+    B, H, T, width = query.shape
+    for b in range(B):
+        for h in range(H):
+            for t in range(T):
+                seen = allowed[b, t]
+                weights = torch.softmax(key[b, h, seen] @ query[b, h, t] / math.sqrt(width), 0)
+                result[b, h, t] = weights @ value[b, h, seen]
+    return result
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_a_softmax_over_what_may_be_seen(fused, causal):
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(3, 2, 5, 4, dtype=torch.float64) for _ in range(3))
+    lengths = torch.tensor([5, 2, 4])
+    mask = torch.arange(5) < lengths[:, None]
+    if causal:
+        bias, allowed = causal_bias(5, query.device), torch.ones(5, 5).tril().bool().expand(3, 5, 5)
+    else:
+        bias, allowed = attention_bias(mask), mask[:, None, :].expand(3, 5, 5)
+    found = attend(query, key, value, bias, fused)
+    assert torch.allclose(found, naive_attention(query, key, value, allowed), atol=1e-13)
+
+
+def test_no_bias_where_every_position_is_real():
+    assert attention_bias(None) is None
+    assert attention_bias(torch.ones(2, 3, dtype=torch.bool)) is None
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_fused_and_plain_stacks_agree_in_values(norm):
+    """Without gradients the library's kernel is used, with them the plain products."""
+    torch.manual_seed(0)
+    stack = Stack(StackConfig(**{**SIZES, "norm": norm}), 2, cross=True).double()
+    initialise(stack)
+    x, states = torch.randn(2, 4, 16).double(), torch.randn(2, 3, 16).double()
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    memory = Memory(states, mask, attention_bias(mask))
+    plain = stack(x, None, memory)
+    with torch.no_grad():
+        fused = stack(x, None, memory)
+    assert plain.requires_grad and torch.allclose(plain, fused, atol=1e-13)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_norms_stand_where_their_papers_put_them(norm):
+    torch.manual_seed(0)
+    stack = Stack(StackConfig(**{**SIZES, "norm": norm}), 1, cross=False).double()
+    x = torch.randn(1, 4, 16).double()
+    layer = stack.layers[0]
+    normed = lambda h: F.layer_norm(h, (16,))  # noqa: E731
+    if norm == "pre":
+        middle = x + layer.self_attention(normed(x), None, False)
+        wanted = normed(middle + layer.feed_forward(normed(middle)))
+    else:
+        middle = normed(x + layer.self_attention(x, None, False))
+        wanted = normed(middle + layer.feed_forward(middle))
+    assert torch.allclose(stack(x), wanted, atol=1e-13)
+
+
+def test_memory_selects_sentences():
+    mask = torch.tensor([[True, False], [True, True]])
+    memory = Memory(torch.arange(8.0).view(2, 2, 2), mask, attention_bias(mask))
+    chosen = memory.select(torch.tensor([1, 0, 0]))
+    assert torch.equal(chosen.states, memory.states[[1, 0, 0]])
+    assert torch.equal(chosen.mask, mask[[1, 0, 0]])
+    assert torch.equal(chosen.bias, memory.bias[[1, 0, 0]])
+
+
+@given(st.floats(0.01, 0.99))
+def test_dropout_drops_its_share_and_keeps_the_mean(probability):
+    torch.manual_seed(1)
+    cells = 40_003  # no multiple of eight
+    found = dropout(torch.ones(cells, dtype=torch.float64), probability, training=True)
+    rate = round(256 * probability) / 256
+    deviation = math.sqrt(rate * (1 - rate) / cells)
+    assert abs((found == 0).double().mean() - rate) < 6 * deviation
+    assert abs(rate - probability) <= 1 / 512 + 1e-12
+    assert found[found != 0].unique().tolist() == pytest.approx([1 / (1 - rate)])
+    assert abs(found.mean() - 1) < 6 * deviation / (1 - rate)
+
+
+def test_dropout_masks_are_fresh_and_independent():
+    torch.manual_seed(0)
+    first, second = (dropout(torch.ones(8, 10_000), 0.5, training=True) != 0 for _ in range(2))
+    assert abs((first == second).float().mean() - 0.5) < 0.02
+    # Eight cells come from one draw: neighbours are independent all the same.
+    assert abs((first[:, 1:] == first[:, :-1]).float().mean() - 0.5) < 0.02
+
+
+@pytest.mark.parametrize("probability, training", [(0.0, True), (0.5, False)])
+def test_no_dropout_outside_training_or_at_zero(probability, training):
+    x = torch.randn(4)
+    assert dropout(x, probability, training) is x
+
+
+def test_dropout_of_nearly_everything_stays_finite():
+    assert torch.isfinite(dropout(torch.ones(1000), 0.999, training=True)).all()
+
+
+def test_dropout_passes_gradients_where_it_kept():
+    x = torch.ones(100, requires_grad=True)
+    y = dropout(x, 0.3, training=True)
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+
+
+@pytest.mark.parametrize("length, dim", [(1, 2), (7, 6), (50, 16)])
+def test_sinusoidal_positions(length, dim):
+    codes = sinusoidal_positions(length, dim)
+    assert codes.shape == (length, dim)
+    for position in range(length):
+        for column in range(dim):
+            angle = position / 10000 ** ((column - column % 2) / dim)
+            assert codes[position, column] == pytest.approx((math.sin, math.cos)[column % 2](angle), abs=2e-5)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_narrow_stacks_round_inside_and_nowhere_else(norm):
+    """Layers of a float64 model in float32: types outside stay, results differ by float32's rounding."""
+    model, network = lvm(norm=norm), refiner("score", norm=norm)
+    batch = pairs([4, 1, 6], [3, 5, 1])
+
+    def outputs():
+        memory = model.encode(batch.source)
+        mean, deviation = model.prior(memory, batch.target_mask)
+        direction = network.direction(memory, mean, batch.target_mask)
+        posterior = model.posterior(memory, batch.target, batch.target_mask)[0]
+        return memory.states, mean, deviation, direction, posterior, model.decode(memory, mean, batch.target_mask)
+
+    with torch.no_grad():
+        wide = outputs()
+        for part in (model, network):
+            assert narrow_stacks(part, torch.float32) is part
+        narrow = outputs()
+    for before, after in zip(wide, narrow, strict=True):
+        assert after.dtype == torch.float64
+        difference = (before - after).abs().max()
+        assert 0 < difference < 1e-4 * before.abs().max()
+    for name, parameter in (*model.named_parameters(), *network.named_parameters()):
+        inside = "stack." in name or name.startswith("encoder.")
+        assert parameter.dtype == (torch.float32 if inside else torch.float64), name

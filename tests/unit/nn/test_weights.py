@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from miniatures import lvm, transformer
+
+from workflow_src.artifacts import ArtifactError, save_tensors
+from workflow_src.nn.weights import count_parameters, load_weights, set_weights, weights_of
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_round_trip_through_a_file(tmp_path, joint):
+    model, other = transformer(11, 11, joint, seed=1), transformer(11, 11, joint, seed=2)
+    save_tensors(tmp_path / "w.safetensors", weights_of(model))
+    load_weights(other, tmp_path / "w.safetensors")
+    assert all(torch.equal(tensor, weights_of(other)[name]) for name, tensor in weights_of(model).items())
+    assert ("target_embedding.weight" in weights_of(model)) != joint, "a shared embedding is saved once"
+    assert count_parameters(model) == sum(tensor.numel() for tensor in weights_of(model).values())
+
+
+def refuse(change, message: str) -> None:
+    """`change` the weights of another model: loading them names what is wrong and changes nothing."""
+    model = lvm(seed=1)
+    before = {name: tensor.clone() for name, tensor in weights_of(model).items()}
+    weights = {name: tensor.clone() for name, tensor in weights_of(lvm(seed=2)).items()}
+    change(weights)
+    with pytest.raises(ArtifactError, match=re.escape(message)):
+        set_weights(model, weights, "some/model.safetensors")
+    assert all(torch.equal(before[name], tensor) for name, tensor in weights_of(model).items())
+
+
+def test_missing():
+    refuse(
+        lambda weights: weights.pop("length.inner.bias"),
+        "weights some/model.safetensors lack length.inner.bias: they belong to another model or configuration.",
+    )
+
+
+def test_unknown():
+    refuse(
+        lambda weights: weights.update(surplus=torch.ones(1)),
+        "weights some/model.safetensors have surplus, which the model lacks: they belong to another model.",
+    )
+
+
+def test_another_shape():
+    refuse(
+        lambda weights: weights.update({"output_bias": torch.zeros(12)}),
+        "weights some/model.safetensors: output_bias has shape (12,), the model needs (11,).",
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_not_finite(value):
+    def change(weights):
+        weights["output_bias"][3] = value
+
+    refuse(
+        change, "weights some/model.safetensors: output_bias has values that are not finite; make or copy them again."
+    )
+
+
+def test_missing_file_and_damaged_file(tmp_path):
+    path = tmp_path / "model.safetensors"
+    with pytest.raises(ArtifactError, match="weights .*model.safetensors do not exist."):
+        load_weights(lvm(), path)
+    save_tensors(path, weights_of(lvm()))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ArtifactError, match="are damaged or not a safetensors file"):
+        load_weights(lvm(), path)

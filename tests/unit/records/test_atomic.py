@@ -1,0 +1,323 @@
+"""Files are whole or absent, and what is damaged is refused in a sentence that names it."""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import pickle
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from workflow_src import artifacts
+from workflow_src.artifacts import ArtifactError, atomic, load_tensors, provenance, read_json, save_tensors, write_json
+
+
+class Stop(BaseException):
+    """Neither an Exception nor expected: as KeyboardInterrupt is."""
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, Stop])
+@pytest.mark.parametrize("before", [None, "old"])
+def test_an_error_leaves_the_old_file_or_none(tmp_path, failure, before):
+    path = tmp_path / "deep" / "file.txt"
+    if before:
+        path.parent.mkdir()
+        path.write_text(before)
+    with pytest.raises(failure), atomic(path) as file:
+        file.write("new, but not all of it")
+        file.flush()
+        raise failure
+    assert (path.read_text() if path.exists() else None) == before
+    assert os.listdir(path.parent) == ([path.name] if before else [])
+
+
+def test_a_reader_sees_the_old_file_until_the_new_one_is_whole(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with atomic(path) as file:
+        file.write("new")
+        file.flush()
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+# A process that writes a file until it is told to go on.
+WRITER = """
+import sys
+from workflow_src.artifacts import atomic
+
+with atomic(sys.argv[1]) as file:
+    file.write(sys.argv[2])
+    file.flush()
+    print("writing", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def writer(path: Path, content: str) -> subprocess.Popen:
+    command = [sys.executable, "-c", WRITER, str(path), content]
+    running = subprocess.Popen(
+        command, cwd=Path(__file__).parents[3], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert running.stdout.readline() == "writing\n"
+    return running
+
+
+def killed(path: Path) -> None:
+    running = writer(path, "a part")
+    running.kill()
+    running.communicate()
+    assert running.returncode == -signal.SIGKILL
+
+
+def test_what_killed_writers_leave_is_removed_by_the_next(tmp_path):
+    path = tmp_path / "file[1]*.txt"
+    for _ in range(3):
+        killed(path)
+        assert len(os.listdir(tmp_path)) == 1
+    with atomic(path) as file:
+        file.write("whole")
+    assert os.listdir(tmp_path) == [path.name] and path.read_text() == "whole"
+
+
+def test_what_another_process_is_writing_is_never_removed(tmp_path):
+    path = tmp_path / "file"
+    killed(path)
+    other = writer(path, "from the other")
+    for content in ("mine", "again mine"):
+        with atomic(path) as file:
+            file.write(content)
+        assert path.read_text() == content and len(os.listdir(tmp_path)) == 2
+    # Nor is one of this process.
+    with atomic(path) as first, atomic(path) as second:
+        first.write("last closed")
+        second.write("first closed")
+    assert path.read_text() == "last closed"
+    other.communicate("go on\n")
+    assert other.returncode == 0 and path.read_text() == "from the other"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+RACE = """
+import sys, time
+from workflow_src import artifacts
+
+artifacts.os.fsync = lambda handle: None
+ends = time.monotonic() + 2
+while time.monotonic() < ends:
+    with artifacts.atomic(sys.argv[1]) as file:
+        file.write("whole")
+"""
+
+
+def test_writers_that_race_never_remove_what_the_other_has_just_begun(tmp_path):
+    command = [sys.executable, "-c", RACE, str(tmp_path / "file")]
+    racing = [
+        subprocess.Popen(command, cwd=Path(__file__).parents[3], stderr=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    assert [running.communicate()[1] for running in racing] == 4 * [""]
+    with atomic(tmp_path / "file") as file:
+        file.write("whole")
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["already", "in a moment"])
+def test_a_file_that_is_removed_between_its_creation_and_its_lock_is_begun_again(tmp_path, monkeypatch, done):
+    """As by another writer that saw it at this very moment; locks are the system's own."""
+    path, lock, held = tmp_path / "file", fcntl.flock, []
+
+    def late(handle, how):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        (name,) = os.listdir(tmp_path)
+        if done:
+            artifacts._sweep(path)
+            assert os.listdir(tmp_path) == []
+        else:
+            held.append(open(tmp_path / name, "r+"))
+            lock(held[0], fcntl.LOCK_EX)
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with atomic(path) as file:
+        if held:
+            # What was given up is gone, and not only when the other writer has come to it.
+            assert not os.path.exists(held[0].name)
+            held[0].close()
+        artifacts._sweep(path)
+        file.write("whole")
+    assert os.listdir(tmp_path) == ["file"] and path.read_text() == "whole"
+
+
+def test_what_another_machine_began_is_left_for_an_hour_and_other_files_for_ever(tmp_path):
+    path = tmp_path / "file"
+    others = [".file.notes.partial", ".file.txt", ".filed.abcdefgh.partial", "file.abcdefgh.partial"]
+    young, old, unmarked = (f".file.{name}.partial" for name in ("0123abcd.abcdefgh", "0123abcd.abcdefg_", "abcdefgh"))
+    for name in (*others, young, old, unmarked):
+        (tmp_path / name).write_text("a part")
+        if name != young:
+            os.utime(tmp_path / name, (0, time.time() - 3700))
+    with atomic(path) as file:
+        file.write("whole")
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, young, "file"])
+
+
+def test_a_disk_that_never_agrees_on_which_file_it_is_is_written_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(artifacts.os.path, "samestat", lambda *_: False)
+    with artifacts.atomic(tmp_path / "a.txt") as file:
+        file.write("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"] and (tmp_path / "a.txt").read_text() == "whole"
+
+
+def test_the_code_is_told_whatever_editors_leave_beside_it(tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "artifacts.py").write_text("a = 1\n")
+    monkeypatch.setattr(artifacts, "__file__", str(package / "artifacts.py"))
+    digest = artifacts.code_digest()
+    (package / ".#artifacts.py").symlink_to("nobody@nowhere.1")
+    assert artifacts.code_digest() == digest
+    (package / "artifacts.py").write_text("a = 2\n")
+    assert artifacts.code_digest() != digest
+
+
+def test_a_disk_without_locks_is_written_to_and_nothing_is_removed(tmp_path, monkeypatch):
+    killed(tmp_path / "file")
+    (left,) = os.listdir(tmp_path)
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with atomic(tmp_path / "file") as file:
+        file.write("whole")
+    assert sorted(os.listdir(tmp_path)) == [left, "file"] and (tmp_path / "file").read_text() == "whole"
+
+
+def test_text_is_utf8_with_plain_newlines_and_readable_by_whom_the_umask_allows(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with atomic(tmp_path / "text") as file:
+            file.write("süß\n")
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    assert (tmp_path / "text").read_bytes() == "süß\n".encode()
+    assert stat.S_IMODE((tmp_path / "text").stat().st_mode) == 0o640
+
+
+def test_a_value_that_is_no_json_leaves_the_old_file(tmp_path):
+    write_json(tmp_path / "a.json", {"b": 1, "a": "ü"})
+    assert (tmp_path / "a.json").read_text(encoding="utf-8") == '{\n "a": "ü",\n "b": 1\n}\n'
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "a.json", {"a": object()})
+    assert read_json(tmp_path / "a.json") == {"a": "ü", "b": 1}
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"a": 1', b"\xff\xfe{}", b"{} {}"])
+def test_damaged_json_is_named(tmp_path, content):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match=f"^file {re.escape(str(path))} is damaged \\(.*\\); delete it and make it"):
+        read_json(path)
+    with pytest.raises(ArtifactError, match="^file .*none.json does not exist.$"):
+        read_json(tmp_path / "none.json")
+
+
+def test_digests_agree_with_an_independent_count(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert artifacts.sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert artifacts.fingerprint({"b": [1, 2], "a": None}) == artifacts.fingerprint({"a": None, "b": [1, 2]})
+    assert artifacts.fingerprint({"a": [1, 2]}) != artifacts.fingerprint({"a": [2, 1]})
+    assert artifacts.fingerprint({"a": 1}) == hashlib.sha256(b'{"a": 1}').hexdigest()
+
+
+@pytest.fixture
+def weights(tmp_path):
+    generator = torch.Generator().manual_seed(1)
+    tensors = {
+        "float": torch.randn(5, 7, generator=generator),
+        "double": torch.randn(3, generator=generator, dtype=torch.float64),
+        "bytes": torch.arange(9, dtype=torch.uint8),
+        "half": torch.randn(4, generator=generator).bfloat16(),
+        "scalar": torch.tensor(3.0),
+        "slice": torch.randn(6, 4, generator=generator).T[::2],
+    }
+    save_tensors(tmp_path / "w.safetensors", tensors, {"made": "here"})
+    return tmp_path / "w.safetensors", tensors
+
+
+def test_tensors_come_back_bit_for_bit(weights):
+    path, tensors = weights
+    found = load_tensors(path)
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype and torch.equal(found[name], tensor)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_parameter_is_saved_without_its_graph(tmp_path):
+    save_tensors(tmp_path / "w", {"p": torch.nn.Parameter(torch.ones(2))})
+    assert load_tensors(tmp_path / "w")["p"].requires_grad is False
+
+
+@pytest.mark.parametrize("damage", ["empty", "truncated", "header", "length", "json", "longer"])
+def test_damaged_weights_are_refused_in_one_sentence(weights, damage):
+    path, _ = weights
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    # The file begins with the length of its header (8 bytes), then the header, in JSON.
+    flipped[{"header": 9, "length": 2}.get(damage, 0)] ^= 0x40
+    path.write_bytes({
+        "empty": b"", "truncated": whole[:-3], "header": bytes(flipped), "length": bytes(flipped),
+        "json": b'{"a": 1}', "longer": whole + b"\0",
+    }[damage])  # fmt: skip
+    with pytest.raises(ArtifactError) as caught:
+        load_tensors(path)
+    message = str(caught.value)
+    assert message.startswith(f"weights {path} are damaged or not a safetensors file (") and "\n" not in message
+    assert message.endswith("; make or copy them again.")
+
+
+def test_a_pickle_that_would_run_code_runs_none(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    torch.save({"w": Trap()}, tmp_path / "zip.pt")
+    torch.save({"w": Trap()}, tmp_path / "old.bin", _use_new_zipfile_serialization=False)
+    for protocol in range(2, 6):
+        (tmp_path / f"plain-{protocol}.pkl").write_bytes(pickle.dumps({"w": Trap()}, protocol))
+    for path in list(tmp_path.iterdir()):
+        with pytest.raises(
+            ArtifactError, match=f"^weights {path} are refused: they are a pickle .* can run any code; "
+        ):
+            load_tensors(path)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_missing_weights_are_named(tmp_path):
+    with pytest.raises(ArtifactError, match="^weights .*/none.safetensors do not exist.$"):
+        load_tensors(tmp_path / "none.safetensors")
+
+
+def test_provenance_says_what_made_an_artefact(tmp_path):
+    (tmp_path / "in.txt").write_text("abc")
+    made = provenance({"a": 1}, {"text": tmp_path / "in.txt"}, gpu="none")
+    assert made["settings"] == {"a": 1} and made["gpu"] == "none"
+    digest = hashlib.sha256(b"abc").hexdigest()
+    assert made["inputs"] == {"text": {"path": str(tmp_path / "in.txt"), "sha256": digest}}
+    assert made["versions"]["torch"] == torch.__version__ and {"python", "sacrebleu"} <= made["versions"].keys()
+    assert made["hardware"]["cores"] == os.cpu_count() and made["hardware"]["processor"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", made["created"])
+    assert made["commit"] is None or re.fullmatch("[0-9a-f]{40}(-modified)?", made["commit"])
+    json.dumps(made)

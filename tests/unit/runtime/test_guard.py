@@ -1,0 +1,132 @@
+"""Jobs and the process that started them: real processes, really killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from workflow_src.runtime import guard
+
+PROJECT = Path(__file__).resolve().parents[3]
+JOB = """
+import argparse, sys, time
+from workflow_src.artifacts import atomic
+from workflow_src import jobs
+
+def run(given):
+    with atomic(sys.argv[1]) as file:
+        file.write("a part")
+        print("writing", flush=True)
+        time.sleep(60)
+
+made = argparse.ArgumentParser()
+made.add_argument("--log")
+command.start(run, made, [])
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    def start(told: str | None) -> subprocess.Popen:
+        environment = {k: v for k, v in os.environ.items() if k != guard.VARIABLE}
+        environment |= {guard.VARIABLE: told} if told else {}
+        command = [sys.executable, "-c", JOB, str(tmp_path / "out.txt")]
+        return subprocess.Popen(
+            command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    return start
+
+
+@pytest.fixture
+def job(start):
+    """A job that has begun to write."""
+
+    def begun(told: str | None) -> subprocess.Popen:
+        running = start(told)
+        assert running.stdout.readline() == "writing\n"
+        return running
+
+    return begun
+
+
+def gone() -> str:
+    """What a process was called that has ended."""
+    process = subprocess.Popen(["sleep", "60"])
+    told = guard.identity(process.pid)
+    process.kill()
+    process.wait()
+    return told
+
+
+def of_another_machine(process: int) -> str:
+    machine, number, started = guard.identity(process).split(":")
+    return f"{machine[::-1]}:{number}:{started}"
+
+
+def test_a_job_ends_when_its_workflow_was_killed(job, tmp_path):
+    workflow = subprocess.Popen(["sleep", "60"])
+    running = job(guard.identity(workflow.pid))
+    time.sleep(0.5)
+    assert running.poll() is None and list(tmp_path.iterdir())
+    workflow.send_signal(signal.SIGKILL)
+    workflow.wait()
+    _, told = running.communicate(timeout=20)
+    assert running.returncode == 143 and "Snakemake, which started this job, has ended" in told
+    assert "Traceback" not in told and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", ["free", "taken again"])
+def test_a_job_whose_workflow_was_killed_before_it_looked_does_not_begin(start, tmp_path, number):
+    told = gone()
+    if number == "taken again":
+        # The number is this process's by now.
+        machine, _, started = told.split(":")
+        told = f"{machine}:{os.getpid()}:{int(started) - 10**6}"
+    out, said = start(told).communicate(timeout=20)
+    assert out == "" and "Snakemake, which started this job, has ended" in said and "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_of_another_machine_says_nothing(job):
+    other = subprocess.Popen(["sleep", "60"])
+    running = job(of_another_machine(other.pid))
+    other.kill()
+    other.wait()
+    time.sleep(0.5)
+    assert running.poll() is None
+    running.kill()
+    running.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_terminated_job_leaves_nothing_half_written(job, tmp_path, number):
+    running = job(None)
+    assert running.poll() is None and [path.suffix for path in tmp_path.iterdir()] == [".partial"]
+    running.send_signal(number)
+    _, told = running.communicate(timeout=20)
+    assert (running.returncode, told) == (128 + number, "terminated\n") and list(tmp_path.iterdir()) == []
+
+
+def test_a_job_goes_on_where_nobody_may_look_at_processes_of_others(monkeypatch):
+    own = guard.identity()
+    ended = []
+    monkeypatch.setenv(guard.VARIABLE, own)
+    monkeypatch.setattr(guard, "_end", lambda: ended.append(True))
+    monkeypatch.setattr(guard, "_follow", lambda handle: os.close(handle))
+    monkeypatch.setattr(guard, "identity", lambda process=None: "")
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGUSR1)
+    guard.watch()
+    for number, handler in zip((signal.SIGTERM, signal.SIGUSR1), before, strict=True):
+        signal.signal(number, handler)
+    assert not ended
+
+
+def test_a_process_is_told_from_all_others():
+    mine, parent = guard.identity(), guard.identity(os.getppid())
+    assert mine == guard.identity(os.getpid()) and mine != parent
+    assert mine.split(":")[0] == parent.split(":")[0] and mine.count(":") == 2

@@ -1,0 +1,162 @@
+"""Real signals to this very process: an update is finished, the state is saved, and training goes on from there."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from workflow_src.runtime import signals
+from workflow_src.runtime.signals import Preempted, Preemption
+from workflow_src.training import state
+from workflow_src.training.loop import Validation
+
+FAMILIES = ["transformer", "lvm", "score"]
+
+
+def send(number=signal.SIGTERM):
+    os.kill(os.getpid(), number)
+
+
+def told_at(step, number=signal.SIGTERM):
+    """Wraps an objective: a signal comes amid the computation of an update (from 0)."""
+
+    def wrap(objective):
+        def call(model, batch, context):
+            terms = objective(model, batch, context)
+            if context.step == step:
+                send(number)
+            return terms
+
+        return call
+
+    return wrap
+
+
+def timeless(history):
+    return [{k: v for k, v in entry.items() if k not in ("minutes", "tokens_per_second")} for entry in history]
+
+
+def quiet(model):
+    return {"dev": float(next(model.parameters()).detach().sum())}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda n: n.name)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_update_is_finished_and_saved_and_training_goes_on(make_trainer, compare, family, number):
+    """States are saved by nothing else: no update was done twice, and none left out."""
+    more = {"max_steps": 14, "save_every": 1000, "validate_every": 5, "validation": Validation(quiet, "dev")}
+    straight = make_trainer(family, **more)
+    expected = straight.run()
+    for step, wanted in ((3, 4), (4, 5), (8, 9)):
+        trainer = make_trainer(family, state="s", wrap=told_at(step, number), **more)
+        with pytest.raises(Preempted) as stopped:
+            trainer.run()
+        assert str(stopped.value) == (
+            f"stopped by {number.name} after update {wanted}: the state of update {wanted} is kept in "
+            f"{trainer.states.folder}; the same command goes on from there."
+        )
+        assert trainer.states.load()[1]["step"] == wanted
+    last = make_trainer(family, state="s", **more)
+    assert timeless(last.run().history) == timeless(expected.history)
+    assert compare.equal(straight.model, last.model)
+
+
+def test_a_signal_ends_a_long_validation_at_once(make_trainer, compare, caplog):
+    """Nothing is lost: the state of that update is saved, and the next start validates it."""
+    more = {"max_steps": 14, "save_every": 1000, "validate_every": 5}
+    straight = make_trainer("transformer", validation=Validation(quiet, "dev"), **more)
+    expected = straight.run()
+
+    def endless(model):
+        if trainer.progress.step < 10:
+            return quiet(model)
+        send(signal.SIGUSR1)
+        for _ in range(10**9):
+            time.sleep(0.01)
+
+    trainer = make_trainer("transformer", state="s", validation=Validation(endless, "dev"), **more)
+    began = time.monotonic()
+    with pytest.raises(Preempted, match="stopped by SIGUSR1 after update 10: the state of update 10 is kept"):
+        trainer.run()
+    assert time.monotonic() - began < 20
+    assert [entry["step"] for entry in trainer.states.load()[1]["history"]] == [5]
+    last = make_trainer("transformer", state="s", validation=Validation(quiet, "dev"), **more)
+    assert timeless(last.run().history) == timeless(expected.history)
+    assert compare.equal(straight.model, last.model)
+
+
+def test_a_signal_while_averaged_weights_are_validated_spoils_nothing(make_trainer, compare):
+    """Then the model holds the average, which must not be saved as the state."""
+    more = {"max_steps": 12, "save_every": 1000, "validate_every": 4}
+    straight = make_trainer("transformer", validation=Validation(quiet, "dev"), **more)
+    straight.run()
+    calls = iter(range(100))
+
+    def figures(model):
+        if next(calls) == 3:
+            send()
+        return quiet(model)
+
+    trainer = make_trainer("transformer", state="s", validation=Validation(figures, "dev"), **more)
+    with pytest.raises(Preempted, match="after update 12"):
+        trainer.run()
+    last = make_trainer("transformer", state="s", validation=Validation(quiet, "dev"), **more)
+    last.run()
+    assert compare.equal(straight.model, last.model)
+
+
+def test_a_signal_while_a_state_is_written_waits_for_its_end(make_trainer, monkeypatch):
+    write = state.save_tensors
+
+    def interrupted(path, tensors):
+        send()
+        write(path, tensors)
+
+    monkeypatch.setattr(state, "save_tensors", interrupted)
+    trainer = make_trainer("transformer", state="s", save_every=5)
+    with pytest.raises(Preempted, match="stopped by SIGTERM after update 5: the state of update 5 is kept"):
+        trainer.run()
+    assert trainer.states.load()[1]["step"] == 5
+
+
+def test_before_the_first_update_there_is_nothing_to_keep(make_trainer):
+    trainer = make_trainer("transformer", state="s")
+    trainer.preemption.received = "SIGTERM"
+    with pytest.raises(
+        Preempted, match="^stopped by SIGTERM after update 0: no state was saved before; the same command starts"
+    ):
+        trainer.run()
+    assert trainer.states.load() is None
+
+
+def test_handlers_are_given_back():
+    before = [signal.getsignal(number) for number in signals.SIGNALS]
+    with Preemption() as stop:
+        assert [signal.getsignal(number) for number in signals.SIGNALS] == [stop._handle] * 2
+        send()
+        assert stop.received == "SIGTERM"
+        with pytest.raises(Preempted), stop.at_once():
+            pytest.fail("a signal that came before must end it at its start")
+    assert [signal.getsignal(number) for number in signals.SIGNALS] == before
+
+
+ORPHAN = """
+import os, signal, sys, time
+from workflow_src.runtime.signals import die_with_parent
+
+signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"told"), os._exit(0)))
+if os.fork():
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)
+die_with_parent()
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells children")
+def test_a_process_whose_parent_is_killed_is_told():
+    done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "told")

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from miniatures import one, pairs, transformer
+
+from workflow_src.searches.beam import search as module
+from workflow_src.searches.beam.search import beam_search, greedy, limits
+from workflow_src.types import EOS, PAD
+
+# Words of the exhaustive tests: unknown, 4 and 5.
+V = 6
+
+
+@pytest.fixture
+def longest(monkeypatch):
+    """Set the longest output of every sentence."""
+    return lambda length: monkeypatch.setattr(
+        module, "limits", lambda source, ratio, positions: torch.full((source.size(0),), length)
+    )
+
+
+def peaked(seed: int, size: int = V, **more):
+    """A model whose probabilities are far from even."""
+    model = transformer(13, size, seed=seed, **more)
+    with torch.no_grad():
+        model.target_embedding.weight.mul_(3)
+    return model
+
+
+def scores(model, source, outputs: list[tuple[int, ...]]) -> torch.Tensor:
+    """log p of each output with its end symbol, by a whole pass over all of them."""
+    width = max(1, max(map(len, outputs)))
+    target = torch.tensor([list(words) + [PAD] * (width - len(words)) for words in outputs])
+    with torch.no_grad():
+        return model.log_probabilities(source.expand(len(outputs), -1), target).sum(1)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_wide_beam_finds_what_exhaustive_search_finds(longest, penalty, seed):
+    length = 3
+    longest(length)
+    model = peaked(seed)
+    batch = pairs([4, 1], [1, 1], seed=seed)
+    outputs = [words for n in range(length + 1) for words in itertools.product(range(3, V), repeat=n)]
+    divisors = torch.tensor([(len(words) + 1.0) ** penalty for words in outputs], dtype=torch.float64)
+    found = beam_search(model, batch.source, beam=V**length, length_penalty=penalty)
+    for row in range(2):
+        wanted = scores(model, one(batch, row).source, outputs) / divisors
+        assert found.tokens[row] == list(outputs[int(wanted.argmax())])
+        assert found.scores[row] == pytest.approx(wanted.max().item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("width", range(1, 2 * V + 2))
+def test_no_output_has_a_special_symbol_however_wide_the_beam(longest, width):
+    """Also where a beam is wider than the vocabulary, and where padding and start are what the model prefers."""
+    longest(5)
+    for seed in range(4):
+        model = peaked(seed)
+        with torch.no_grad():
+            model.output_bias[:EOS] += 3
+        batch = pairs([4, 1, 3], [1, 1, 1], seed=seed)
+        outputs = [*beam_search(model, batch.source, beam=width).tokens, *greedy(model, batch.source).tokens]
+        assert all(token > EOS for words in outputs for token in words)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4, 7])
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_scores_are_the_models_own(beam, penalty):
+    model = peaked(3, size=11)
+    batch = pairs([4, 1, 6], [1, 1, 1])
+    found = beam_search(model, batch.source, beam, penalty)
+    for row, (words, score) in enumerate(zip(found.tokens, found.scores, strict=True)):
+        total = scores(model, one(batch, row).source, [tuple(words)]).item()
+        assert score == pytest.approx(total / (len(words) + 1) ** penalty, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_greedy_is_a_beam_of_one(seed):
+    model = peaked(seed, size=11)
+    batch = pairs([4, 1, 6, 2, 5], [1] * 5, seed=seed)
+    narrow, plain = beam_search(model, batch.source, beam=1), greedy(model, batch.source)
+    assert narrow.tokens == plain.tokens
+    assert narrow.scores == pytest.approx(plain.scores, abs=1e-12)
+
+
+def test_greedy_takes_the_most_probable_word_every_time():
+    model = peaked(1, size=11)
+    batch = pairs([4, 1, 6], [1, 1, 1])
+    for row, words in enumerate(greedy(model, batch.source).tokens):
+        source = one(batch, row).source
+        states = model.hidden(model.encode(source), torch.tensor([words], dtype=torch.int64))
+        best = model.logits(states)[0][:, EOS:].argmax(-1) + EOS
+        limit = int(limits(source, 2.0, 64))
+        assert best.tolist()[: len(words)] == words
+        assert len(words) == limit or best[-1] == EOS
+
+
+@pytest.mark.parametrize("search", [greedy, lambda m, s: beam_search(m, s, 4), lambda m, s: beam_search(m, s, 9, 0.6)])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_sentences_of_a_batch_do_not_influence_each_other(search, norm):
+    model = peaked(5, size=11, norm=norm)
+    batch = pairs([4, 1, 6, 2, 5, 5, 3, 9], [1] * 8)
+    together = search(model, batch.source)
+    assert len({len(words) for words in together.tokens}) > 2, "a test of sentences that end at different times"
+    for row in range(8):
+        alone = search(model, one(batch, row).source)
+        assert alone.tokens[0] == together.tokens[row]
+        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
+
+
+@pytest.mark.parametrize("search", [greedy, beam_search])
+def test_the_longest_length_is_respected_and_reached(search):
+    model = transformer(max_positions=20)
+    with torch.no_grad():
+        model.output_bias[EOS] = -1000.0
+    batch = pairs([2, 1, 7], [1, 1, 1])
+    for ratio, wanted in ((2.0, [14, 12, 19]), (0.0, [10, 10, 10])):
+        found = search(model, batch.source, max_length_ratio=ratio)
+        assert [len(words) for words in found.tokens] == wanted
+    for row, (words, score) in enumerate(zip(found.tokens, found.scores, strict=True)):
+        total = scores(model, one(batch, row).source, [tuple(words)]).item()
+        assert score == pytest.approx(total / (len(words) + 1), rel=1e-12), "the end that was forced is paid for"
+
+
+@pytest.mark.parametrize("search", [greedy, beam_search])
+def test_an_output_may_be_empty(search):
+    model = transformer()
+    with torch.no_grad():
+        model.output_bias[EOS] = 1000.0
+    found = search(model, pairs([2, 3], [1, 1]).source)
+    assert found.tokens == [[], []]
+    assert found.scores == pytest.approx([0.0, 0.0])
+
+
+def test_limits():
+    source = pairs([2, 30], [1, 1]).source
+    assert limits(source, 2.0, 1000).tolist() == [14, 70]
+    assert limits(source, 0.5, 1000).tolist() == [11, 25]
+    assert limits(source, 2.0, 33).tolist() == [14, 32]
+
+
+def test_a_wider_beam_can_find_better_than_greedy():
+    better = 0
+    for seed in range(5):
+        model = peaked(seed, size=11)
+        batch = pairs([4, 1, 6, 2, 5], [1] * 5, seed=seed)
+        wide, plain = beam_search(model, batch.source, 8, 0.0), beam_search(model, batch.source, 1, 0.0)
+        better += sum(a > b + 1e-9 for a, b in zip(wide.scores, plain.scores, strict=True))
+    assert better > 0
+
+
+def test_greedy_without_scores_gives_the_same_tokens():
+    source = pairs([3, 6, 1], [2, 2, 2]).source
+    scored, bare = (greedy(transformer(), source, scored=wanted) for wanted in (True, False))
+    assert scored.tokens == bare.tokens and bare.scores == [0.0] * 3 and all(score < 0 for score in scored.scores)

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from miniatures import lvm, one, padded, pairs, refiner, transformer
+
+from workflow_src.decoding.latent import delta_step, length_mask, translate_batch
+from workflow_src.searches.latent_search.search import Candidates, latent_search, prior_noise
+from workflow_src.types import EOS
+
+PLAN = Candidates(lengths=3, samples=2, seed=7)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return lvm()
+
+
+@pytest.fixture(scope="module")
+def teacher():
+    return transformer()
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return pairs([4, 1, 6, 2], [3, 5, 1, 4])
+
+
+def network(search: str):
+    return refiner(search) if search in ("score", "energy") else None
+
+
+def run(model, source, search, steps, plan=PLAN, **more):
+    return latent_search(model, source, search, steps, plan, refiner=network(search), **more)
+
+
+def by_hand_lengths(model, memory, source_length):
+    """All lengths of one sentence from 1 on, the most probable first, one class at a time."""
+    probabilities = model.length(memory)[0].tolist()
+    found: dict[int, float] = {}
+    for index, value in enumerate(probabilities):
+        length = max(1, min(index - model.config.max_length_difference + source_length, model.config.max_positions))
+        found[length] = max(value, found.get(length, -math.inf))
+    return sorted(found, key=lambda length: -found[length])
+
+
+@torch.no_grad()
+def by_hand(model, source, search, steps, plan, teacher=None):
+    """One sentence, one candidate at a time, by the algorithm as written; (tokens, score) of all in order."""
+    memory = model.encode(source)
+    lengths = by_hand_lengths(model, memory, source.size(1) - 1)[: plan.lengths]
+    noise = prior_noise(source[0].tolist(), plan.count, max(lengths), model.config.latent_dim, plan.seed)
+    found = []
+    for rank, sample in itertools.product(range(plan.lengths), range(plan.samples)):
+        mask = torch.ones(1, lengths[rank], dtype=torch.bool)
+        mean, deviation = model.prior(memory, mask)
+        z = mean + deviation * noise[rank * plan.samples + sample, : lengths[rank]]
+        if plan.mean_first and sample == 0:
+            z = mean
+        for _ in range(steps):
+            if search == "delta":
+                z = delta_step(model, memory, mask)(z)
+            elif search in ("score", "energy"):
+                z = z + network(search).direction(memory, z, mask)
+        scores = model.decode(memory, z, mask)[0].log_softmax(-1)
+        best = scores[:, 3:].max(-1)
+        tokens = (best.indices + 3).tolist()
+        own = float(best.values.mean())
+        if teacher is not None:
+            symbols = [*tokens, EOS]
+            prefix, total = [], 0.0
+            for symbol in symbols:
+                before = torch.tensor([prefix], dtype=torch.int64).reshape(1, -1)
+                hidden = teacher.hidden(teacher.encode(source), before)
+                total += float(teacher.logits(hidden)[0, -1].log_softmax(-1)[symbol])
+                prefix.append(symbol)
+            own = total / len(symbols)
+        found.append((tokens, own))
+    return found
+
+
+@pytest.mark.parametrize("search, steps", [("prior-mean", 0), ("delta", 1), ("score", 2), ("energy", 1)])
+@pytest.mark.parametrize("ranked_by_teacher", [False, True])
+@pytest.mark.parametrize("mean_first", [False, True])
+def test_the_winner_is_the_best_of_all_candidates(model, teacher, batch, search, steps, ranked_by_teacher, mean_first):
+    plan = Candidates(lengths=3, samples=2, seed=7, mean_first=mean_first)
+    rescorer = teacher if ranked_by_teacher else None
+    together = run(model, batch.source, search, steps, plan, rescorer=rescorer)
+    for row in range(4):
+        candidates = by_hand(model, one(batch, row).source, search, steps, plan, rescorer)
+        best = max(score for _, score in candidates)
+        assert together.scores[row] == pytest.approx(best, abs=1e-11)
+        assert together.tokens[row] in [tokens for tokens, score in candidates if score > best - 1e-11]
+        assert together.candidates[row] == len({tuple(tokens) for tokens, _ in candidates})
+    assert together.steps == [steps] * 4
+
+
+def test_padding_and_the_other_sentences_change_nothing(model, teacher, batch):
+    together = run(model, batch.source, "score", 1, rescorer=teacher)
+    wider = run(model, padded(batch).source, "score", 1, rescorer=teacher)
+    assert wider.tokens == together.tokens
+    assert wider.scores == pytest.approx(together.scores, abs=1e-12)
+    backwards = run(model, batch.source.flip(0), "score", 1, rescorer=teacher)
+    assert backwards.tokens == together.tokens[::-1]
+    for row in range(4):
+        alone = run(model, one(batch, row).source, "score", 1, rescorer=teacher)
+        assert alone.tokens == [together.tokens[row]]
+
+
+def test_how_many_rows_are_held_at_once_changes_nothing(model, teacher, batch, monkeypatch):
+    whole = run(model, batch.source, "delta", 1, rescorer=teacher)
+    monkeypatch.setattr("workflow_src.searches.latent_search.search.ROWS", 5)
+    parts = run(model, batch.source, "delta", 1, rescorer=teacher)
+    assert parts.tokens == whole.tokens
+    assert parts.scores == pytest.approx(whole.scores, abs=1e-12)
+
+
+def test_the_seed_decides_the_samples(model, batch):
+    first = run(model, batch.source, "prior-mean", 0)
+    assert run(model, batch.source, "prior-mean", 0).tokens == first.tokens
+    others = [run(model, batch.source, "prior-mean", 0, Candidates(3, 2, seed)).scores for seed in range(8, 12)]
+    assert any(scores != first.scores for scores in others)
+
+
+def test_one_length_and_the_mean_alone_is_the_plain_search(model, batch):
+    plan = Candidates(lengths=1, samples=1, mean_first=True)
+    for search, steps in (("prior-mean", 0), ("delta", 2), ("score", 2)):
+        plain = translate_batch(model, batch.source, search, steps, refiner=network(search))
+        found = run(model, batch.source, search, steps, plan)
+        assert found.tokens == plain.tokens
+        assert found.scores == pytest.approx(plain.scores, abs=1e-12)
+
+
+def test_the_most_probable_length_comes_first(model, batch):
+    memory = model.encode(batch.source)
+    lengths = model.length.likely(memory, 4)
+    assert lengths[:, 0].tolist() == model.predict_lengths(memory).tolist()
+    assert (lengths >= 1).all()
+
+
+def test_likely_lengths_differ_from_each_other_also_for_the_shortest_sentences(model, batch):
+    memory = model.encode(batch.source)
+    count = 9
+    for row, found in enumerate(model.length.likely(memory, count).tolist()):
+        source_length = int(batch.source_mask[row].sum()) - 1
+        expected = by_hand_lengths(model, memory.select(torch.tensor([row])), source_length)
+        assert found == expected[:count] + [1] * (count - len(expected))
+        assert len(set(found)) == min(count, len(expected))
+
+
+def test_candidates_leave_the_rescorer_room_for_its_end_symbol(model):
+    """The longest source a bundle takes: predicted lengths reach all positions, which the end symbol must share."""
+    longest = model.config.max_positions - 1
+    source = pairs([longest], [3]).source
+    found = run(model, source, "delta", 0, Candidates(lengths=5, samples=1, seed=7), rescorer=transformer())
+    assert 1 <= len(found.tokens[0]) <= transformer().config.max_positions - 1
+
+
+def test_noise_is_standard_normal_and_follows_from_the_sentence_and_the_seed():
+    drawn = prior_noise([5, 6, EOS], 200, 50, 4, seed=3)
+    assert abs(float(drawn.mean())) < 0.02 and abs(float(drawn.std()) - 1) < 0.02
+    assert torch.equal(drawn, prior_noise([5, 6, EOS], 200, 50, 4, seed=3))
+    assert torch.equal(drawn[:, :20], prior_noise([5, 6, EOS], 200, 20, 4, seed=3))
+    assert not torch.equal(drawn, prior_noise([5, 7, EOS], 200, 50, 4, seed=3))
+    assert not torch.equal(drawn, prior_noise([5, 6, EOS], 200, 50, 4, seed=4))
+    # Samples are independent of each other.
+    assert abs(float((drawn[0] * drawn[1]).mean())) < 0.2
+
+
+def test_an_unknown_search_is_refused(model, batch):
+    with pytest.raises(ValueError, match='unknown search "delat"; allowed: prior-mean, delta, score, energy'):
+        run(model, batch.source, "delat", 1)
+
+
+class Contraction:
+    """A field that moves every sentence towards 0 by the same factor a step."""
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def direction(self, memory, z, target_mask):
+        return -self.rate * z
+
+
+@pytest.mark.parametrize("threshold", [1e-6, 1e-3, 0.05, 0.2])
+def test_sentences_stop_when_their_step_is_short(model, batch, threshold):
+    """With z' = (1 - r) z the length of step k is (1 - r)^(k-1) r mean|z0|: the number of steps has a closed form."""
+    rate, most = 0.5, 12
+    found = translate_batch(
+        model, batch.source, "score", most, refiner=Contraction(rate), trace=True, stop_threshold=threshold
+    )
+    memory = model.encode(batch.source)
+    mask = length_mask(model.predict_lengths(memory))
+    with torch.no_grad():
+        start = (model.prior(memory, mask)[0].norm(dim=-1) * mask).sum(1) / mask.sum(1)
+    for row in range(4):
+        lengths = [float(start[row]) * rate * (1 - rate) ** step for step in range(most)]
+        short = [step + 1 for step, value in enumerate(lengths) if value < threshold]
+        assert found.steps[row] == (short[0] if short else most)
+        plain = translate_batch(model, one(batch, row).source, "score", found.steps[row], refiner=Contraction(rate))
+        assert plain.tokens[0] == found.tokens[row]
+        assert plain.scores[0] == pytest.approx(found.scores[row], abs=1e-12)
+
+
+@pytest.mark.parametrize("search", ["delta", "score", "energy"])
+def test_a_threshold_that_nothing_reaches_changes_nothing(model, batch, search):
+    plain = translate_batch(model, batch.source, search, 3, refiner=network(search), trace=True)
+    never = translate_batch(model, batch.source, search, 3, refiner=network(search), trace=True, stop_threshold=1e-300)
+    if search != "delta":  # delta may stand still exactly
+        assert never.steps == [3] * 4
+    assert never.tokens == plain.tokens
+    assert never.traces == plain.traces
+
+
+def test_delta_that_stands_still_stops(model, batch):
+    """Once the words repeat, a delta step has no length: the step after the repeated words shows it."""
+    found = translate_batch(model, batch.source, "delta", 20, stop_threshold=1e-9)
+    plain = translate_batch(model, batch.source, "delta", 20, trace=True)
+    assert found.tokens == plain.tokens
+    assert min(found.steps) < 20
+    for row, used in enumerate(found.steps):
+        words = [step[row] for step in plain.traces]
+        # Equal words before steps k and k + 1 mean equal latents after them, so that step k + 1 has no length.
+        still = next((k + 2 for k in range(19) if words[k] == words[k + 1]), 20)
+        assert used == min(still, 20)

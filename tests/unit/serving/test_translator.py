@@ -1,0 +1,469 @@
+"""Translating with an exported folder, in Python and as a command: what comes out, and what is refused how."""
+
+import json
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from workflow_src.artifacts import ArtifactError, load_tensors, save_tensors, sha256
+from workflow_src.serving import command
+from workflow_src.serving.translator import Translator
+
+PROJECT = Path(__file__).resolve().parents[3]
+SEARCHES = [
+    ("transformer", {"search": "greedy"}),
+    ("transformer", {"search": "beam", "beam": 3}),
+    ("lvm", {"search": "prior-mean"}),
+    ("lvm", {"search": "delta", "steps": 2}),
+    ("score", {"search": "score", "steps": 2}),
+    ("energy", {"search": "energy", "steps": 2}),
+    ("score", {"search": "score", "steps": 4, "stop_threshold": 0.5}),
+    ("score", {"search": "latent-search", "steps": 1, "lengths": 3, "samples": 2}),
+]
+LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "  ", "Baum", "ein Mann bleibt noch"] * 3
+
+
+@pytest.fixture(scope="module")
+def translators(tiny_bundles):
+    """Our own models, computed as they are written; engines are compared with them."""
+    load = lambda folder: Translator.load(folder, device="cpu", threads=1, engine="eager")  # noqa: E731
+    return {family: load(folder) for family, folder in tiny_bundles.items()}
+
+
+@pytest.fixture
+def bundle(tiny_bundles, tmp_path):
+    """A copy of the latent-variable model's bundle, to be spoilt."""
+    return shutil.copytree(tiny_bundles["score"], tmp_path / "bundle")
+
+
+@pytest.mark.parametrize(("family", "settings"), SEARCHES, ids=str)
+def test_a_translation_is_what_the_decode_stage_writes(
+    translators, tiny_bundles, tiny, run_stage, tmp_path, family, settings
+):
+    words = ["--settings", json.dumps(settings), "--bundle", str(tiny_bundles[family]), "--device", "cpu"]
+    words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
+    run_stage("decode", words)
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    assert translators[family].translate(lines, **settings) == (tmp_path / "dev.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize(("family", "settings"), SEARCHES, ids=str)
+def test_batches_change_no_text_and_empty_lines_stay_empty(translators, family, settings):
+    translator = translators[family]
+    together = translator.translate(LINES, batch=64, **settings)
+    assert together == translator.translate(LINES, batch=1, **settings)
+    assert together == [text for line in LINES for text in translator.translate([line], **settings)]
+    assert len(together) == len(LINES) and together[:6] == together[6:12]
+    assert [text == "" for text in together[:4]][1::2] == [True, True] and together[0]
+    assert translator.translate([], **settings) == [] and translator.translate(["", " "], **settings) == ["", ""]
+
+
+def test_white_space_and_invisible_characters_of_input_do_not_matter(translators):
+    lines = ["der Hund ruht", "\ufeff der\tHund\u00a0 ruht\u200b \r"]
+    first, second = translators["transformer"].translate(lines)
+    assert first == second
+
+
+def test_a_bundle_serves_its_own_default(translators):
+    for family, search in (("transformer", "beam"), ("lvm", "delta"), ("score", "score"), ("energy", "energy")):
+        translator = translators[family]
+        assert translator.translate(LINES[:3]) == translator.translate(LINES[:3], search=search, steps=4, beam=4)
+        assert (translator.device, translator.precision) == ("cpu", "float32")
+    assert translators["transformer"].searches == ["greedy", "beam"]
+    assert translators["lvm"].searches == ["prior-mean", "delta", "latent-search"]
+    assert translators["energy"].searches == ["prior-mean", "delta", "latent-search", "energy"]
+    shared = [translators[family].translate(LINES, search="delta", steps=1) for family in ("lvm", "score", "energy")]
+    assert shared[0] == shared[1] == shared[2]
+
+
+@pytest.mark.parametrize(("family", "search"), [("lvm", "delta"), ("score", "score"), ("energy", "energy")])
+def test_a_trace_ends_in_the_translation_and_begins_with_the_prior_mean(translators, family, search):
+    translator = translators[family]
+    traces = translator.trace(LINES, search, 3)
+    assert len(traces) == len(LINES) and all(len(texts) == 4 for texts in traces)
+    for step in range(4):
+        # With no steps every search is the prior mean.
+        assert [texts[step] for texts in traces] == translator.translate(LINES, search=search, steps=step)
+    assert [texts[0] for texts in traces] == translator.translate(LINES, search="prior-mean")
+    assert translator.trace(["", ""], search, 2) == [["", "", ""]] * 2 and translator.trace([], search, 2) == []
+
+
+def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundles, tiny, run_stage, tmp_path):
+    """As a decode, in Python, and as a command: the same translations, and other ones than without the rescorer."""
+    settings = {"search": "latent-search", "steps": 1, "lengths": 3, "samples": 3, "search_seed": 1}
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    teacher = translators["transformer"]
+    wanted = translators["score"].translate(lines, **settings, rescorer=teacher)
+    assert wanted != translators["score"].translate(lines, **settings)
+    assert wanted == translators["score"].translate(lines, **settings, rescorer=teacher, batch=3)
+    words = ["--settings", json.dumps(settings | {"rescorer": "teacher", "refinement": "score", "step_size": 1.0})]
+    words += ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--device", "cpu"]
+    words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
+    run_stage("decode", words)
+    assert wanted == (tmp_path / "dev.txt").read_text().splitlines()
+    details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    assert all(1 <= entry["candidates"] <= 9 for entry in details)
+    output = tmp_path / "out.txt"
+    words = ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--threads", "1"]
+    words += ["--search", "latent-search", "--steps", "1", "--lengths", "3", "--samples", "3", "--device", "cpu"]
+    command.main([*words, "--input", str(tiny.corpus / "dev.de"), "--output", str(output)])
+    assert output.read_text().splitlines() == wanted
+
+
+def test_a_rescorer_that_cannot_rank_is_refused_by_name(translators, tiny_bundles, tmp_path):
+    with pytest.raises(ValueError, match="is not autoregressive; give the bundle of a transformer"):
+        translators["score"].translate(["Hund"], search="latent-search", rescorer=translators["lvm"])
+    other = Translator.load(tiny_bundles["transformer"], device="cpu", threads=1)
+    other.subwords = type("Others", (), {"digest": "another"})()
+    with pytest.raises(ValueError, match="was trained with other subwords than this system"):
+        translators["score"].translate(["Hund"], search="latent-search", rescorer=other)
+    for name in ("lengths", "samples"):
+        with pytest.raises(ValueError, match=f"{name} is 0; it must be 1 or more"):
+            translators["score"].translate(["Hund"], search="latent-search", **{name: 0})
+
+
+def test_a_trace_of_an_autoregressive_search_is_refused(translators):
+    with pytest.raises(ValueError, match="^search beam has no refinement steps to show.$"):
+        translators["transformer"].trace(LINES, "beam", 2)
+
+
+def test_outputs_are_one_line_each_whatever_the_model_wrote(translators, tiny):
+    spelt = tiny.subwords.encode_target(["a\nb", "c\r", "\u2028", "a\u0085b"])
+    assert translators["lvm"].text(spelt) == ["a b", "c", "", "a b"]
+
+
+def test_normalised_lines_are_not_normalised_again(tiny_bundles, bundle):
+    """Moses tokenisation of tokenised text is another text: decoding a corpus must not do it twice."""
+    description = json.loads((bundle / "bundle.json").read_text())
+    description["normalisation"]["moses_tokenise"] = True
+    description["languages"] = {"source": "en", "target": "de"}
+    (bundle / "bundle.json").write_text(json.dumps(description))
+    translator = Translator.load(bundle, device="cpu")
+    seen = []
+    real = translator.subwords.encode_source
+    translator.subwords.encode_source = lambda lines: seen.append(list(lines)) or real(lines)
+    translator.translate(["Don't rest."])
+    tokenised = seen[0][0]
+    assert tokenised == "Don 't rest ."
+    translator.translate([tokenised], normalised=True)
+    translator.translate([tokenised])
+    assert seen[1] == [tokenised] != seen[2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"search": "scor"},
+            'unknown search "scor"; allowed: prior-mean, delta, latent-search, score. Did you mean "score"?',
+        ),
+        ({"search": "energy"}, 'unknown search "energy"; allowed: prior-mean, delta, latent-search, score.'),
+        ({"search": "beam"}, 'unknown search "beam"; allowed: prior-mean, delta, latent-search, score.'),
+        ({"steps": -1}, "steps is -1; it must be 0 or more."),
+        ({"batch": 0}, "batch is 0; it must be 1 or more."),
+        ({"beam": 0}, "beam is 0; it must be 1 or more."),
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_serve_are_named(translators, settings, message):
+    with pytest.raises(ValueError) as caught:
+        translators["score"].translate(LINES, **settings)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy"])
+def test_a_sentence_longer_than_the_models_positions_is_named_by_its_line(translators, tiny, family):
+    translator = translators[family]
+    # "Hund" may be one subword or several; the model has 60 positions, one of them for the end symbol.
+    line, longest = "Hund", None
+    while len(tiny.subwords.encode_source([line])[0]) <= 59:
+        line, longest = f"{line} Hund", line
+    assert translator.translate([longest], steps=1)[0]
+    count = len(tiny.subwords.encode_source([line])[0])
+    with pytest.raises(ValueError) as caught:
+        translator.translate(["der Hund", "", line], steps=1)
+    assert str(caught.value) == f"line 3 has {count} subwords, the model takes at most 59; split it into sentences."
+
+
+def rewrite(bundle, change):
+    """Change bundle.json; the checksums of weights follow."""
+    description = json.loads((bundle / "bundle.json").read_text())
+    change(description)
+    for part in description.get("models", {}).values():
+        if (bundle / part["weights"]).exists():
+            part["sha256"] = sha256(bundle / part["weights"])
+    (bundle / "bundle.json").write_text(json.dumps(description))
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+
+
+def reshape(bundle):
+    tensors = load_tensors(bundle / "lvm.safetensors")
+    tensors["length.outer.bias"] = tensors["length.outer.bias"][:-1]
+    save_tensors(bundle / "lvm.safetensors", tensors)
+    rewrite(bundle, lambda description: None)
+
+
+def poison(bundle):
+    tensors = load_tensors(bundle / "lvm.safetensors")
+    tensors["output_bias"][3] = float("nan")
+    save_tensors(bundle / "lvm.safetensors", tensors)
+    rewrite(bundle, lambda description: None)
+
+
+def pickled(bundle):
+    (bundle / "score.safetensors").write_bytes(pickle.dumps({"head.weight": [1.0]}))
+    rewrite(bundle, lambda description: None)
+
+
+SPOILT = {
+    "no bundle": (lambda b: (b / "bundle.json").unlink(), "{b} is no bundle: it has no bundle.json; export a trained"),
+    "other format": (
+        lambda b: rewrite(b, lambda d: d.update(format=0)),
+        "{b}/bundle.json is not of bundle format 1; export the system again.",
+    ),
+    "a list": (lambda b: (b / "bundle.json").write_text("[]"), "{b}/bundle.json is not of bundle format 1; export"),
+    "damaged": (lambda b: (b / "bundle.json").write_text('{"format": 1,'), "file {b}/bundle.json is damaged ("),
+    "incomplete": (
+        lambda b: rewrite(b, lambda d: d.pop("searches")),
+        "{b}/bundle.json lacks searches; export the system again.",
+    ),
+    "no weights": (
+        lambda b: (b / "lvm.safetensors").unlink(),
+        "bundle {b} lacks lvm.safetensors; export the system again.",
+    ),
+    "flipped bit": (
+        lambda b: flip(b / "score.safetensors"),
+        "weights {b}/score.safetensors do not match the checksum in bundle.json; copy the bundle again.",
+    ),
+    "cut": (
+        lambda b: (b / "lvm.safetensors").write_bytes((b / "lvm.safetensors").read_bytes()[:-1]),
+        "weights {b}/lvm.safetensors do not match the checksum in bundle.json; copy the bundle again.",
+    ),
+    "other shape": (
+        reshape,
+        "weights {b}/lvm.safetensors: length.outer.bias has shape (100,), the model needs (101,).",
+    ),
+    "not finite": (poison, "weights {b}/lvm.safetensors: output_bias has values that are not finite; make or copy"),
+    "pickle": (pickled, "weights {b}/score.safetensors are refused: they are a pickle"),
+    "other model": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"]["model"].update(layers=2)),
+        "weights {b}/lvm.safetensors lack prior_stack.layers.1.",
+    ),
+    "wrong model": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"]["model"].update(head=2)),
+        'unknown setting "head" in lvm.model; allowed: ',
+    ),
+    "no subwords": (lambda b: shutil.rmtree(b / "subwords"), "file {b}/subwords/subwords.json does not exist."),
+    "damaged subwords": (
+        lambda b: flip(b / "subwords/joint.model"),
+        "subword model {b}/subwords/joint.model is not the one that subwords.json describes; learn it again.",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_a_bundle_that_is_not_whole_is_refused_in_one_sentence(bundle, how):
+    spoil, message = SPOILT[how]
+    spoil(bundle)
+    with pytest.raises(ValueError) as caught:
+        Translator.load(bundle, device="cpu")
+    assert str(caught.value).startswith(message.format(b=bundle)) and "\n" not in str(caught.value)
+
+
+def test_a_folder_that_is_none_and_a_device_that_is_not_there(tiny_bundles, tmp_path):
+    with pytest.raises(ArtifactError, match="^/.*/none is no bundle: it has no bundle.json"):
+        Translator.load(tmp_path / "none")
+    there = torch.cuda.device_count()
+    message = f'device "cuda:7" is not there ({there} CUDA devices found); use cpu or auto.'
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Translator.load(tiny_bundles["lvm"], device="cuda:7")
+    with pytest.raises(ValueError, match='^unknown precision "half"; allowed: auto, float32, bfloat16.$'):
+        Translator.load(tiny_bundles["lvm"], device="cpu", precision="half")
+
+
+def test_a_bundle_can_be_moved(tiny_bundles, translators, tmp_path):
+    moved = shutil.move(shutil.copytree(tiny_bundles["energy"], tmp_path / "a"), tmp_path / "b c")
+    assert Translator.load(moved, device="cpu").translate(LINES) == translators["energy"].translate(LINES)
+
+
+@pytest.mark.parametrize("engine", ["fast", "fast-int8"])
+@pytest.mark.parametrize(("family", "settings"), SEARCHES[2:], ids=str)
+def test_fast_engines_translate_alike(translators, tiny_bundles, engine, family, settings):
+    pytest.importorskip("onnxruntime")
+    translator = Translator.load(tiny_bundles[family], device="cpu", threads=1, engine=engine)
+    assert translator.engine == engine
+    eager = translators[family]
+    together, wanted = translator.search(LINES, **settings), eager.search(LINES, **settings)
+    if engine == "fast":
+        assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-5)
+    assert together.steps == wanted.steps and [not row for row in together.tokens] == [not row for row in wanted.tokens]
+    assert translator.translate(LINES, batch=1, **settings) == translator.translate(LINES, batch=64, **settings)
+    if settings["search"] in ("delta", "score", "energy"):
+        # Traces are eager with every engine.
+        assert translator.trace(LINES[:3], **settings) == eager.trace(LINES[:3], **settings)
+
+
+@pytest.mark.parametrize(("family", "settings"), SEARCHES, ids=str)
+def test_bfloat16_translates_most_words_alike(translators, tiny_bundles, family, settings):
+    translator = Translator.load(tiny_bundles[family], device="cpu", precision="bfloat16", threads=1)
+    assert (translator.precision, translator.engine) == ("bfloat16", "eager")
+    found = translator.search(LINES, **settings)
+    wanted = translators[family].search(LINES, **settings)
+    assert found.scores == pytest.approx(wanted.scores, abs=0.5)
+    same = [a == b for x, y in zip(found.tokens, wanted.tokens, strict=True) for a, b in zip(x, y, strict=False)]
+    assert sum(same) > 0.5 * len(same)
+
+
+def test_engines_are_chosen_at_loading(tiny_bundles, translators):
+    assert translators["transformer"].engine == "eager"
+    message = 'engine "fast" serves latent-variable models, and this system has none; use engine eager.'
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Translator.load(tiny_bundles["transformer"], device="cpu", engine="fast")
+
+
+def test_left_to_itself_a_translator_computes_single_sentences_fast_and_batches_eagerly(tiny_bundles, translators):
+    pytest.importorskip("onnxruntime")
+    translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
+    assert translator.engine == "fast"
+    sizes = []
+
+    def watch(engine):
+        search = engine.search
+        engine.search = lambda rows, *words: sizes.append(len(rows)) or search(rows, *words)
+
+    watch(translator._fast)
+    wanted = translators["score"].translate(LINES)
+    assert translator.translate(LINES) == wanted and sizes == []
+    assert translator.translate(LINES, batch=1) == wanted and set(sizes) == {1}
+    sizes.clear()
+    watch(translator.use("fast")._fast)
+    assert translator.translate(LINES) == wanted and max(sizes) > 1
+
+
+def run_command(bundle, text: bytes, *words, **environment):
+    """`continuum translate` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(bundle), "--device", "cpu", *words],
+        input=text, capture_output=True, cwd=PROJECT, timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )  # fmt: skip
+
+
+def test_the_command_translates_standard_input(tiny_bundles, translators):
+    done = run_command(tiny_bundles["lvm"], "".join(f"{line}\r\n" for line in LINES).encode(), "--steps", "1")
+    assert (done.returncode, done.stderr) == (0, b"")
+    expected = translators["lvm"].translate(LINES, steps=1)
+    assert done.stdout.decode() == "".join(f"{line}\n" for line in expected)
+
+
+def test_the_module_is_the_command_too(tiny_bundles):
+    program = [sys.executable, "-m", "workflow_src.serving.command"]
+    words = [*program, "--bundle", str(tiny_bundles["lvm"]), "--device", "cpu"]
+    done = subprocess.run([*words, "--search", "prior-mean"], input="", capture_output=True, text=True, cwd=PROJECT)
+    assert (done.returncode, done.stdout) == (0, "")
+    done = subprocess.run([*words, "--search", "beam"], input="", capture_output=True, text=True, cwd=PROJECT)
+    assert done.returncode == 1 and done.stderr.startswith("error: unknown search")
+
+
+def test_the_command_refuses_text_that_is_not_utf8(tiny_bundles):
+    done = run_command(tiny_bundles["lvm"], b"der Hund\nder B\xe4r\n")
+    assert done.returncode == 1 and done.stdout == b""
+    assert done.stderr.decode() == (
+        "error: text /dev/stdin is not UTF-8 in line 2, byte 15 of the file (0xe4): convert the file to UTF-8.\n"
+    )
+
+
+@pytest.fixture
+def in_process(capfdbinary):
+    """The command in this process: exit code, output, errors."""
+
+    def run(*words):
+        code = 0
+        try:
+            command.main([*map(str, words), "--device", "cpu"])
+        except SystemExit as left:
+            # What the interpreter does with a sentence.
+            code = left.code if isinstance(left.code, int) else 1
+            print(left.code, file=sys.stderr)
+        out, error = capfdbinary.readouterr()
+        return code, out.decode(), error.decode()
+
+    return run
+
+
+def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_process, tmp_path):
+    text, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    words = ("--bundle", tiny_bundles["lvm"], "--input", text, "--output", out, "--batch", 1, "--steps", 0)
+    text.write_text("der Hund\n" * 70)
+    assert in_process(*words) == (0, "", "") and out.read_text().count("\n") == 70
+    before = out.read_bytes()
+    # The fault lies beyond the first chunk, which is translated by then.
+    text.write_text("der Hund\n" * 70 + "Hund " * 100 + "\n")
+    code, output, error = in_process(*words)
+    assert (code, output) == (1, "") and re.fullmatch(
+        r"error: line 71 has \d+ subwords, the model takes at most 59; split it into sentences.\n", error
+    )
+    assert out.read_bytes() == before
+    out.unlink()
+    for content, message in ((b"der Hund\n" * 70 + b"\xff", "is not UTF-8 in line 71"), (None, "does not exist.")):
+        text.unlink()
+        if content:
+            text.write_bytes(content)
+        else:
+            text = tmp_path / "none.txt"
+        code, output, error = in_process(*words[:3], text, *words[4:])
+        assert (code, output) == (1, "") and message in error and error.count("\n") == 1
+        assert not out.exists() and not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--search", "prior_mean"),
+            'error: unknown search "prior_mean"; allowed: prior-mean, delta, latent-search. Did you mean',
+        ),
+        (("--steps", "-2"), "error: steps is -2; it must be 0 or more.\n"),
+        (("--batch", "0"), "error: batch is 0; it must be 1 or more.\n"),
+        (("--step-size", "0"), "error: step_size is 0.0; it must be above 0.\n"),
+        (("--step-size", "nan"), "error: step_size is nan; it must be above 0.\n"),
+        (("--length-quantile", "1.5"), "error: length_quantile is 1.5; it must be above 0 and below 1.\n"),
+        (("--beam", "4"), "error: --beam belongs to beam, and the search is delta; remove one of the two.\n"),
+        (("--lengths", "3"), "error: --lengths belongs to latent-search, and the search is delta; remove one"),
+        (
+            ("--search", "latent-search", "--search-seed", "-1"),
+            "error: search_seed is -1; it must be 0 or more and below 2147483648.\n",
+        ),
+        (("--engine", "eagre"), 'error: unknown engine "eagre"; allowed: auto, eager, fast, fast-int8. Did you mean'),
+        (("--device", "cuda:7"), 'error: device "cuda:7" is not there ('),
+    ],
+    ids=str,
+)
+def test_the_command_refuses_in_one_line(tiny_bundles, tmp_path, capsys, words, message):
+    (tmp_path / "in").write_text("der Hund\n")
+    with pytest.raises(SystemExit) as left:
+        command.main(["--bundle", str(tiny_bundles["lvm"]), "--input", str(tmp_path / "in"), *words])
+    assert f"{left.value.code}\n".startswith(message) and "\n" not in left.value.code
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_wrong_search_is_told_even_without_text(tiny_bundles, in_process, tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    words = ("--bundle", tiny_bundles["score"], "--input", tmp_path / "empty.txt", "--output", tmp_path / "out.txt")
+    code, out, error = in_process(*words, "--search", "scor")
+    assert code == 1 and out == "" and 'unknown search "scor"' in error and 'Did you mean "score"?' in error
+    assert not (tmp_path / "out.txt").exists()
+    assert in_process(*words) == (0, "", "")
+    assert (tmp_path / "out.txt").read_text() == ""

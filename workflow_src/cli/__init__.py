@@ -1,0 +1,119 @@
+"""The `continuum` command: translate text, estimate an experiment, check a configuration, compare or verify results.
+
+PyTorch is imported by `translate` alone, so that the others answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from workflow_src.config import ConfigError, Plan, load
+from workflow_src.config.load import CONFIG_FOLDER, Loaded, experiment_names, load_experiment, merge, read_yaml
+
+
+def read_configuration(name: str) -> Loaded:
+    """The configuration that `name` means: an experiment of `config/experiments/`, or a YAML file.
+
+    A file is laid over `config/config.yaml`, as `snakemake --configfile` does. Raises ConfigError.
+    """
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        return load(merge(read_yaml(CONFIG_FOLDER / "config.yaml"), read_yaml(path)))
+    return load_experiment(name)
+
+
+def check(arguments: argparse.Namespace) -> None:
+    plan = Plan(read_configuration(arguments.configuration))
+    systems = ", ".join(plan.loaded.systems)
+    print(
+        f"{arguments.configuration} is valid: experiment {plan.experiment}, data recipe {plan.recipe.name}, "
+        f"systems {systems}, {len(plan.rows)} translations."
+    )
+
+
+def estimate_experiment(arguments: argparse.Namespace) -> None:
+    from workflow_src.cli.estimate import as_text, estimate
+
+    for name, value in (("pairs", arguments.pairs), ("length", arguments.length)):
+        if value is not None and not value > 0:
+            raise ConfigError(f"--{name} is {value}; it must be above 0.")
+    plan = Plan(read_configuration(arguments.configuration))
+    result = estimate(plan, pairs=arguments.pairs, length=arguments.length)
+    print(json.dumps(result, indent=1) if arguments.json else as_text(result))
+
+
+def compare(arguments: argparse.Namespace) -> None:
+    from workflow_src.artifacts import atomic
+    from workflow_src.evaluation.report import comparison, page
+    from workflow_src.evaluation.report.results import read_results
+
+    found = [read_results(comparison.results_path(name)) for name in arguments.experiments]
+    removed = not arguments.keep_repetitions
+    compared = comparison.compare(found, removed)
+    context = {
+        "experiments": compared.experiments,
+        "caption": comparison.caption(compared, removed),
+        "tables": comparison.tables(compared),
+        "system_heads": comparison.SYSTEM_HEADS,
+        "systems": compared.systems,
+    }
+    output = arguments.output
+    texts = {
+        output.with_suffix(".md"): comparison.markdown(compared, removed),
+        output.with_suffix(".html"): page.render(context, "comparison.html.j2"),
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(path) as file:
+            file.write(text)
+    print(f"{output.with_suffix('.html')}: {len(compared.rows)} rows of {len(found)} experiments")
+
+
+def verify(arguments: argparse.Namespace) -> None:
+    from workflow_src.records.verify import verify as verify_results
+
+    for folder in arguments.folders:
+        print(verify_results(folder))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("translate", help="translate standard input with a trained system", add_help=False)
+    part = commands.add_parser("estimate", help="jobs, training tokens, disk and GPU-hours of an experiment")
+    what = f"an experiment ({', '.join(experiment_names())}) or a YAML file"
+    part.add_argument("configuration", help=what)
+    part.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
+    part.add_argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed")
+    part.add_argument("--json", action="store_true", help="for programs to read")
+    part.set_defaults(run=estimate_experiment)
+    part = commands.add_parser("check", help="say what is wrong with a configuration, or that nothing is")
+    part.add_argument("configuration", help=what)
+    part.set_defaults(run=check)
+    part = commands.add_parser("compare", help="put the results of several experiments side by side on one page")
+    part.add_argument("experiments", nargs="+", help="names of finished experiments, or results.json files")
+    part.add_argument("--output", type=Path, default=Path("results/comparison.html"), help="page; .md lies beside it")
+    part.add_argument("--keep-repetitions", action="store_true", help="compare outputs with repeated words kept")
+    part.set_defaults(run=compare)
+    part = commands.add_parser("verify", help="compare results with their checksums, back to what they were made from")
+    part.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")
+    part.set_defaults(run=verify)
+    return made
+
+
+def main(words: list[str] | None = None) -> None:
+    """Run the command; 1 is the exit code for bad input, told in one sentence."""
+    words = sys.argv[1:] if words is None else words
+    if words[:1] == ["translate"]:
+        from workflow_src.serving.command import main as translate
+
+        translate(words[1:])
+        return
+    arguments = parser().parse_args(words)
+    try:
+        arguments.run(arguments)
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")

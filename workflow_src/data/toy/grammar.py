@@ -1,0 +1,232 @@
+"""The embedded `toy` corpus: German-English pairs of a synchronous grammar that knows every right translation.
+
+    python -m workflow_src.data.toy.grammar --show 20 --seed 7
+
+prints random pairs with the number of their valid translations. docs/toy.md explains the grammar. The rules are in
+toy_sentences (sentences), toy_clauses (clauses), toy_phrases (noun and verb phrases) and toy_lexicon (words).
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import random
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from workflow_src.data.toy import forest as forest
+from workflow_src.data.toy.forest import DE, EN, Node
+from workflow_src.data.toy.lexicon import NOUNS
+from workflow_src.data.toy.sentences import grammar
+
+DEFAULTS = {"train": 24000, "dev": 1000, "test": 1000, "seed": 1}
+SPLITS = ("train", "dev", "test")
+DIRECTIONS = {"de-en": (DE, EN), "en-de": (EN, DE)}
+MIN_WORDS, MAX_WORDS, MAX_TRANSLATIONS = 4, 25, 256
+# No combination of these shares of all (verb, object) and (adjective, noun) pairs is in train;
+# at least HELD_OUT_SENTENCES of dev and test have one.
+HELD_OUT_COMBINATIONS, HELD_OUT_SENTENCES = 0.06, 0.4
+_MAX_LISTED = 20000
+_DRINKS = {noun.lemma for noun in NOUNS if noun.kind == "drink"}
+
+
+def _text(tokens: list[str] | tuple[str, ...]) -> str:
+    """Words to a sentence: punctuation attached, `a` or `an`, first letter capital."""
+    words: list[str] = []
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+        if token in (",", ".", "?"):
+            words[-1] += token
+        elif token == "a(n)":
+            words.append("an" if following[:1] in "aeiou" else "a")
+        else:
+            words.append(token)
+    sentence = " ".join(words)
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _tokens(sentence: str, side: int) -> list[list[str]]:
+    """Possible token sequences of a sentence, first letter capital or not; none when its writing is not exact."""
+    tokens: list[str] = []
+    for word in sentence.split(" "):
+        bare = word.rstrip(",.?")
+        article = side == EN and bare in ("a", "an", "A", "An")
+        tokens += ["a(n)" if article else bare, *word[len(bare) :]]
+    found = [[tokens[0][:1].lower() + tokens[0][1:], *tokens[1:]], tokens]
+    return [each for each in found if all(each) and _text(each) == sentence]
+
+
+def _sides(direction: str) -> tuple[int, int]:
+    if direction not in DIRECTIONS:
+        raise ValueError(f"direction of the toy grammar is {direction!r}; choose one of {', '.join(DIRECTIONS)}.")
+    return DIRECTIONS[direction]
+
+
+@functools.lru_cache(maxsize=8192)
+def _parse(sentence: str, side: int) -> Node | None:
+    options = [
+        each for tokens in _tokens(sentence, side) if (node := grammar().parse(side, tokens)) for each in node.options
+    ]
+    return Node(options) if options else None
+
+
+class ToyGrammar:
+    """The oracle in one direction, "de-en" or "en-de"."""
+
+    def __init__(self, direction: str = "de-en"):
+        self.direction = direction
+        self._source, self._target = _sides(direction)
+
+    def translations(self, source: str) -> set[str]:
+        """All valid translations of `source`.
+
+        Raises ValueError when the sentence is not in the grammar, or has more translations than can be listed.
+        """
+        return {_text(tokens) for tokens in forest.wordings(self._forest(source, True), self._target, "")}
+
+    def count(self, source: str) -> int:
+        """Number of valid translations of `source` (ValueError as `translations`)."""
+        return len(self.translations(source))
+
+    def is_valid(self, source: str, target: str) -> bool:
+        """Whether `target` is a valid translation of `source`, to the letter (spaces around it do not matter).
+
+        Raises ValueError when `source` is not in the grammar. Does not list translations, so its time is bounded.
+        """
+        node = self._forest(source)
+        return any(forest.recognise(node, self._target, "", tokens) for tokens in _tokens(target.strip(), self._target))
+
+    def held_out(self, source: str) -> set[tuple[str, str]]:
+        """Held-out combinations in `source`: (verb, object) and (adjective, noun), as German lemmas or stems."""
+        return {pair for pair in forest.combinations(self._forest(source)) if is_held_out(pair)}
+
+    def _forest(self, source: str, listed: bool = False) -> Node:
+        node = _parse(source.strip(), self._source)
+        if node is None:
+            raise ValueError(
+                f"sentence {source!r} is not in the toy grammar; its oracle judges only its own sentences."
+            )
+        if listed and (number := forest.count(node, self._target, "")) > _MAX_LISTED:
+            raise ValueError(
+                f"sentence {source!r} has up to {number} translations, more than the {_MAX_LISTED} that are listed; "
+                "use is_valid."
+            )
+        return node
+
+
+def translations(source: str, direction: str = "de-en") -> set[str]:
+    """All valid translations of a sentence of the grammar; ValueError for any other sentence."""
+    return ToyGrammar(direction).translations(source)
+
+
+def is_valid(source: str, target: str, direction: str = "de-en") -> bool:
+    """Whether `target` is one of the valid translations of `source`; ValueError when `source` is no sentence."""
+    return ToyGrammar(direction).is_valid(source, target)
+
+
+def held_out(german: str) -> set[tuple[str, str]]:
+    """Combinations of a German sentence that training never shows; empty for a training sentence."""
+    return ToyGrammar().held_out(german)
+
+
+@functools.cache
+def is_held_out(pair: tuple[str, str]) -> bool:
+    """Whether a combination is held out: by a digest of its words, so the same for every seed."""
+    if pair[1] in _DRINKS:
+        # These have one verb and hardly another adjective of their form, and each word must occur in train.
+        return False
+    digest = hashlib.sha256("+".join(pair).encode()).digest()
+    return int.from_bytes(digest[:4]) < HELD_OUT_COMBINATIONS * 2**32
+
+
+def _settings(settings: Mapping[str, Any]) -> dict[str, int]:
+    for name, value in settings.items():
+        if name not in DEFAULTS:
+            raise ValueError(f"setting {name!r} of the toy corpus is unknown; known are {', '.join(DEFAULTS)}.")
+        if isinstance(value, bool) or not isinstance(value, int) or value < (0 if name == "seed" else 1):
+            raise ValueError(f"setting {name!r} of the toy corpus is {value!r}; it must be a positive whole number.")
+    return DEFAULTS | dict(settings)
+
+
+def _draw(random_: random.Random) -> tuple[str, str, bool]:
+    """A random pair within the limits of length and translations, and whether it has a held-out combination."""
+    while True:
+        node = grammar().sample(random_)
+        if forest.count(node, EN, "") > MAX_TRANSLATIONS:
+            continue
+        wordings = [forest.choose(node, side, "", random_) for side in (DE, EN)]
+        named = [word for word in wordings[DE] if word[0].isupper()]
+        if len(named) != len(set(named)):
+            # Who or what is named twice makes odd sentences.
+            continue
+        german, english = (_text(wording) for wording in wordings)
+        if all(MIN_WORDS <= len(text.split()) <= MAX_WORDS for text in (german, english)):
+            return german, english, any(is_held_out(pair) for pair in forest.combinations(node))
+
+
+def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[str, str]]]:
+    """Pairs (German, English) of every split, from `{train, dev, test, seed}`; the same for the same settings.
+
+    No German and no English sentence occurs twice in the corpus. The reference of a pair is one of the valid
+    translations, at random. Held-out combinations are in dev and test only. Raises ValueError on a bad setting.
+    """
+    settings = _settings(settings or {})
+    random_ = random.Random(settings["seed"])
+    seen: tuple[set[str], set[str]] = (set(), set())
+    corpus: dict[str, list[tuple[str, str]]] = {}
+    # Dev and test come first: they do not change with the size of train.
+    for split in reversed(SPLITS):
+        pairs = corpus[split] = []
+        special = 0 if split == "train" else round(HELD_OUT_SENTENCES * settings[split])
+        failures = 0
+        while len(pairs) < settings[split]:
+            german, english, held = _draw(random_)
+            wanted = held == (len(pairs) < special)
+            if not wanted or german in seen[DE] or english in seen[EN]:
+                failures += 1
+                if failures > 1000 + 100 * settings[split]:
+                    raise ValueError(
+                        f"the toy grammar gives no {settings[split]} distinct pairs for {split}; ask fewer."
+                    )
+                continue
+            seen[DE].add(german)
+            seen[EN].add(english)
+            pairs.append((german, english))
+        random_.shuffle(pairs)
+    return {split: corpus[split] for split in SPLITS}
+
+
+def digest(settings: Mapping[str, Any] | None = None) -> str:
+    """SHA-256 of the whole corpus: for each pair of each split a line `split TAB German TAB English`."""
+    found = hashlib.sha256()
+    for split, pairs in generate(settings).items():
+        for german, english in pairs:
+            found.update(f"{split}\t{german}\t{english}\n".encode())
+    return found.hexdigest()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print random pairs as a Markdown table, and all translations of some."""
+    parser = argparse.ArgumentParser(prog="python -m workflow_src.data.toy.grammar", description=main.__doc__)
+    parser.add_argument("--show", type=int, default=20, help="number of pairs")
+    parser.add_argument("--seed", type=int, default=7, help="seed of the pairs")
+    parser.add_argument("--lists", type=int, default=3, help="number of full lists of translations")
+    options = parser.parse_args(arguments)
+    try:
+        pairs = generate({"train": options.show, "dev": 1, "test": 1, "seed": options.seed})["train"]
+    except ValueError as failure:
+        sys.exit(f"error: {failure}")
+    oracle = ToyGrammar()
+    print("| German | English | valid |\n|---|---|---|")
+    for german, english in pairs:
+        print(f"| {german} | {english} | {oracle.count(german)} |")
+    several = [german for german, _ in pairs if 4 <= oracle.count(german) <= 16]
+    for german in several[: options.lists]:
+        print(f"\n{german}\n")
+        for english in sorted(oracle.translations(german)):
+            print(f"- {english}")
+
+
+if __name__ == "__main__":
+    main()

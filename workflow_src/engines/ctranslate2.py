@@ -1,0 +1,141 @@
+"""Greedy and beam search by CTranslate2, with the settings and the limits of our own search (`searches/beam`).
+
+The library takes one longest length a call, ours is one a sentence. Sentences are therefore decoded in batches of
+similar length with the largest limit among them; those whose hypotheses went beyond their own limit are decoded once
+more alone. Hypotheses that a limit cuts are the only ones that can differ from ours: we let every hypothesis end
+there, the library stops.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from workflow_src.engines.ctranslate2_spec import library
+from workflow_src.types import EOS, Hypotheses
+
+COMPUTE_TYPES = ("float32", "int8", "float16")
+
+
+def device_and_index(device: str) -> tuple[str, int]:
+    """`auto`, `cpu`, `cuda` or `cuda:N` as the library names it. auto is a GPU if it sees one."""
+    if device == "auto":
+        device = "cuda" if library().get_cuda_device_count() else "cpu"
+    kind, _, index = device.partition(":")
+    return kind, int(index or 0)
+
+
+class Engine:
+    """A CTranslate2 model folder, loaded. `pieces` name the ids of both sides, as they did when it was written.
+
+    `inter_threads` batches are decoded beside each other, each with `intra_threads` threads.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        pieces: dict[str, list[str]],
+        max_positions: int,
+        device: str = "cpu",
+        compute_type: str = "float32",
+        inter_threads: int = 1,
+        intra_threads: int = 1,
+    ):
+        if compute_type not in COMPUTE_TYPES:
+            raise ValueError(f'unknown compute_type "{compute_type}"; allowed: {", ".join(COMPUTE_TYPES)}.')
+        ct2 = library()
+        self.kind, index = device_and_index(device)
+        there = ct2.get_supported_compute_types(self.kind, index)
+        if compute_type not in there:
+            allowed = ", ".join(sorted(there & set(COMPUTE_TYPES)))
+            raise ValueError(
+                f"compute_type {compute_type} does not run on this {self.kind} with CTranslate2; allowed: {allowed}."
+            )
+        try:
+            self.translator = ct2.Translator(
+                str(folder), self.kind, device_index=index, compute_type=compute_type,
+                inter_threads=inter_threads, intra_threads=intra_threads, max_queued_batches=-1,
+            )  # fmt: skip
+        except RuntimeError as failure:
+            raise ValueError(f"CTranslate2 cannot load {folder}: {' '.join(str(failure).split())}") from None
+        self.max_positions = max_positions
+        self.source_pieces = pieces["source"]
+        self.target_ids = {piece: number for number, piece in enumerate(pieces["target"])}
+        self.end = pieces["target"][EOS]
+        # Sentences of the last search (positions in `sources`) of which a limit cut a hypothesis.
+        self.cut: list[int] = []
+
+    def limit(self, length: int, ratio: float) -> int:
+        """The longest output of a source of `length` subwords, as `beam.limits` has it."""
+        return min(int(length * ratio + 10), self.max_positions - 1)
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        beam: int = 1,
+        length_penalty: float = 1.0,
+        max_length_ratio: float = 2.0,
+        batch: int = 64,
+        scored: bool = True,
+    ) -> Hypotheses:
+        """The best hypothesis for each source (subword ids without end symbols); greedy search is beam 1.
+
+        Scores are log-probability / (tokens with the end symbol) ** length_penalty; 0 without `scored`. Empty sources
+        are not searched: their translation is empty.
+        """
+        limits = [self.limit(len(source), max_length_ratio) for source in sources]
+        words = [[self.source_pieces[i] for i in source] for source in sources]
+        # With a penalty of exactly 0 the library ends a search earlier than ours does.
+        penalty = max(length_penalty, 1e-9) if beam > 1 else 1.0
+        options: dict[str, Any] = {
+            # All hypotheses come back: one beyond the limit tells that the search of a sentence went on beyond it.
+            "beam_size": beam, "num_hypotheses": beam, "length_penalty": penalty,
+            "return_end_token": True, "min_decoding_length": 0, "max_input_length": 0, "return_scores": scored,
+        }  # fmt: skip
+        order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
+        groups = [order[start : start + batch] for start in range(0, len(order), batch)]
+        result = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
+        self.cut = []
+        for group, found in self._translate(words, groups, limits, options, len(groups) > 1):
+            for i, one in zip(group, found, strict=True):
+                if any(len(hypothesis) > limits[i] + 1 for hypothesis in one.hypotheses):
+                    ((_, (one,)),) = self._translate(words, [[i]], limits, options, False)
+                result.tokens[i], best = self._best(one, limits[i], i)
+                result.scores[i] = one.scores[best] if scored else 0.0
+        return result
+
+    def _translate(self, words, groups, limits, options: dict[str, Any], asynchronous: bool):
+        """(group, its results) for groups of sentences; `asynchronous`: beside each other, as threads allow."""
+        started = [
+            self.translator.translate_batch(
+                [words[i] for i in group], max_decoding_length=max(limits[i] for i in group) + 1,
+                asynchronous=asynchronous, **options,
+            )
+            for group in groups
+        ]  # fmt: skip
+        for group, found in zip(groups, started, strict=True):
+            yield group, [one.result() for one in found] if asynchronous else found
+
+    def _best(self, one: Any, limit: int, sentence: int) -> tuple[list[int], int]:
+        """Ids of the best hypothesis that ended (of the best at all, where none did), and which one it is."""
+        ended = [k for k, hypothesis in enumerate(one.hypotheses) if hypothesis and hypothesis[-1] == self.end]
+        if len(ended) < len(one.hypotheses):
+            self.cut.append(sentence)
+        best = ended[0] if ended else 0
+        pieces = one.hypotheses[best]
+        ids = [self.target_ids[piece] for piece in (pieces[:-1] if ended else pieces[:limit])]
+        return ids, best
+
+
+def installed() -> bool:
+    """Whether the extra `fast` is there; imports nothing."""
+    from importlib.util import find_spec
+
+    return find_spec("ctranslate2") is not None
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

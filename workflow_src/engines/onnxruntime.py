@@ -1,0 +1,185 @@
+"""Latent inference in ONNX Runtime: the results of `decoding/latent.py` on CPUs, several times as fast on a sentence.
+
+Needs the packages onnx and onnxruntime (extra `fast`). Graphs are built from a model's weights when a search is first
+asked for, so that an exported folder holds weights once and every bundle can be served, also older ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import logging
+import platform
+from collections.abc import Sequence
+
+import numpy as np
+from torch import nn
+
+from workflow_src.config.base import nearest
+from workflow_src.data.batching import pad
+from workflow_src.decoding.latent import without_ends
+from workflow_src.types import EOS, Hypotheses
+
+log = logging.getLogger("continuum")
+
+SEARCHES = ("prior-mean", "delta", "score")
+ENGINES = ("auto", "eager", "fast", "fast-int8")
+# Up to this many steps a graph has no loop, which costs a twentieth of a single sentence.
+UNROLLED = 1
+PACKAGES = ("onnx", "onnxruntime")
+
+
+def missing_packages() -> list[str]:
+    """Which of the packages that this module needs are not installed."""
+    return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+
+
+def choose_engine(engine: str, device: str, precision: str, latent: bool) -> str:
+    """The engine for these settings: eager, fast or fast-int8; auto is fast on CPUs where it can serve, else eager.
+
+    On GPUs, fast is `cuda_graphs.py`; auto does not take it, because every new length costs a capture first. `latent`
+    says whether the system has a latent-variable model. Raises ValueError for an engine that is unknown or cannot
+    serve.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f'unknown engine "{engine}"; allowed: {", ".join(ENGINES)}.{nearest(engine, ENGINES)}')
+    if engine == "eager":
+        return engine
+    reason = None
+    if not latent:
+        reason = "serves latent-variable models, and this system has none"
+    elif device != "cpu":
+        if engine == "fast":
+            return engine
+        reason = f"runs on CPUs, and the device is {device}"
+    elif precision != "float32":
+        reason = f"reads float32 weights, and the precision is {precision}"
+    elif missing := missing_packages():
+        reason = f'needs {" and ".join(missing)} (the extra "fast")'
+    if engine == "auto":
+        return "eager" if reason else "fast"
+    if reason:
+        raise ValueError(f'engine "{engine}" {reason}; use engine eager.')
+    if engine == "fast-int8" and not int8_is_safe():
+        log.warning(
+            "warning: this processor lacks VNNI instructions; its 8-bit products may overflow, so translations may be "
+            "worse than those of others"
+        )
+    return engine
+
+
+@functools.cache
+def int8_is_safe() -> bool:
+    """Whether this CPU adds 8-bit products without saturating: it has VNNI instructions.
+
+    Older x86 processors add pairs of products in 16 bits, which overflow: results would depend on the machine.
+    """
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    try:
+        flags = open("/proc/cpuinfo").read()
+    except OSError:
+        return False
+    return "avx512_vnni" in flags or "avx_vnni" in flags
+
+
+class FastLatent:
+    """Searches `SEARCHES` of a latent-variable model, and of its score network where one is given.
+
+    float32: the tokens of eager inference, up to rounding. `int8`: the large products in 8 bits; inputs are then
+    rounded by the range of a whole tensor, so sentences go one at a time, and batches change nothing.
+    """
+
+    gives_scores = True
+
+    def __init__(self, lvm: nn.Module, score: nn.Module | None = None, threads: int | None = None, int8: bool = False):
+        from workflow_src.engines.onnx_latent import Part
+
+        self._lvm = Part(lvm.config, _arrays(lvm), _array(lvm.target_embedding.positions))
+        self._score = Part(score.config, _arrays(score), _array(score.positions)) if score else None
+        self.threads = threads or 0
+        self.int8 = int8
+        self._sessions: dict[tuple, object] = {}
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        search: str,
+        steps: int = 0,
+        step_size: float = 1.0,
+        scored: bool = True,
+        length_quantile: float | None = None,
+        lengthening: float = 0.0,
+    ) -> Hypotheses:
+        """`latent.translate_batch` for sources of subword ids (not empty, without end symbols), as one batch.
+
+        Raises ValueError for a search that this class or this system lacks.
+        """
+        if search not in SEARCHES:
+            raise ValueError(f'unknown search "{search}"; allowed: {", ".join(SEARCHES)}.')
+        if search == "score" and self._score is None:
+            raise ValueError("search score needs a score network; this system has none.")
+        if self.int8 and len(sources) > 1:
+            return _joined(
+                [
+                    self.search([source], search, steps, step_size, scored, length_quantile, lengthening)
+                    for source in sources
+                ]
+            )
+        if search == "prior-mean":
+            steps = 0
+        if len(sources) == 1:
+            # No detour over padding: it costs as much as a layer.
+            ids = np.array([[*sources[0], EOS]], dtype=np.int64)
+        else:
+            ids = pad(sources, eos=True).numpy()
+        padded = len(sources) > 1
+        feed = {"source": ids}
+        if steps > UNROLLED:
+            feed["steps"] = np.array(steps)
+        if search == "score" and steps:
+            feed["step_size"] = np.array(step_size, dtype=np.float32)
+        if length_quantile is not None:
+            feed["length_quantile"] = np.array(length_quantile, dtype=np.float32)
+        if lengthening:
+            feed["lengthening"] = np.array(lengthening, dtype=np.float64)
+        names = ["positions", "tokens" if padded else "logits", *(["scores"] if scored else [])]
+        session = self._session(search, padded, scored, steps, length_quantile is not None, bool(lengthening))
+        positions, words, *scores = session.run(names, feed)
+        tokens = words if padded else words.argmax(-1)
+        rows = without_ends(tokens.tolist(), positions.tolist())
+        return Hypotheses(rows, scores[0].tolist() if scored else [0.0] * len(rows), [steps] * len(rows))
+
+    def _session(self, search: str, masked: bool, scored: bool, steps: int, quantile: bool, lengthening: bool):
+        # Without steps all searches are the same.
+        unrolled = steps if steps <= UNROLLED else None
+        key = (search if steps else "prior-mean", masked, scored, unrolled, quantile, lengthening)
+        if key not in self._sessions:
+            self._sessions[key] = self._open(*key)
+        return self._sessions[key]
+
+    def _open(self, search: str, masked: bool, scored: bool, steps: int | None, quantile: bool, lengthening: bool):
+        import onnxruntime
+
+        from workflow_src.engines.onnx_latent import build
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        options.inter_op_num_threads = 1
+        # Errors come as exceptions; the log has nothing to add.
+        options.log_severity_level = 4
+        model = build(self._lvm, self._score, search, masked, scored, self.int8, steps, quantile, lengthening)
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _joined(parts: list[Hypotheses]) -> Hypotheses:
+    together = lambda name: [value for part in parts for value in getattr(part, name)]  # noqa: E731
+    return Hypotheses(together("tokens"), together("scores"), together("steps"))
+
+
+def _array(tensor) -> np.ndarray:
+    return tensor.detach().float().cpu().contiguous().numpy()
+
+
+def _arrays(model: nn.Module) -> dict[str, np.ndarray]:
+    return {name: _array(parameter) for name, parameter in model.named_parameters()}

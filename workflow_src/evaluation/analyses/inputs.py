@@ -1,0 +1,61 @@
+"""What the stages of the analyses share: their command line, their bundles, the sentences they take."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from workflow_src import jobs
+from workflow_src.artifacts import provenance, write_json
+from workflow_src.stages.measure_speed import bundle_files, bundles, load
+from workflow_src.stages.score_quality import read_aligned
+
+
+def make_parser(description: str) -> argparse.ArgumentParser:
+    made = jobs.parser(description)
+    made.add_argument("--bundles", nargs="+", required=True, metavar="SYSTEM=FOLDER")
+    made.add_argument("--source", type=Path, required=True, help="normalised text, one sentence a line")
+    made.add_argument("--target", type=Path, required=True, help="its translation, normalised like it")
+    made.add_argument("--reference", type=Path, required=True, help="the translation as scores want it")
+    made.add_argument("--output", type=Path, required=True)
+    jobs.add_runtime(made)
+    return made
+
+
+def open_bundles(arguments: argparse.Namespace) -> dict[str, Any]:
+    """A translator for each system that the settings name. Raises ValueError where a bundle is not given."""
+    folders = bundles(arguments.bundles)
+    needed = {entry["system"] for entry in arguments.settings["searches"]}
+    for system in sorted(needed - set(folders)):
+        raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
+    return load(folders, needed, arguments)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentences:
+    """Sentences of a split: their lines' numbers, from 0; sources and targets normalised; references to score with."""
+
+    numbers: list[int]
+    sources: list[str]
+    targets: list[str]
+    references: list[str]
+
+
+def sentences(arguments: argparse.Namespace, count: int) -> Sentences:
+    """The first `count` lines, but for those that are empty on a side. Raises ValueError where nothing is left."""
+    columns = read_aligned(arguments.source, arguments.target, arguments.reference)
+    rows = list(enumerate(zip(*columns, strict=True)))[:count]
+    chosen = [(number, *texts) for number, texts in rows if all(text.strip() for text in texts)]
+    if not chosen:
+        raise ValueError(f"the first {len(rows)} lines of {arguments.source} or of its translation are empty.")
+    return Sentences(*map(list, zip(*chosen, strict=True)))
+
+
+def write(arguments: argparse.Namespace, name: str, **found: Any) -> None:
+    """The analysis `name` as JSON, with its provenance."""
+    inputs = {name: getattr(arguments, name) for name in ("source", "target", "reference")}
+    needed = {entry["system"] for entry in arguments.settings["searches"]}
+    made = provenance(arguments.settings, inputs | bundle_files(bundles(arguments.bundles), needed))
+    write_json(arguments.output, {"analysis": name, "split": arguments.source.stem, **found, "provenance": made})

@@ -1,0 +1,154 @@
+"""The latent space of one sentence, position by position (Lee et al. 2020, section 6.1), for latents of width 2.
+
+At each position the plane of its own latent is shown, the other positions held at the prior mean: which subword the
+decoder puts out where, and where the score network points. Paths of refinement move all positions at once, so a path
+may end in a region of another subword than it decodes to; both are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workflow_src.decoding.latent import best_tokens, delta_step, gradient_step, latent_mask, refine
+from workflow_src.types import LatentModel, RefinementStep, Refiner
+
+# Sequences decoded together: bounds memory, changes nothing.
+CHUNK = 256
+
+
+def path(z: Tensor, step: RefinementStep, steps: int) -> Tensor:
+    """Latents before and after each step: (1, T, Z) -> (steps + 1, T, Z)."""
+    found = [z]
+    for _ in range(steps):
+        found.append(step(found[-1]))
+    return torch.cat(found)
+
+
+def window(points: Tensor, deviation: Tensor) -> tuple[Tensor, float]:
+    """Centre (2,) and half the side of a square around points (N, 2), and 2.5 of the prior's deviations (2,) wide.
+
+    Within it lies nearly all that the prior draws, and so the borders that matter.
+    """
+    low, high = points.amin(0), points.amax(0)
+    return (low + high) / 2, max(0.65 * float((high - low).max()), 2.5 * float(deviation.max()))
+
+
+def lattice(centre: Tensor, half: float, count: int) -> Tensor:
+    """Points (count * count, 2) of a square, row by row from below, as centres of its cells."""
+    offsets = half * (2 * torch.arange(count, dtype=centre.dtype) + 1 - count) / count
+    y, x = torch.meshgrid(centre[1] + offsets, centre[0] + offsets, indexing="ij")
+    return torch.stack([x.flatten(), y.flatten()], -1)
+
+
+def _around(mean: Tensor, position: int, points: Tensor) -> Tensor:
+    """Latents (N, T, 2) that are the mean (1, T, 2) but for one position, where they are the points (N, 2)."""
+    z = mean.expand(len(points), -1, -1).clone()
+    z[:, position] = points.to(z)
+    return z
+
+
+@torch.no_grad()
+def regions(model: LatentModel, memory: Any, mean: Tensor, position: int, points: Tensor) -> list[int]:
+    """The subword put out at `position` for each point (N, 2), the other positions at `mean` (1, T, 2)."""
+    found = []
+    for part in _around(mean, position, points).split(CHUNK):
+        rows = torch.zeros(len(part), dtype=torch.long, device=mean.device)
+        mask = torch.ones(part.shape[:2], dtype=torch.bool, device=mean.device)
+        found += best_tokens(model, memory.select(rows), part, mask)[:, position].tolist()
+    return found
+
+
+@torch.no_grad()
+def field(refiner: Refiner, memory: Any, mean: Tensor, position: int, points: Tensor) -> Tensor:
+    """The refiner's direction (N, 2) at `position` for each point (N, 2), the other positions at `mean` (1, T, 2)."""
+    z = _around(mean, position, points)
+    rows = torch.zeros(len(z), dtype=torch.long, device=mean.device)
+    mask = torch.ones(z.shape[:2], dtype=torch.bool, device=mean.device)
+    return refiner.direction(memory.select(rows), z, mask)[:, position].double().cpu()
+
+
+@torch.no_grad()
+def changes(model: LatentModel, refiner: Refiner, source: Sequence[int], length: int, steps: int, device: Any) -> int:
+    """Positions at which refinement by the network changes the output, at this target length."""
+    memory = model.encode(torch.tensor([list(source)], device=device))
+    mask = latent_mask(model, torch.tensor([length], device=device))
+    mean, _ = model.prior(memory, mask)
+    refined = refine(mean, gradient_step(refiner, memory, mask, 1.0), steps)
+    return int((best_tokens(model, memory, mean, mask) != best_tokens(model, memory, refined, mask)).sum())
+
+
+@torch.no_grad()
+def choose(
+    model: LatentModel, refiner: Refiner, sources: Sequence[Sequence[int]], references: Sequence[Sequence[int]],
+    longest: int, steps: int, device: Any,
+) -> int:  # fmt: skip
+    """Index of the sentence to show, among those whose reference has at most `longest` subwords.
+
+    One that refinement changes comes first, then one whose reference has the predicted length, then the one changed at
+    most positions, then the first. Raises ValueError where all references are longer or empty.
+    """
+    short = [i for i, reference in enumerate(references) if sources[i][:-1] and 1 <= len(reference) <= longest]
+    if not short:
+        raise ValueError(
+            f"none of {len(references)} sentences has a reference of at most {longest} subwords; raise "
+            "analyses.latent_space.positions or its sentences."
+        )
+
+    def rank(i: int) -> tuple[bool, bool, int, int]:
+        predicted = int(model.predict_lengths(model.encode(torch.tensor([list(sources[i])], device=device))))
+        moved = changes(model, refiner, sources[i], len(references[i]), steps, device)
+        return moved > 0, predicted == len(references[i]), moved, -i
+
+    return max(short, key=rank)
+
+
+@torch.no_grad()
+def map_sentence(
+    model: LatentModel, refiner: Refiner, source: Sequence[int], reference: Sequence[int], steps: int,
+    resolution: int, arrows: int, device: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """What the picture shows of one sentence, for the length of its reference; subwords as ids.
+
+    `outputs` are the subwords from the prior mean, the posterior mean of the reference, and after the last step of
+    delta and of the score network. Each of `panels` has a square (`centre`, `half`), `regions` (resolution rows from
+    below of subword ids), `arrows` (x, y, dx, dy) in a grid, the points `prior` and `posterior`, and the paths `delta`
+    and `score` from the prior mean on. Raises ValueError for latents of another width.
+    """
+    memory = model.encode(torch.tensor([list(source)], device=device))
+    target = model.whole_target(torch.tensor([list(reference)], device=device))
+    mask = torch.ones_like(target, dtype=torch.bool)
+    mean, deviation = model.prior(memory, mask)
+    if mean.size(-1) != 2:
+        raise ValueError(
+            f"latents are {mean.size(-1)} wide, and a picture has 2 dimensions; set model.latent_dim to 2."
+        )
+    posterior, _ = model.posterior(memory, target, mask)
+    paths = {
+        "delta": path(mean, delta_step(model, memory, mask), steps),
+        "score": path(mean, gradient_step(refiner, memory, mask, 1.0), steps),
+    }
+    ends = {"prior": mean, "posterior": posterior} | {name: z[-1:] for name, z in paths.items()}
+    panels = []
+    for position in range(target.size(1)):
+        points = {name: z[:, position].double().cpu() for name, z in {"posterior": posterior, **paths}.items()}
+        centre, half = window(torch.cat(list(points.values())), deviation[0, position].double().cpu())
+        cells = regions(model, memory, mean, position, lattice(centre, half, resolution))
+        places = lattice(centre, half, arrows)
+        panels.append(
+            {
+                "centre": centre.tolist(),
+                "half": half,
+                "regions": [cells[row * resolution : (row + 1) * resolution] for row in range(resolution)],
+                "arrows": torch.cat([places, field(refiner, memory, mean, position, places)], -1).tolist(),
+                "prior": points["delta"][0].tolist(),
+                "posterior": points["posterior"][0].tolist(),
+                "delta": points["delta"].tolist(),
+                "score": points["score"].tolist(),
+            }
+        )
+    outputs = {name: best_tokens(model, memory, z, mask)[0].tolist() for name, z in ends.items()}
+    return {"outputs": outputs, "panels": panels}

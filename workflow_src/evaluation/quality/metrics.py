@@ -1,0 +1,165 @@
+"""How good translations are: BLEU, chrF, length, repetitions, and validity where a grammar can tell it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+import sacrebleu
+
+BOOTSTRAP_SAMPLES = 1000
+BOOTSTRAP_SEED = 12345
+
+Validity = Callable[[str, str], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """Scores of one version of the outputs. BLEU and chrF in [0, 100]; `bleu_ci` is their 95 % interval [low, high].
+
+    `length_ratio` is output words over reference words as sacreBLEU tokenises them; `validity` the share of outputs
+    that are right answers, or None where nothing can tell. Two more BLEUs are for comparison with papers only:
+    `bleu_tokenised` over the cased tokens of Moses, `bleu_intl_lowercase` over sacreBLEU's international tokens without
+    case.
+    """
+
+    bleu: float
+    bleu_ci: tuple[float, float]
+    bleu_signature: str
+    chrf: float
+    chrf_signature: str
+    length_ratio: float
+    validity: float | None
+    bleu_tokenised: float
+    bleu_intl_lowercase: float
+
+
+def collapse_repetitions(text: str) -> str:
+    """`text` with runs of the same word reduced to one word (Lee et al. 2020, section 4.1). Words are cased."""
+    words = text.split()
+    return " ".join(word for number, word in enumerate(words) if number == 0 or word != words[number - 1])
+
+
+def repetitions(texts: list[str]) -> float:
+    """Words that repeat the word before them, per 100 words of all texts; 0 where there are no words."""
+    words = [text.split() for text in texts]
+    total = sum(map(len, words))
+    repeated = sum(now == before for line in words for before, now in zip(line, line[1:], strict=False))
+    return 100 * repeated / total if total else 0.0
+
+
+@contextmanager
+def fixed_seed():
+    """sacreBLEU takes the bootstrap's seed from the environment: ours for the time being, whatever the user's is."""
+    before = os.environ.get("SACREBLEU_SEED")
+    os.environ["SACREBLEU_SEED"] = str(BOOTSTRAP_SEED)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SACREBLEU_SEED"]
+        else:
+            os.environ["SACREBLEU_SEED"] = before
+
+
+def score(
+    hypotheses: list[str],
+    references: list[str],
+    sources: list[str] | None = None,
+    valid: Validity | None = None,
+    samples: int = BOOTSTRAP_SAMPLES,
+    language: str = "en",
+) -> Score:
+    """Scores of detokenised, cased `hypotheses` against one reference each.
+
+    BLEU and chrF are sacreBLEU's with their default settings; the interval is sacreBLEU's bootstrap, its mean minus
+    and plus half the width between the 2.5th and the 97.5th percentile. `valid(source, hypothesis)` decides
+    validity; `language` is that of the text, for Moses. Raises ValueError for empty input or numbers of lines that
+    differ.
+    """
+    if not hypotheses:
+        raise ValueError("there are no translations to score: give at least one line.")
+    if len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} translations cannot be scored against {len(references)} references.")
+    metric = sacrebleu.BLEU()
+    with fixed_seed():
+        found = metric.corpus_score(hypotheses, [references], n_bootstrap=samples)
+    chrf_metric = sacrebleu.CHRF()
+    chrf = chrf_metric.corpus_score(hypotheses, [references])
+    share = None
+    if valid is not None and sources is not None:
+        share = sum(bool(valid(x, y)) for x, y in zip(sources, hypotheses, strict=True)) / len(hypotheses)
+    return Score(
+        # Rounding errors of float32 may carry the bounds a hair over the scale's ends.
+        bleu=min(100.0, float(found.score)),
+        bleu_ci=(max(0.0, float(found._mean - found._ci)), min(100.0, float(found._mean + found._ci))),
+        bleu_signature=metric.get_signature().format(),
+        chrf=min(100.0, float(chrf.score)),
+        chrf_signature=chrf_metric.get_signature().format(),
+        length_ratio=found.sys_len / found.ref_len if found.ref_len else 0.0,
+        validity=share,
+        bleu_tokenised=_tokenised_bleu(hypotheses, references, language),
+        bleu_intl_lowercase=bleu(hypotheses, references, tokenize="intl", lowercase=True),
+    )
+
+
+def bleu(hypotheses: list[str], references: list[str], **settings: Any) -> float:
+    """sacreBLEU's BLEU, with its default settings but for those given, in [0, 100]."""
+    return min(100.0, float(sacrebleu.BLEU(**settings).corpus_score(hypotheses, [references]).score))
+
+
+def best_by_sentence(candidates: list[list[str]], references: list[str]) -> list[str]:
+    """For each sentence the candidate that its reference likes best, by sentence BLEU; the first among equals.
+
+    `candidates[number][sentence]`. No system can choose so: what comes out bounds what a better choice could reach.
+    """
+    metric = sacrebleu.BLEU(effective_order=True)
+    return [
+        max(texts, key=lambda text: metric.sentence_score(text, [reference]).score)
+        for texts, reference in zip(zip(*candidates, strict=True), references, strict=True)
+    ]
+
+
+def _tokenised_bleu(hypotheses: list[str], references: list[str], language: str) -> float:
+    from sacremoses import MosesTokenizer
+
+    tokenise = MosesTokenizer(lang=language).tokenize
+    texts = [[tokenise(line, return_str=True, escape=False) for line in lines] for lines in (hypotheses, references)]
+    # Text that ends in a detached full stop looks tokenised to sacreBLEU, rightly so here.
+    return bleu(*texts, tokenize="none", force=True)
+
+
+def both_variants(
+    hypotheses: list[str],
+    references: list[str],
+    sources: list[str] | None = None,
+    valid: Validity | None = None,
+    language: str = "en",
+) -> dict[str, Any]:
+    """Scores with repetitions kept and removed, the number of sentences, and repetitions before removal."""
+    removed = [collapse_repetitions(text) for text in hypotheses]
+    variants = {"kept": hypotheses, "removed": removed}
+    scored = {
+        name: dataclasses.asdict(score(texts, references, sources, valid, language=language))
+        for name, texts in variants.items()
+    }
+    return scored | {"sentences": len(hypotheses), "repetitions_per_100_words": repetitions(hypotheses)}
+
+
+def grammar_validity(source: str, target: str) -> Validity:
+    """The toy grammar's judgement as valid(source sentence, translation), for the direction source -> target.
+
+    Raises ValueError for languages the grammar does not have.
+    """
+    if {source, target} != {"de", "en"}:
+        raise ValueError(f"validity is known from de to en and from en to de, not from {source} to {target}.")
+    from workflow_src.data.toy.grammar import ToyGrammar
+
+    grammar = ToyGrammar()
+    # Being translations of each other has no direction; the grammar takes the German sentence first.
+    if source == "de":
+        return lambda x, y: grammar.is_valid(x, y)
+    return lambda x, y: grammar.is_valid(y, x)

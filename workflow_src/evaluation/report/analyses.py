@@ -1,0 +1,245 @@
+"""The analyses in the report: what each shows as tables and captions, for the page and as Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import markupsafe
+
+from workflow_src.artifacts import ArtifactError, read_json
+from workflow_src.evaluation.report import page
+from workflow_src.evaluation.report.analysis_figures import DRAWN, curve_label
+from workflow_src.evaluation.report.tables import SEARCH_LABELS
+
+TEMPLATE = Path(__file__).with_name("analyses.html.j2")
+NAMES = ("marginal", "tokens", "lengths", "latent_space", "samples")
+# The report's own come before.
+FIRST_FIGURE, FIRST_TABLE = 4, 3
+
+
+def read(paths: list[Path]) -> dict[str, dict[str, Any]]:
+    """Analyses by name, in the order of the section. Raises ArtifactError for a file that is none."""
+    found = {}
+    for path in paths:
+        content = read_json(path)
+        name = content.get("analysis") if isinstance(content, dict) else None
+        if name not in NAMES:
+            raise ArtifactError(f"file {path} is no analysis ({', '.join(NAMES)}); make it again.")
+        found[name] = content
+    return {name: found[name] for name in NAMES if name in found}
+
+
+def draw(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Figures by name."""
+    return {name: DRAWN[name](content) for name, content in found.items() if name in DRAWN}
+
+
+def _signed(value: float, digits: int = 2) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> dict[str, Any]:
+    return {"heads": heads, "rows": rows}
+
+
+def _curve_rows(found: dict[str, Any], cells: Any) -> list[list[str]]:
+    """A row for each procedure and step; what all procedures of a model share, L = 0, stands once."""
+    rows, starts = [], set()
+    for curve in found["curves"]:
+        for point in curve["points"]:
+            name = curve_label(curve, found["curves"])
+            if point["steps"] == 0:
+                if curve["model"] in starts:
+                    continue
+                starts.add(curve["model"])
+                several = len({other["model"] for other in found["curves"]}) > 1
+                name = "prior mean" + (f" · {curve['model']}" if several else "")
+            rows.append([name, str(point["steps"]), *cells(point)])
+    return rows
+
+
+def marginal_table(found: dict[str, Any]) -> dict[str, Any]:
+    heads = ["", "L", "log p(y|x)", "gain", "risen, %", "fallen, %", "effective samples"]
+    return _table(
+        heads,
+        _curve_rows(
+            found,
+            lambda p: [
+                f"{_signed(p['log_probability'])} ± {p['error']:.2f}",
+                f"{_signed(p['gain'])} ± {p['gain_error']:.2f}" if p["steps"] else "",
+                f"{100 * p['risen']:.0f}" if p["steps"] else "",
+                f"{100 * p['fallen']:.0f}" if p["steps"] else "",
+                f"{p['effective_samples']:.0f}",
+            ],
+        ),
+    )
+
+
+def tokens_table(found: dict[str, Any]) -> dict[str, Any]:
+    def relative(point: dict[str, Any]) -> str:
+        ratio = point["relative_repetitions"]
+        return "–" if ratio is None else f"{100 * ratio:.0f} ± {100 * point['relative_repetitions_error']:.0f}"
+
+    heads = ["", "L", "edit distance", "changed, %", "repetitions a sentence", "of those at L = 0, %"]
+    return _table(
+        heads,
+        _curve_rows(
+            found,
+            lambda p: [
+                f"{p['edit_distance']:.2f} ± {p['edit_distance_error']:.2f}" if p["steps"] else "",
+                f"{100 * p['changed']:.0f}" if p["steps"] else "",
+                f"{p['repetitions']:.2f}",
+                relative(p) if p["steps"] else "",
+            ],
+        ),
+    )
+
+
+def accuracy_table(found: dict[str, Any]) -> dict[str, Any]:
+    count = found["candidates"]
+    heads = ["", "exact, %", "off by ≤ 1, %", "off by ≤ 2, %", f"among the {count} likeliest, %", "bias, subwords"]
+    rows = [
+        [
+            name,
+            *(f"{100 * model[key]:.1f}" for key in ("exact", "within_1", "within_2")),
+            f"{100 * model['within_top'][-1]:.1f}",
+            _signed(model["bias"]),
+        ]
+        for name, model in found["models"].items()
+    ]
+    return _table(heads, rows)
+
+
+def length_table(found: dict[str, Any]) -> dict[str, Any]:
+    several = len(found["models"]) > 1
+    heads = ["", "predicted length", "reference's length", f"best of the {found['candidates']} likeliest"]
+    rows = []
+    for row in found["rows"]:
+        name = SEARCH_LABELS[row["search"]] + (f", L = {row['steps']}" if row["steps"] else "")
+        name += f" ({row['system']})" if several else ""
+        rows.append([name, *(f"{row['bleu'][key]:.1f}" for key in ("predicted", "reference", "oracle"))])
+    return _table(heads, rows)
+
+
+def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """What pictures and tables show, by analysis."""
+    told = {}
+    where = {name: f"{content['split']}" for name, content in found.items()}
+    if "marginal" in found:
+        content = found["marginal"]
+        told["marginal"] = (
+            f"Marginal log-probability of what each procedure puts out after L steps, the mean over the first "
+            f"{content['sentences']:,} sentences of {where['marginal']}, by importance sampling with "
+            f"{content['samples']:,} samples of q(z|y,x); given the length, whose own probability is left out. "
+            "Bars on the left are standard errors from sampling; on the right, paired standard errors over sentences."
+        )
+    if "tokens" in found:
+        content = found["tokens"]
+        told["tokens"] = (
+            f"What L steps change on the first {content['sentences']:,} sentences of {where['tokens']}, in subwords: "
+            "edit distance from the prior mean's output, and subwords that repeat the one before, relative to the "
+            "prior mean's. Bars are standard errors over sentences."
+        )
+    if "lengths" in found:
+        content = found["lengths"]
+        sentences = f"the first {content['sentences']:,} sentences of {where['lengths']}"
+        told["accuracy"] = f"Predicted target lengths against the references', in subwords, on {sentences}."
+        told["lengths"] = (
+            f"BLEU on {sentences}, repetitions removed, by where lengths come from. The best is chosen by the "
+            "reference, which no system can do: it bounds what another choice of length could reach."
+        )
+    if "latent_space" in found:
+        content = found["latent_space"]
+        told["latent_space"] = (
+            f"The latents of sentence {content['sentence'] + 1} of {where['latent_space']} with the score network "
+            f"{content['system']}, a panel for each target subword, at the reference's length. Background: the subword "
+            "decoded where only this position moves and the others stay at the prior mean. Arrows: the score "
+            "network's field there. Paths move all positions at once, so their ends may decode to another subword "
+            "than the background's; markers shrink from step to step. Above each panel: the subwords decoded from "
+            f"the posterior mean of the reference, the prior mean, and after {content['steps']} steps."
+        )
+    if "samples" in found:
+        content = found["samples"]
+        steps = content["search"]["steps"]
+        told["samples"] = (
+            f"Translations of one sample from the prior, and after {page.in_words(steps)} "
+            f"{'step' if steps == 1 else 'steps'} of {content['search']['search']}: of the first "
+            f"{content['sentences']:,} sentences of {where['samples']}, those in which refinement changes most words. "
+            "What it takes away and what it puts in is marked."
+        )
+    return told
+
+
+def context_of(found: dict[str, dict[str, Any]], carried: str = "") -> dict[str, Any]:
+    """Numbers, tables and captions, apart from pictures. `carried` stands under every table."""
+    drawn = [name for name in found if name in DRAWN]
+    context: dict[str, Any] = {
+        "found": found,
+        "carried": carried,
+        "captions": captions(found),
+        "figure_numbers": {name: FIRST_FIGURE + number for number, name in enumerate(drawn)},
+        "tables": {},
+        "table_captions": captions(found),
+    }
+    if "marginal" in found:
+        context["tables"]["marginal"] = marginal_table(found["marginal"])
+    if "tokens" in found:
+        context["tables"]["tokens"] = tokens_table(found["tokens"])
+    if "lengths" in found:
+        context["tables"]["accuracy"] = accuracy_table(found["lengths"])
+        context["tables"]["lengths"] = length_table(found["lengths"])
+    numbered = [*context["tables"], *(["samples"] if "samples" in found else [])]
+    for name in drawn:
+        if name in context["tables"]:
+            context["table_captions"][name] = f"What Figure {context['figure_numbers'][name]} shows, with its errors."
+    context["table_numbers"] = {name: FIRST_TABLE + number for number, name in enumerate(numbered)}
+    context["examples"] = [
+        example
+        | {
+            "sampled_html": page.marked(example["refined"], example["sampled"]),
+            "refined_html": page.marked(example["sampled"], example["refined"]),
+        }
+        for example in found.get("samples", {}).get("examples", [])
+    ]
+    return context
+
+
+def render(context: dict[str, Any], pictures: dict[str, markupsafe.Markup], number: int, languages: Any) -> str:
+    """The section as HTML, its heading with `number`; `languages` are the codes of source and target."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    source, target = languages
+    more = {"figures": pictures, "number": number, "source_code": source, "target_code": target}
+    return markupsafe.Markup(environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(context | more))
+
+
+def _markdown_table(table: dict[str, Any]) -> str:
+    lines = ["| " + " | ".join(table["heads"]) + " |", "|---|" + "---:|" * (len(table["heads"]) - 1)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in table["rows"]])
+
+
+HEADINGS = {
+    "marginal": "Marginal log-probability",
+    "tokens": "Changes of tokens",
+    "accuracy": "Lengths",
+    "lengths": "",
+}
+
+
+def markdown(context: dict[str, Any]) -> str:
+    """The section as Markdown; nothing where there are no analyses."""
+    if not context["found"]:
+        return ""
+    parts = ["## Analyses"]
+    for name, table in context["tables"].items():
+        parts += [f"### {HEADINGS[name]}"] if HEADINGS[name] else []
+        parts += [f"{context['captions'][name]} {context['carried']}".strip(), _markdown_table(table)]
+    if context["examples"]:
+        parts += ["### Samples", context["captions"]["samples"]]
+        for example in context["examples"]:
+            lines = [f"- {name}: {example[name]}" for name in ("source", "reference", "sampled", "refined")]
+            parts.append("\n".join(lines))
+    return "\n\n".join(parts)

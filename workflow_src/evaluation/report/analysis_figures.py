@@ -1,0 +1,244 @@
+"""Pictures of the analyses: marginal log-probability, changes of tokens, and a map of a latent space.
+
+They share style, colours and markers with `figures`. A map also tells regions apart by hatching and by the subwords
+written into them, so that it can be read in black and white.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path as Outline
+from matplotlib.ticker import MaxNLocator
+
+from workflow_src.evaluation.report.figures import (
+    COLOURS,
+    DASHES,
+    FAMILY_OF_SEARCH,
+    MARKERS,
+    STYLE,
+    _figure,
+    _label_ends,
+    empty,
+)
+
+# Light tints of the palette of Okabe and Ito, in order of a region's size, and hatches that part them in print. A map
+# has its own paper, also where the page is dark: nothing in it is a colour that pages replace.
+TINTS = ["#f2f2ee", "#bfe0f5", "#f8dfa8", "#c4e8d9", "#f3c9b4", "#e6cfe0"]
+HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "----"]
+REST, DARK, PALE = "#c9c9c9", "#1f1f22", "#ffffff"
+POINTS = {"prior": ("*", "#111111", "prior mean"), "posterior": ("s", "#7b3294", "posterior mean of the reference")}
+PATHS = {"delta": ("X", "#005a91", "delta"), "score": ("o", "#c24a00", "score")}
+LABELLED_SHARE = 0.06
+
+
+def _style(entry: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
+    colour = COLOURS[FAMILY_OF_SEARCH[entry["search"]]]
+    twin = [other for other in entries if other["search"] == entry["search"]].index(entry)
+    return {
+        "color": colour,
+        "marker": MARKERS[entry["search"]],
+        "markerfacecolor": colour if twin == 0 else "none",
+        "linestyle": DASHES[twin % len(DASHES)],
+    }
+
+
+def curve_label(entry: dict[str, Any], entries: list[dict[str, Any]]) -> str:
+    """The search, with its system and step size where others share the search."""
+    twins = [other for other in entries if other["search"] == entry["search"]]
+    name = entry["search"]
+    name += f" · {entry['system']}" if len({twin["system"] for twin in twins}) > 1 else ""
+    return name + (f" · size {entry['step_size']:g}" if len({twin["step_size"] for twin in twins}) > 1 else "")
+
+
+def _curves(axes: Axes, curves: list[dict[str, Any]], key: str, error: str, factor: float, title: str) -> list[tuple]:
+    """Draw figure `key` of every curve against its steps with error bars; returns ends for labels."""
+    ends = []
+    for number, curve in enumerate(curves):
+        points = [point for point in curve["points"] if point[key] is not None]
+        if not points:
+            continue
+        # Curves share their numbers of steps: moved aside a little, error bars stay apart.
+        shift = 0.06 * (number - (len(curves) - 1) / 2)
+        x = [point["steps"] + shift for point in points]
+        y = [factor * point[key] for point in points]
+        style = _style(curve, curves)
+        axes.plot(x, y, **style)
+        axes.errorbar(x, y, [factor * point[error] for point in points], fmt="none", ecolor=style["color"],
+                      elinewidth=0.8, capsize=2)  # fmt: skip
+        ends.append((x[-1], y[-1], curve_label(curve, curves), style["color"]))
+    axes.set_title(title)
+    axes.set_xlabel("refinement steps L")
+    axes.set_xticks(sorted({point["steps"] for curve in curves for point in curve["points"]}))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.margins(x=0.04, y=0.1)
+    return ends
+
+
+def marginal(found: dict[str, Any]) -> Figure:
+    """log p(y|x) against L with its error from sampling, and the gain on L = 0 with its paired error over sentences."""
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(7.2, 2.8)
+        left, right = figure.subplots(1, 2)
+        title = "log p(y|x), nats a sentence"
+        labels = [(left, _curves(left, found["curves"], "log_probability", "error", 1, title))]
+        labels.append((right, _curves(right, found["curves"], "gain", "gain_error", 1, "gain on the prior mean, nats")))
+        _label_ends(figure, labels, 7.5)
+    return figure
+
+
+def tokens(found: dict[str, Any]) -> Figure:
+    """Edit distance from the first output, and repetitions relative to it, against L."""
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(7.2, 2.8)
+        left, right = figure.subplots(1, 2)
+        title = "edit distance from L = 0, subwords a sentence"
+        labels = [(left, _curves(left, found["curves"], "edit_distance", "edit_distance_error", 1, title))]
+        relative = ("relative_repetitions", "relative_repetitions_error", 100, "repetitions, % of those at L = 0")
+        ends = _curves(right, found["curves"], *relative)
+        if ends:
+            labels.append((right, ends))
+        else:
+            right.text(0.5, 0.5, "no repetitions at L = 0", transform=right.transAxes, ha="center")
+        _label_ends(figure, labels, 7.5)
+    return figure
+
+
+def piece_label(piece: str) -> str:
+    """A subword to be shown: inside of a word it begins with a dash."""
+    if piece.startswith("▁"):
+        return piece[1:] or "␣"
+    return f"-{piece}" if piece[:1].isalnum() else piece
+
+
+def _region(cells: np.ndarray, low: np.ndarray, side: float) -> Outline:
+    """The cells (rows, columns) that are True as one outline: a rectangle for each run of a row."""
+    vertices, codes = [], []
+    for row, line in enumerate(cells):
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(int), [0]])))
+        for start, end in edges.reshape(-1, 2):
+            x0, x1 = low[0] + side * start, low[0] + side * end
+            y0, y1 = low[1] + side * row, low[1] + side * (row + 1)
+            vertices += [(x0, y0), (x1, y0), (x1, y1), (x0, y1), (x0, y0)]
+            codes += [Outline.MOVETO, Outline.LINETO, Outline.LINETO, Outline.LINETO, Outline.CLOSEPOLY]
+    return Outline(vertices, codes)
+
+
+def _inmost(cells: np.ndarray) -> tuple[int, int]:
+    """The cell (row, column) of a region farthest from its border, steps counted along axes; the middle one of several.
+
+    The frame is no border: a region that is cut off there goes on.
+    """
+    inside, depth = cells, np.zeros(cells.shape, dtype=int)
+    for _ in range(max(cells.shape)):
+        depth += inside
+        around = np.pad(inside, 1, mode="edge")
+        inside = inside & around[:-2, 1:-1] & around[2:, 1:-1] & around[1:-1, :-2] & around[1:-1, 2:]
+    deepest = np.argwhere(depth == depth.max())
+    row, column = deepest[np.abs(deepest - deepest.mean(0)).sum(1).argmin()]
+    return int(row), int(column)
+
+
+def _background(axes: Axes, panel: dict[str, Any], pieces: dict[str, str]) -> None:
+    """Regions of decoded subwords, the largest named inside and in a legend below."""
+    cells = np.array(panel["regions"])
+    side = 2 * panel["half"] / len(cells)
+    low = np.array(panel["centre"]) - panel["half"]
+    counts = collections.Counter(cells.flatten().tolist()).most_common()
+    handles = []
+    for (token, count), tint, hatch in zip(counts, TINTS, HATCHES, strict=False):
+        axes.add_patch(PathPatch(_region(cells == token, low, side), facecolor=tint, hatch=hatch, linewidth=0,
+                                 edgecolor="#b4b4b4", zorder=0))  # fmt: skip
+        name = piece_label(pieces[str(token)])
+        handles.append(Patch(facecolor=tint, hatch=hatch, edgecolor="#8a8a8a", linewidth=0.5, label=name))
+        if count >= LABELLED_SHARE * cells.size and len(counts) > 1:
+            row, column = _inmost(cells == token)
+            axes.text(low[0] + side * (column + 0.5), low[1] + side * (row + 0.5), name, ha="center", va="center",
+                      fontsize=6.5, color=DARK, zorder=6,
+                      bbox={"boxstyle": "round,pad=0.15", "facecolor": tint, "edgecolor": "none"})  # fmt: skip
+    rest = {token for token, _ in counts[len(TINTS) :]}
+    if rest:
+        outline = _region(np.isin(cells, list(rest)), low, side)
+        axes.add_patch(PathPatch(outline, facecolor=REST, linewidth=0, zorder=0))
+        handles.append(Patch(facecolor=REST, label=f"{len(rest)} others"))
+    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, fontsize=6, frameon=False,
+                handlelength=1.3, handleheight=0.9, columnspacing=0.8, handletextpad=0.4, borderpad=0)  # fmt: skip
+
+
+def _panel(axes: Axes, panel: dict[str, Any], pieces: dict[str, str], tokens: dict[str, int], number: int) -> None:
+    _background(axes, panel, pieces)
+    x, y, dx, dy = np.array(panel["arrows"]).T
+    spacing = 2 * panel["half"] / len(x) ** 0.5
+    longest = max(float(np.hypot(dx, dy).max()), 1e-12)
+    axes.quiver(x, y, dx, dy, angles="xy", scale_units="xy", scale=longest / spacing, color="#4b4b4b", width=0.005,
+                headwidth=3.6, headlength=4.2, headaxislength=3.8, minlength=0.3, zorder=2)  # fmt: skip
+    for name, (marker, colour, _) in PATHS.items():
+        points = np.array(panel[name])
+        axes.plot(*points.T, color=colour, linewidth=1.1, zorder=3)
+        sizes = np.linspace(46, 14, len(points) - 1)
+        axes.scatter(*points[1:].T, s=sizes, marker=marker, color=colour, edgecolor=PALE, linewidth=0.5, zorder=4)
+    for name, (marker, colour, _) in POINTS.items():
+        # The square is open: delta often ends in the posterior mean.
+        look = {"color": colour, "edgecolor": PALE, "linewidth": 0.6} if marker == "*" else {
+            "facecolor": "none", "edgecolor": colour, "linewidth": 1.5}  # fmt: skip
+        axes.scatter(*panel[name], s=80 if marker == "*" else 48, marker=marker, zorder=5, **look)
+    (left, low), half = panel["centre"], panel["half"]
+    axes.set(xlim=(left - half, left + half), ylim=(low - half, low + half), aspect="equal")
+    axes.grid(False)
+    axes.xaxis.set_major_locator(MaxNLocator(3))
+    axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.tick_params(length=2, labelsize=6)
+    said = {name: piece_label(pieces[str(token)]) for name, token in tokens.items()}
+    # Two a line: long words would run into the next panel.
+    lines = [
+        f"posterior: {said['posterior']} · prior: {said['prior']}",
+        f"delta: {said['delta']} · score: {said['score']}",
+    ]
+    axes.set_title(f"{number}   {lines[0]}\n{lines[1]}", fontsize=6.3)
+
+
+def latent_space(found: dict[str, Any]) -> Figure:
+    """A panel a position: the decoded subword as background, the field, the prior and posterior mean, and the paths."""
+    panels = found["panels"]
+    if not panels:
+        return empty("No position was mapped.")
+    across = min(4, len(panels))
+    rows = -(-len(panels) // across)
+    with matplotlib.rc_context(STYLE | {"hatch.linewidth": 0.35}):
+        figure = _figure(1.95 * across, 2.55 * rows + 0.35)
+        grid = figure.subplots(rows, across, squeeze=False).flatten()
+        for number, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
+            tokens = {name: ids[number] for name, ids in found["outputs"].items()}
+            _panel(axes, panel, found["pieces"], tokens, number + 1)
+        for axes in grid[len(panels) :]:
+            axes.set_visible(False)
+        handles = [
+            Line2D(
+                [],
+                [],
+                linestyle="",
+                marker=marker,
+                color=colour,
+                markersize=8 if marker == "*" else 6,
+                label=text,
+                markerfacecolor=colour if marker == "*" else "none",
+                markeredgewidth=0.6 if marker == "*" else 1.5,
+            )
+            for marker, colour, text in POINTS.values()
+        ]
+        handles += [
+            Line2D([], [], marker=marker, color=colour, markersize=5, linewidth=1.1, label=f"{text}, step by step")
+            for marker, colour, text in PATHS.values()
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=4, fontsize=7, frameon=False)
+    return figure
+
+
+DRAWN = {"marginal": marginal, "tokens": tokens, "latent_space": latent_space}

@@ -1,0 +1,196 @@
+"""Several experiments side by side: one column each, means over seeds ± deviation, and the gap to their own teacher."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from pathlib import Path
+
+from workflow_src.evaluation.report import carried
+from workflow_src.evaluation.report.results import AUTOREGRESSIVE, Results, Row
+from workflow_src.evaluation.report.tables import SEARCH_LABELS, engine_label
+
+FIGURES = {
+    "bleu": "BLEU",
+    "gap": "BLEU below the teacher's beam search",
+    "validity": "valid outputs, %",
+    "latency_ms": "milliseconds a sentence, one at a time",
+    "speedup": "speed-up against the teacher's beam search",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """Mean over seeds, deviation (n - 1; None for one seed), and how many seeds."""
+
+    mean: float
+    deviation: float | None
+    seeds: int
+
+    def text(self, digits: int) -> str:
+        spread = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
+        return f"{self.mean:.{digits}f}{spread}"
+
+
+Key = tuple[str, str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """`cells[figure][row][column]`; rows are (system, decode, data), columns the experiments.
+
+    `about` says of each experiment on which data and seeds it is; `systems` are lines of text, one for each experiment
+    and system that a row shows.
+    """
+
+    experiments: tuple[str, ...]
+    datasets: tuple[str, ...]
+    rows: tuple[Key, ...]
+    cells: dict[str, dict[Key, list[Cell | None]]]
+    about: tuple[str, ...] = ()
+    systems: tuple[tuple[str, ...], ...] = ()
+
+
+def row_key(row: Row) -> Key:
+    """What makes rows of two experiments the same thing."""
+    label = SEARCH_LABELS.get(row.search, row.search)
+    label += f" {row.beam}" if row.search == "beam" else ""
+    label += f", {row.candidates} candidates" if row.candidates else ""
+    label += f", L = {row.steps}" if row.steps else ""
+    label += f", {engine_label(row.engine)}" if row.engine != "continuum" else ""
+    # Experiments may choose different values of the same setting.
+    label += f" (chosen: {', '.join(sorted(row.chosen)).replace('_', ' ')})" if row.chosen else ""
+    return row.system, label, row.data
+
+
+def _cell(values: list[float]) -> Cell | None:
+    if not values:
+        return None
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Cell(statistics.fmean(values), deviation, len(values))
+
+
+def _figure(row: Row, name: str, beams: dict[int, float]) -> float | None:
+    if name == "gap":
+        return beams[row.seed] - row.bleu if row.seed in beams else None
+    value = getattr(row, name)
+    return 100 * value if name == "validity" and value is not None else value
+
+
+def compare(found: list[Results], removed: bool = True) -> Comparison:
+    """Rows of all experiments by what they are. `removed`: repetitions removed from what is not autoregressive.
+
+    The gap is to the teacher's beam-4 row of the same seed, of our own engine and without settings chosen on dev (the
+    largest beam where there is none). Rows that would stand in one cell get their decode's name. Raises ValueError for
+    no experiments.
+    """
+    if not found:
+        raise ValueError("there is nothing to compare; give at least one experiment.")
+    order: dict[Key, None] = {}
+    by_experiment = []
+    for results in found:
+        wanted = [row for row in results.rows if row.family in AUTOREGRESSIVE or row.repetitions_removed == removed]
+        levels: dict[int, float] = {}
+        for row in sorted((row for row in wanted if row.search == "beam"), key=_preference, reverse=True):
+            levels.setdefault(row.seed, row.bleu)
+        rows: dict[Key, dict[int, Row]] = {}
+        for row in wanted:
+            system, label, data = row_key(row)
+            there = rows.get((system, label, data), {})
+            if any(other.name != row.name for other in there.values()):
+                label += f" ({row.name})"
+            rows.setdefault((system, label, data), {}).setdefault(row.seed, row)
+        order |= dict.fromkeys(rows)
+        by_experiment.append((rows, levels))
+    cells = {name: {key: [] for key in order} for name in FIGURES}
+    for name in FIGURES:
+        for key in order:
+            for rows, levels in by_experiment:
+                values = [_figure(row, name, levels) for row in rows.get(key, {}).values()]
+                cells[name][key].append(_cell([value for value in values if value is not None]))
+    return Comparison(
+        tuple(results.experiment for results in found),
+        tuple(results.dataset for results in found),
+        tuple(order),
+        cells,
+        tuple(map(_about, found)),
+        tuple(line for results in found for line in _systems(results)),
+    )
+
+
+SYSTEM_HEADS = ("experiment", "system", "family", "preset", "data", "seeds") + (
+    *("parameters", "updates", "target tokens seen", "minutes"),
+)
+
+
+def _about(results: Results) -> str:
+    """Data, checksum and seeds of an experiment, and whether its networks were trained equally long."""
+    sums = (results.provenance.get("corpus") or {}).get("sha256")
+    data = carried.data(results.dataset, sums, (row.seed for row in results.rows))
+    unequal = carried.unequal(results.provenance.get("systems") or [], {row.system for row in results.rows})
+    return f"{results.experiment}: {data} {unequal}".strip()
+
+
+def _systems(results: Results) -> list[tuple[str, ...]]:
+    """SYSTEM_HEADS of each system with rows; of several seeds, the first's figures."""
+    systems = results.provenance.get("systems") or []
+    lines = []
+    for system in carried.first_seeds(systems, {row.system for row in results.rows}):
+        seeds = ", ".join(other["seed"] for other in systems if other["system"] == system["system"])
+        told = {"experiment": results.experiment, "seeds": seeds}
+        lines.append(tuple(str((system | told).get(head, "–")) for head in SYSTEM_HEADS))
+    return lines
+
+
+def _preference(row: Row) -> tuple[bool, bool, bool, bool, int]:
+    """The largest decides, and the first of equal ones: the teacher's own plain beam 4 where there is one."""
+    return row.system == "teacher", row.engine == "continuum", not row.chosen, row.beam == 4, row.beam or 0
+
+
+def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
+    """(heading, lines of cells as text) for every figure that some experiment has."""
+    made = []
+    for name, heading in FIGURES.items():
+        lines = []
+        for key in comparison.rows:
+            row = comparison.cells[name][key]
+            if any(row):
+                digits = 2 if name in ("latency_ms", "speedup") else 1
+                lines.append([*key, *("–" if cell is None else cell.text(digits) for cell in row)])
+        if lines:
+            made.append((heading, lines))
+    return made
+
+
+def markdown(comparison: Comparison, removed: bool) -> str:
+    """The comparison as Markdown."""
+    parts = ["# " + ", ".join(comparison.experiments), caption(comparison, removed)]
+    heads = ["system", "decode", "data", *comparison.experiments]
+    for heading, lines in tables(comparison):
+        rule = "|---|---|---|" + "---:|" * len(comparison.experiments)
+        body = ["| " + " | ".join(line) + " |" for line in lines]
+        parts += [f"## {heading}", "\n".join(["| " + " | ".join(heads) + " |", rule, *body])]
+    if comparison.systems:
+        rule = "|---|---|---|---|---|---|" + "---:|" * (len(SYSTEM_HEADS) - 6)
+        body = ["| " + " | ".join(line) + " |" for line in comparison.systems]
+        parts += ["## Systems", "\n".join(["| " + " | ".join(SYSTEM_HEADS) + " |", rule, *body])]
+    return "\n\n".join(parts) + "\n"
+
+
+def caption(comparison: Comparison, removed: bool) -> str:
+    """What the figures are."""
+    named = [f"{name} on {data}" for name, data in zip(comparison.experiments, comparison.datasets, strict=True)]
+    return (
+        f"Test sets of {', '.join(named)}. Means over seeds ± deviation where there are several. In non-autoregressive "
+        f"outputs, repetitions of a word are {'removed' if removed else 'kept'}. Speeds compare within a column, not "
+        f"between columns: experiments may have run on different machines. {carried.SYSTEMS} "
+        f"{' '.join(comparison.about)}"
+    )
+
+
+def results_path(name: str) -> Path:
+    """Where the results of an experiment lie, given its name, its report folder, or the file itself."""
+    path = Path(name)
+    if path.is_dir():
+        return path / "results.json"
+    return path if path.suffix == ".json" else Path("results") / name / "report" / "results.json"

@@ -1,0 +1,366 @@
+"""The report as one HTML page that opens without a network, and as Markdown."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import markupsafe
+
+from workflow_src.config.families import REFINEMENTS
+from workflow_src.evaluation.analyses.changes import changed_words
+from workflow_src.evaluation.report import speed_page, tables
+from workflow_src.evaluation.report.results import AUTOREGRESSIVE
+from workflow_src.evaluation.report.tables import Group, Line
+
+TEMPLATES = Path(__file__).parent
+LANGUAGES = {
+    "de": "German", "en": "English", "ro": "Romanian", "ja": "Japanese", "fr": "French", "cs": "Czech", "es": "Spanish",
+}  # fmt: skip
+NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+CONVENTIONS = (
+    "For comparison with papers only: cased BLEU over the tokens of Moses, and BLEU over sacreBLEU's international "
+    "tokens without case."
+)
+
+
+def language(code: str) -> str:
+    return LANGUAGES.get(code, code)
+
+
+def in_words(number: int) -> str:
+    """Small numbers as words."""
+    return NUMBER_WORDS[number] if number < len(NUMBER_WORDS) else f"{number:,}"
+
+
+def marked(before: str, after: str) -> markupsafe.Markup:
+    """`after` as HTML, neighbouring words that are new against `before` inside one <mark>."""
+    words = after.split()
+    parts = []
+    flags = changed_words(before.split(), words)
+    for new, run in itertools.groupby(zip(words, flags, strict=True), key=lambda pair: pair[1]):
+        text = markupsafe.escape(" ".join(word for word, _ in run))
+        parts.append(markupsafe.Markup("<mark>{}</mark>").format(text) if new else text)
+    return markupsafe.Markup(" ").join(parts)
+
+
+def example_steps(texts: list[str]) -> list[dict[str, Any]]:
+    """Steps 1.. of a trace: label ("1", or "2–4" for steps that change nothing more), HTML, and whether it changed."""
+    found = []
+    for step in range(1, len(texts)):
+        same = texts[step] == texts[step - 1]
+        if same and found and found[-1]["same"]:
+            found[-1]["last"] = step
+            continue
+        found.append({"first": step, "last": step, "same": same, "html": marked(texts[step - 1], texts[step])})
+    for entry in found:
+        entry["label"] = str(entry["first"]) if entry["first"] == entry["last"] else f"{entry['first']}–{entry['last']}"
+    return found
+
+
+def examples(traces: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Example sentences for the page. The prior mean stands once where all searches start from the same text."""
+    found = []
+    for example in (traces or {}).get("examples", []):
+        searches = {name: texts for name, texts in example["searches"].items() if texts}
+        starts = {texts[0] for texts in searches.values()}
+        shared = starts.pop() if len(starts) == 1 else None
+        found.append(
+            {
+                **{key: example[key] for key in ("index", "source", "reference", "teacher")},
+                "prior_mean": shared,
+                "searches": [
+                    {"name": name, "start": None if shared is not None else texts[0], "steps": example_steps(texts)}
+                    for name, texts in searches.items()
+                ],
+            }
+        )
+    return found
+
+
+def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
+    """What the table shows in a few sentences; only what was measured is said."""
+    lines = [line for group in table for line in group.lines]
+    beams = [line for line in lines if line.search == "beam" and line.engine == "continuum"]
+    named = [
+        line for line in beams if reference and (line.system, line.name) == (reference["system"], reference["name"])
+    ]
+    teacher = (named or sorted(beams, key=lambda line: line.system != "teacher") or [None])[0]
+    # Brackets tell settings of a row's own.
+    refined = [line for line in lines if line.search in REFINEMENTS and "(" not in line.label]
+    told = []
+    if teacher:
+        told.append(
+            f"Beam search with the autoregressive {teacher.system} ({teacher.label}) reaches {_figures(teacher)}."
+        )
+    if refined:
+        # Named by rule, not by its figures: choosing the best on test would flatter it.
+        preferred = ("score", "energy", "delta")
+        best = min(refined, key=lambda line: (preferred.index(line.search), -line.steps))
+        group = next(group for group in table if best in group.lines)
+        start = next((line for line in group.lines if line.search == "prior-mean"), None)
+        if start:
+            told.append(f"The prior mean of “{start.system}” alone reaches {_figures(start)}.")
+        steps = "step" if best.steps == 1 else "steps"
+        how = f"{best.search} with {in_words(best.steps)} {steps}"
+        told.append(f"Refined by {how}: {_figures(best)}{_gain(best, start)}.")
+        speedup = best.figures["speedup"]
+        if teacher and speedup:
+            gap = teacher.figures["bleu"] - best.figures["bleu"]
+            where = f"{abs(gap):.1f} BLEU {'below' if gap >= 0 else 'above'} beam search"
+            pace = (
+                f"{speedup:.1f} times as fast" if speedup >= 1 else f"slower than it by a factor of {1 / speedup:.1f}"
+            )
+            told.append(f"That is {where}, and {pace}, one sentence at a time.")
+        fairly = best.figures["against_fastest"]
+        if fairly:
+            pace = f"{fairly:.2f} times as fast" if fairly >= 1 else f"slower by a factor of {1 / fairly:.2f}"
+            told.append(f"Against the fastest autoregressive row that is at least as good ({best.rival}) it is {pace}.")
+    return told
+
+
+def _figures(line: Line) -> str:
+    text = f"{line.figures['bleu']:.1f} BLEU"
+    if line.figures["validity"] is not None:
+        text += f" with {100 * line.figures['validity']:.1f} % valid outputs"
+    return text
+
+
+def _gain(best: Line, start: Line | None) -> str:
+    if start is None:
+        return ""
+    gain = best.figures["bleu"] - start.figures["bleu"]
+    return f", {abs(gain):.1f} BLEU {'more' if gain >= 0 else 'less'} than the prior mean"
+
+
+def caption(
+    removed: bool, manifest: dict[str, Any], split: str, sentences: int | None, timed: bool, compared: str = ""
+) -> str:
+    """What a table's figures are; says which variant its rows are. `compared` says what p is."""
+    count = f", {sentences:,} sentences" if sentences else ""
+    seeds = len({row["seed"] for row in manifest["rows"]})
+    text = f"Quality and speed on {split} of {manifest['dataset']} ({manifest['source']}→{manifest['target']}{count}). "
+    text += f"In non-autoregressive outputs, repetitions of a word are {'removed' if removed else 'kept'}; "
+    text += "autoregressive outputs are scored as they are. BLEU and chrF are sacreBLEU's on detokenised, cased text; "
+    text += (
+        "brackets hold the 95 % bootstrap interval."
+        if seeds == 1
+        else f"figures are means ± deviation over {seeds} seeds."
+    )
+    text += f" {compared}" if compared else ""
+    if timed:
+        text += " Latency is the median over sentences, one at a time, from text to text"
+        text += "." if seeds == 1 else ", with the systems of the first seed."
+        text += (
+            " ±: the standard deviation over sentences, which differ in length; it is no error of the median. Medians "
+            "of rounds, the lowest and the highest, show how well it repeats."
+        )
+        text += (
+            " The speed-up is over our own beam search; the last column compares with the fastest autoregressive row"
+        )
+        text += " of at least the same BLEU."
+    return text
+
+
+def protocol_words(speed: dict[str, Any] | None) -> str:
+    """How speed was measured, in sentences."""
+    if not speed:
+        return "Speed was not measured in this run."
+    p = speed["protocol"]
+    processor = speed.get("provenance", {}).get("hardware", {}).get("processor")
+    where = p.get("device_name") or processor or p.get("device", "an unnamed device")
+    load = p.get("other_load_cores") or [0.0]
+    disturbed, redone = (in_words(p[key]) if p[key] else "none" for key in ("disturbed_rounds", "redone_rounds"))
+    threads = f"{in_words(p['threads'])} CPU thread{'s' * (p['threads'] != 1)}"
+    text = (
+        f"All rows were timed in one run on {where} with {threads} ({_precisions(p)}), each engine in a process of "
+        f"its own, from text in to text out, on the same {p['sentences']:,} sentences, in "
+        f"{in_words(p['repeats'])} rounds that alternate between the rows, each after {p['warmup']} untimed sentences. "
+        f"One at a time, a sentence's time is its median over rounds; throughput is that of the median round "
+        f"with batches of {_batches(speed, p)}. Other processes used {min(load):.2f} to {max(load):.2f} of a core "
+        f"during the rounds kept; rounds above {p['disturbed_above_cores']:.2f} were redone "
+        f"({redone} in all), and {disturbed} of those kept stayed above it."
+    )
+    if p.get("baseline"):
+        text += f" Speed-ups compare median latencies with {p['baseline']['system']} {p['baseline']['name']}."
+    for engine, reason in (p.get("left_out") or {}).items():
+        text += f" {tables.engine_label(engine)} was left out ({reason.rstrip('.')})."
+    shares = [row["subword_share"] for row in speed["rows"] if row.get("subword_share") is not None]
+    if shares:
+        low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+        text += f" Splitting into subwords and joining took {low if low == high else f'{low} to {high}'} % of the time."
+    return text
+
+
+def chosen_words(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For every decode that chose settings on dev: what it is, what it chose, and each choice with its BLEU."""
+    return [
+        {
+            "title": f"{entry['system']}, {entry['name']}, seed {entry['seed']}",
+            "chosen": _settings_words(entry["content"]["chosen"]),
+            "points": [
+                {
+                    "settings": _settings_words(point["settings"]),
+                    "bleu": f"{point['bleu']:.2f}",
+                    "steps": f"{point['mean_steps']:.2f}",
+                    "chosen": point["settings"] == entry["content"]["chosen"],
+                }
+                for point in entry["content"]["curve"]
+            ],
+        }
+        for entry in choices
+    ]
+
+
+def conventions(
+    manifest: dict[str, Any], qualities: dict[str, dict[str, Any]], split: str, removed: bool
+) -> list[dict[str, str]]:
+    """BLEU of every row by the conventions of papers, beside sacreBLEU's own; rows not scored so are left out."""
+    found = []
+    for row in manifest["rows"]:
+        autoregressive = manifest["systems"][row["system"]]["family"] in AUTOREGRESSIVE
+        scored = qualities[row["quality"]]["removed" if removed and not autoregressive else "kept"]
+        if row["split"] == split and "bleu_tokenised" in scored:
+            keys = ("bleu", "bleu_tokenised", "bleu_intl_lowercase")
+            found.append(
+                {"system": row["system"], "name": row["name"], "seed": str(row["seed"])}
+                | {key: f"{scored[key]:.1f}" for key in keys}
+            )
+    return found
+
+
+def _settings_words(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())
+
+
+def _precisions(protocol: dict[str, Any]) -> str:
+    """The precision, or each engine's where there are several engines."""
+    engines = protocol.get("engines") or {}
+    if len(engines) < 2:
+        return str(protocol.get("precision"))
+    own = engines.get("continuum", protocol.get("precision"))
+    others = [tables.engine_label(engine) for engine in engines if engine != "continuum"]
+    return f"{own}; {', '.join(others)}"
+
+
+def _batches(speed: dict[str, Any], protocol: dict[str, Any]) -> str:
+    sizes = sorted({row["batch"] for row in speed["rows"] if row.get("batch")} or {protocol["batch"]})
+    fits = ", the largest that fit" if protocol["device"] == "cuda" else ""
+    return f"{sizes[0]:,}{fits}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}{fits}"
+
+
+def step_cost_words(speed: dict[str, Any] | None) -> str:
+    """What one refinement step costs, in a sentence; empty when it is not known."""
+    costs = (speed or {}).get("step_costs", {})
+    if not costs.get("costs"):
+        return ""
+    told = ", ".join(f"{_milliseconds(cost)} for {cost['search']} ({cost['system']})" for cost in costs["costs"])
+    text = f"One refinement step costs {told}, as the slope of a sentence's time over steps, all rows in turns."
+    if costs.get("delta_over_score"):
+        text += f" A delta step takes {costs['delta_over_score']:.1f} times as long as a score step."
+    if costs.get("predicted_delta_over_score"):
+        text += (
+            f" Counting operations (two for each weight of the layers, heads and output projection that a step "
+            f"multiplies with; about 2 + V / (16 · layers · D)) predicts {costs['predicted_delta_over_score']:.2f}"
+        )
+        share = costs.get("share_of_predicted")
+        text += f", of which {share:.2f} was reached." if share else "."
+    return text
+
+
+def _milliseconds(cost: dict[str, Any]) -> str:
+    value = cost["ms_per_step"]
+    return f"{value:.2f} ms" if value > 0 else "less than the noise of the measurement"
+
+
+def table_cells(table: list[Group]) -> dict[str, Any]:
+    """Headings and cells of a table for the template; the best BLEU of non-autoregressive lines is marked."""
+    heads = tables.columns(table)
+    refined = [line for group in table if not group.autoregressive for line in group.lines]
+    best = max((line.figures["bleu"] for line in refined), default=None)
+    return {
+        "heads": heads,
+        "groups": [
+            {
+                "title": group.title,
+                "lines": [
+                    {
+                        "label": line.label,
+                        "best": line.figures["bleu"] == best and not group.autoregressive,
+                        "cells": [(key, *tables.cell(line, key)) for key, _ in heads],
+                    }
+                    for line in group.lines
+                ],
+            }
+            for group in table
+        ],
+    }
+
+
+def render(context: dict[str, Any], template: str = "report.html.j2") -> str:
+    """The page as HTML; everything that is not Markup is escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["in_words"] = in_words
+    environment.globals["conventions_words"] = CONVENTIONS
+    return environment.get_template(template).render(context)
+
+
+def markdown(context: dict[str, Any]) -> str:
+    """results.md: title, table, the other variant, and provenance."""
+    parts = [f"# {context['title']}", context["description"], " ".join(context["summary"])]
+    parts += ["## Quality and speed", context["caption"], tables.markdown(context["groups"])]
+    if context["other_groups"]:
+        parts += [f"### Repetitions {context['other_variant']}", context["carried"]]
+        parts += [tables.markdown(context["other_groups"])]
+    if context["delta_table"]:
+        parts += ["### Networks against delta", f"{context['delta_table']['caption']} {context['carried']}"]
+        parts.append(speed_page.markdown(context["delta_table"]))
+    if context["unmatched"]:
+        parts.append("Published, without a row here: " + ", ".join(f"{k} {v}" for k, v in context["unmatched"].items()))
+    parts += [f"Published figures: {context['expected_source']}"] if context["expected_source"] else []
+    if context["conventions"]:
+        parts += ["### BLEU by other conventions", f"{CONVENTIONS} {context['carried']}"]
+        parts.append(_convention_table(context["conventions"]))
+    if context["chosen"]:
+        parts += ["## Chosen on dev", context["carried"]]
+        parts += [_chosen_table(entry) for entry in context["chosen"]]
+    parts += ["## Speed", context["protocol"], context["step_cost"]]
+    for one in context["protocols"]:
+        parts += [f"### {one['title']}", context["carried"], speed_page.markdown(one)]
+    parts += [context["analyses_markdown"], "## Provenance"]
+    parts.append("".join(f"- {name}: {value}\n" for name, value in context["facts"]))
+    parts += ["### Systems", _system_table(context["systems"])]
+    parts += ["## Notes", context["notes"]] if context["notes"] else []
+    return "\n\n".join(part.strip() for part in parts if part and part.strip()) + "\n"
+
+
+def _convention_table(rows: list[dict[str, str]]) -> str:
+    lines = [
+        "| system | decode | seed | sacreBLEU | tokenised | international, lowercase |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    return "\n".join(lines + ["| " + " | ".join(row.values()) + " |" for row in rows])
+
+
+def _chosen_table(entry: dict[str, Any]) -> str:
+    lines = [f"{entry['title']}: {entry['chosen']}", "", "| tried | dev BLEU | mean steps |", "|---|---:|---:|"]
+    for point in entry["points"]:
+        mark = "**" if point["chosen"] else ""
+        lines.append(f"| {point['settings']} | {mark}{point['bleu']}{mark} | {point['steps']} |")
+    return "\n".join(lines)
+
+
+def _system_table(systems: list[dict[str, Any]]) -> str:
+    heads = ["system", "family", "preset", "data", "seed", "parameters", "updates", "target tokens seen", "minutes"]
+    lines = ["| " + " | ".join(heads) + " |", "|---|---|---|---|" + "---:|" * 5]
+    return "\n".join(lines + ["| " + " | ".join(system[head] for head in heads) + " |" for system in systems]) + "\n"

@@ -1,0 +1,59 @@
+"""Tables of speed under each protocol, and time against sentence length, for the page and for Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workflow_src.evaluation.report.results import engine_of
+from workflow_src.evaluation.report.tables import row_label, span
+
+HEADS = (
+    *("", "median, ms", "medians of rounds, ms", "mean ± deviation over sentences, ms"),
+    *("sentences / s", "batch", "speed-up"),
+)
+
+
+def label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """A timed row in words, with its system."""
+    return f"{row['system']}: {row_label(row | {'engine': engine_of(row)}, manifest)}"
+
+
+def title(protocol: dict[str, Any]) -> str:
+    """A protocol in words."""
+    load = protocol.get("other_load_cores") or [0.0]
+    threads = f"{protocol['threads']} CPU thread{'s' * (protocol['threads'] != 1)}"
+    where = protocol.get("device_name") or "GPU" if protocol["device"] == "cuda" else threads
+    return f"Speed on {where}; other load up to {max(load):.2f} cores"
+
+
+def protocol_tables(speed: dict[str, Any] | None, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """For every protocol: `title`, `heads`, and `rows` of cells as text; of lengths, one column a group."""
+    found = []
+    for one in (speed or {}).get("protocols", []):
+        groups = one["rows"][0].get("by_length", []) if one["rows"] else []
+        heads = [*HEADS, *(f"{_span(group)}, ms" for group in groups)]
+        rows = []
+        for row in one["rows"]:
+            cells = [label(row, manifest), _ms(row["latency_ms"])]
+            cells.append(span(row["latency_rounds"]) if row.get("latency_rounds") else "–")
+            cells.append(f"{_ms(row['latency_mean'])} ± {_ms(row['latency_std'])}")
+            cells += [f"{row['sentences_per_second']:,.0f}", f"{row['batch']:,}"]
+            cells.append("–" if row["speedup"] is None else f"{row['speedup']:.2f}×")
+            rows.append(cells + [_ms(group["latency_ms"]) for group in row.get("by_length", [])])
+        found.append({"title": title(one["protocol"]), "heads": heads, "rows": rows})
+    return found
+
+
+def markdown(table: dict[str, Any]) -> str:
+    """One of `protocol_tables` in Markdown."""
+    lines = ["| " + " | ".join(table["heads"]) + " |", "|---|" + "---:|" * (len(table["heads"]) - 1)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in table["rows"]]) + "\n"
+
+
+def _span(group: dict[str, Any]) -> str:
+    shortest, longest = group["shortest"], group["longest"]
+    return f"{shortest} subwords" if shortest == longest else f"{shortest}–{longest} subwords"
+
+
+def _ms(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"

@@ -1,0 +1,112 @@
+"""Timing in processes of their own: each has one engine and its number of threads, and is told over a pipe what to do.
+
+Thread pools of different libraries in one process disturb each other, and their sizes are fixed when a library is
+loaded; a worker's environment is therefore set before it starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from workflow_src.evaluation.speed.timing import RowTimes
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# Given a worker's order (any settings that can be pickled): what times rows there, and what it says of itself.
+Make = Callable[[dict[str, Any]], tuple[Any, dict[str, Any]]]
+
+
+@contextlib.contextmanager
+def _environment(threads: int) -> Iterator[None]:
+    """The environment of a process to be started, for the time being."""
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _serve(make: Make, order: dict[str, Any], connection: Any) -> None:
+    """In the worker: make what times, then answer calls until the pipe closes."""
+    # RuntimeErrors are what libraries raise that miss a library of theirs or memory.
+    try:
+        timer, about = make(order)
+        connection.send(("done", about))
+    except (ValueError, OSError, RuntimeError) as failure:
+        connection.send(("refused", str(failure)))
+        return
+    while True:
+        try:
+            method, arguments = connection.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            connection.send(("done", getattr(timer, method)(*arguments)))
+        except (ValueError, OSError, RuntimeError) as failure:
+            connection.send(("refused", str(failure)))
+
+
+class Worker:
+    """A process that times rows; `about` is what it said of itself when it was ready.
+
+    `make(order)` runs in the process and must be a function of a module. Raises ValueError with the worker's own
+    sentence when it refuses something, and when it ends by itself.
+    """
+
+    def __init__(self, make: Make, order: dict[str, Any], threads: int):
+        context = multiprocessing.get_context("spawn")
+        self.name = str(order.get("engine", "engine"))
+        self._connection, theirs = context.Pipe()
+        with _environment(threads):
+            self._process = context.Process(target=_serve, args=(make, order, theirs), daemon=True)
+            self._process.start()
+        theirs.close()
+        self.about: dict[str, Any] = self._answer()
+
+    def warm(self, row: dict[str, Any], lines: list[str]) -> None:
+        self._call("warm", row, lines)
+
+    def time_row(self, row: dict[str, Any], lines: list[str], speed: dict[str, Any]) -> RowTimes:
+        return self._call("time_row", row, lines, speed)
+
+    def time_alternating(
+        self, rows: list[dict[str, Any]], lines: list[str], speed: dict[str, Any]
+    ) -> list[list[list[float]]]:
+        return self._call("time_alternating", rows, lines, speed)
+
+    def lengths(self, lines: list[str]) -> list[int]:
+        return self._call("lengths", lines)
+
+    def close(self) -> None:
+        """End the process."""
+        self._connection.close()
+        self._process.join(10)
+        if self._process.is_alive():
+            self._process.terminate()
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        with contextlib.suppress(BrokenPipeError):
+            self._connection.send((method, arguments))
+        return self._answer()
+
+    def _answer(self) -> Any:
+        try:
+            kind, value = self._connection.recv()
+        except (EOFError, ConnectionResetError):
+            self._process.join(10)
+            raise ValueError(
+                f"the process that measures {self.name} ended by itself (exit code {self._process.exitcode}); a fault "
+                "is told above, a killed process (-9) mostly lacks memory."
+            ) from None
+        if kind == "refused":
+            self.close()
+            raise ValueError(value)
+        return value

@@ -1,0 +1,144 @@
+"""What the measured times say: latency, throughput, speed-up, time against length, and the cost of a step."""
+
+from __future__ import annotations
+
+import bisect
+import statistics
+from typing import Any
+
+import numpy as np
+
+from workflow_src.evaluation.report.results import engine_of
+from workflow_src.evaluation.speed.timing import Measured, RowTimes, step_series
+
+# Sentences are cut into at most so many groups of similar length, equally large as far as ties allow.
+LENGTH_BINS = 5
+
+
+def sentence_ms(seconds: list[list[float]]) -> np.ndarray:
+    """Milliseconds of every sentence (N,): its median over rounds, from `seconds` (rounds, N)."""
+    return 1000 * np.median(np.asarray(seconds, dtype=float), axis=0)
+
+
+def summarise(times: RowTimes) -> dict[str, Any]:
+    """A row's figures. A sentence's time is its median over rounds; latency is in ms over sentences.
+
+    `latency_ms` is the median, `latency_mean` the mean, `latency_std` the standard deviation (n - 1) over sentences,
+    which differ in length; `latency_rounds` (rounds,) the median over sentences of each round by itself, whose range
+    shows how well the measurement repeats; `sentences_per_second` uses the median round in batches of `batch`;
+    `subword_share` is the share of time in subwords.
+    """
+    sentences = sentence_ms(times.sentences)
+    return {
+        "latency_ms": float(np.median(sentences)),
+        "latency_mean": float(sentences.mean()),
+        "latency_std": float(sentences.std(ddof=1)) if len(sentences) > 1 else 0.0,
+        "latency_rounds": [float(1000 * np.median(one)) for one in times.sentences],
+        "sentences_per_second": times.batched / statistics.median(times.batches),
+        "batch": times.batch,
+        "subword_share": None if times.subword_seconds is None else times.subword_seconds / times.told_seconds,
+    }
+
+
+def length_bins(lengths: list[int], most: int = LENGTH_BINS) -> list[list[int]]:
+    """Indices of sentences in groups of rising length; sentences of one length share a group. No group is empty."""
+    order = sorted(lengths)
+    groups: dict[int, list[int]] = {}
+    for index, length in enumerate(lengths):
+        # All sentences of a length go where the first of them belongs.
+        groups.setdefault(bisect.bisect_left(order, length) * most // len(order), []).append(index)
+    return [groups[number] for number in sorted(groups)]
+
+
+def by_length(times: RowTimes, lengths: list[int]) -> list[dict[str, Any]]:
+    """Median milliseconds of the sentences of each group of lengths, with the group's shortest, longest and mean."""
+    sentences = sentence_ms(times.sentences)
+    return [
+        {
+            "shortest": min(lengths[i] for i in group),
+            "longest": max(lengths[i] for i in group),
+            "mean_length": statistics.fmean(lengths[i] for i in group),
+            "sentences": len(group),
+            "latency_ms": float(np.median(sentences[group])),
+        }
+        for group in length_bins(lengths)
+    ]
+
+
+def baseline(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Our own beam-search row that speed-ups refer to: beam 4 if there is one, else the largest; `teacher` first."""
+    beams = [row for row in rows if row["search"] == "beam" and engine_of(row) == "continuum"]
+    if not beams:
+        return None
+    return max(beams, key=lambda row: (row["beam"] == 4, row["beam"], row["system"] == "teacher"))
+
+
+def slopes(steps: list[int], values: np.ndarray) -> np.ndarray:
+    """Slopes (N,) of least-squares lines through `values` (rows, N) over `steps` (rows,), which are not all equal."""
+    x = np.asarray(steps, dtype=float)
+    centred = x - x.mean()
+    return centred @ (values - values.mean(axis=0)) / (centred**2).sum()
+
+
+def step_costs(
+    rows: list[dict[str, Any]],
+    alternating: dict[tuple[str, str], list[list[float]]],
+    operations: dict[tuple[str, str], float] | None = None,
+) -> dict[str, Any]:
+    """Milliseconds of one refinement step, for each system and search: the slope of a sentence's time over steps.
+
+    Slopes are of `alternating`, seconds (rounds, N) by row key, each sentence's the median over rounds; the median
+    sentence's slope counts. Only rows of our own engine that differ in nothing but steps are compared.
+    `delta_over_score` is the mean cost of a delta step over that of a score step, None unless both are known and above
+    0 (below it, noise was larger than a step). `predicted_delta_over_score` is the same ratio of `operations`, which
+    maps (system, search) to the operations of a step at a position, `share_of_predicted` the first over the second;
+    None where they are not known.
+    """
+    costs = []
+    for group in step_series(rows):
+        steps = [int(row["steps"]) for row in group]
+        times = np.stack([sentence_ms(alternating[(row["system"], row["name"])]) for row in group])
+        first = group[0]
+        costs.append(
+            {
+                "system": first["system"],
+                "search": first["search"],
+                "step_size": first.get("step_size"),
+                "ms_per_step": float(np.median(slopes(steps, times))),
+                "steps": steps,
+                "operations_a_position": (operations or {}).get((first["system"], first["search"])),
+            }
+        )
+    measured, predicted = (_ratio(costs, key) for key in ("ms_per_step", "operations_a_position"))
+    return {
+        "costs": costs,
+        "delta_over_score": measured,
+        "predicted_delta_over_score": predicted,
+        "share_of_predicted": measured / predicted if measured and predicted else None,
+    }
+
+
+def _ratio(costs: list[dict[str, Any]], key: str) -> float | None:
+    delta, score = ([cost[key] for cost in costs if cost["search"] == search] for search in ("delta", "score"))
+    if not delta or not score or any(value is None or value <= 0 for value in delta + score):
+        return None
+    return statistics.mean(delta) / statistics.mean(score)
+
+
+def results(
+    rows: list[dict[str, Any]],
+    measured: Measured,
+    lengths: list[int] | None = None,
+    operations: dict[tuple[str, str], float] | None = None,
+) -> dict[str, Any]:
+    """Rows with their figures and their speed-up (by median latency) against the baseline, and the cost of steps."""
+    done = []
+    for row in rows:
+        times = measured.times[(row["system"], row["name"])]
+        done.append(row | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []})
+    reference = baseline(done)
+    for row in done:
+        row["speedup"] = None if reference is None else reference["latency_ms"] / row["latency_ms"]
+    named = None if reference is None else {"system": reference["system"], "name": reference["name"]}
+    costs = step_costs(done, measured.alternating, operations) | {"other_load_cores": measured.alternating_load}
+    return {"rows": done, "baseline": named, "step_costs": costs}

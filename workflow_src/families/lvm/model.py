@@ -1,0 +1,143 @@
+"""The latent-variable model of Lee, Shu & Cho 2020, sections 2.2 and 4.2: one Gaussian latent a target position.
+
+p(y|x) = integral of p(y|z,x) p(z|x) dz, with z of shape (T, Z). Prior p(z|x), approximate posterior q(z|y,x) and
+decoder p(y|z,x) are each a stack of non-causal decoder layers over the same source states.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workflow_src.config.families import LvmConfig
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, dropout, initialise
+from workflow_src.nn.length import LengthHead
+from workflow_src.types import PAD, wide, with_end
+
+
+class GaussianHead(nn.Module):
+    """Last states (B, T, D) -> mean and deviation (B, T, Z); the deviation is softplus of a linear output."""
+
+    def __init__(self, dim: int, latent_dim: int):
+        super().__init__()
+        self.linear = nn.Linear(dim, 2 * latent_dim)
+
+    def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        mean, raw = wide(self.linear(hidden)).chunk(2, -1)
+        # A floor keeps log-deviations finite when the posterior becomes certain.
+        return mean, F.softplus(raw) + 1e-4
+
+
+class LatentVariableModel(nn.Module):
+    def __init__(self, config: LvmConfig, source_size: int, target_size: int, joint: bool):
+        super().__init__()
+        self.config = config
+        self.source_embedding = Embedding(source_size, config)
+        self.target_embedding = self.source_embedding if joint else Embedding(target_size, config)
+        self.encoder = Stack(config, config.encoder_layers, cross=False)
+        self.length = LengthHead(
+            config.dim,
+            config.max_length_difference,
+            config.max_positions,
+            config.max_positions - self.extra_positions,
+            config.length_pooling,
+        )
+        self.prior_stack = Stack(config, config.layers, cross=True)
+        self.posterior_stack = Stack(config, config.layers, cross=True)
+        self.decoder_stack = Stack(config, config.layers, cross=True, skip=config.decoder_skip)
+        self.prior_head = GaussianHead(config.dim, config.latent_dim)
+        self.posterior_head = GaussianHead(config.dim, config.latent_dim)
+        self.latent_projection = nn.Linear(config.latent_dim, config.dim)
+        self.output_bias = nn.Parameter(torch.zeros(target_size))
+        initialise(self)
+        with torch.no_grad():
+            # Large heads at the start make a KL of tens of nats that training first has to undo.
+            for head in (self.prior_head, self.posterior_head):
+                head.linear.weight.mul_(config.head_scale)
+
+    @property
+    def extra_positions(self) -> int:
+        """Latents of a sentence beside those of its words: one for the end symbol, where targets have one."""
+        return int(self.config.end_symbol)
+
+    def whole_target(self, target: Tensor) -> Tensor:
+        """Target (B, T) as the model reads it: with its end symbol, (B, T+1), where targets have one."""
+        return with_end(target) if self.config.end_symbol else target
+
+    def encode(self, source: Tensor) -> Memory:
+        """Source (B, S) -> states for the three stacks and the length head."""
+        mask = source != PAD
+        bias = attention_bias(mask)
+        return Memory(self.encoder(self.source_embedding(source), bias), mask, bias)
+
+    def predict_lengths(self, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
+        return self.length.predict(memory, quantile, lengthening)
+
+    def positions(self, target_mask: Tensor) -> Tensor:
+        """Position codes (T, D) for a mask (B, T). Raises ValueError beyond the model's positions."""
+        length = target_mask.size(1)
+        codes = self.target_embedding.positions
+        check_length(length, codes.size(0))
+        return codes[:length]
+
+    def prior(self, memory: Memory, target_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of p(z|x), (B, T, Z) each, from target positions alone."""
+        codes = self.positions(target_mask).expand(target_mask.size(0), -1, -1)
+        inputs = dropout(codes, self.config.dropout, self.training)
+        return self.prior_head(self.prior_stack(inputs, attention_bias(target_mask), memory))
+
+    def posterior(self, memory: Memory, target: Tensor, target_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of q(z|y,x), (B, T, Z) each, for target (B, T)."""
+        inputs = self.target_embedding(target)
+        return self.posterior_head(self.posterior_stack(inputs, attention_bias(target_mask), memory))
+
+    def decoder_hidden(self, memory: Memory, z: Tensor, target_mask: Tensor) -> Tensor:
+        """Last decoder states (B, T, D) given latents (B, T, Z)."""
+        inputs = self.latent_projection(z.to(self.latent_projection.weight.dtype)) + self.positions(target_mask)
+        inputs = dropout(inputs, self.config.dropout, self.training)
+        return self.decoder_stack(inputs, attention_bias(target_mask), memory)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, self.target_embedding.weight, self.output_bias)
+
+    def decode(self, memory: Memory, z: Tensor, target_mask: Tensor) -> Tensor:
+        """Logits (B, T, V) of p(y|z,x) at every position."""
+        return self.logits(self.decoder_hidden(memory, z, target_mask))
+
+    def start_from(self, weights: dict[str, Tensor], family: str | None = None) -> list[str]:
+        """Start from another model where names and shapes agree; returns the names of the parameters that were set.
+
+        Of a transformer, encoder, embeddings and output bias are taken, and its decoder layers for all three stacks;
+        of a latent-variable model, everything.
+        """
+        width = weights.get("target_embedding.weight", weights.get("source_embedding.weight"))
+        own = self.target_embedding.weight
+        if width is not None and width.shape != own.shape:
+            raise ValueError(
+                f"cannot start from weights with an embedding of {tuple(width.shape)}, this model's is "
+                f"{tuple(own.shape)}: both need the same subwords "
+                "and the same model.dim; change init_from or the preset."
+            )
+        if family == "transformer":
+            return copy_matching(self, {own: weights[name] for name in weights for own in _own_names(name)})
+        return copy_matching(self, weights)
+
+
+def _own_names(teacher_name: str) -> list[str]:
+    """Where a teacher's parameter goes."""
+    if teacher_name.startswith("decoder."):
+        rest = teacher_name.removeprefix("decoder.")
+        return [f"{stack}.{rest}" for stack in ("prior_stack", "posterior_stack", "decoder_stack")]
+    return [teacher_name]
+
+
+def copy_matching(module: nn.Module, weights: dict[str, Tensor]) -> list[str]:
+    """Copy the tensors whose name and shape agree with a parameter of `module`; returns their names."""
+    copied = []
+    with torch.no_grad():
+        for name, parameter in module.named_parameters(remove_duplicate=False):
+            if name in weights and weights[name].shape == parameter.shape:
+                parameter.copy_(weights[name])
+                copied.append(name)
+    return copied

@@ -1,0 +1,95 @@
+"""The latent-variable model's loss (Lee et al. 2020, section 2.2; free bits of Shu et al. 2020).
+
+Summed over a batch and divided by its target positions (an end symbol counts where the model's targets have one):
+    label-smoothed reconstruction  +  sum_t max(b, KL_t)  +  length loss
+with z ~ q(z|y,x), one sample a sentence; KL_t sums over the latent's Z dimensions at one position; b is the budget.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workflow_src.config.families import ElboConfig
+from workflow_src.losses.common import gaussian_kl, smoothed_cross_entropy
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
+
+
+def budget(config: ElboConfig, progress: float) -> float:
+    """Free nats a position: held for the first part of training, then falling linearly to the end value."""
+    if progress < config.budget_hold or config.budget_hold == 1:
+        return config.kl_budget
+    if progress >= config.budget_until:
+        return config.budget_end
+    share = (progress - config.budget_hold) / (config.budget_until - config.budget_hold)
+    return config.kl_budget + (config.budget_end - config.kl_budget) * share
+
+
+class Elbo:
+    def __init__(self, config: ElboConfig):
+        self.config = config
+
+    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+        target = model.whole_target(batch.target)
+        mask = target != PAD
+        memory = model.encode(batch.source)
+        mean_p, deviation_p = model.prior(memory, mask)
+        mean_q, deviation_q = model.posterior(memory, target, mask)
+        noise = torch.randn(mean_q.shape, generator=context.generator, device=mean_q.device, dtype=mean_q.dtype)
+        hidden = model.decoder_hidden(memory, mean_q + deviation_q * noise, mask)
+        labels = target[mask]
+        reconstruction, nll = smoothed_cross_entropy(
+            hidden[mask], model.target_embedding.weight, model.output_bias, labels, self.config.label_smoothing
+        )
+        kl = gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[mask]
+        free = budget(self.config, context.progress)
+        length, exact = length_loss(model, memory, batch, self.config.length_smoothing)
+        tokens = labels.numel()
+        total = reconstruction + kl.clamp(min=free).sum() + self.config.length_weight * length
+        return LossTerms(
+            total / tokens,
+            tokens,
+            {
+                "nll": nll / tokens,
+                "kl": kl.detach().mean(),
+                "length_nll": length.detach() / mask.size(0),
+                "length_accuracy": exact,
+                "kl_budget": free,
+            },
+        )
+
+
+def length_loss(model, memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the true length differences, summed over the batch, and the share predicted exactly.
+
+    With `smoothing`, labels are distributions proportional to a Gaussian of this deviation around the true class.
+    """
+    scores = wide(model.length(memory))
+    classes = model.length.classes(memory, batch.target_lengths)
+    labels = classes
+    if smoothing:
+        distance = torch.arange(scores.size(-1), device=scores.device) - classes[:, None]
+        labels = (-0.5 * (distance / smoothing) ** 2).softmax(-1)
+    loss = torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
+    return loss, (scores.argmax(-1) == classes).float().mean()
+
+
+@torch.no_grad()
+def evidence_lower_bound(model, batch: Batch, samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """ELBO without free nats or smoothing, and KL(q || p), each summed over positions: (B,) nats, length term left out.
+
+    The reconstruction is averaged over `samples` draws of z ~ q; the KL is exact.
+    """
+    target = model.whole_target(batch.target)
+    mask = target != PAD
+    memory = model.encode(batch.source)
+    mean_p, deviation_p = model.prior(memory, mask)
+    mean_q, deviation_q = model.posterior(memory, target, mask)
+    kl = (gaussian_kl(mean_q, deviation_q, mean_p, deviation_p) * mask).sum(1)
+    reconstruction = torch.zeros_like(kl)
+    for _ in range(samples):
+        noise = torch.randn(mean_q.shape, generator=generator, device=mean_q.device)
+        scores = wide(model.decode(memory, mean_q + deviation_q * noise, mask)).log_softmax(-1)
+        chosen = scores.gather(-1, target[..., None])[..., 0]
+        reconstruction += (chosen * mask).sum(1) / samples
+    return reconstruction - kl, kl

@@ -1,0 +1,72 @@
+"""Training of score and energy networks (Lee et al. 2020, equation 4), the latent-variable model frozen.
+
+z ~ p(z|x), its goal z~ is k delta steps further, and with s = -grad E (or the score network's output)
+    |s|^2 - 2 s . (z~ - z)      is the squared error |s - (z~ - z)|^2 up to a constant,
+averaged here over real positions.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workflow_src.config.families import ScoreMatchingConfig
+from workflow_src.decoding.latent import delta_step, refine
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
+
+
+class ScoreMatching:
+    def __init__(self, config: ScoreMatchingConfig):
+        self.config = config
+
+    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+        """`context.frozen` is the latent-variable model, in evaluation mode."""
+        mask = context.frozen.whole_target(batch.target) != PAD
+        z, goal, memory = self.draw(model, batch, mask, context)
+        direction = model.direction(memory, z, mask, differentiable=True)
+        offset = goal - z
+        count = int(mask.sum())
+        squares = (direction**2).sum(-1)
+        products = (direction * offset).sum(-1)
+        loss = ((squares - 2 * products) * mask).sum() / count
+        error = ((direction.detach() - offset) ** 2).sum(-1)
+        return LossTerms(
+            loss,
+            count,
+            {
+                "squared_error": (error * mask).sum() / count,
+                "cosine": cosine(direction.detach(), offset, mask).nanmean().nan_to_num(),
+                "offset_norm": (offset.norm(dim=-1) * mask).sum() / count,
+            },
+        )
+
+    @torch.no_grad()
+    def draw(self, model, batch: Batch, mask: Tensor, context: TrainingContext) -> tuple[Tensor, Tensor, object]:
+        """z (B, T, Z) at the positions of `mask`, its goal after delta steps, and the source states."""
+        frozen, generator = context.frozen, context.generator
+        memory = frozen.encode(batch.source)
+        mean, deviation = frozen.prior(memory, mask)
+        device = mean.device
+        noise = torch.randn(mean.shape, generator=generator, device=device)
+        scales = mean.size(0) if self.config.noise_scale == "sentence" else 1
+        uniform = torch.rand((scales, 1, 1), generator=generator, device=device)
+        z = mean + uniform**self.config.noise_power * deviation * noise
+        chance = torch.rand((), generator=generator, device=device)
+        if context.progress >= self.config.pre_update_after and chance < self.config.pre_update_probability:
+            was_training = model.training
+            model.eval()
+            z = z + self.config.step_size * model.direction(memory, z, mask).detach()
+            model.train(was_training)
+        goal = refine(z, delta_step(frozen, memory, mask), self.config.delta_steps)
+        return z, goal, memory
+
+
+def cosine(direction: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
+    """Cosine between (B, T, Z) fields, each sentence's real positions taken as one vector: (B,), NaN where offset is 0.
+
+    A sentence that delta does not move has no direction to agree with; means leave it out (`nanmean`).
+    """
+    weights = mask[..., None]
+    a, b = (direction * weights).flatten(1), (offset * weights).flatten(1)
+    agreement = torch.nn.functional.cosine_similarity(a, b, dim=1)
+    return torch.where(b.norm(dim=1) > 0, agreement, torch.nan)

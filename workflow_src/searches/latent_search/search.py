@@ -1,0 +1,162 @@
+"""Latent search (Lee et al. 2020, section 4.4): several lengths, several samples of z, the best translation wins.
+
+The most probable target lengths times draws from the prior p(z|x) give candidates, which are refined in parallel,
+turned into words, stripped of duplicates and ranked: by an autoregressive model's log p(y|x) a symbol, computed for all
+of them in one parallel pass, or without one by the model's own mean log p(y_t|z,x).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from workflow_src.data.batching import pad
+from workflow_src.decoding.latent import latent_mask, step_maker, words
+from workflow_src.types import PAD, Hypotheses, LatentModel, Refiner, with_end
+
+# Candidates whose logits are held at once. They do not influence each other, so that this changes memory alone.
+ROWS = 512
+
+
+class Rescorer(Protocol):
+    """What ranking needs of an autoregressive model; `config.max_positions` counts the end symbol."""
+
+    config: Any
+
+    def encode(self, source: Tensor): ...
+
+    def log_probabilities(self, source: Tensor, target: Tensor, memory=None) -> Tensor:
+        """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """Which candidates a sentence has: `lengths` of them times `samples` of z, drawn from `seed`.
+
+    With `mean_first`, the first sample of every length is the prior mean instead of a draw (our addition). All lengths
+    are longer by `lengthening` times the source's subwords.
+    """
+
+    lengths: int = 5
+    samples: int = 5
+    seed: int = 1
+    mean_first: bool = False
+    lengthening: float = 0.0
+
+    @property
+    def count(self) -> int:
+        return self.lengths * self.samples
+
+
+def prior_noise(source: list[int], count: int, length: int, width: int, seed: int) -> Tensor:
+    """Standard normal noise (count, length, width) of one sentence.
+
+    It follows from the seed and the sentence's subwords alone, so that neither the batch nor the place in a file
+    changes a translation; and a longer `length` continues a shorter one at every sample.
+    """
+    digest = hashlib.sha256(np.asarray(source, dtype=np.int64).tobytes()).digest()
+    key = int.from_bytes(digest[:8], "little")
+    drawn = [
+        np.random.Generator(np.random.Philox(key=[key, (seed << 20) + sample])).standard_normal((length, width))
+        for sample in range(count)
+    ]
+    return torch.from_numpy(np.stack(drawn))
+
+
+@torch.no_grad()
+def latent_search(
+    model: LatentModel,
+    source: Tensor,
+    search: str,
+    steps: int,
+    candidates: Candidates,
+    step_size: float = 1.0,
+    refiner: Refiner | None = None,
+    rescorer: Rescorer | None = None,
+) -> Hypotheses:
+    """Translate source (B, S) by latent search, refining with `steps` steps of `search` (0 steps: samples as drawn).
+
+    Scores are the winners': the rescorer's log p(y|x) / (|y| + 1), end symbol counted, or the model's own mean
+    log p(y_t|z,x). Of equal candidates the first wins, by length rank and then by sample. Raises ValueError for an
+    unknown search.
+    """
+    memory = model.encode(source)
+    lengths = model.length.likely(memory, candidates.lengths, candidates.lengthening)
+    if rescorer is not None:
+        # It also takes an end symbol, and where our end symbol is due a word may stand.
+        lengths = lengths.clamp(max=rescorer.config.max_positions - 1 - model.extra_positions)
+    sentences, per_length = source.size(0), candidates.samples
+    per_sentence = lengths.size(1) * per_length
+    rows = torch.arange(sentences, device=source.device).repeat_interleave(per_sentence)
+    row_lengths = lengths.repeat_interleave(per_length, 1).reshape(-1)
+    make_step = step_maker(model, search, step_size, refiner)
+    noise = _noise(model, source, lengths, candidates)
+    tokens: list[list[int]] = []
+    scores: list[float] = []
+    for start in range(0, len(rows), ROWS):
+        part = slice(start, start + ROWS)
+        mask = latent_mask(model, row_lengths[part])
+        own = memory.select(rows[part])
+        mean, deviation = model.prior(own, mask)
+        z = mean + deviation * noise[part, : mask.size(1)].to(mean)
+        step = make_step(own, mask)
+        for _ in range(0 if search == "prior-mean" else steps):
+            z = step(z)
+        found, own_scores = words(model, own, z, mask, scored=rescorer is None)
+        tokens += found
+        scores += own_scores
+    groups = [range(i * per_sentence, (i + 1) * per_sentence) for i in range(sentences)]
+    # A dictionary keeps the first of equal candidates. Its own score is that of its best z.
+    distinct = [_distinct([(tuple(tokens[i]), scores[i]) for i in group]) for group in groups]
+    if rescorer is not None:
+        distinct = _rescored(rescorer, source, distinct)
+    best = [max(found, key=found.__getitem__) for found in distinct]
+    return Hypotheses(
+        [list(choice) for choice in best],
+        [found[choice] for found, choice in zip(distinct, best, strict=True)],
+        [0 if search == "prior-mean" else steps] * sentences,
+        candidates=[len(found) for found in distinct],
+    )
+
+
+def _noise(model, source: Tensor, lengths: Tensor, candidates: Candidates) -> Tensor:
+    """Noise (B * lengths * samples, T, Z) for candidates in the order sentence, length, sample."""
+    positions = lengths + model.extra_positions
+    longest, width = int(positions.max()), model.config.latent_dim
+    per_sentence = lengths.size(1) * candidates.samples
+    made = torch.zeros(source.size(0), per_sentence, longest, width, dtype=torch.float64)
+    own_longest = positions.max(1).values.tolist()
+    for i, (row, length) in enumerate(zip(source.tolist(), own_longest, strict=True)):
+        ids = [token for token in row if token != PAD]
+        made[i, :, :length] = prior_noise(ids, per_sentence, length, width, candidates.seed)
+    if candidates.mean_first:
+        made[:, :: candidates.samples] = 0
+    return made.flatten(0, 1).to(source.device)
+
+
+def _distinct(found: list[tuple[tuple[int, ...], float]]) -> dict[tuple[int, ...], float]:
+    best: dict[tuple[int, ...], float] = {}
+    for choice, score in found:
+        best[choice] = max(score, best.get(choice, float("-inf")))
+    return best
+
+
+def _rescored(rescorer: Rescorer, source: Tensor, distinct: list[dict]) -> list[dict[tuple[int, ...], float]]:
+    """Every candidate with the rescorer's log-probability divided by its length, end symbol counted."""
+    memory = rescorer.encode(source)
+    flat = [(row, choice) for row, found in enumerate(distinct) for choice in found]
+    scored: list[dict[tuple[int, ...], float]] = [{} for _ in distinct]
+    for start in range(0, len(flat), ROWS):
+        part = flat[start : start + ROWS]
+        rows = torch.tensor([row for row, _ in part], device=source.device)
+        target = pad([choice for _, choice in part], eos=False).to(source.device)
+        found = rescorer.log_probabilities(source[rows], target, memory.select(rows))
+        mean = found.sum(1) / (with_end(target) != PAD).sum(1)
+        for (row, choice), score in zip(part, mean.tolist(), strict=True):
+            scored[row][choice] = score
+    return scored

@@ -1,0 +1,83 @@
+"""Translating with a CTranslate2 folder as with any bundle: `Translator.load` opens both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from workflow_src.artifacts import ArtifactError, sha256
+from workflow_src.data.subwords import Subwords
+from workflow_src.engines.ctranslate2 import Engine, cores, device_and_index
+from workflow_src.runtime.device import Runtime, set_threads
+from workflow_src.serving.translator import DESCRIPTION, Translator
+from workflow_src.types import Hypotheses
+
+
+class CTranslate2Translator(Translator):
+    """An autoregressive system in CTranslate2, with the subwords and the text handling of its bundle.
+
+    `single` decodes one batch with all threads; `parallel` several batches beside each other with one thread each,
+    which is how the library is fastest on many sentences.
+    """
+
+    single: Engine
+    parallel: Engine
+
+    @classmethod
+    def open(
+        cls, folder: Path, description: dict[str, Any], device: str, precision: str, threads: int | None
+    ) -> CTranslate2Translator:
+        """Read a folder that export_ctranslate2 made. `precision`: float32, int8, float16 or auto.
+
+        auto is float32 on CPUs, float16 on GPUs. Raises ArtifactError when the model is missing or another one,
+        ValueError when the library is not installed or cannot compute in this precision here.
+        """
+        part = description["models"]["transformer"]
+        weights = folder / part["weights"]
+        if not weights.is_file() or sha256(weights) != part["sha256"]:
+            raise ArtifactError(
+                f"model {weights} is missing or does not match the checksum in {DESCRIPTION}; export the system again."
+            )
+        kind, _ = device_and_index(device)
+        if precision == "auto":
+            precision = "float16" if kind == "cuda" else "float32"
+        threads = threads or cores()
+        set_threads(threads)
+        subwords = Subwords.load(folder / "subwords")
+        # Which device the library uses is its own affair; ours says what was asked for.
+        made = cls(description, {}, subwords, Runtime(torch.device(kind), torch.float32))
+        common = (folder, subwords.names(), part["model"]["max_positions"], device, precision)
+        made.single = Engine(*common, inter_threads=1, intra_threads=threads)
+        several = threads > 1 and kind == "cpu"
+        made.parallel = Engine(*common, inter_threads=threads, intra_threads=1) if several else made.single
+        made._precision = precision
+        return made
+
+    @property
+    def precision(self) -> str:
+        return self._precision
+
+    def search(
+        self,
+        lines: list[str],
+        search: str | None = None,
+        beam: int | None = None,
+        length_penalty: float = 1.0,
+        max_length_ratio: float = 2.0,
+        batch: int = 64,
+        scored: bool = True,
+        normalised: bool = False,
+        first_line: int = 1,
+        **others: Any,
+    ) -> Hypotheses:
+        """As `Translator.search`; settings of other searches (`others`) have no effect."""
+        chosen = self.settings(search, None, beam, batch=batch)
+        sources = self._sources(lines, normalised, first_line)
+        width = chosen["beam"] if chosen["search"] == "beam" else 1
+        engine = self.parallel if len(lines) > batch else self.single
+        return engine.search(sources, width, length_penalty, max_length_ratio, batch, scored)
+
+    def _positions(self) -> int:
+        return self.single.max_positions
