@@ -8,9 +8,9 @@ import math
 import sys
 from pathlib import Path
 
-from workflow_src.artifacts import load_tensors
 from workflow_src.config import Plan, load_experiment
 from workflow_src.evaluation.report.results import engine_of
+from workflow_src.records.atomic import load_tensors
 
 
 def problems(experiment: str, folder: Path) -> list[str]:

@@ -10,11 +10,11 @@ import torch
 import yaml
 from miniatures import context, gradients, lively, padded, pairs
 
-from workflow_src.artifacts import save_tensors
 from workflow_src.config.families import FAMILIES, LATENT_SEARCH
 from workflow_src.decoding.latent import translate_batch
 from workflow_src.families.build import BUILDERS, build, build_objective
 from workflow_src.nn.weights import load_weights, weights_of
+from workflow_src.records.atomic import save_tensors
 from workflow_src.searches.beam.search import beam_search, greedy
 from workflow_src.searches.latent_search.search import Candidates, latent_search
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from workflow_src import cli
-from workflow_src.artifacts import described_by, digests, provenance, read_json, sha256, write_json, write_record
+from workflow_src.records.atomic import read_json, sha256, write_json
+from workflow_src.records.provenance import described_by, digests, provenance, write_record
 from workflow_src.records.verify import Chain, verify
 
 

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from workflow_src import jobs
-from workflow_src.artifacts import write_json
 from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
 from workflow_src.config.families import FAMILIES
 from workflow_src.data import subwords
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.records.atomic import write_json
 from workflow_src.stages import encode, export_bundle
 
 LEXICON = [

@@ -46,9 +46,9 @@ def estimate_experiment(arguments: argparse.Namespace) -> None:
 
 
 def compare(arguments: argparse.Namespace) -> None:
-    from workflow_src.artifacts import atomic
     from workflow_src.evaluation.report import comparison, page
     from workflow_src.evaluation.report.results import read_results
+    from workflow_src.records.atomic import atomic
 
     found = [read_results(comparison.results_path(name)) for name in arguments.experiments]
     removed = not arguments.keep_repetitions

@@ -22,7 +22,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-from workflow_src.artifacts import ArtifactError, read_json
 from workflow_src.config.costs import (
     HELD_OUT,
     WIDE,
@@ -35,6 +34,7 @@ from workflow_src.config.costs import (
 from workflow_src.config.decodes import Decode
 from workflow_src.config.load import System
 from workflow_src.config.plan import Plan
+from workflow_src.records.atomic import ArtifactError, read_json
 
 PEAK = 312e12
 GPU = "NVIDIA A100 in bfloat16"

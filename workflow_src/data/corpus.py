@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from workflow_src.artifacts import ArtifactError
 from workflow_src.config.base import ConfigError, nearest
 from workflow_src.config.datasets import DatasetConfig, Part, Split
 from workflow_src.data.splits import connected_groups
 from workflow_src.data.unpack import Archives, reported
+from workflow_src.records.atomic import ArtifactError
 
 Pair = tuple[str, str]
 SEGMENT = re.compile(r"<seg\b[^>]*?(?:/>|>(.*?)</seg\s*>)", re.DOTALL | re.IGNORECASE)

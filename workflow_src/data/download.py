@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from workflow_src.artifacts import ArtifactError, room_for, sha256
 from workflow_src.config.datasets import RemoteFile
+from workflow_src.records.atomic import ArtifactError, room_for, sha256
 
 log = logging.getLogger("continuum")
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from workflow_src import artifacts
-from workflow_src.artifacts import ArtifactError
+from workflow_src.records.atomic import ArtifactError, atomic, read_json, write_json
+from workflow_src.records.provenance import digests
 
 SIDES = ("source", "target")
 FORMAT = "continuum-encoded-1"
@@ -101,10 +101,8 @@ def write_pairs(
     pairs = iter(pairs)
     with contextlib.ExitStack() as stack:
         # Leaving the stack renames all four files, the last opened first; an error removes them all.
-        files = {side: stack.enter_context(artifacts.atomic(_path(prefix, f"{side}.bin"), "wb")) for side in SIDES}
-        tables = {
-            side: stack.enter_context(artifacts.atomic(_path(prefix, f"{side}.offsets.npy"), "wb")) for side in SIDES
-        }
+        files = {side: stack.enter_context(atomic(_path(prefix, f"{side}.bin"), "wb")) for side in SIDES}
+        tables = {side: stack.enter_context(atomic(_path(prefix, f"{side}.offsets.npy"), "wb")) for side in SIDES}
         writers = {side: _SideWriter(files[side], dtype) for side in SIDES}
         while block := list(itertools.islice(pairs, chunk)):
             writers["source"].append([source for source, _ in block])
@@ -130,8 +128,8 @@ def write_pairs(
     }
     if "provenance" in whole:
         names = [_path(prefix, ending).name for side in SIDES for ending in (f"{side}.bin", f"{side}.offsets.npy")]
-        whole["provenance"] = whole["provenance"] | {"files": artifacts.digests(description.parent, names)}
-    artifacts.write_json(description, whole)
+        whole["provenance"] = whole["provenance"] | {"files": digests(description.parent, names)}
+    write_json(description, whole)
     return whole
 
 
@@ -153,7 +151,7 @@ class EncodedCorpus:
         Raises ArtifactError naming the file that is missing, damaged or does not belong to the others.
         """
         description = _path(prefix, "json")
-        summary = artifacts.read_json(description)
+        summary = read_json(description)
         if not isinstance(summary, dict) or summary.get("format") != FORMAT:
             raise ArtifactError(f"file {description} does not describe an encoded corpus ({FORMAT}); encode it again.")
         try:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from workflow_src.artifacts import ArtifactError, checksum, read_json, sha256, write_record
 from workflow_src.data.lines import count_lines, read_lines
+from workflow_src.records.atomic import ArtifactError, checksum, read_json, sha256
+from workflow_src.records.provenance import write_record
 
 AGAIN = "delete it and run again: the others are kept."
 

@@ -7,8 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from workflow_src.artifacts import ArtifactError
 from workflow_src.config.datasets import Split
+from workflow_src.records.atomic import ArtifactError
 
 Pair = tuple[str, str]
 NOT_WORD = re.compile(r"[\W_]+")

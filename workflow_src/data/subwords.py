@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from workflow_src import artifacts
-from workflow_src.artifacts import ArtifactError
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data.escapes import NIBBLES, RESERVED, Escape, unescape
 from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.records.atomic import ArtifactError, atomic, fingerprint, read_json, sha256, write_json
+from workflow_src.records.provenance import provenance
 from workflow_src.types import BOS, EOS, PAD, UNK
 
 FORMAT = "continuum-subwords-1"
@@ -127,7 +127,7 @@ class Subwords:
         Raises ArtifactError naming the file that is missing, damaged or not the one described.
         """
         folder = Path(folder)
-        description = artifacts.read_json(folder / "subwords.json")
+        description = read_json(folder / "subwords.json")
         if not isinstance(description, dict) or description.get("format") != FORMAT:
             raise ArtifactError(
                 f"file {folder / 'subwords.json'} does not describe subwords ({FORMAT}); learn them again."
@@ -136,7 +136,7 @@ class Subwords:
             path = folder / name
             if not path.is_file():
                 raise ArtifactError(f"subword model {path} does not exist; copy or learn it again.")
-            if artifacts.sha256(path) != expected:
+            if sha256(path) != expected:
                 raise ArtifactError(
                     f"subword model {path} is not the one that subwords.json describes; learn it again."
                 )
@@ -224,7 +224,7 @@ def learn(
         sizes = {}
         for name, files in texts.items():
             for ending, content in made(settings, name, files).items():
-                with artifacts.atomic(building / f"{name}.{ending}", "wb") as file:
+                with atomic(building / f"{name}.{ending}", "wb") as file:
                     file.write(content)
             read = _read_bpe if settings.method == "subword-nmt" else _read_sentencepiece
             sizes[name] = read(building, name, threads).size
@@ -236,7 +236,7 @@ def learn(
             left.unlink()
         for name in description["files"]:
             os.replace(building / name, folder / name)
-        artifacts.write_json(folder / "subwords.json", description)
+        write_json(folder / "subwords.json", description)
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return Subwords.load(folder, threads)
@@ -245,15 +245,15 @@ def learn(
 def _describe(
     settings: SubwordsConfig, sizes: dict[str, int], building: Path, source_file: str | Path, target_file: str | Path
 ) -> dict[str, Any]:
-    files = {path.name: artifacts.sha256(path) for path in sorted(building.iterdir())}
+    files = {path.name: sha256(path) for path in sorted(building.iterdir())}
     kind = {"format": FORMAT, "method": settings.method, "model": settings.model, "joint": settings.joint}
     return {
         **kind,
         "files": files,
         "sizes": {side: sizes["joint" if settings.joint else side] for side in ("source", "target")},
         "specials": {"pad": PAD, "bos": BOS, "eos": EOS, "unk": UNK},
-        "digest": artifacts.fingerprint({**kind, "files": files}),
-        "provenance": artifacts.provenance(
+        "digest": fingerprint({**kind, "files": files}),
+        "provenance": provenance(
             settings.model_dump(mode="json"), {"source": source_file, "target": target_file}, files
         ),
     }

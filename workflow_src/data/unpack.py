@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from workflow_src.artifacts import ArtifactError, room_for
+from workflow_src.records.atomic import ArtifactError, room_for
 
 DAMAGE = (EOFError, tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"

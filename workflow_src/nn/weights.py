@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from workflow_src.artifacts import ArtifactError, load_tensors
+from workflow_src.records.atomic import ArtifactError, load_tensors
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

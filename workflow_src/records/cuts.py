@@ -20,7 +20,7 @@ from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workflow_src.artifacts import read_json
+from workflow_src.records.atomic import read_json
 
 if TYPE_CHECKING:
     from workflow_src.config.decodes import Decode

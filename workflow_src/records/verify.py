@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from workflow_src.artifacts import ArtifactError, canonical, checksum, read_json, sha256
+from workflow_src.records.atomic import ArtifactError, canonical, checksum, read_json, sha256
 
 RESULTS = "results"
 

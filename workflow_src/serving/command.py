@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from workflow_src.artifacts import atomic
 from workflow_src.config.families import LATENT_SEARCH, REFINEMENTS, SEARCHES_OF_SETTING
 from workflow_src.data.lines import read_lines
+from workflow_src.records.atomic import atomic
 from workflow_src.serving.translator import Translator
 
 # Options that belong to some searches only.

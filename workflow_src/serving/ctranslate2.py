@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from workflow_src.artifacts import ArtifactError, sha256
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.ctranslate2 import Engine, cores, device_and_index
+from workflow_src.records.atomic import ArtifactError, sha256
 from workflow_src.runtime.device import Runtime, set_threads
 from workflow_src.serving.translator import DESCRIPTION, Translator
 from workflow_src.types import Hypotheses

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from workflow_src.artifacts import ArtifactError, read_json, sha256
 from workflow_src.config.base import nearest
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.families import (
@@ -32,6 +31,7 @@ from workflow_src.engines.cuda_graphs import CapturedLatent
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.weights import load_weights
+from workflow_src.records.atomic import ArtifactError, read_json, sha256
 from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.searches.beam.search import beam_search, greedy
 from workflow_src.searches.latent_search.search import Candidates, latent_search

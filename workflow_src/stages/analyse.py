@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
-from workflow_src.artifacts import provenance, write_json
 from workflow_src.evaluation.analyses.changes import count_changes
 from workflow_src.evaluation.speed.timing import search_settings
+from workflow_src.records.atomic import write_json
+from workflow_src.records.provenance import provenance
 from workflow_src.stages.measure_speed import bundle_files, bundles, load
 from workflow_src.stages.score_quality import read_aligned
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import sacrebleu
 
-from workflow_src.artifacts import provenance, write_json
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.evaluation.quality.choosing import choose
 from workflow_src.evaluation.quality.metrics import collapse_repetitions
 from workflow_src.jobs import add_runtime, log, parser, start
+from workflow_src.records.atomic import write_json
+from workflow_src.records.provenance import provenance
 from workflow_src.serving.translator import Translator
 from workflow_src.stages.decode import load_rescorer, search_arguments
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from workflow_src import jobs
-from workflow_src.artifacts import provenance, write_json
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.quality.metrics import collapse_repetitions
 from workflow_src.evaluation.quality.significance import TEST, randomisation_test, statistics
+from workflow_src.records.atomic import write_json
+from workflow_src.records.provenance import provenance
 
 Key = tuple[str, str, int]
 

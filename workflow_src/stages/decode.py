@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from workflow_src.artifacts import atomic, read_chosen, write_record
 from workflow_src.data.lines import read_lines
 from workflow_src.data.shards import read_shards
 from workflow_src.jobs import add_runtime, log, parser, start
+from workflow_src.records.atomic import atomic, read_chosen
+from workflow_src.records.provenance import write_record
 from workflow_src.serving.folders import open_engine
 from workflow_src.serving.translator import Translator
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 
-from workflow_src.artifacts import atomic
 from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.shards import bounds, check_number, write_shard_record
 from workflow_src.data.subwords import Subwords
@@ -21,6 +20,7 @@ from workflow_src.decoding.batches import search_all
 from workflow_src.engines.ctranslate2 import Engine, installed
 from workflow_src.engines.ctranslate2_spec import write_model
 from workflow_src.jobs import add_runtime, log, parser, start
+from workflow_src.records.atomic import atomic
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
 from workflow_src.searches.beam.search import beam_search
 from workflow_src.stages.merge_distilled import inputs_of

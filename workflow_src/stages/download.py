@@ -8,11 +8,13 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
-from workflow_src import artifacts, jobs
+from workflow_src import jobs
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import DatasetConfig
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import Patience, fetch
+from workflow_src.records.atomic import ArtifactError, atomic, write_json
+from workflow_src.records.provenance import digests, provenance
 
 SPLITS = ("train", "dev", "test")
 MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
@@ -56,7 +58,7 @@ def write_splits(corpus: RawCorpus, folder: Path) -> dict[str, int]:
     counts = dict.fromkeys(SPLITS, 0)
     with contextlib.ExitStack() as stack:
         files: dict[str, list[IO[str]]] = {
-            split: [stack.enter_context(artifacts.atomic(folder / f"{split}.{code}")) for code in corpus.languages]
+            split: [stack.enter_context(atomic(folder / f"{split}.{code}")) for code in corpus.languages]
             for split in SPLITS
         }
         for split, pairs in corpus.splits():
@@ -67,7 +69,7 @@ def write_splits(corpus: RawCorpus, folder: Path) -> dict[str, int]:
                 counts[split] += 1
         for split, count in counts.items():
             if not count:
-                raise artifacts.ArtifactError(
+                raise ArtifactError(
                     f"{split} of dataset {corpus.dataset.name} is empty; check its parts and its split."
                 )
     return counts
@@ -89,13 +91,13 @@ def run(arguments: argparse.Namespace) -> str:
     with RawCorpus(dataset, languages, files.locate, own_folder) as corpus:
         counts = write_splits(corpus, folder)
     texts = [f"{split}.{code}" for split in SPLITS for code in languages]
-    sums = artifacts.digests(folder, texts)
+    sums = digests(folder, texts)
     own = {name: Path(name) for name in dataset.own_files(languages, own_folder)}
-    made = artifacts.provenance(arguments.settings, own, sums)
+    made = provenance(arguments.settings, own, sums)
     made["inputs"] |= {
         name: {key: file[key] for key in ("path", "sha256", "url")} for name, file in files.fetched.items()
     }
-    artifacts.write_json(summary, {
+    write_json(summary, {
         "dataset": dataset.name,
         "languages": list(languages),
         "pairs": counts,

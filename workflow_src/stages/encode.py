@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from workflow_src import artifacts, jobs
+from workflow_src import jobs
 from workflow_src.data import encoded
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.subwords import Subwords
+from workflow_src.records.provenance import provenance
 
 CHUNK = 8192
 Pair = tuple[list[int], list[int]]
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace) -> str:
         "subwords_digest": subwords.digest,
         "source_vocabulary": subwords.source_size,
         "target_vocabulary": subwords.target_size,
-        "provenance": artifacts.provenance(
+        "provenance": provenance(
             arguments.settings,
             {
                 "source": arguments.source,

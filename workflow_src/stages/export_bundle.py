@@ -6,10 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
-from workflow_src.artifacts import ArtifactError, copy_file, digests, provenance, sha256, write_json
 from workflow_src.config.families import FAMILIES
 from workflow_src.data.subwords import Subwords
 from workflow_src.jobs import parser, start
+from workflow_src.records.atomic import ArtifactError, copy_file, sha256, write_json
+from workflow_src.records.provenance import digests, provenance
 from workflow_src.serving.translator import DESCRIPTION, FORMAT, describe
 from workflow_src.training.systems import check_subwords, load_system, read_description
 

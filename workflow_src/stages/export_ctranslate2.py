@@ -6,9 +6,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from workflow_src.artifacts import ArtifactError, copy_file, digests, provenance, room_for, sha256, write_json
 from workflow_src.engines.ctranslate2_spec import library, write_model
 from workflow_src.jobs import parser, start
+from workflow_src.records.atomic import ArtifactError, copy_file, room_for, sha256, write_json
+from workflow_src.records.provenance import digests, provenance
 from workflow_src.serving.translator import DESCRIPTION, Translator
 
 

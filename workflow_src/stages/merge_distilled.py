@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workflow_src.artifacts import atomic, write_record
 from workflow_src.data.shards import read_shards
 from workflow_src.jobs import parser, start
+from workflow_src.records.atomic import atomic
+from workflow_src.records.provenance import write_record
 
 
 def inputs_of(given: argparse.Namespace) -> dict[str, Path]:

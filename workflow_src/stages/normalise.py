@@ -7,11 +7,13 @@ import contextlib
 from pathlib import Path
 from typing import IO
 
-from workflow_src import artifacts, jobs
+from workflow_src import jobs
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.normalise import Normaliser, drop_reason
+from workflow_src.records.atomic import ArtifactError, atomic, write_json
+from workflow_src.records.provenance import digests, provenance
 
 SPLITS = ("train", "dev", "test")
 REASONS = {"train": ("empty", "max_words", "length_ratio"), "dev": ("empty",), "test": ("empty",)}
@@ -52,7 +54,7 @@ def normalise_split(
             outputs[2].write(target_side.clean(target_text) + "\n")
     if not kept:
         told = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
-        raise artifacts.ArtifactError(
+        raise ArtifactError(
             f"no pair of {split} is left after normalisation of {raw[0]} and {raw[1]} ({told}); check the texts and "
             "recipe.normalisation."
         )
@@ -80,15 +82,15 @@ def run(arguments: argparse.Namespace) -> str:
         for split in SPLITS:
             made = [f"{split}.{code}" for code in codes]
             made += [f"{split}.reference.{codes[1]}"] if split != "train" else []
-            outputs = [stack.enter_context(artifacts.atomic(folder / name)) for name in made]
+            outputs = [stack.enter_context(atomic(folder / name)) for name in made]
             raw = (inputs[f"{split}.{codes[0]}"], inputs[f"{split}.{codes[1]}"])
             splits[split] = normalise_split(split, raw, normalisers, outputs, limits.get(split))
             names += made
             told = ", ".join(f"{count:,} {reason}" for reason, count in splits[split]["dropped"].items() if count)
             jobs.log.info("%s: %s pairs, dropped: %s", split, f"{splits[split]['pairs']:,}", told or "none")
         summary.unlink(missing_ok=True)
-    sums = artifacts.digests(folder, names)
-    artifacts.write_json(summary, {
+    sums = digests(folder, names)
+    write_json(summary, {
         "source": codes[0],
         "target": codes[1],
         "pairs": {split: counts["pairs"] for split, counts in splits.items()},
@@ -98,7 +100,7 @@ def run(arguments: argparse.Namespace) -> str:
         "limits": limits,
         "normalisation": rules.model_dump(mode="json"),
         "sha256": sums,
-        "provenance": artifacts.provenance(settings, inputs, sums),
+        "provenance": provenance(settings, inputs, sums),
     })  # fmt: skip
     total = sum(sum(counts["dropped"].values()) for counts in splits.values())
     return f"{sum(counts['pairs'] for counts in splits.values()):,} pairs normalised, {total:,} dropped"

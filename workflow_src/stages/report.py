@@ -12,7 +12,6 @@ from typing import Any
 import markupsafe
 
 from workflow_src import jobs
-from workflow_src.artifacts import ArtifactError, atomic, digests, provenance, read_chosen, read_json
 from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.report import (
@@ -27,6 +26,8 @@ from workflow_src.evaluation.report import (
     speed_page,
     tables,
 )
+from workflow_src.records.atomic import ArtifactError, atomic, read_chosen, read_json
+from workflow_src.records.provenance import digests, provenance
 
 # What the user ran, set by the workflow.
 COMMAND = "CONTINUUM_COMMAND"

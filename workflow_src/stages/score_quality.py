@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
-from workflow_src.artifacts import ArtifactError, provenance, write_json
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.evaluation.quality import metrics
+from workflow_src.records.atomic import ArtifactError, write_json
+from workflow_src.records.provenance import provenance
 
 
 def read_aligned(first: Path, *others: Path) -> list[list[str]]:

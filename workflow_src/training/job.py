@@ -13,18 +13,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from workflow_src.artifacts import (
-    ArtifactError,
-    atomic,
-    digests,
-    fingerprint,
-    load_tensors,
-    provenance,
-    read_json,
-    save_tensors,
-    sha256,
-    write_json,
-)
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.families import FAMILIES
@@ -35,6 +23,17 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.families.build import build, build_objective
 from workflow_src.jobs import add_runtime, boolean, lease_devices, log, parser
 from workflow_src.nn.weights import count_parameters, weights_of
+from workflow_src.records.atomic import (
+    ArtifactError,
+    atomic,
+    fingerprint,
+    load_tensors,
+    read_json,
+    save_tensors,
+    sha256,
+    write_json,
+)
+from workflow_src.records.provenance import digests, provenance
 from workflow_src.runtime import gpus, processes, torchrun
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
 from workflow_src.runtime.processes import Group

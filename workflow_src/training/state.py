@@ -21,9 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.artifacts import (
+from workflow_src.records.atomic import (
     ArtifactError,
-    code_digest,
     fingerprint,
     load_tensors,
     read_json,
@@ -31,6 +30,7 @@ from workflow_src.artifacts import (
     sha256,
     write_json,
 )
+from workflow_src.records.provenance import code_digest
 
 FORMAT = 2
 FINISHED = "finished.json"

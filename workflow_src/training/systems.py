@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import nn
 
-from workflow_src.artifacts import ArtifactError, read_json, sha256
 from workflow_src.data.subwords import Subwords
 from workflow_src.families.build import BUILDERS, build
 from workflow_src.nn.weights import load_weights
+from workflow_src.records.atomic import ArtifactError, read_json, sha256
 
 
 def read_description(weights: str | Path) -> dict[str, Any]:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.artifacts import ArtifactError
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.load import CONFIG_FOLDER, read_yaml
 from workflow_src.data.corpus import RawCorpus, every_nth, segments
+from workflow_src.records.atomic import ArtifactError
 
 TRAIN = [(f"deutsch {n}", f"english {n}") for n in range(1, 101)]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from workflow_src.artifacts import ArtifactError
 from workflow_src.config.datasets import RemoteFile
 from workflow_src.data.download import Patience, fetch, places
+from workflow_src.records.atomic import ArtifactError
 
 CONTENT = b"one line\n" * 5000
 SUM = hashlib.sha256(CONTENT).hexdigest()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.artifacts import ArtifactError
 from workflow_src.data import encoded
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.records.atomic import ArtifactError
 
 SOURCES = [[5, 6, 7], [], [65535]]
 TARGETS = [[9], [8, 4], []]

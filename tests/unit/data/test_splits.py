@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.artifacts import ArtifactError
 from workflow_src.config.datasets import DatasetConfig, Split
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.splits import Groups, connected_groups, key
+from workflow_src.records.atomic import ArtifactError
 
 SETTINGS = Split(method="connected-groups", dev=20, test=30, largest_group=4)
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.artifacts import ArtifactError
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.subwords import Subwords
+from workflow_src.records.atomic import ArtifactError
 
 GERMAN = """Der Hund schläft im Garten .
 Die Hunde schlafen heute im großen Garten .

@@ -7,9 +7,9 @@ import zipfile
 
 import pytest
 
-from workflow_src.artifacts import ArtifactError
 from workflow_src.data import unpack
 from workflow_src.data.unpack import Archives, is_unsafe
+from workflow_src.records.atomic import ArtifactError
 
 
 def tar_bytes(members: dict[str, bytes], mode: str = "w:gz", links: dict[str, str] | None = None) -> bytes:

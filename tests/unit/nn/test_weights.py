@@ -6,8 +6,8 @@ import pytest
 import torch
 from miniatures import lvm, transformer
 
-from workflow_src.artifacts import ArtifactError, save_tensors
 from workflow_src.nn.weights import count_parameters, load_weights, set_weights, weights_of
+from workflow_src.records.atomic import ArtifactError, save_tensors
 
 
 @pytest.mark.parametrize("joint", [False, True])

@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import pickle
 import re
@@ -17,8 +16,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from workflow_src import artifacts
-from workflow_src.artifacts import ArtifactError, atomic, load_tensors, provenance, read_json, save_tensors, write_json
+from workflow_src.records import atomic as module
+from workflow_src.records.atomic import ArtifactError, atomic, load_tensors, read_json, save_tensors, write_json
 
 
 class Stop(BaseException):
@@ -53,7 +52,7 @@ def test_a_reader_sees_the_old_file_until_the_new_one_is_whole(tmp_path):
 # A process that writes a file until it is told to go on.
 WRITER = """
 import sys
-from workflow_src.artifacts import atomic
+from workflow_src.records.atomic import atomic
 
 with atomic(sys.argv[1]) as file:
     file.write(sys.argv[2])
@@ -109,12 +108,12 @@ def test_what_another_process_is_writing_is_never_removed(tmp_path):
 
 RACE = """
 import sys, time
-from workflow_src import artifacts
+from workflow_src.records import atomic as module
 
-artifacts.os.fsync = lambda handle: None
+module.os.fsync = lambda handle: None
 ends = time.monotonic() + 2
 while time.monotonic() < ends:
-    with artifacts.atomic(sys.argv[1]) as file:
+    with module.atomic(sys.argv[1]) as file:
         file.write("whole")
 """
 
@@ -139,7 +138,7 @@ def test_a_file_that_is_removed_between_its_creation_and_its_lock_is_begun_again
         monkeypatch.setattr(fcntl, "flock", lock)
         (name,) = os.listdir(tmp_path)
         if done:
-            artifacts._sweep(path)
+            module._sweep(path)
             assert os.listdir(tmp_path) == []
         else:
             held.append(open(tmp_path / name, "r+"))
@@ -152,7 +151,7 @@ def test_a_file_that_is_removed_between_its_creation_and_its_lock_is_begun_again
             # What was given up is gone, and not only when the other writer has come to it.
             assert not os.path.exists(held[0].name)
             held[0].close()
-        artifacts._sweep(path)
+        module._sweep(path)
         file.write("whole")
     assert os.listdir(tmp_path) == ["file"] and path.read_text() == "whole"
 
@@ -171,22 +170,10 @@ def test_what_another_machine_began_is_left_for_an_hour_and_other_files_for_ever
 
 
 def test_a_disk_that_never_agrees_on_which_file_it_is_is_written_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(artifacts.os.path, "samestat", lambda *_: False)
-    with artifacts.atomic(tmp_path / "a.txt") as file:
+    monkeypatch.setattr(module.os.path, "samestat", lambda *_: False)
+    with module.atomic(tmp_path / "a.txt") as file:
         file.write("whole")
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"] and (tmp_path / "a.txt").read_text() == "whole"
-
-
-def test_the_code_is_told_whatever_editors_leave_beside_it(tmp_path, monkeypatch):
-    package = tmp_path / "package"
-    package.mkdir()
-    (package / "artifacts.py").write_text("a = 1\n")
-    monkeypatch.setattr(artifacts, "__file__", str(package / "artifacts.py"))
-    digest = artifacts.code_digest()
-    (package / ".#artifacts.py").symlink_to("nobody@nowhere.1")
-    assert artifacts.code_digest() == digest
-    (package / "artifacts.py").write_text("a = 2\n")
-    assert artifacts.code_digest() != digest
 
 
 def test_a_disk_without_locks_is_written_to_and_nothing_is_removed(tmp_path, monkeypatch):
@@ -235,10 +222,10 @@ def test_damaged_json_is_named(tmp_path, content):
 
 def test_digests_agree_with_an_independent_count(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
-    assert artifacts.sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert artifacts.fingerprint({"b": [1, 2], "a": None}) == artifacts.fingerprint({"a": None, "b": [1, 2]})
-    assert artifacts.fingerprint({"a": [1, 2]}) != artifacts.fingerprint({"a": [2, 1]})
-    assert artifacts.fingerprint({"a": 1}) == hashlib.sha256(b'{"a": 1}').hexdigest()
+    assert module.sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert module.fingerprint({"b": [1, 2], "a": None}) == module.fingerprint({"a": None, "b": [1, 2]})
+    assert module.fingerprint({"a": [1, 2]}) != module.fingerprint({"a": [2, 1]})
+    assert module.fingerprint({"a": 1}) == hashlib.sha256(b'{"a": 1}').hexdigest()
 
 
 @pytest.fixture
@@ -308,16 +295,3 @@ def test_a_pickle_that_would_run_code_runs_none(tmp_path):
 def test_missing_weights_are_named(tmp_path):
     with pytest.raises(ArtifactError, match="^weights .*/none.safetensors do not exist.$"):
         load_tensors(tmp_path / "none.safetensors")
-
-
-def test_provenance_says_what_made_an_artefact(tmp_path):
-    (tmp_path / "in.txt").write_text("abc")
-    made = provenance({"a": 1}, {"text": tmp_path / "in.txt"}, gpu="none")
-    assert made["settings"] == {"a": 1} and made["gpu"] == "none"
-    digest = hashlib.sha256(b"abc").hexdigest()
-    assert made["inputs"] == {"text": {"path": str(tmp_path / "in.txt"), "sha256": digest}}
-    assert made["versions"]["torch"] == torch.__version__ and {"python", "sacrebleu"} <= made["versions"].keys()
-    assert made["hardware"]["cores"] == os.cpu_count() and made["hardware"]["processor"]
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", made["created"])
-    assert made["commit"] is None or re.fullmatch("[0-9a-f]{40}(-modified)?", made["commit"])
-    json.dumps(made)

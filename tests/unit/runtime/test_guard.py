@@ -14,7 +14,7 @@ from workflow_src.runtime import guard
 PROJECT = Path(__file__).resolve().parents[3]
 JOB = """
 import argparse, sys, time
-from workflow_src.artifacts import atomic
+from workflow_src.records.atomic import atomic
 from workflow_src import jobs
 
 def run(given):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from workflow_src.artifacts import ArtifactError, load_tensors, save_tensors, sha256
+from workflow_src.records.atomic import ArtifactError, load_tensors, save_tensors, sha256
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 

@@ -7,8 +7,8 @@ import json
 import pytest
 import sacrebleu
 
-from workflow_src.artifacts import ArtifactError, read_chosen
 from workflow_src.evaluation.quality.metrics import collapse_repetitions
+from workflow_src.records.atomic import ArtifactError, read_chosen
 from workflow_src.serving.translator import Translator
 
 

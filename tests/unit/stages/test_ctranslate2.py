@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from workflow_src.artifacts import load_tensors, read_json, save_tensors, sha256, write_json
+from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import decode, distill
 from workflow_src.types import BOS, PAD

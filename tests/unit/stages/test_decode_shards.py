@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from workflow_src.artifacts import described_by, read_json
+from workflow_src.records.atomic import read_json
+from workflow_src.records.provenance import described_by
 
 SEARCHES = {
     "beam": ("transformer", {"search": "beam", "beam": 3, "length_penalty": 0.6}),

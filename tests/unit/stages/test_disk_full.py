@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from workflow_src.artifacts import atomic, load_tensors
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.records.atomic import atomic, load_tensors
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -120,7 +120,7 @@ def test_training_state(disk, training_words, tmp_path):
 
 
 def test_a_full_disk_is_told_by_the_file_that_did_not_fit(disk):
-    from workflow_src.artifacts import ArtifactError
+    from workflow_src.records.atomic import ArtifactError
 
     (disk.folder / "old").write_text("whole")
     with pytest.raises(ArtifactError, match=f"^no space left to write {disk.folder}/big: 0.0 of 0.1 MB of the disk"):

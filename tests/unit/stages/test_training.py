@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from workflow_src.artifacts import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data import subwords
+from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.stages import distill
 from workflow_src.training import state
 from workflow_src.training.systems import load_system

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from workflow_src.artifacts import load_tensors, write_json
+from workflow_src.records.atomic import load_tensors, write_json
 
 PROJECT = Path(__file__).resolve().parents[3]
 STAGES = {"transformer": "train_teacher", "lvm": "train_lvm", "score": "train_refiner"}
@@ -156,7 +156,7 @@ def test_killed_ten_times_in_a_row(family, words_of, straight, counted, tmp_path
 
 KILLED_WHILE_WRITING = """
 import importlib, os, signal, sys
-from workflow_src import artifacts
+
 from workflow_src import jobs
 
 # The process is killed at the AT-th of these moments, all of them while a state is written.

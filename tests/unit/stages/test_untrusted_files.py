@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from workflow_src.artifacts import ArtifactError, read_json, sha256, write_json
+from workflow_src.records.atomic import ArtifactError, read_json, sha256, write_json
 from workflow_src.serving.translator import Translator
 
 

@@ -18,11 +18,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from workflow_src.artifacts import load_tensors
 from workflow_src.config.experiment import RuntimeConfig
 from workflow_src.config.families import ElboConfig, ScoreMatchingConfig
 from workflow_src.families.build import build
 from workflow_src.nn.weights import weights_of
+from workflow_src.records.atomic import load_tensors
 from workflow_src.runtime import gpus
 from workflow_src.runtime.processes import BUCKET, Group, Processes, _buckets, _peers
 from workflow_src.runtime.signals import PeerFailed

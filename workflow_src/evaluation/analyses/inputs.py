@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
-from workflow_src.artifacts import provenance, write_json
+from workflow_src.records.atomic import write_json
+from workflow_src.records.provenance import provenance
 from workflow_src.stages.measure_speed import bundle_files, bundles, load
 from workflow_src.stages.score_quality import read_aligned
 

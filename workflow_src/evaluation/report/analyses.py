@@ -8,10 +8,10 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from workflow_src.artifacts import ArtifactError, read_json
 from workflow_src.evaluation.report import page
 from workflow_src.evaluation.report.analysis_figures import DRAWN, curve_label
 from workflow_src.evaluation.report.tables import SEARCH_LABELS
+from workflow_src.records.atomic import ArtifactError, read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
 NAMES = ("marginal", "tokens", "lengths", "latent_space", "samples")

@@ -19,9 +19,9 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from workflow_src.artifacts import atomic
 from workflow_src.config.families import REFINEMENTS
 from workflow_src.evaluation.report.tables import Group, Line
+from workflow_src.records.atomic import atomic
 
 INK, MUTED, RULE = "#1b1b1d", "#6f6f77", "#d9d9de"
 COLOURS = {"transformer": "#4d4d53", "lvm": "#0072b2", "score": "#d55e00", "energy": "#009e73", "other": "#cc79a7"}

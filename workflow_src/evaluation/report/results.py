@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field, model_validator
 
-from workflow_src.artifacts import ArtifactError, read_json, write_json
+from workflow_src.records.atomic import ArtifactError, read_json, write_json
 
 AUTOREGRESSIVE = ("transformer",)
 

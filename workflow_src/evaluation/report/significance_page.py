@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflow_src.artifacts import ArtifactError, read_json
 from workflow_src.evaluation.report.results import AUTOREGRESSIVE
 from workflow_src.evaluation.report.tables import p_digits, row_label
+from workflow_src.records.atomic import ArtifactError, read_json
 
 LEVEL = 0.05
 

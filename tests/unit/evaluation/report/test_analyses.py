@@ -7,8 +7,8 @@ import markupsafe
 import numpy as np
 import pytest
 
-from workflow_src.artifacts import ArtifactError
 from workflow_src.evaluation.report import analyses, analysis_figures, figures
+from workflow_src.records.atomic import ArtifactError
 
 ENTRIES = [
     {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"},

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from workflow_src.artifacts import digests
 from workflow_src.evaluation.report import carried
+from workflow_src.records.provenance import digests
 
 
 def system(name, family, updates, tokens, seed="1"):

@@ -1,31 +1,22 @@
-"""Files that are whole or absent: atomic writing, digests, safetensors, and the provenance of what is written."""
+"""Files that are whole or absent: atomic writing, JSON with its checksum, safetensors, digests."""
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import errno
 import fcntl
 import hashlib
-import importlib.metadata
 import io
 import json
 import os
 import platform
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
-
-PACKAGES = (
-    "torch", "numpy", "sentencepiece", "subword-nmt", "sacremoses", "sacrebleu", "snakemake", "safetensors",
-    "ctranslate2",
-)  # fmt: skip
 
 # A partial file that another machine began is left alone for so many seconds after its last change: some shared disks
 # show locks on the machine only that took them.
@@ -205,112 +196,9 @@ def sha256(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def digests(folder: str | Path, names: Iterable[str | Path]) -> dict[str, str]:
-    """SHA-256 of files in `folder` by their names, or paths below it: what a record there says of its files."""
-    return {Path(name).as_posix(): sha256(Path(folder, name)) for name in names}
-
-
-def described_by(path: str | Path) -> Path | None:
-    """The record of a file: itself, if it carries provenance, or the JSON file beside it that tells its digest."""
-    path = Path(path)
-    for candidate in [path] if path.suffix == ".json" else sorted(path.parent.glob("*.json")):
-        with contextlib.suppress(ArtifactError, OSError):
-            content = read_json(candidate)
-            made = content.get("provenance") if isinstance(content, dict) else None
-            if isinstance(made, dict) and (candidate == path or path.name in made.get("files", {})):
-                return candidate
-    return None
-
-
 def fingerprint(content: Any) -> str:
     """Digest of JSON-like content, independent of the order of keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _commit() -> str | None:
-    """The commit of the code that runs, marked when files differ from it; None outside git."""
-    folder = Path(__file__).resolve().parent
-    try:
-        run = lambda *words: subprocess.run(  # noqa: E731
-            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10, check=True
-        ).stdout.strip()
-        return run("rev-parse", "HEAD") + ("-modified" if run("status", "--porcelain", "--", str(folder)) else "")
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def _accelerator() -> str | None:
-    """The GPU that this process computes on, if it does."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return None
-    return torch.cuda.get_device_name()
-
-
-def _input(path: str | Path) -> dict[str, str]:
-    record = described_by(path)
-    return {"path": str(path), "sha256": sha256(path)} | ({"record": str(record)} if record else {})
-
-
-def code_digest() -> str:
-    """SHA-256 of the package's own source: the same wherever it lies, another after any edit."""
-    package = Path(__file__).resolve().parent
-    found = hashlib.sha256()
-    # What editors leave beside a file, under a hidden name, may lead nowhere.
-    for path in sorted(path for path in package.rglob("*.py") if path.name[0] != "."):
-        found.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes() + b"\0")
-    return found.hexdigest()
-
-
-def provenance(
-    settings: Any = None,
-    inputs: dict[str, str | Path] | None = None,
-    files: dict[str, str] | None = None,
-    **more: Any,
-) -> dict[str, Any]:
-    """What made an artefact: settings, inputs, versions, commit, hardware, time (UTC).
-
-    `inputs` are name -> path; their digests are kept, and the records that describe them. `files` are the digests of
-    the files that the record with this provenance vouches for (see `digests`). `continuum verify` follows both.
-    """
-    return {
-        "settings": settings,
-        "inputs": {name: _input(path) for name, path in (inputs or {}).items()},
-        "files": files or {},
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
-        "commit": _commit(),
-        "hardware": {
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "system": platform.system(),
-            "accelerator": _accelerator(),
-        },
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **more,
-    }
-
-
-def write_record(
-    path: str | Path, settings: Any, inputs: dict[str, str | Path], names: Iterable[str], **more: Any
-) -> None:
-    """A record for files that cannot carry provenance themselves: `names`, in the folder of `path`."""
-    path = Path(path)
-    write_json(path, {"provenance": provenance(settings, inputs, digests(path.parent, names), **more)})
 
 
 def save_tensors(path: str | Path, tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> None:

@@ -1,0 +1,36 @@
+"""A record says what made an artefact, and by which code."""
+
+import hashlib
+import json
+import os
+import re
+
+import torch
+
+from workflow_src.records import provenance as module
+from workflow_src.records.provenance import provenance
+
+
+def test_the_code_is_told_whatever_editors_leave_beside_it(tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "types.py").write_text("a = 1\n")
+    monkeypatch.setattr(module, "PACKAGE", package)
+    digest = module.code_digest()
+    (package / ".#types.py").symlink_to("nobody@nowhere.1")
+    assert module.code_digest() == digest
+    (package / "types.py").write_text("a = 2\n")
+    assert module.code_digest() != digest
+
+
+def test_provenance_says_what_made_an_artefact(tmp_path):
+    (tmp_path / "in.txt").write_text("abc")
+    made = provenance({"a": 1}, {"text": tmp_path / "in.txt"}, gpu="none")
+    assert made["settings"] == {"a": 1} and made["gpu"] == "none"
+    digest = hashlib.sha256(b"abc").hexdigest()
+    assert made["inputs"] == {"text": {"path": str(tmp_path / "in.txt"), "sha256": digest}}
+    assert made["versions"]["torch"] == torch.__version__ and {"python", "sacrebleu"} <= made["versions"].keys()
+    assert made["hardware"]["cores"] == os.cpu_count() and made["hardware"]["processor"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", made["created"])
+    assert made["commit"] is None or re.fullmatch("[0-9a-f]{40}(-modified)?", made["commit"])
+    json.dumps(made)
