@@ -31,7 +31,7 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
 
 from workflow_src.config import ConfigError, Plan, load
 from workflow_src.records.cuts import Cuts
-from workflow_src.config.decodes import Decode
+from workflow_src.config.resolved import Decode
 from workflow_src.config.plan import SPLITS
 from workflow_src.config.resources import Requests
 from workflow_src.runtime import guard

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from workflow_src.config import ConfigError, Plan, load
-from workflow_src.config.load import CONFIG_FOLDER, Loaded, experiment_names, load_experiment, merge, read_yaml
+from workflow_src.config.load import CONFIG_FOLDER, experiment_names, load_experiment, merge, read_yaml
+from workflow_src.config.resolved import Loaded
 
 
 def read_configuration(name: str) -> Loaded:

@@ -31,9 +31,8 @@ from workflow_src.config.costs import (
     sentence_length,
     training_pairs,
 )
-from workflow_src.config.decodes import Decode
-from workflow_src.config.load import System
 from workflow_src.config.plan import Plan
+from workflow_src.config.resolved import Decode, System
 from workflow_src.records.atomic import ArtifactError, read_json
 
 PEAK = 312e12

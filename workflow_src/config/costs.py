@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workflow_src.config.load import System
     from workflow_src.config.plan import Plan
+    from workflow_src.config.resolved import System
 
 # From this width on, a GPU's products are large enough for its higher rates.
 WIDE = 512

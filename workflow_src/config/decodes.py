@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.experiment import DecodeConfig, WorkflowConfig
 from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, LATENT_SEARCH, REFINEMENTS, SEARCHES_OF_SETTING
-
-if TYPE_CHECKING:
-    from workflow_src.config.load import System
+from workflow_src.config.resolved import Decode, System
 
 ENGINE_SEARCHES = {"ctranslate2": AUTOREGRESSIVE_SEARCHES, "onnxruntime": ("prior-mean", "delta", "score")}
-
-
-@dataclasses.dataclass(frozen=True)
-class Decode:
-    """One decode: a system, a search, its settings, and the name that its files carry.
-
-    `settings` are what changes translations; the number of sentences decoded together (`batch`) and that of jobs
-    (`shards`) do not.
-    """
-
-    system: str
-    search: str
-    name: str
-    settings: dict[str, Any]
-    splits: tuple[str, ...]
-    batch: int = 64
-    # Values of settings to choose from on dev.
-    tune: dict[str, list[float]] | None = None
-    shards: int = 1
-
-    @property
-    def engine(self) -> str:
-        """What computes it: our own code (`continuum`) or another library."""
-        return self.settings.get("engine", "continuum")
 
 
 def _each(value: Any) -> tuple[Any, ...]:

@@ -2,60 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from workflow_src.config.base import ConfigError, Frozen, parse, unknown
+from workflow_src.config.base import ConfigError, parse, unknown
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
-from workflow_src.config.decodes import Decode, resolve_decodes
+from workflow_src.config.decodes import resolve_decodes
 from workflow_src.config.experiment import SystemConfig, WorkflowConfig
-from workflow_src.config.families import FAMILIES, Family
+from workflow_src.config.families import FAMILIES
+from workflow_src.config.resolved import Loaded, System
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG_FOLDER = PROJECT / "config"
-
-
-@dataclasses.dataclass(frozen=True)
-class System:
-    """A system with its preset applied and its relations followed."""
-
-    name: str
-    family_name: str
-    preset: str
-    data: str
-    base: str | None
-    init_from: str | None
-    initial_weights: str | None
-    model: Frozen
-    objective: Frozen
-    training: Frozen
-
-    @property
-    def family(self) -> Family:
-        return FAMILIES[self.family_name]
-
-    @property
-    def teacher(self) -> str | None:
-        """The system that distilled this one's training data, or None."""
-        return self.data.removeprefix("distilled-by-") if self.data.startswith("distilled-by-") else None
-
-    @property
-    def built_on(self) -> list[str]:
-        return [name for name in (self.base, self.init_from, self.teacher) if name]
-
-
-@dataclasses.dataclass(frozen=True)
-class Loaded:
-    """A checked configuration."""
-
-    config: WorkflowConfig
-    dataset: DatasetConfig
-    normalisation: NormalisationConfig
-    systems: dict[str, System]
-    decodes: tuple[Decode, ...]
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

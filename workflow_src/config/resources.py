@@ -32,8 +32,8 @@ from workflow_src.config.costs import (
 )
 
 if TYPE_CHECKING:
-    from workflow_src.config.decodes import Decode
     from workflow_src.config.plan import Plan
+    from workflow_src.config.resolved import Decode
 
 # Pairs where neither the dataset nor the configuration says how many there are.
 UNKNOWN_PAIRS = 5_000_000

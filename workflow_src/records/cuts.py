@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from workflow_src.records.atomic import read_json
 
 if TYPE_CHECKING:
-    from workflow_src.config.decodes import Decode
     from workflow_src.config.plan import Plan
+    from workflow_src.config.resolved import Decode
 
 
 class Cuts:

@@ -1,0 +1,166 @@
+"""What depends on what in an experiment, and which rows are compared with which."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import Any
+
+from workflow_src.config.experiment import DistillationConfig
+from workflow_src.config.families import LATENT_SEARCH, REFINEMENTS
+from workflow_src.config.plan.analyses import analyses
+from workflow_src.config.plan.paths import Paths
+from workflow_src.config.resolved import Decode, Loaded, System
+
+
+class Graph(Paths):
+    """Systems, training texts, rows and their relations."""
+
+    def __init__(self, loaded: Loaded):
+        super().__init__(loaded)
+        self.analyses = analyses(loaded)
+        # Rules ask for them several times a job, and an experiment may have thousands.
+        self._decodes = {(decode.system, decode.name): decode for decode in loaded.decodes}
+
+    def system(self, name: str) -> System:
+        return self.loaded.systems[name]
+
+    def distillation_seed(self, teacher: str) -> int:
+        settings = self.config.distillation.get(teacher)
+        return settings.seed if settings and settings.seed is not None else self.config.seeds[0]
+
+    def shards(self, teacher: str) -> int:
+        settings = self.config.distillation.get(teacher)
+        return settings.shards if settings else 1
+
+    @property
+    def texts(self) -> list[str]:
+        """Training texts that systems use, without repeats."""
+        return list(dict.fromkeys(system.data for system in self.loaded.systems.values()))
+
+    def target_text(self, text: str) -> str:
+        """Path of the target side of a training text."""
+        if text == "raw":
+            return self.corpus("train", "target")
+        if text.startswith("distilled-by-"):
+            return self.distilled_text(text.removeprefix("distilled-by-"))
+        return self.recipe.distilled[text]
+
+    @property
+    def rows(self) -> list[tuple[Decode, int, str]]:
+        """Every (decode, seed, split) of the experiment."""
+        return [
+            (decode, seed, split)
+            for decode in self.loaded.decodes
+            for seed in self.config.seeds
+            for split in decode.splits
+        ]
+
+    def systems_of(self, rule: str) -> list[str]:
+        """Names of the systems that a training rule makes, in the order of the configuration."""
+        return [name for name, system in self.loaded.systems.items() if system.family.rule == rule]
+
+    @property
+    def trained(self) -> list[tuple[str, int]]:
+        """Every (system, seed) that is trained. What no decode uses, such as a model for pictures, has one seed."""
+        systems = self.loaded.systems
+        used: set[str] = set()
+        waiting = list(self.exported)
+        while waiting:
+            name = waiting.pop()
+            if name not in used:
+                used.add(name)
+                waiting += systems[name].built_on
+        seeds = self.config.seeds
+        return [(name, seed) for name in systems for seed in (seeds if name in used else seeds[:1])]
+
+    @property
+    def teachers(self) -> list[str]:
+        """Systems whose translations are training data of others."""
+        return list(dict.fromkeys(s.teacher for s in self.loaded.systems.values() if s.teacher))
+
+    @property
+    def exported_to_ctranslate2(self) -> list[str]:
+        """Systems that some decode runs with CTranslate2."""
+        return list(dict.fromkeys(d.system for d in self.loaded.decodes if d.engine == "ctranslate2"))
+
+    def initial_weights(self, system: str, seed: int | str) -> str | None:
+        """Weights that a system starts from: the user's file, those of `init_from` with the same seed, or none."""
+        resolved = self.system(system)
+        if resolved.initial_weights:
+            return resolved.initial_weights
+        return self.weights(resolved.init_from, seed) if resolved.init_from else None
+
+    def own_files(self) -> list[str]:
+        """Files of the user's that the dataset reads, as far as they exist: changed ones make the corpus anew.
+
+        A missing one is left to the download stage, which says what to do.
+        """
+        languages = (self.recipe.source, self.recipe.target)
+        files = self.loaded.dataset.own_files(languages, self.recipe.folder)
+        return [file for file in files if os.path.exists(file)]
+
+    @property
+    def exported(self) -> list[str]:
+        """Systems that decodes use, as what translates or as what ranks, without repeats."""
+        decodes = self.loaded.decodes
+        rescorers = [decode.settings.get("rescorer") for decode in decodes]
+        return list(dict.fromkeys([*(decode.system for decode in decodes), *filter(None, rescorers)]))
+
+    @property
+    def tuned(self) -> list[tuple[Decode, int]]:
+        """Decodes that choose settings on dev, with each seed."""
+        return [(decode, seed) for decode in self.loaded.decodes if decode.tune for seed in self.config.seeds]
+
+    def decode(self, system: str, name: str) -> Decode:
+        return self._decodes[system, name]
+
+    def distillation(self, teacher: str) -> DistillationConfig:
+        return self.config.distillation.get(teacher) or DistillationConfig()
+
+    @cached_property
+    def _priors(self) -> list[Decode]:
+        """Prior means on test, computed by our own code."""
+        decodes = self.loaded.decodes
+        return [d for d in decodes if "test" in d.splits and (d.search, d.engine) == ("prior-mean", "continuum")]
+
+    @cached_property
+    def _beam(self) -> Decode | None:
+        """The beam search on test that others are compared with: with beam 4, or else the largest; the teacher's."""
+        beams = [d for d in self.loaded.decodes if "test" in d.splits and d.search == "beam"]
+        return max(
+            beams, key=lambda d: (d.settings["beam"] == 4, d.settings["beam"], d.system == "teacher"), default=None
+        )
+
+    def _baseline(self, decode: Decode) -> list[str] | None:
+        """(system, name) of the row that a decode is compared with; None for a baseline itself.
+
+        Refinement is compared with the prior mean of its model, latent search and the rest with the teacher's beam.
+        """
+        base = self.system(decode.system).base or decode.system
+        wanted = None
+        if decode.search in REFINEMENTS:
+            priors = [d for d in self._priors if d.system == base]
+            # Lengths chosen alike, where there is such a row: else refinement would get credit for them.
+            alike = [d for d in priors if _lengths_by(d) == _lengths_by(decode)]
+            wanted = next(iter(alike or priors), None)
+        wanted = wanted or self._beam
+        return None if wanted is None or wanted is decode else [wanted.system, wanted.name]
+
+    def _delta(self, decode: Decode) -> list[str] | None:
+        """(system, name) of the delta row on test that differs from a decode in nothing but what refines; or None.
+
+        Steps, engine, step size, and how lengths and stopping are decided are the same in both.
+        """
+        base = self.system(decode.system).base
+        if base is None:
+            return None
+        alike = decode.settings | ({"refinement": "delta"} if decode.search == LATENT_SEARCH else {"search": "delta"})
+        rows = (d for d in self.loaded.decodes if d.system == base and "test" in d.splits)
+        return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)
+
+
+def _lengths_by(decode: Decode) -> list[Any]:
+    """How a decode decides target lengths: its quantile and lengthening, and those it chooses from."""
+    chosen_from = decode.tune or {}
+    return [(decode.settings.get(name), chosen_from.get(name)) for name in ("length_quantile", "lengthening")]

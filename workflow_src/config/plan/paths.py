@@ -1,0 +1,126 @@
+"""Names of an experiment's files: the one place that names paths. All are relative to the working directory."""
+
+from __future__ import annotations
+
+from workflow_src.config.resolved import Decode, Loaded
+
+SPLITS = ("train", "dev", "test")
+
+
+class Paths:
+    """Files of a checked configuration, in the order of the flow."""
+
+    def __init__(self, loaded: Loaded):
+        self.loaded = loaded
+        self.config = loaded.config
+        self.experiment = loaded.config.experiment
+        self.recipe = loaded.config.recipe
+        self.root = f"results/{self.recipe.name}"
+
+    def raw(self, split: str, language: str) -> str:
+        """Text of a split as downloaded and split, before normalisation."""
+        return f"{self.root}/raw/{split}.{language}"
+
+    def corpus(self, split: str, side: str) -> str:
+        return f"{self.root}/corpus/{split}.{self.language(side)}"
+
+    def language(self, side: str) -> str:
+        """`source` or `target` as a language code; a code stays as it is."""
+        return {"source": self.recipe.source, "target": self.recipe.target}.get(side, side)
+
+    def reference(self, split: str) -> str:
+        """Target side of dev or test for scoring: clean Unicode, but neither tokenised nor lowercased."""
+        return f"{self.root}/corpus/{split}.reference.{self.recipe.target}"
+
+    @property
+    def corpus_summary(self) -> str:
+        return f"{self.root}/corpus/corpus.json"
+
+    @property
+    def subwords(self) -> str:
+        """Folder of the subword models; `subwords.json` inside it describes them."""
+        return f"{self.root}/subwords"
+
+    def encoded(self, text: str, split: str) -> str:
+        """Prefix of an encoded split: `.json` describes it, `.source.bin`, `.target.bin` and offsets hold it."""
+        # Written so that wildcards in place of both give the pattern of all of them.
+        return f"{self.root}/encoded/{'raw' if split in ('dev', 'test') else text}/{split}"
+
+    def system_folder(self, system: str, seed: int | str) -> str:
+        return f"{self.root}/systems/{system}/seed-{seed}"
+
+    def weights(self, system: str, seed: int | str) -> str:
+        return f"{self.system_folder(system, seed)}/model.safetensors"
+
+    def bundle(self, system: str, seed: int | str) -> str:
+        return f"{self.system_folder(system, seed)}/bundle"
+
+    def bundle_file(self, system: str, seed: int | str) -> str:
+        """The file of a bundle that is written last."""
+        return f"{self.bundle(system, seed)}/bundle.json"
+
+    def ctranslate2_file(self, system: str, seed: int | str) -> str:
+        """The file of a CTranslate2 export that is written last."""
+        return f"{self.system_folder(system, seed)}/ctranslate2/bundle.json"
+
+    def decoded_with(self, decode: Decode, seed: int | str) -> str:
+        """The last file of the folder that a decode translates with."""
+        make = self.ctranslate2_file if decode.engine == "ctranslate2" else self.bundle_file
+        return make(decode.system, seed)
+
+    def state_folder(self, system: str, seed: int | str) -> str:
+        """Training state; no rule declares it, so that Snakemake never deletes it."""
+        return f"work/{self.recipe.name}/{system}/seed-{seed}"
+
+    def distilled_text(self, teacher: str) -> str:
+        return f"{self.root}/distilled/{teacher}/train.{self.recipe.target}"
+
+    def distilled_scores(self, teacher: str) -> str:
+        """The teacher's score of each line of the distilled text."""
+        return f"{self.root}/distilled/{teacher}/train.scores.txt"
+
+    def distilled_shard(self, teacher: str, shard: int | str, shards: int | str) -> str:
+        return f"{self.root}/distilled/{teacher}/shards/{shard}-of-{shards}.jsonl"
+
+    def translation(self, decode: Decode, seed: int | str, split: str) -> str:
+        return f"{self.root}/translations/{decode.system}/seed-{seed}/{decode.name}/{split}.txt"
+
+    def translation_details(self, decode: Decode, seed: int | str, split: str) -> str:
+        """A JSON line for each translation: score, length, steps."""
+        return self.translation(decode, seed, split).removesuffix(".txt") + ".jsonl"
+
+    def translation_shard(
+        self, decode: Decode, seed: int | str, split: str, shard: int | str, shards: int | str
+    ) -> str:
+        """A part of a split's translations, where they are spread over jobs."""
+        stem = self.translation(decode, seed, split).removesuffix(".txt")
+        return f"{stem}.shards/{shard}-of-{shards}.jsonl"
+
+    def translation_record(self, decode: Decode, seed: int | str, split: str) -> str:
+        """What the translations were made from, and of how many shards."""
+        return self.translation(decode, seed, split).removesuffix(".txt") + ".json"
+
+    def chosen(self, decode: Decode, seed: int | str) -> str:
+        """The settings that a decode chose on dev, and how each choice did."""
+        return f"{self.root}/chosen/{decode.system}/seed-{seed}/{decode.name}.json"
+
+    def quality(self, decode: Decode, seed: int | str, split: str) -> str:
+        return f"{self.root}/quality/{decode.system}/seed-{seed}/{decode.name}/{split}.json"
+
+    @property
+    def speed(self) -> str:
+        return f"results/{self.experiment}/speed.json"
+
+    @property
+    def significance(self) -> str:
+        """p-values of every row against its baseline."""
+        return f"results/{self.experiment}/significance.json"
+
+    @property
+    def traces(self) -> str:
+        """Example sentences with their translation at every refinement step."""
+        return f"results/{self.experiment}/analysis/traces.json"
+
+    @property
+    def report(self) -> str:
+        return f"results/{self.experiment}/report"

@@ -1,0 +1,184 @@
+"""Settings of rules: JSON that holds exactly what changes a rule's result, so that nothing else makes it run again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, REFINEMENTS
+from workflow_src.config.plan.graph import Graph
+from workflow_src.config.resolved import Decode
+
+
+class Settings(Graph):
+    """`settings_*` return canonical JSON, which Snakemake compares."""
+
+    def settings_download(self) -> str:
+        return _json(
+            self.loaded.dataset.model_dump(
+                mode="json", exclude={"normalisation", "pairs", "licence", "citation", "homepage", "notes"}
+            )
+            | {"folder": self.recipe.folder}
+        )
+
+    def settings_normalise(self) -> str:
+        return _json(
+            {
+                "source": self.recipe.source,
+                "target": self.recipe.target,
+                "limits": self.recipe.limits,
+                "normalisation": self.loaded.normalisation.model_dump(mode="json"),
+            }
+        )
+
+    def settings_subwords(self) -> str:
+        return self.recipe.subwords.canonical()
+
+    def settings_encode(self) -> str:
+        return _json({"max_length": self.recipe.max_length})
+
+    def settings_training(self, system: str) -> str:
+        """Everything of one system that changes its weights, for the seed given beside it."""
+        resolved = self.system(system)
+        training = resolved.training.model_dump(mode="json", exclude={"save_every", "max_skipped"})
+        if training["explode_factor"] is None:
+            del training["explode_factor"]
+        return _json(
+            {
+                "system": system,
+                "family": resolved.family_name,
+                "preset": resolved.preset,
+                "data": resolved.data,
+                "model": resolved.model.model_dump(mode="json"),
+                "objective": resolved.objective.model_dump(mode="json"),
+                "training": training,
+            }
+        )
+
+    def settings_distillation(self, teacher: str) -> str:
+        """Search settings of a teacher; shards, batches and the engine are left out, because they change no output."""
+        return _json(self.distillation(teacher).model_dump(mode="json", exclude={"shards", "seed", "batch", "engine"}))
+
+    def settings_decode(self, decode: Decode) -> str:
+        return _json(decode.settings)
+
+    def settings_choose(self, decode: Decode) -> str:
+        """What a decode chooses from, and whether repetitions are removed before its translations are compared."""
+        removed = self.config.report.remove_repetitions and not self.system(decode.system).family.autoregressive
+        return _json({"settings": decode.settings, "tune": decode.tune, "remove_repetitions": removed})
+
+    def settings_significance(self) -> str:
+        """The translations of every test row by system, name and seed, and the rows that each is compared with."""
+        rows = [(decode, seed) for decode, seed, split in self.rows if split == "test"]
+        return _json(
+            {
+                "rows": [
+                    {
+                        "system": decode.system,
+                        "name": decode.name,
+                        "seed": seed,
+                        "baseline": self._baseline(decode),
+                        "delta": self._delta(decode),
+                        "autoregressive": self.system(decode.system).family.autoregressive,
+                        "translations": self.translation(decode, seed, "test"),
+                    }
+                    for decode, seed in rows
+                ]
+            }
+        )
+
+    def settings_bundle(self, system: str) -> str:
+        """What an exported folder says about its system beside what the weights' own config.json says."""
+        return _json({"system": system, "source": self.recipe.source, "target": self.recipe.target})
+
+    def settings_analysis(self) -> str:
+        """Every refining search once, with the most steps that any decode takes; the teacher with its largest beam."""
+        searches: dict[tuple[str, str, float], int] = {}
+        for decode in self.loaded.decodes:
+            if decode.search in REFINEMENTS:
+                key = (decode.system, decode.search, decode.settings["step_size"])
+                searches[key] = max(searches.get(key, 0), decode.settings["steps"])
+        teachers = [d for d in self.loaded.decodes if d.search in AUTOREGRESSIVE_SEARCHES and d.engine == "continuum"]
+        teacher = max(teachers, key=lambda d: d.settings["beam"], default=None)
+        return _json(
+            {
+                "examples": self.config.report.examples,
+                "searches": [
+                    {"system": system, "search": search, "step_size": size, "steps": steps}
+                    for (system, search, size), steps in searches.items()
+                ],
+                "teacher": teacher and {"system": teacher.system} | teacher.settings,
+            }
+        )
+
+    def settings_speed(self) -> str:
+        return _json(
+            {
+                "speed": self.config.speed.model_dump(mode="json"),
+                "rows": [
+                    {"system": d.system, "name": d.name}
+                    | d.settings
+                    | ({"chosen": self.chosen(d, self.config.seeds[0])} if d.tune else {})
+                    for d in self.loaded.decodes
+                ],
+            }
+        )
+
+    def settings_quality(self) -> str:
+        """How a translation is scored; `generator` is set where the corpus can tell valid translations."""
+        return _json(
+            {
+                "source": self.recipe.source,
+                "target": self.recipe.target,
+                "generator": self.loaded.dataset.generator or None,
+            }
+        )
+
+    def settings_report(self) -> str:
+        """The manifest of the report: every row with its files, every trained system with its training log."""
+        systems = {
+            name: {
+                "family": s.family_name,
+                "preset": s.preset,
+                "data": s.data,
+                "base": s.base,
+                "init_from": s.init_from,
+            }
+            for name, s in self.loaded.systems.items()
+        }
+        rows = [
+            {"system": d.system, "name": d.name, "seed": seed, "split": split, "quality": self.quality(d, seed, split)}
+            | {"settings": d.settings}
+            | ({"chosen": self.chosen(d, seed)} if d.tune else {})
+            for d, seed, split in self.rows
+        ]
+        training = [
+            {
+                "system": name,
+                "seed": seed,
+                "log": f"{self.system_folder(name, seed)}/training.jsonl",
+                "config": f"{self.system_folder(name, seed)}/config.json",
+            }
+            for name, seed in self.trained
+        ]
+        return _json(
+            {
+                "experiment": self.experiment,
+                "description": self.config.description,
+                "recipe": self.recipe.name,
+                "dataset": self.loaded.dataset.name,
+                "dataset_terms": self.loaded.dataset.model_dump(
+                    mode="json", include={"licence", "citation", "homepage"}
+                ),
+                "source": self.recipe.source,
+                "target": self.recipe.target,
+                "report": self.config.report.model_dump(mode="json"),
+                "systems": systems,
+                "rows": rows,
+                "training": training,
+            }
+        )
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, ensure_ascii=False)
