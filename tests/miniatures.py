@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.config.families import LvmConfig, RefinerConfig, TransformerConfig
+from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
+from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.families.transformer.model import Transformer
-from workflow_src.models.refiner import EnergyNetwork, ScoreNetwork
 from workflow_src.types import PAD, Batch, TrainingContext
 
 SIZES = {"dim": 16, "feed_forward": 24, "heads": 2, "dropout": 0.0, "max_positions": 64}

@@ -15,7 +15,8 @@ from workflow_src.decoding.latent import translate_batch
 from workflow_src.families.build import BUILDERS, build, build_objective
 from workflow_src.nn.weights import load_weights, weights_of
 from workflow_src.records.atomic import save_tensors
-from workflow_src.searches.beam.search import beam_search, greedy
+from workflow_src.searches.beam.search import beam_search
+from workflow_src.searches.greedy.search import greedy
 from workflow_src.searches.latent_search.search import Candidates, latent_search
 
 MODELS = Path(__file__).resolve().parents[1] / "config/models"

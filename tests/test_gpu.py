@@ -15,7 +15,8 @@ from workflow_src.engines.cuda_graphs import CapturedLatent
 from workflow_src.families.build import build_objective
 from workflow_src.runtime.device import choose
 from workflow_src.runtime.processes import Group
-from workflow_src.searches.beam.search import beam_search, greedy
+from workflow_src.searches.beam.search import beam_search
+from workflow_src.searches.greedy.search import greedy
 from workflow_src.training.update import Updater
 from workflow_src.types import TrainingContext
 

@@ -1,4 +1,4 @@
-"""Greedy and beam search by CTranslate2, with the settings and the limits of our own search (`searches/beam`).
+"""Greedy and beam search by CTranslate2, with the settings and the limits of our own search (`searches`).
 
 The library takes one longest length a call, ours is one a sentence. Sentences are therefore decoded in batches of
 similar length with the largest limit among them; those whose hypotheses went beyond their own limit are decoded once

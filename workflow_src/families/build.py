@@ -10,12 +10,13 @@ from torch import nn
 
 from workflow_src.config.base import parse
 from workflow_src.config.families import FAMILIES
+from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.lvm.objective import Elbo
+from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.families.transformer.model import Transformer
 from workflow_src.families.transformer.objective import CrossEntropy
 from workflow_src.losses.score_matching import ScoreMatching
-from workflow_src.models.refiner import EnergyNetwork, ScoreNetwork
 from workflow_src.types import Objective
 
 

@@ -44,3 +44,14 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
 
 def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def copy_matching(module: nn.Module, weights: dict[str, Tensor]) -> list[str]:
+    """Copy the tensors whose name and shape agree with a parameter of `module`; returns their names."""
+    copied = []
+    with torch.no_grad():
+        for name, parameter in module.named_parameters(remove_duplicate=False):
+            if name in weights and weights[name].shape == parameter.shape:
+                parameter.copy_(weights[name])
+                copied.append(name)
+    return copied

@@ -33,7 +33,8 @@ from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.weights import load_weights
 from workflow_src.records.atomic import ArtifactError, read_json, sha256
 from workflow_src.runtime.device import Runtime, choose, set_threads
-from workflow_src.searches.beam.search import beam_search, greedy
+from workflow_src.searches.beam.search import beam_search
+from workflow_src.searches.greedy.search import greedy
 from workflow_src.searches.latent_search.search import Candidates, latent_search
 from workflow_src.types import Hypotheses
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from workflow_src.families.lvm.model import copy_matching
 from workflow_src.jobs import start
-from workflow_src.nn.weights import weights_of
+from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.training.job import arguments, initial_tensors, objective_config, told, train
 from workflow_src.training.systems import family_of, load_system
 from workflow_src.training.validation import validate_refiner

@@ -21,7 +21,7 @@ from workflow_src.families.lvm.objective import evidence_lower_bound
 from workflow_src.losses.score_matching import cosine
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
-from workflow_src.searches.beam.search import greedy
+from workflow_src.searches.greedy.search import greedy
 from workflow_src.training.loop import Validation
 from workflow_src.types import PAD, Batch, Hypotheses
 

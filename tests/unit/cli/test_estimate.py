@@ -13,9 +13,10 @@ from workflow_src import cli
 from workflow_src.cli.estimate import as_text, estimate, jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.costs import operations_a_position, parameters, parts
+from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
+from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.families.transformer.model import Transformer
-from workflow_src.models.refiner import EnergyNetwork, ScoreNetwork
 
 VOCABULARY = 50
 

@@ -11,7 +11,8 @@ from workflow_src.decoding.batches import search_all
 from workflow_src.engines import ctranslate2, ctranslate2_spec
 from workflow_src.engines.ctranslate2_spec import write_model
 from workflow_src.families.transformer.model import Transformer
-from workflow_src.searches.beam.search import beam_search, greedy
+from workflow_src.searches.beam.search import beam_search
+from workflow_src.searches.greedy.search import greedy
 from workflow_src.types import BOS, PAD
 
 pytest.importorskip("ctranslate2")

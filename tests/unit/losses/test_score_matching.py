@@ -7,8 +7,9 @@ from torch import nn
 
 from workflow_src.config.families import RefinerConfig, ScoreMatchingConfig
 from workflow_src.decoding.latent import delta_step, refine
+from workflow_src.families.energy.model import EnergyNetwork
+from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.losses.score_matching import ScoreMatching, cosine
-from workflow_src.models.refiner import EnergyNetwork, ScoreNetwork
 from workflow_src.nn.layers import Memory
 
 LENGTHS = [3, 5, 1]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from workflow_src.config.families import LvmConfig
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, dropout, initialise
 from workflow_src.nn.length import LengthHead
+from workflow_src.nn.weights import copy_matching
 from workflow_src.types import PAD, wide, with_end
 
 
@@ -130,14 +131,3 @@ def _own_names(teacher_name: str) -> list[str]:
         rest = teacher_name.removeprefix("decoder.")
         return [f"{stack}.{rest}" for stack in ("prior_stack", "posterior_stack", "decoder_stack")]
     return [teacher_name]
-
-
-def copy_matching(module: nn.Module, weights: dict[str, Tensor]) -> list[str]:
-    """Copy the tensors whose name and shape agree with a parameter of `module`; returns their names."""
-    copied = []
-    with torch.no_grad():
-        for name, parameter in module.named_parameters(remove_duplicate=False):
-            if name in weights and weights[name].shape == parameter.shape:
-                parameter.copy_(weights[name])
-                copied.append(name)
-    return copied

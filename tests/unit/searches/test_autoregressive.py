@@ -6,8 +6,9 @@ import pytest
 import torch
 from miniatures import one, pairs, transformer
 
-from workflow_src.searches.beam import search as module
-from workflow_src.searches.beam.search import beam_search, greedy, limits
+from workflow_src.decoding.lengths import limits
+from workflow_src.searches.beam.search import beam_search
+from workflow_src.searches.greedy.search import greedy
 from workflow_src.types import EOS, PAD
 
 # Words of the exhaustive tests: unknown, 4 and 5.
@@ -17,9 +18,15 @@ V = 6
 @pytest.fixture
 def longest(monkeypatch):
     """Set the longest output of every sentence."""
-    return lambda length: monkeypatch.setattr(
-        module, "limits", lambda source, ratio, positions: torch.full((source.size(0),), length)
-    )
+
+    def set_longest(length: int) -> None:
+        for search in ("beam", "greedy"):
+            monkeypatch.setattr(
+                f"workflow_src.searches.{search}.search.limits",
+                lambda source, ratio, positions: torch.full((source.size(0),), length),
+            )
+
+    return set_longest
 
 
 def peaked(seed: int, size: int = V, **more):
