@@ -106,6 +106,33 @@ class Hypotheses:
     candidates: list[int] | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Validation:
+    """Figures on dev from a model, and which of them says which weights are best (larger is better)."""
+
+    figures: Callable[[torch.nn.Module], dict[str, float]]
+    criterion: str
+
+
+class DevSet(Protocol):
+    """The dev set as validation sees it (`training/dev.py`); several processes may share the work."""
+
+    references: list[str]
+    detokenise: Callable[[list[list[int]]], list[str]]
+    # How many sentences are translated.
+    sentences: int
+    group: Any
+
+    def generator(self) -> torch.Generator:
+        """Random numbers on the device, the same at every validation."""
+
+    def over_batches(self, measure: Callable[[Batch], Any], pass_by: Callable[[Batch], None] | None = None) -> list:
+        """`measure` of every batch, in order; `pass_by` is called for those that other processes measure."""
+
+    def bleu(self, search: Callable[[Tensor], Hypotheses]) -> float:
+        """sacreBLEU of the first sentences under a search, repetitions kept."""
+
+
 RefinementStep = Callable[[Tensor], Tensor]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.types import EOS, Hypotheses, LatentModel, RefinementStep, Refiner, wide
+from workflow_src.types import EOS, Batch, Hypotheses, LatentModel, RefinementStep, Refiner, wide
 
 
 def delta_step(model: LatentModel, memory, target_mask: Tensor) -> RefinementStep:
@@ -194,3 +194,9 @@ def word_rows(tokens: Tensor, mask: Tensor) -> list[list[int]]:
 def without_ends(rows: list[list[int]], positions: list[int]) -> list[list[int]]:
     """The first so many ids of each row but for end symbols."""
     return [[i for i in row[:count] if i != EOS] for row, count in zip(rows, positions, strict=True)]
+
+
+def draw_noise(batch: Batch, model, generator: torch.Generator) -> None:
+    """Draw the noise of latents that another process draws for this batch: later batches then get theirs."""
+    shape = (*model.whole_target(batch.target).shape, model.config.latent_dim)
+    torch.randn(shape, generator=generator, device=batch.target.device)

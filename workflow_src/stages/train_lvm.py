@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from workflow_src.families.lvm.validation import validate_lvm
 from workflow_src.jobs import start
 from workflow_src.training.job import arguments, initial_tensors, objective_config, told, train
 from workflow_src.training.systems import family_of
-from workflow_src.training.validation import validate_lvm
 
 
 def prepare(model, given):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from workflow_src.families.refiners import validate_refiner
 from workflow_src.jobs import start
 from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.training.job import arguments, initial_tensors, objective_config, told, train
 from workflow_src.training.systems import family_of, load_system
-from workflow_src.training.validation import validate_refiner
 
 
 def prepare(model, given):

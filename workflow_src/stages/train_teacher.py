@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from workflow_src.families.transformer.validation import validate_transformer
 from workflow_src.jobs import start
 from workflow_src.nn.weights import copy_matching
 from workflow_src.training.job import arguments, initial_tensors, told, train
-from workflow_src.training.validation import validate_transformer
 
 
 def prepare(model, given):

@@ -38,11 +38,12 @@ from workflow_src.runtime import gpus, processes, torchrun
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
 from workflow_src.runtime.processes import Group
 from workflow_src.runtime.signals import die_with_parent
-from workflow_src.training.loop import Progress, Trainer, Validation
+from workflow_src.training.dev import Dev
+from workflow_src.training.loop import Progress, Trainer
 from workflow_src.training.state import StateFolder
 from workflow_src.training.systems import check_digest, read_description
 from workflow_src.training.update import parts_of_an_update
-from workflow_src.training.validation import Dev
+from workflow_src.types import Validation
 
 LEASE_SECONDS = 60.0
 # How a stage starts a model before training, and how it validates it.

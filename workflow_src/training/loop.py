@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from workflow_src.runtime.signals import Preempted, Preemption
 from workflow_src.training.optim import learning_rate
 from workflow_src.training.state import StateFolder, pack_optimiser, pack_random, unpack_optimiser, unpack_random
 from workflow_src.training.update import Part, Updater, describe
-from workflow_src.types import Objective
+from workflow_src.types import Objective, Validation
 
 log = logging.getLogger("continuum")
 
@@ -33,14 +33,6 @@ log = logging.getLogger("continuum")
 COLLECT_EVERY = 20
 # Beside those in a row, one update of so many may be skipped.
 SKIPPED_OF = 20
-
-
-@dataclasses.dataclass(frozen=True)
-class Validation:
-    """Figures on dev from a model, and which of them says which weights are best (larger is better)."""
-
-    figures: Callable[[nn.Module], dict[str, float]]
-    criterion: str
 
 
 @dataclasses.dataclass

@@ -21,12 +21,17 @@ import torch.distributed as dist
 from workflow_src.config.experiment import RuntimeConfig
 from workflow_src.config.families import ElboConfig, ScoreMatchingConfig
 from workflow_src.families.build import build
+from workflow_src.families.lvm.validation import validate_lvm
+from workflow_src.families.refiners import validate_refiner
+from workflow_src.families.transformer.validation import validate_transformer
 from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import load_tensors
 from workflow_src.runtime import gpus
 from workflow_src.runtime.processes import BUCKET, Group, Processes, _buckets, _peers
 from workflow_src.runtime.signals import PeerFailed
-from workflow_src.training import job, validation
+from workflow_src.searches.greedy.search import greedy
+from workflow_src.training import dev as dev_module
+from workflow_src.training import job
 from workflow_src.training.update import parts_of_an_update
 from workflow_src.types import LossTerms
 
@@ -163,26 +168,24 @@ def test_faults_of_one_process_are_everybodys(make_trainer, compare, tmp_path):
 @pytest.mark.parametrize("family", ["transformer", "lvm", "score"])
 def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, runtime, frozen, tmp_path, monkeypatch):
     """Bit for bit, whoever draws latents and translates which batch; there are more batches than processes."""
-    monkeypatch.setattr(validation, "BATCH", 2)
-    monkeypatch.setattr(validation, "BATCH_TOKENS", 50)
+    monkeypatch.setattr(dev_module, "BATCH", 2)
+    monkeypatch.setattr(dev_module, "BATCH_TOKENS", 50)
     torch.manual_seed(3)
     model = build(family, tiny_settings(family)["model"], tiny.sizes).eval()
     references = (tiny.corpus / "dev.reference.en").read_text().splitlines()
 
     def figures(group):
         looked = []
-        dev = validation.Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 7, group)
+        dev = dev_module.Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 7, group)
         assert len(dev.batches()) >= 4
         dev.over_batches(lambda batch: looked.append(batch.indices))
         if family == "transformer":
-            made = validation.validate_transformer(dev)
+            made = validate_transformer(dev)
         elif family == "lvm":
-            made = validation.validate_lvm(dev, ElboConfig(dev_samples=3))
+            made = validate_lvm(dev, ElboConfig(dev_samples=3))
         else:
-            made = validation.validate_refiner(dev, "score", ScoreMatchingConfig(), frozen)
-        translations = (
-            dev.translate(lambda source: validation.greedy(model, source)) if family == "transformer" else None
-        )
+            made = validate_refiner(dev, "score", ScoreMatchingConfig(), frozen)
+        translations = dev.translate(lambda source: greedy(model, source)) if family == "transformer" else None
         return made.figures(model), translations, looked
 
     alone = figures(Group())
@@ -197,11 +200,11 @@ IN_FLOAT64 = """
 import importlib, os, sys, torch
 from workflow_src import jobs
 from workflow_src.training import job
-from workflow_src.training import validation
+from workflow_src.training import dev
 from workflow_src.runtime import gpus
 
 torch.set_default_dtype(torch.float64)
-validation.BATCH, validation.BATCH_TOKENS = 3, 60
+dev.BATCH, dev.BATCH_TOKENS = 3, 60
 plain = training.Trainer
 
 def make(model, *words, **more):

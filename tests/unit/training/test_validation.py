@@ -10,10 +10,13 @@ from workflow_src.config.families import ElboConfig, ScoreMatchingConfig
 from workflow_src.data.batching import collate
 from workflow_src.data.lines import read_lines
 from workflow_src.families.build import build
+from workflow_src.families.lvm.validation import validate_lvm
+from workflow_src.families.refiners import validate_refiner
+from workflow_src.families.transformer.validation import validate_transformer
 from workflow_src.nn.weights import weights_of
 from workflow_src.searches.greedy.search import greedy
+from workflow_src.training.dev import Dev
 from workflow_src.training.systems import load_system
-from workflow_src.training.validation import Dev, validate_lvm, validate_refiner, validate_transformer
 from workflow_src.types import Hypotheses
 
 

@@ -1,0 +1,62 @@
+"""What is measured on dev while a latent-variable model trains."""
+
+from __future__ import annotations
+
+import sacrebleu
+import torch
+from torch import nn
+
+from workflow_src.config.families import ElboConfig
+from workflow_src.decoding.latent import best_tokens, draw_noise, translate_batch, word_rows
+from workflow_src.families.lvm.objective import evidence_lower_bound
+from workflow_src.types import PAD, Batch, DevSet, Validation
+
+
+def validate_lvm(dev: DevSet, objective: ElboConfig) -> Validation:
+    """ELBO and KL in nats a target token, exact lengths, BLEU from the prior mean and from the posterior mean.
+
+    The latter sees the reference: it says whether latents carry the sentence.
+    """
+
+    @torch.no_grad()
+    def figures(model: nn.Module) -> dict[str, float]:
+        generator = dev.generator()
+        best: dict[int, list[int]] = {}
+
+        def measure(batch: Batch) -> tuple[tuple[float, float, int, int, float], dict[int, list[int]]]:
+            elbo, kl = evidence_lower_bound(model, batch, objective.dev_samples, generator)
+            memory = model.encode(batch.source)
+            exact = float((model.predict_lengths(memory) == batch.target_lengths).sum())
+            positions = int(batch.target_mask.sum()) + model.extra_positions * len(batch.indices)
+            sums = (float(elbo.sum()), float(kl.sum()), positions, len(batch.indices), exact)
+            return sums, _posterior_translations(model, memory, batch)
+
+        def pass_by(batch: Batch) -> None:
+            for _ in range(objective.dev_samples):
+                draw_noise(batch, model, generator)
+
+        bound = divergence = exact = 0.0
+        tokens = sentences = 0
+        for sums, translations in dev.over_batches(measure, pass_by):
+            bound, divergence, exact = bound + sums[0], divergence + sums[1], exact + sums[4]
+            tokens, sentences = tokens + sums[2], sentences + sums[3]
+            best |= translations
+        lines = dev.detokenise([best[row] for row in range(dev.sentences)])
+        posterior = sacrebleu.corpus_bleu(lines, [dev.references[: dev.sentences]]).score
+        return {
+            "dev_elbo": bound / tokens,
+            "dev_kl": divergence / tokens,
+            "dev_length_accuracy": exact / sentences,
+            "dev_bleu": dev.bleu(lambda source: translate_batch(model, source, "prior-mean")),
+            "dev_bleu_posterior": posterior,
+        }
+
+    return Validation(figures, "dev_elbo")
+
+
+def _posterior_translations(model: nn.Module, memory, batch: Batch) -> dict[int, list[int]]:
+    target = model.whole_target(batch.target)
+    mask = target != PAD
+    mean, _ = model.posterior(memory, target, mask)
+    rows = word_rows(best_tokens(model, memory, mean, mask), mask)
+    return dict(zip(batch.indices, rows, strict=True))

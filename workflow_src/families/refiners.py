@@ -1,0 +1,50 @@
+"""What networks that move latents share beside layers and loss: what is measured on dev while one trains."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from workflow_src.config.families import ScoreMatchingConfig
+from workflow_src.decoding.latent import delta_step, draw_noise, refine, translate_batch
+from workflow_src.losses.score_matching import cosine
+from workflow_src.types import PAD, Batch, DevSet, Validation
+
+
+def validate_refiner(dev: DevSet, search: str, objective: ScoreMatchingConfig, frozen: nn.Module) -> Validation:
+    """Cosine between direction and delta's offset at full noise and at the prior mean, and BLEU after one step."""
+
+    def figures(model: nn.Module) -> dict[str, float]:
+        generator = dev.generator()
+        parts = dev.over_batches(
+            lambda batch: _agreement(model, frozen, batch, objective, generator, moved=dev.group.size > 1),
+            lambda batch: draw_noise(batch, frozen, generator),
+        )
+        # Joined over all sentences, so that batches of any size count alike; unmoved sentences (NaN) are left out.
+        joined = {name: torch.cat([part[name] for part in parts]).nanmean() for name in parts[0]}
+        found = dev.bleu(lambda source: translate_batch(frozen, source, search, 1, objective.step_size, refiner=model))
+        return {name: float(value.nan_to_num()) for name, value in joined.items()} | {"dev_bleu": found}
+
+    return Validation(figures, "dev_cosine_noise0")
+
+
+@torch.no_grad()
+def _agreement(
+    model, frozen, batch: Batch, objective: ScoreMatchingConfig, generator, moved: bool = False
+) -> dict[str, Tensor]:
+    """Cosines a sentence (B,); squared error and offset length a position (N,), at full noise and at none.
+
+    They are `moved` to the CPU for other processes.
+    """
+    mask = frozen.whole_target(batch.target) != PAD
+    memory = frozen.encode(batch.source)
+    mean, deviation = frozen.prior(memory, mask)
+    noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+    result = {}
+    for name, z in (("", mean + deviation * noise), ("_noise0", mean)):
+        offset = refine(z, delta_step(frozen, memory, mask), objective.delta_steps) - z
+        direction = model.direction(memory, z, mask)
+        result[f"dev_cosine{name}"] = cosine(direction, offset, mask)
+        result[f"dev_squared_error{name}"] = ((direction - offset) ** 2).sum(-1)[mask]
+        result[f"dev_offset_norm{name}"] = offset.norm(dim=-1)[mask]
+    return {name: tensor.cpu() for name, tensor in result.items()} if moved else result

@@ -1,0 +1,80 @@
+"""The dev set that a system is measured on while it trains (`families/*/validation.py` says what is measured).
+
+Generators are seeded afresh every time, so that figures of different steps compare and validation changes no training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import sacrebleu
+import torch
+from torch import Tensor
+
+from workflow_src.data.batching import collate, epoch_batches
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.decoding.batches import search_all
+from workflow_src.runtime.device import Runtime
+from workflow_src.runtime.processes import Group
+from workflow_src.types import Batch, Hypotheses
+
+SEED = 20200914
+BATCH = 128
+BATCH_TOKENS = 4000
+
+
+@dataclasses.dataclass(frozen=True)
+class Dev:
+    """The dev set: encoded pairs, reference lines, and how subword ids become lines.
+
+    The processes of a `group` divide the work; all of them get all results, in the order of one process.
+    """
+
+    corpus: EncodedCorpus
+    references: list[str]
+    detokenise: Callable[[list[list[int]]], list[str]]
+    runtime: Runtime
+    sentences: int
+    group: Group = Group()
+
+    def generator(self) -> torch.Generator:
+        """Random numbers on the device, the same at every validation."""
+        return self.runtime.generator(SEED)
+
+    def sources(self) -> list[list[int]]:
+        return [self.corpus.source(row).tolist() for row in range(self.sentences)]
+
+    def batches(self) -> list[Batch]:
+        """All pairs, in batches whose order never changes."""
+        rows = epoch_batches(self.corpus, BATCH_TOKENS, SEED, 0)
+        return [collate(self.corpus, np.asarray(part)).to(self.runtime.device) for part in rows]
+
+    def over_batches(self, measure: Callable[[Batch], Any], pass_by: Callable[[Batch], None] | None = None) -> list:
+        """`measure` of every batch, in order; `pass_by` is called for those that other processes measure."""
+        mine: dict[int, Any] = {}
+        for number, batch in enumerate(self.batches()):
+            if number % self.group.size == self.group.rank:
+                mine[number] = measure(batch)
+            elif pass_by:
+                pass_by(batch)
+        whole = {number: result for part in self.group.gather(mine) for number, result in part.items()}
+        return [whole[number] for number in sorted(whole)]
+
+    def translate(self, search: Callable[[Tensor], Hypotheses]) -> list[list[int]]:
+        """Tokens of the first sentences under a search."""
+        sources = self.sources()
+        # Whole batches as `search_all` makes them, so that padding is the same in one process and in several.
+        longest_first = sorted((row for row in range(len(sources)) if sources[row]), key=lambda row: -len(sources[row]))
+        mine = [row for place, row in enumerate(longest_first) if place // BATCH % self.group.size == self.group.rank]
+        found = search_all(search, [sources[row] for row in mine], BATCH, self.runtime.device)
+        whole = {row: tokens for part in self.group.gather(dict(zip(mine, found.tokens, strict=True)))
+                 for row, tokens in part.items()}  # fmt: skip
+        return [whole.get(row, []) for row in range(len(sources))]
+
+    def bleu(self, search: Callable[[Tensor], Hypotheses]) -> float:
+        """sacreBLEU of the first sentences under a search, repetitions kept."""
+        lines = self.detokenise(self.translate(search))
+        return sacrebleu.corpus_bleu(lines, [self.references[: self.sentences]]).score
