@@ -1,8 +1,9 @@
-"""Who may import whom: every module imports its own rank or a lower one, and configuration never needs torch."""
+"""Who may import whom: every module its own rank or a lower one, none in a circle, and planning needs no torch."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,22 +11,28 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
-# From low to high; parts of one rank may import each other.
+# From low to high.
 RANKS = [
-    {"types", "config", "artifacts", "guard"},
-    {"data"},
-    {"models"},
-    {"objectives", "inference"},
+    {"types", "spec"},
     {"registry"},
-    {"training", "evaluation"},
-    {"stages", "translate", "translate_ctranslate2", "translate_command", "estimate", "verify", "cli"},
+    {"config"},
+    {"records", "runtime", "data"},
+    {"jobs"},
+    {"nn"},
+    {"losses", "decoding"},
+    {"families", "searches"},
+    {"engines"},
+    {"training", "evaluation", "serving"},
+    {"stages", "cli"},
 ]
 RANK = {part: rank for rank, parts in enumerate(RANKS) for part in parts}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+# Modules directly in the package; everything else has a room.
+MOST_AT_THE_TOP = 6
 
 
 def imports(path: Path) -> list[str]:
-    """Full names of what a module imports, at any depth of the file."""
+    """Full names of what a module imports, at any depth of the file: in functions and below TYPE_CHECKING too."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -41,7 +48,14 @@ def part_of(name: str) -> str:
 
 
 def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Modules of the package that a module imports: a package where it takes a name from its `__init__`."""
+    known = {module_name(module) for module in MODULES}
+    names = {name for name in imports(path) if name.startswith("workflow_src.")}
+    return {name if name in known else name.rpartition(".")[0] for name in names} - {"workflow_src"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
@@ -49,34 +63,73 @@ def test_modules_import_their_own_rank_or_lower(path):
     own = part_of(module_name(path))
     assert own in RANK, f"{own} has no rank yet: give it one"
     for name in imports(path):
+        assert name != "workflow_src.Translator", f"{module_name(path)}: import it from its module"
         if name.startswith("workflow_src."):
             assert RANK[part_of(name)] <= RANK[own], f"{module_name(path)} imports {name}, which ranks higher"
 
 
-@pytest.mark.parametrize("part", ["objectives", "inference"])
-def test_objectives_and_inference_get_models_as_arguments(part):
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {module_name(path): imported_modules(path) for path in MODULES}
+    assert len(graph) > 100 and graph["workflow_src.nn.layers"]
+    # Raises CycleError, which names the circle.
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_no_rooms_import_each_other_in_a_circle():
+    graph: dict[str, set[str]] = {}
+    for path in MODULES:
+        own = part_of(module_name(path))
+        graph.setdefault(own, set()).update({part_of(name) for name in imported_modules(path)} - {own})
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_the_top_of_the_package_has_few_modules():
+    top = sorted(path.name for path in PACKAGE.glob("*.py"))
+    assert len(top) <= MOST_AT_THE_TOP, f"{top}: give one of them a room"
+
+
+MATHEMATICS = [
+    path
+    for path in MODULES
+    if part_of(module_name(path)) in ("losses", "decoding", "searches") or path.stem in ("objective", "validation")
+]
+
+
+@pytest.mark.parametrize("path", MATHEMATICS, ids=module_name)
+def test_losses_and_searches_get_models_as_arguments(path):
     """No class of a model is imported, but for annotations (below `if TYPE_CHECKING`)."""
-    for path in (PACKAGE / part).glob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
-            classes = [alias.name for alias in node.names if alias.name[0].isupper()]
-            assert not (node.module.startswith("workflow_src.models") and classes), f"{path} imports {classes}"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
+        classes = [alias.name for alias in node.names if alias.name[0].isupper()]
+        models = node.module.startswith("workflow_src.nn") or node.module.endswith(".model")
+        assert not (models and classes), f"{path} imports {classes}"
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if p.parent.name == "config" or p.stem in ("estimate", "cli")],
-                         ids=module_name)  # fmt: skip
-def test_configuration_names_no_torch(path):
-    assert not [
-        name for name in imports(path) if name.split(".")[0] == "torch" or name.startswith("workflow_src.types")
-    ]
+# What a dry run and the commands of `continuum` that need no model import.
+PLANNING = [
+    path
+    for path in MODULES
+    if part_of(module_name(path)) in ("spec", "registry", "config", "cli")
+    or module_name(path).removeprefix("workflow_src.") in ("records.atomic", "records.cuts", "runtime.guard")
+]
 
 
-def test_stages_are_modules_of_rules_and_helpers():
-    """Every stage that a rule runs is there, and no module of mathematics hides among them."""
+@pytest.mark.parametrize("path", PLANNING, ids=module_name)
+def test_planning_names_no_torch(path):
+    names = [name for name in imports(path) if name.split(".")[0] == "torch" or name.startswith("workflow_src.types")]
+    assert not names
+
+
+def test_stages_are_the_modules_that_rules_run():
     rules = "\n".join(path.read_text() for path in (PACKAGE.parent / "rules").glob("*.smk"))
     wanted = {word.split()[0] for word in rules.split(" workflow_src.stages.")[1:]}
-    there = {path.stem for path in (PACKAGE / "stages").glob("*.py")}
-    assert wanted and wanted <= there
+    there = {path.stem for path in (PACKAGE / "stages").glob("*.py")} - {"__init__"}
+    assert wanted == there
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "stages").glob("*.py")), ids=module_name)
+def test_no_stage_imports_another(path):
+    assert not [name for name in imports(path) if name.startswith("workflow_src.stages")]
 
 
 def test_estimating_and_checking_import_no_torch():
@@ -84,6 +137,16 @@ def test_estimating_and_checking_import_no_torch():
         "import sys; from workflow_src.cli import main; main(['estimate', 'wmt14']); main(['check', 'demo']);"
         "heavy = {'torch', 'numpy', 'sentencepiece', 'sacrebleu', 'matplotlib'} & set(sys.modules);"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_package_offers_the_translator_and_imports_it_when_asked():
+    code = (
+        "import sys, workflow_src; assert 'torch' not in sys.modules and not hasattr(workflow_src, 'Translater');"
+        "from workflow_src import Translator; from workflow_src.serving import translator;"
+        "assert Translator is translator.Translator and 'torch' in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,12 @@
+"""Continuum. `from workflow_src import Translator` translates with an exported bundle."""
+
+__all__ = ["Translator"]
+
+
+def __getattr__(name: str):
+    """`Translator` is imported when it is first asked for: planning a workflow needs no PyTorch."""
+    if name == "Translator":
+        from workflow_src.serving.translator import Translator
+
+        return Translator
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -62,3 +62,10 @@ def check_parallel(source: str | Path, target: str | Path) -> int:
             f"{target} has {counts[target]:,}; make them line-aligned."
         )
     return counts[source]
+
+
+def read_aligned(first: Path, *others: Path) -> list[list[str]]:
+    """Lines of files that must have equally many, at least one. Raises ValueError naming files and counts."""
+    for path in others:
+        check_parallel(first, path)
+    return [list(read_lines(path)) for path in (first, *others)]

@@ -6,6 +6,7 @@ digest, and the digests of what it was made from.
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,3 +113,8 @@ def _parsed(line: str, path: Path, number: int) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError) as failure:
         raise ArtifactError(f"{path}, line {number}, is damaged ({failure}); {AGAIN}") from None
     return record
+
+
+def distillation_inputs(given: argparse.Namespace) -> dict[str, Path]:
+    """Files that distilled text comes from, by name."""
+    return {"model": given.model, "subwords": given.subwords / "subwords.json", "source": given.source}

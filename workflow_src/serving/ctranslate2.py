@@ -11,11 +11,12 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.engines.ctranslate2 import Engine, cores, device_and_index
 from workflow_src.records.atomic import ArtifactError, sha256
 from workflow_src.runtime.device import Runtime, set_threads
-from workflow_src.serving.translator import DESCRIPTION, Translator
+from workflow_src.serving.base import BaseTranslator
+from workflow_src.serving.bundle import DESCRIPTION
 from workflow_src.types import Hypotheses
 
 
-class CTranslate2Translator(Translator):
+class CTranslate2Translator(BaseTranslator):
     """An autoregressive system in CTranslate2, with the subwords and the text handling of its bundle.
 
     `single` decodes one batch with all threads; `parallel` several batches beside each other with one thread each,

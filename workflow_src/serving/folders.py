@@ -1,9 +1,39 @@
-"""Opening a folder with the engine that a decode asks for; stages that translate share it."""
+"""Folders that stages translate with: named on a command line, and opened with the engine that a decode asks for."""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
+
+
+def bundles(words: list[str]) -> dict[str, Path]:
+    """SYSTEM=FOLDER words as a mapping. Raises ValueError for a word of another form."""
+    found = {}
+    for word in words:
+        system, equals, folder = word.partition("=")
+        if not (system and equals and folder):
+            raise ValueError(f'--bundles has "{word}"; write SYSTEM=FOLDER.')
+        found[system] = Path(folder)
+    return found
+
+
+def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle") -> dict[str, Path]:
+    """The description of each needed system's folder, as inputs of a provenance: it tells the digests of the rest."""
+    return {f"{kind} {system}": folder / "bundle.json" for system, folder in folders.items() if system in needed}
+
+
+def load(folders: dict[str, Path], needed: set[str], arguments: argparse.Namespace) -> dict[str, Any]:
+    """A translator for each needed system that has a folder."""
+    from workflow_src.serving.translator import Translator
+
+    return {
+        system: Translator.load(
+            folder, device=arguments.device, precision=arguments.precision, threads=arguments.threads
+        )
+        for system, folder in folders.items()
+        if system in needed
+    }
 
 
 def open_engine(folder: Path, device: str, precision: str, threads: int | None, settings: dict[str, Any]) -> Any:

@@ -1,6 +1,7 @@
 """Text in, text out, from an exported bundle: for people who just want translations.
 
-from workflow_src.serving.translator import Translator
+from workflow_src import Translator
+
 translator = Translator.load("results/tatoeba/systems/score/seed-1/bundle")
 print(translator.translate(["Das ist ein Satz."]))
 """
@@ -8,42 +9,29 @@ print(translator.translate(["Das ist ein Satz."]))
 from __future__ import annotations
 
 import math
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from workflow_src.config.base import nearest
-from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.families import (
-    AUTOREGRESSIVE_SEARCHES,
-    FAMILIES,
-    LATENT_SEARCH,
-)
-from workflow_src.data.normalise import Normaliser
+from workflow_src.config.families import LATENT_SEARCH
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all, search_rows
 from workflow_src.decoding.latent import translate_batch
 from workflow_src.engines import onnxruntime
 from workflow_src.engines.cuda_graphs import CapturedLatent
-from workflow_src.families.build import build
-from workflow_src.nn.layers import narrow_stacks
-from workflow_src.nn.weights import load_weights
-from workflow_src.records.atomic import ArtifactError, read_json, sha256
 from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.searches.beam.search import beam_search
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.searches.latent_search.search import Candidates, latent_search
+from workflow_src.serving.base import BaseTranslator
+from workflow_src.serving.bundle import load_models, read_bundle
+from workflow_src.serving.ctranslate2 import CTranslate2Translator
 from workflow_src.types import Hypotheses
 
-FORMAT = 1
-DESCRIPTION = "bundle.json"
-KEYS = ("models", "searches", "defaults", "languages", "normalisation")
 
-
-class Translator:
+class Translator(BaseTranslator):
     """A trained system, ready to translate.
 
     `searches` are the searches it knows; `device`, `precision` and `engine` say what was chosen. `last_timings` holds
@@ -51,18 +39,9 @@ class Translator:
     """
 
     def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
-        self.description = description
-        self.models = models
-        self.subwords = subwords
-        self.runtime = runtime
-        self.searches: list[str] = description["searches"]
-        self.last_timings = {"encode": 0.0, "decode": 0.0}
-        self.engine = "eager"
+        super().__init__(description, models, subwords, runtime)
         self._fast: onnxruntime.FastLatent | CapturedLatent | None = None
         self._automatic = True
-        normalisation = NormalisationConfig.model_validate(description["normalisation"])
-        self._source = Normaliser(normalisation, description["languages"]["source"])
-        self._target = Normaliser(normalisation, description["languages"]["target"])
 
     @classmethod
     def load(
@@ -72,39 +51,19 @@ class Translator:
         precision: str = "auto",
         threads: int | None = None,
         engine: str = "auto",
-    ) -> Translator:
-        """Read a bundle folder. `engine` is what computes latent searches, see `use`.
+    ) -> BaseTranslator:
+        """Read a bundle folder, or one for CTranslate2. `engine` is what computes latent searches, see `use`.
 
         Raises ArtifactError when the folder is no bundle or a file of it is missing, damaged or of another model;
         ValueError for a device that is not there or an engine that cannot serve.
         """
         folder = Path(folder)
-        if not (folder / DESCRIPTION).is_file():
-            raise ArtifactError(f"{folder} is no bundle: it has no {DESCRIPTION}; export a trained system first.")
-        description = read_json(folder / DESCRIPTION)
-        if not isinstance(description, dict) or description.get("format") != FORMAT:
-            raise ArtifactError(f"{folder / DESCRIPTION} is not of bundle format {FORMAT}; export the system again.")
-        missing = [key for key in KEYS if key not in description]
-        if missing:
-            raise ArtifactError(f"{folder / DESCRIPTION} lacks {missing[0]}; export the system again.")
+        description = read_bundle(folder)
         if description.get("engine") == "ctranslate2":
-            from workflow_src.serving.ctranslate2 import CTranslate2Translator
-
             return CTranslate2Translator.open(folder, description, device, precision, threads)
         runtime = choose(device, precision, training=False)
         set_threads(threads)
-        models = {}
-        for name, part in description["models"].items():
-            path = folder / part["weights"]
-            if not path.is_file():
-                raise ArtifactError(f"bundle {folder} lacks {part['weights']}; export the system again.")
-            if sha256(path) != part["sha256"]:
-                raise ArtifactError(
-                    f"weights {path} do not match the checksum in {DESCRIPTION}; copy the bundle again."
-                )
-            model = build(part["family"], part["model"], part["sizes"])
-            load_weights(model, path)
-            models[name] = _placed(model, runtime).eval()
+        models = load_models(folder, description, runtime)
         return cls(description, models, Subwords.load(folder / "subwords"), runtime).use(engine)
 
     def use(self, engine: str) -> Translator:
@@ -128,27 +87,6 @@ class Translator:
             self._fast = onnxruntime.FastLatent(lvm, score, torch.get_num_threads(), self.engine == "fast-int8")
         return self
 
-    @property
-    def device(self) -> str:
-        return str(self.runtime.device)
-
-    @property
-    def precision(self) -> str:
-        return str(self.runtime.dtype).removeprefix("torch.")
-
-    def translate(self, lines: list[str], **settings: Any) -> list[str]:
-        """Translations of `lines`, in order; see `search` for settings. An empty line stays empty."""
-        return self.text(self.search(lines, **settings, scored=False).tokens)
-
-    def trace(self, lines: list[str], search: str, steps: int, **settings: Any) -> list[list[str]]:
-        """For each line its translation after 0, 1, … `steps` refinement steps."""
-        if search in (*AUTOREGRESSIVE_SEARCHES, LATENT_SEARCH):
-            raise ValueError(f"search {search} has no refinement steps to show.")
-        found = self.search(lines, search=search, steps=steps, trace=True, scored=False, **settings)
-        if found.traces is None:
-            return [[""] * (steps + 1) for _ in lines]
-        return [list(texts) for texts in zip(*(self.text(tokens) for tokens in found.traces), strict=True)]
-
     def search(
         self,
         lines: list[str],
@@ -171,7 +109,7 @@ class Translator:
         mean_first: bool = False,
         search_seed: int = 1,
         refinement: str | None = None,
-        rescorer: Translator | None = None,
+        rescorer: BaseTranslator | None = None,
     ) -> Hypotheses:
         """Subword hypotheses with scores for `lines`, `batch` of them at a time.
 
@@ -229,44 +167,7 @@ class Translator:
         with torch.no_grad():
             return search_all(run, sources, batch, self.runtime.device)
 
-    def _sources(self, lines: list[str], normalised: bool, first_line: int) -> list[list[int]]:
-        began = time.perf_counter()
-        if not normalised:
-            lines = [self._source.line(line) for line in lines]
-        sources = self.subwords.encode_source(lines)
-        self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
-        self._check_lengths(sources, first_line)
-        return sources
-
-    def text(self, tokens: list[list[int]]) -> list[str]:
-        """Lines of text from subword ids."""
-        began = time.perf_counter()
-        # A model may spell a line break, character by character; a line must stay a line.
-        texts = (" ".join(text.split()) for text in self.subwords.decode_target(tokens))
-        lines = [self._target.detokenise(text) for text in texts]
-        self.last_timings["decode"] += time.perf_counter() - began
-        return lines
-
-    def settings(
-        self, search: str | None = None, steps: int | None = None, beam: int | None = None, **counts: int
-    ) -> dict[str, Any]:
-        """The search, steps and beam that are used, with the bundle's own for those not given.
-
-        Raises ValueError for a search that the bundle has not, and for numbers (`counts` too) that are too small.
-        """
-        defaults = self.description["defaults"]
-        search = search or defaults["search"]
-        if search not in self.searches:
-            allowed = ", ".join(self.searches)
-            raise ValueError(f'unknown search "{search}"; allowed: {allowed}.{nearest(search, self.searches)}')
-        steps = (0 if search == "prior-mean" else defaults["steps"]) if steps is None else steps
-        beam = defaults["beam"] if beam is None else beam
-        for name, value, least in (("steps", steps, 0), ("beam", beam, 1), *((n, v, 1) for n, v in counts.items())):
-            if value < least:
-                raise ValueError(f"{name} is {value}; it must be {least} or more.")
-        return {"search": search, "steps": steps, "beam": beam}
-
-    def _rescoring_model(self, rescorer: Translator | None) -> nn.Module | None:
+    def _rescoring_model(self, rescorer: BaseTranslator | None) -> nn.Module | None:
         if rescorer is None:
             return None
         if rescorer.description.get("engine") == "ctranslate2":
@@ -287,15 +188,6 @@ class Translator:
 
     def _positions(self) -> int:
         return min(model.config.max_positions for model in self.models.values())
-
-    def _check_lengths(self, sources: list[list[int]], first_line: int) -> None:
-        limit = self._positions() - 1
-        for number, source in enumerate(sources, first_line):
-            if len(source) > limit:
-                raise ValueError(
-                    f"line {number} has {len(source)} subwords, the model takes at most {limit}; split it into "
-                    "sentences."
-                )
 
 
 # Smallest and largest values, and whether the smallest itself is allowed.
@@ -319,24 +211,3 @@ def _check_range(**values: float | None) -> None:
         above = f"{least} or more" if included else f"above {least:g}"
         below = f" and below {most:.0f}" if most < math.inf else ""
         raise ValueError(f"{name} is {value}; it must be {above}{below}.")
-
-
-def _placed(model: nn.Module, runtime: Runtime) -> nn.Module:
-    """The model on its device, in its precision."""
-    if runtime.dtype == torch.float32:
-        return model.to(runtime.device)
-    if hasattr(model, "start"):
-        # Its decoding step keeps everything in one type.
-        return model.to(runtime.device, runtime.dtype)
-    return narrow_stacks(model.to(runtime.device), runtime.dtype)
-
-
-def describe(family: str) -> dict[str, Any]:
-    """What a bundle of a system of this family can do: `searches` and `defaults`."""
-    searches = list(FAMILIES[family].searches)
-    if FAMILIES[family].built_on:
-        searches = list(dict.fromkeys([*FAMILIES[FAMILIES[family].built_on].searches, *searches]))
-    search = {"transformer": "beam", "lvm": "delta"}.get(family, family)
-    refinement = FAMILIES[family].refinement
-    defaults = {"search": search, "steps": 4, "beam": 4} | ({"refinement": refinement} if refinement else {})
-    return {"searches": searches, "defaults": defaults}

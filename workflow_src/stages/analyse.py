@@ -7,28 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
-from workflow_src.evaluation.analyses.changes import count_changes
+from workflow_src.data.lines import read_aligned
+from workflow_src.evaluation.analyses.changes import pick
 from workflow_src.evaluation.speed.timing import search_settings
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.stages.measure_speed import bundle_files, bundles, load
-from workflow_src.stages.score_quality import read_aligned
+from workflow_src.serving.folders import bundle_files, bundles, load
 
 # The sentences that examples are picked from: enough to find telling ones, few enough to trace in seconds.
 POOL = 200
-
-
-def pick(traces: list[list[list[str]]], number: int) -> list[int]:
-    """Indices of the `number` sentences whose words change most between step 0 and the last, summed over searches.
-
-    `traces[search][sentence][step]` are texts. Ties go to the smaller index; indices come back in rank order.
-    """
-    if not traces:
-        return []
-    changes = [
-        sum(count_changes(search[index][0], search[index][-1]) for search in traces) for index in range(len(traces[0]))
-    ]
-    return sorted(range(len(changes)), key=lambda index: (-changes[index], index))[:number]
 
 
 def label(entry: dict[str, Any], entries: list[dict[str, Any]]) -> str:

@@ -14,8 +14,8 @@ from workflow_src.evaluation.quality.metrics import collapse_repetitions
 from workflow_src.jobs import add_runtime, log, parser, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
+from workflow_src.serving.decode import load_rescorer, search_arguments
 from workflow_src.serving.translator import Translator
-from workflow_src.stages.decode import load_rescorer, search_arguments
 
 
 def run(given) -> str:

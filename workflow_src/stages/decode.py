@@ -7,54 +7,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from workflow_src.data.lines import read_lines
 from workflow_src.data.shards import read_shards
-from workflow_src.jobs import add_runtime, log, parser, start
-from workflow_src.records.atomic import atomic, read_chosen
+from workflow_src.jobs import parser, start
+from workflow_src.records.atomic import atomic
 from workflow_src.records.provenance import write_record
-from workflow_src.serving.folders import open_engine
-from workflow_src.serving.translator import Translator
-
-
-def load_rescorer(given) -> Translator | None:
-    """The autoregressive system that ranks candidates, where one was given."""
-    return Translator.load(given.rescorer, given.device, given.precision, given.threads) if given.rescorer else None
-
-
-def search_arguments(settings: dict[str, Any], rescorer: Translator | None) -> dict[str, Any]:
-    """A decode's settings as arguments of `Translator.search`: the rescorer itself in the place of its name."""
-    found = {name: value for name, value in settings.items() if name not in ("engine", "compute_type", "rescorer")}
-    return found | ({"rescorer": rescorer} if rescorer else {})
-
-
-def translate(given: argparse.Namespace, lines: list[str], first_line: int = 1) -> Iterator[dict[str, Any]]:
-    """For each line its text, score, length in subwords, steps, candidates and subwords."""
-    settings = given.settings | (read_chosen(given.chosen) if given.chosen else {})
-    translator = open_engine(given.bundle, given.device, given.precision, given.threads, settings)
-    wanted = search_arguments(settings, load_rescorer(given))
-    began = time.perf_counter()
-    found = translator.search(lines, **wanted, batch=given.batch, normalised=True, first_line=first_line)
-    texts = translator.text(found.tokens)
-    seconds = time.perf_counter() - began
-    log.info("%d sentences, %.0f a second", len(lines), len(lines) / seconds)
-    steps = found.steps or [0] * len(lines)
-    candidates = found.candidates or [1] * len(lines)
-    for text, tokens, score, count, ranked in zip(texts, found.tokens, found.scores, steps, candidates, strict=True):
-        pieces = translator.subwords.pieces_target(tokens)
-        about = {"score": score, "length": len(tokens), "steps": count, "candidates": ranked, "subwords": pieces}
-        yield {"text": text} | about
-
-
-def inputs_of(given: argparse.Namespace) -> dict[str, Path]:
-    """Files that translations come from, by name."""
-    inputs = {"bundle": given.bundle / "bundle.json", "source": given.source}
-    inputs |= {"rescorer": given.rescorer / "bundle.json"} if given.rescorer else {}
-    return inputs | ({"chosen": given.chosen} if given.chosen else {})
+from workflow_src.serving.decode import add_arguments, inputs_of, translate
 
 
 def _write(given: argparse.Namespace, records: Iterable[dict[str, Any]]) -> int:
@@ -82,17 +44,6 @@ def run(given) -> str:
     lines = list(read_lines(given.source))
     count = _write(given, translate(given, lines))
     return f"{count} sentences translated with {given.settings['search']}"
-
-
-def add_arguments(made: argparse.ArgumentParser) -> None:
-    """What a whole decode and a shard of one are given."""
-    made.add_argument("--bundle", type=Path, required=True)
-    made.add_argument("--rescorer", type=Path, help="bundle of the autoregressive system that ranks candidates")
-    made.add_argument("--chosen", type=Path, help="settings chosen on dev, which replace those given")
-    made.add_argument("--source", type=Path, required=True, help="normalised text, one sentence a line")
-    made.add_argument("--output", type=Path, required=True)
-    made.add_argument("--batch", type=int, default=64, help="sentences decoded together")
-    add_runtime(made)
 
 
 def arguments():

@@ -8,7 +8,7 @@ from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.shards import bounds, check_number, write_shard_record
 from workflow_src.jobs import parser, start
 from workflow_src.records.atomic import atomic
-from workflow_src.stages import decode
+from workflow_src.serving import decode
 
 
 def run(given) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from workflow_src.data.lines import count_lines, read_lines
-from workflow_src.data.shards import bounds, check_number, write_shard_record
+from workflow_src.data.shards import bounds, check_number, distillation_inputs, write_shard_record
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
 from workflow_src.engines.ctranslate2 import Engine, installed
@@ -23,7 +23,6 @@ from workflow_src.jobs import add_runtime, log, parser, start
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
 from workflow_src.searches.beam.search import beam_search
-from workflow_src.stages.merge_distilled import inputs_of
 from workflow_src.training.systems import check_subwords, load_system
 from workflow_src.types import Hypotheses
 
@@ -64,7 +63,7 @@ def run(given) -> str:
                 (last - first - done) / rate / 60,
             )
     machine = {"device": str(runtime.device), "precision": str(runtime.dtype).removeprefix("torch.")}
-    write_shard_record(given.output, given.settings, inputs_of(given), given.shard, given.shards, **machine)
+    write_shard_record(given.output, given.settings, distillation_inputs(given), given.shard, given.shards, **machine)
     note = f", {skipped} too long and left empty" if skipped else ""
     return f"shard {given.shard} of {given.shards}: {done} sentences{note}"
 

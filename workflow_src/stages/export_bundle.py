@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 from workflow_src.config.families import FAMILIES
@@ -11,7 +10,7 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.jobs import parser, start
 from workflow_src.records.atomic import ArtifactError, copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
-from workflow_src.serving.translator import DESCRIPTION, FORMAT, describe
+from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe
 from workflow_src.training.systems import check_subwords, load_system, read_description
 
 
@@ -40,16 +39,13 @@ def run(given) -> str:
             "weights": copied.name,
             "sha256": trained,
         }
-    shutil.rmtree(folder / "subwords", ignore_errors=True)
-    for path in sorted(given.subwords.iterdir()):
-        copy_file(path, folder / "subwords" / path.name)
+    copied_subwords = copy_subwords(given.subwords, folder)
     if Subwords.load(folder / "subwords").digest != subwords.digest:
         raise ArtifactError(f"the copy {folder}/subwords differs from {given.subwords}: export again.")
     inputs = {"model": given.model, "subwords": given.subwords / "subwords.json"}
     inputs |= {"base": given.base} if given.base else {}
     settings = given.settings | {"normalisation": given.normalisation}
-    copies = [part["weights"] for part in models.values()]
-    copies += [f"subwords/{path.name}" for path in sorted((folder / "subwords").iterdir())]
+    copies = [part["weights"] for part in models.values()] + copied_subwords
     content = {
         "format": FORMAT,
         "system": description["system"],

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
 from workflow_src.engines.ctranslate2_spec import library, write_model
 from workflow_src.jobs import parser, start
-from workflow_src.records.atomic import ArtifactError, copy_file, room_for, sha256, write_json
+from workflow_src.records.atomic import ArtifactError, room_for, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
-from workflow_src.serving.translator import DESCRIPTION, Translator
+from workflow_src.serving.bundle import DESCRIPTION, copy_subwords
+from workflow_src.serving.translator import Translator
 
 
 def run(given) -> str:
@@ -32,14 +32,11 @@ def run(given) -> str:
             made = Path(building, name)
             made.chmod(0o644)
             made.replace(folder / name)
-    shutil.rmtree(folder / "subwords", ignore_errors=True)
-    for path in sorted((given.bundle / "subwords").iterdir()):
-        copy_file(path, folder / "subwords" / path.name)
+    names += copy_subwords(given.bundle / "subwords", folder)
     model = bundle.description["models"]["transformer"] | {
         "weights": "model.bin",
         "sha256": sha256(folder / "model.bin"),
     }
-    names += [f"subwords/{path.name}" for path in sorted((folder / "subwords").iterdir())]
     inputs, files = {"bundle": given.bundle / DESCRIPTION}, digests(folder, names)
     made_by = provenance(given.settings, inputs, files, ctranslate2=version)
     write_json(

@@ -12,13 +12,6 @@ from workflow_src.evaluation.quality import metrics
 BATCH = 64
 
 
-def procedure(translator: Any, entry: dict[str, Any], steps: int) -> lengths.Procedure:
-    """The search of an entry, with the models of its bundle."""
-    steps = 0 if entry["search"] == "prior-mean" else steps
-    refiner = translator.models.get(entry["search"])
-    return lengths.Procedure(translator.models["lvm"], entry["search"], steps, entry["step_size"], refiner)
-
-
 def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
     translators = inputs.open_bundles(arguments)
@@ -33,7 +26,7 @@ def run(arguments: argparse.Namespace) -> str:
         true = [min(len(ids), limit) for ids in translator.subwords.encode_target(taken.targets)]
         predicted = lengths.candidates(model, sources, settings["candidates"], BATCH, device)
         models[entry["model"]] = lengths.accuracy(predicted, true)
-        chosen = procedure(translator, entry, settings["steps"])
+        chosen = lengths.procedure(translator, entry, settings["steps"])
 
         def outputs(wanted: list[int], chosen=chosen, sources=sources, translator=translator) -> list[str]:
             tokens = lengths.translate_with(chosen, sources, wanted, BATCH, translator.runtime.device)

@@ -21,24 +21,9 @@ from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.processes import Worker
 from workflow_src.records.atomic import read_chosen, read_json, write_json
 from workflow_src.records.provenance import provenance
+from workflow_src.serving.folders import bundle_files, bundles
 
 OWN = timing.OWN_ENGINE
-
-
-def bundles(words: list[str]) -> dict[str, Path]:
-    """SYSTEM=FOLDER words as a mapping. Raises ValueError for a word of another form."""
-    found = {}
-    for word in words:
-        system, equals, folder = word.partition("=")
-        if not (system and equals and folder):
-            raise ValueError(f'--bundles has "{word}"; write SYSTEM=FOLDER.')
-        found[system] = Path(folder)
-    return found
-
-
-def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle") -> dict[str, Path]:
-    """The description of each needed system's folder, as inputs of a provenance: it tells the digests of the rest."""
-    return {f"{kind} {system}": folder / "bundle.json" for system, folder in folders.items() if system in needed}
 
 
 def inputs_of(
@@ -50,19 +35,6 @@ def inputs_of(
     found = {"source": arguments.source, **bundle_files(folders[OWN], own)}
     found |= bundle_files(folders["ctranslate2"], other, "ctranslate2")
     return found | {f"chosen {row['system']} {row['name']}": Path(row["chosen"]) for row in rows if "chosen" in row}
-
-
-def load(folders: dict[str, Path], needed: set[str], arguments: argparse.Namespace) -> dict[str, Any]:
-    """A translator for each needed system that has a folder."""
-    from workflow_src.serving.translator import Translator
-
-    return {
-        system: Translator.load(
-            folder, device=arguments.device, precision=arguments.precision, threads=arguments.threads
-        )
-        for system, folder in folders.items()
-        if system in needed
-    }
 
 
 def gpu(requested: str) -> str | None:

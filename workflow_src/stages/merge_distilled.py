@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
-from workflow_src.data.shards import read_shards
+from workflow_src.data.shards import distillation_inputs, read_shards
 from workflow_src.jobs import parser, start
 from workflow_src.records.atomic import atomic
 from workflow_src.records.provenance import write_record
-
-
-def inputs_of(given: argparse.Namespace) -> dict[str, Path]:
-    """Files that distilled text comes from, by name."""
-    return {"model": given.model, "subwords": given.subwords / "subwords.json", "source": given.source}
 
 
 def run(given) -> str:
@@ -21,11 +15,11 @@ def run(given) -> str:
     record.unlink(missing_ok=True)
     total = 0
     with atomic(given.output_text) as text, atomic(given.output_scores) as scores:
-        for found in read_shards(given.shards, given.settings, inputs_of(given)):
+        for found in read_shards(given.shards, given.settings, distillation_inputs(given)):
             text.write(found["text"] + "\n")
             scores.write(f"{found['score']:.6f}\n")
             total += 1
-    inputs = inputs_of(given) | {f"shard {number}": shard for number, shard in enumerate(given.shards)}
+    inputs = distillation_inputs(given) | {f"shard {number}": shard for number, shard in enumerate(given.shards)}
     write_record(record, given.settings, inputs, [given.output_text.name, given.output_scores.name])
     return f"{total} distilled sentences from {len(given.shards)} shards"
 

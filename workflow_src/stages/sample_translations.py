@@ -7,9 +7,9 @@ from typing import Any
 
 from workflow_src import jobs
 from workflow_src.evaluation.analyses import inputs
+from workflow_src.evaluation.analyses.changes import pick
+from workflow_src.evaluation.analyses.lengths import procedure
 from workflow_src.evaluation.analyses.samples import sample_and_refine
-from workflow_src.stages.analyse import pick
-from workflow_src.stages.measure_lengths import procedure
 from workflow_src.types import EOS
 
 

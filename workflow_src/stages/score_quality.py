@@ -8,17 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
-from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.data.lines import read_aligned, read_lines
 from workflow_src.evaluation.quality import metrics
 from workflow_src.records.atomic import ArtifactError, write_json
 from workflow_src.records.provenance import provenance
-
-
-def read_aligned(first: Path, *others: Path) -> list[list[str]]:
-    """Lines of files that must have equally many, at least one. Raises ValueError naming files and counts."""
-    for path in others:
-        check_parallel(first, path)
-    return [list(read_lines(path)) for path in (first, *others)]
 
 
 def mean_steps(path: Path) -> float | None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src import jobs
+from workflow_src.evaluation.analyses.changes import pick
 from workflow_src.stages import analyse
 
 SETTINGS = {
@@ -48,9 +49,9 @@ def test_without_refinement_or_teacher_there_are_no_examples(tmp_path, fake_tran
 @given(st.lists(st.lists(st.sampled_from(["a", "b"]), min_size=2, max_size=2).map(lambda s: [s, s[::-1]]), max_size=5))
 def test_pick_is_a_sorted_prefix(pairs):
     traces = [[[" ".join(before), " ".join(after)] for before, after in pairs]]
-    full = analyse.pick(traces, len(pairs))
+    full = pick(traces, len(pairs))
     assert sorted(full) == list(range(len(pairs)))
-    assert analyse.pick(traces, 2) == full[:2]
+    assert pick(traces, 2) == full[:2]
     changed = [pairs[index][0] != pairs[index][1] for index in full]
     assert changed == sorted(changed, reverse=True)
     assert [i for i in full if pairs[i][0] == pairs[i][1]] == sorted(i for i in full if pairs[i][0] == pairs[i][1])

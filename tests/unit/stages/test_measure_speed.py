@@ -6,6 +6,7 @@ import os
 import pytest
 
 from workflow_src import jobs
+from workflow_src.evaluation.speed import worker
 from workflow_src.stages import measure_speed
 
 ROWS = [
@@ -149,7 +150,7 @@ def test_a_worker_that_refuses_or_dies_says_so():
     from workflow_src.evaluation.speed.processes import Worker
 
     with pytest.raises(ValueError, match="is no bundle"):
-        Worker(measure_speed.speed_worker.make, _order("/nowhere/at/all"), 1)
+        Worker(worker.make, _order("/nowhere/at/all"), 1)
     with pytest.raises(ValueError, match=r"the process that measures continuum ended by itself \(exit code 1\)"):
         Worker(os._exit, _order("x"), 1)
 

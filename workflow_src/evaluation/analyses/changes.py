@@ -34,3 +34,16 @@ def count_changes(before: str, after: str) -> int:
     old, new = before.split(), after.split()
     added = sum(changed_words(old, new))
     return max(added, len(old) - (len(new) - added))
+
+
+def pick(traces: list[list[list[str]]], number: int) -> list[int]:
+    """Indices of the `number` sentences whose words change most between step 0 and the last, summed over searches.
+
+    `traces[search][sentence][step]` are texts. Ties go to the smaller index; indices come back in rank order.
+    """
+    if not traces:
+        return []
+    changes = [
+        sum(count_changes(search[index][0], search[index][-1]) for search in traces) for index in range(len(traces[0]))
+    ]
+    return sorted(range(len(changes)), key=lambda index: (-changes[index], index))[:number]

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
+from workflow_src.data.lines import read_aligned
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.stages.measure_speed import bundle_files, bundles, load
-from workflow_src.stages.score_quality import read_aligned
+from workflow_src.serving.folders import bundle_files, bundles, load
 
 
 def make_parser(description: str) -> argparse.ArgumentParser:

@@ -81,3 +81,10 @@ def translate_with(
         for row, tokens in zip(rows, hypotheses.tokens, strict=True):
             found[row] = tokens
     return found
+
+
+def procedure(translator: Any, entry: dict[str, Any], steps: int) -> Procedure:
+    """The search of an entry, with the models of its bundle."""
+    steps = 0 if entry["search"] == "prior-mean" else steps
+    refiner = translator.models.get(entry["search"])
+    return Procedure(translator.models["lvm"], entry["search"], steps, entry["step_size"], refiner)
