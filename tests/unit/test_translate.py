@@ -14,6 +14,7 @@ import torch
 
 from workflow_src import translate_command
 from workflow_src.artifacts import ArtifactError, load_tensors, save_tensors, sha256
+from workflow_src.data.batching import pad
 from workflow_src.translate import Translator
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -26,6 +27,7 @@ SEARCHES = [
     ("energy", {"search": "energy", "steps": 2}),
     ("score", {"search": "score", "steps": 4, "stop_threshold": 0.5}),
     ("score", {"search": "latent-search", "steps": 1, "lengths": 3, "samples": 2}),
+    ("score", {"search": "score", "steps": 2, "lengthening": 0.4, "length_quantile": 0.6}),
 ]
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "  ", "Baum", "ein Mann bleibt noch"] * 3
 
@@ -439,6 +441,8 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
         (("--step-size", "0"), "error: step_size is 0.0; it must be above 0.\n"),
         (("--step-size", "nan"), "error: step_size is nan; it must be above 0.\n"),
         (("--length-quantile", "1.5"), "error: length_quantile is 1.5; it must be above 0 and below 1.\n"),
+        (("--lengthening", "-0.1"), "error: lengthening is -0.1; it must be 0.0 or more.\n"),
+        (("--lengthening", "inf"), "error: lengthening is inf; it must be 0.0 or more.\n"),
         (("--beam", "4"), "error: --beam belongs to beam, and the search is delta; remove one of the two.\n"),
         (("--lengths", "3"), "error: --lengths belongs to latent-search, and the search is delta; remove one"),
         (
@@ -456,6 +460,48 @@ def test_the_command_refuses_in_one_line(tiny_bundles, tmp_path, capsys, words, 
         translate_command.main(["--bundle", str(tiny_bundles["lvm"]), "--input", str(tmp_path / "in"), *words])
     assert f"{left.value.code}\n".startswith(message) and "\n" not in left.value.code
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_command_lengthens_and_refuses_to_for_searches_without_predicted_lengths(
+    tiny_bundles, translators, in_process, tmp_path
+):
+    text, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    text.write_text("".join(f"{line}\n" for line in LINES[:6]))
+    words = ("--input", text, "--output", out, "--device", "cpu", "--threads", "1", "--lengthening", "0.5")
+    assert in_process("--bundle", tiny_bundles["lvm"], *words) == (0, "", "")
+    found = out.read_text().splitlines()
+    assert found == translators["lvm"].translate(LINES[:6], lengthening=0.5) != translators["lvm"].translate(LINES[:6])
+    assert in_process("--bundle", tiny_bundles["score"], "--search", "latent-search", *words)[0] == 0
+    code, output, error = in_process("--bundle", tiny_bundles["transformer"], *words)
+    searches = "prior-mean, delta, score, energy, latent-search"
+    message = f"error: --lengthening belongs to {searches}, and the search is beam; remove one of the two.\n"
+    assert (code, output, error) == (1, "", message)
+
+
+def test_a_bundle_of_before_translates_as_it_did(translators, bundle, tiny_bundles):
+    """Without the newer keys a model has no end symbol, no skips and the mean; nothing else is read from them."""
+    description = json.loads((bundle / "bundle.json").read_text())
+    older = {"lvm": {"end_symbol": False, "decoder_skip": False, "length_pooling": "mean"},
+             "score": {"positions": True, "start": "decoder"}}  # fmt: skip
+    texts = []
+    for given in (True, False):
+        for name, keys in older.items():
+            model = description["models"][name]["model"]
+            assert keys.keys() <= model.keys() or not given
+            for key, value in keys.items():
+                model.pop(key, None)
+                if given:
+                    model[key] = value
+        (bundle / "bundle.json").write_text(json.dumps(description))
+        translator = Translator.load(bundle, device="cpu", threads=1, engine="eager")
+        assert translator.models["lvm"].extra_positions == 0
+        texts.append([translator.search(LINES, search=search, steps=2) for search in ("delta", "score")])
+    assert texts[0] == texts[1]
+    for found in texts[0]:
+        # A word at every position.
+        memory = translator.models["lvm"].encode(pad(translator.subwords.encode_source([LINES[0]]), eos=True))
+        assert len(found.tokens[0]) == int(translator.models["lvm"].predict_lengths(memory))
+    assert Translator.load(tiny_bundles["score"], device="cpu", threads=1).models["lvm"].extra_positions == 1
 
 
 def test_a_wrong_search_is_told_even_without_text(tiny_bundles, in_process, tmp_path):

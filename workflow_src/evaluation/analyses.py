@@ -154,7 +154,8 @@ def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
         content = found["latent_space"]
         told["latent_space"] = (
             f"The latents of sentence {content['sentence'] + 1} of {where['latent_space']} with the score network "
-            f"{content['system']}, a panel for each target subword, at the reference's length. Background: the subword "
+            f"{content['system']}, a panel for each target subword{_and_end(content)}, at the reference's length. "
+            "Background: the subword "
             "decoded where only this position moves and the others stay at the prior mean. Arrows: the score "
             "network's field there. Paths move all positions at once, so their ends may decode to another subword "
             "than the background's; markers shrink from step to step. Above each panel: the subwords decoded from "
@@ -170,6 +171,12 @@ def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
             "What it takes away and what it puts in is marked."
         )
     return told
+
+
+def _and_end(content: dict[str, Any]) -> str:
+    """What a map's last panel is where targets have an end symbol; maps of before had none."""
+    number = content.get("end_symbol")
+    return "" if number is None else f" and one for the end symbol ({content['pieces'][str(number)]}: nothing is said)"
 
 
 def context_of(found: dict[str, dict[str, Any]], carried: str = "") -> dict[str, Any]:

@@ -44,6 +44,14 @@ def test_analyses_follow_the_searches_that_are_decoded():
     assert plan.analyses["latent_space"].path == "results/demo/analysis/latent-space.json"
 
 
+def test_searches_with_lengths_of_their_own_are_not_analysed():
+    """Analyses search by their own: what they showed of such a row would not be its output."""
+    longer = [{"system": "lvm", "search": "delta", "steps": 1, "lengthening": 0.1},
+              {"system": "score", "search": "score", "steps": 1}]  # fmt: skip
+    found = settings(planned(decodes=longer), "marginal")["searches"]
+    assert [entry["search"] for entry in found] == ["score"]
+
+
 def test_what_changes_no_result_is_no_setting():
     plan = planned(analyses={"marginal": {"chunk": 7}})
     assert plan.analyses == planned().analyses

@@ -2,10 +2,12 @@
 
 import importlib
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from workflow_src.stages import command
+from workflow_src.evaluation import analyses
+from workflow_src.stages import command, export_bundle
 from workflow_src.translate import Translator
 
 DELTA = {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"}
@@ -27,7 +29,7 @@ SETTINGS = {
 def run(tiny, tiny_bundles, tmp_path):
     """Runs a stage on the dev set of the miniature corpus and returns what it wrote."""
 
-    def start(stage, settings=None, bundles=("lvm", "score"), more=(), **changed):
+    def start(stage, settings=None, bundles=("lvm", "score"), more=(), tiny_bundles=tiny_bundles, tiny=tiny, **changed):
         module = importlib.import_module(f"workflow_src.stages.{stage}")
         words = ["--settings", json.dumps((settings or SETTINGS[stage]) | changed)]
         words += ["--bundles", *(f"{name}={tiny_bundles[name]}" for name in bundles)]
@@ -95,6 +97,42 @@ def test_a_latent_space_of_another_width_is_refused(run, capsys):
     with pytest.raises(SystemExit):
         run("map_latent_space", sentence=99)
     assert "line 99 of" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def narrow_bundle(tiny, training_words, export_words, run_stage, tmp_path_factory):
+    """A score network and its base with latents of width 2, one of them an end symbol's."""
+    folder, made = tmp_path_factory.mktemp("narrow"), {}
+    for family, stage in (("lvm", "train_lvm"), ("score", "train_refiner")):
+        words = training_words(family, folder / family, base=made.get("lvm"), model={"latent_dim": 2}, max_steps=2)
+        run_stage(stage, words)
+        made[family] = folder / family / "model.safetensors"
+    command.start(
+        export_bundle.run, export_bundle.arguments(), export_words(made["score"], made["lvm"], folder / "bundle")
+    )
+    return folder / "bundle"
+
+
+def test_a_map_has_a_panel_for_the_end_symbol(run, narrow_bundle, tiny):
+    found = run("map_latent_space", bundles=["score"], tiny_bundles={"score": narrow_bundle})
+    reference = (tiny.corpus / "dev.en").read_text().splitlines()[found["sentence"]]
+    assert found["end_symbol"] == 2 and found["pieces"]["2"] == "</s>"
+    assert len(found["panels"]) == len(tiny.subwords.encode_target([reference])[0]) + 1
+    for name, tokens in found["outputs"].items():
+        assert len(tokens) == len(found["panels"])
+        (text,) = tiny.subwords.decode_target([[token for token in tokens if token != 2]])
+        assert found["texts"][name] == " ".join(text.split())
+    assert analyses.draw({"latent_space": found}).keys() == {"latent_space"}
+
+
+def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tiny_bundles, tmp_path):
+    """A reference of all positions is measured at one less."""
+    text = " ".join(["dog"] * 80)
+    assert len(tiny.subwords.encode_target([text])[0]) > 60
+    for name, line in (("dev.de", "Hund"), ("dev.en", text), ("dev.reference.en", text)):
+        (tmp_path / name).write_text(f"{line}\n")
+    found = run("measure_lengths", tiny=SimpleNamespace(corpus=tmp_path))
+    assert found["sentences"] == 1 and found["models"]["lvm"]["exact"] in (0.0, 1.0)
 
 
 @pytest.mark.parametrize("stage", SETTINGS)
