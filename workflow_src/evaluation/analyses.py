@@ -11,6 +11,7 @@ import markupsafe
 from workflow_src.artifacts import ArtifactError, read_json
 from workflow_src.evaluation import page
 from workflow_src.evaluation.analysis_figures import DRAWN, curve_label
+from workflow_src.evaluation.conventions import removal_words
 from workflow_src.evaluation.tables import SEARCH_LABELS
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
@@ -147,7 +148,8 @@ def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
         sentences = f"the first {content['sentences']:,} sentences of {where['lengths']}"
         told["accuracy"] = f"Predicted target lengths against the references', in subwords, on {sentences}."
         told["lengths"] = (
-            f"BLEU on {sentences}, repetitions removed, by where lengths come from. The best is chosen by the "
+            f"BLEU on {sentences}, by where lengths come from; "
+            f"{removal_words(content['remove_repetitions'])}. The best is chosen by the "
             "reference, which no system can do: it bounds what another choice of length could reach."
         )
     if "latent_space" in found:

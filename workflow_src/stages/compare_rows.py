@@ -7,23 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.artifacts import provenance, write_json
+from workflow_src.config.experiment import Removal
 from workflow_src.data.lines import read_lines
-from workflow_src.evaluation.quality import collapse_repetitions
+from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
+from workflow_src.evaluation.quality import VARIANTS
 from workflow_src.evaluation.significance import p_values
 from workflow_src.stages import command
+from workflow_src.stages.score_quality import read_details
 
 
 def compared(rows: list[dict[str, Any]], references: list[str]) -> list[dict[str, Any]]:
     """Rows with `p_value` by variant; rows without a baseline, or whose baseline has other seeds only, are left out.
 
-    Repetitions are removed from what is not autoregressive, on both sides of a comparison, in variant `removed`.
+    Repetitions are removed from what is not autoregressive, on both sides of a comparison, as the variant's name says.
     """
     by_key = {(row["system"], row["name"], row["seed"]): row for row in rows}
-    texts = {key: list(read_lines(row["translations"])) for key, row in by_key.items()}
-
-    def lines(key: tuple, removed: bool) -> list[str]:
-        wanted = removed and not by_key[key]["autoregressive"]
-        return [collapse_repetitions(text) for text in texts[key]] if wanted else texts[key]
+    texts = {key: _texts(row) for key, row in by_key.items()}
 
     groups: dict[tuple, list[tuple]] = {}
     for key, row in by_key.items():
@@ -32,12 +31,21 @@ def compared(rows: list[dict[str, Any]], references: list[str]) -> list[dict[str
             groups.setdefault(baseline, []).append(key)
     found = {}
     for baseline, keys in groups.items():
-        for variant in ("kept", "removed"):
-            others = {key: lines(key, variant == "removed") for key in keys}
-            tested = p_values(lines(baseline, variant == "removed"), others, references)
+        for removal, variant in VARIANTS.items():
+            others = {key: texts[key][removal] for key in keys}
+            tested = p_values(texts[baseline][removal], others, references)
             for key, value in tested.items():
                 found.setdefault(key, {"baseline": list(baseline[:2]), "p_value": {}})["p_value"][variant] = value
     return [{"system": key[0], "name": key[1], "seed": key[2]} | found[key] for key in by_key if key in found]
+
+
+def _texts(row: dict[str, Any]) -> dict[Removal, list[str]]:
+    """A row's translations by what is removed from them."""
+    kept = list(read_lines(row["translations"]))
+    if row["autoregressive"]:
+        return dict.fromkeys(VARIANTS, kept)
+    joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(Path(row["details"]))]
+    return {"none": kept, "words": [collapse_repetitions(text) for text in kept], "subwords": joined}
 
 
 def run(given: argparse.Namespace) -> str:
@@ -45,6 +53,11 @@ def run(given: argparse.Namespace) -> str:
     done = compared(rows, list(read_lines(given.reference))) if rows else []
     inputs = {"reference": given.reference} | {
         f"{row['system']} {row['name']} {row['seed']}": row["translations"] for row in rows
+    }
+    inputs |= {
+        f"details of {row['system']} {row['name']} {row['seed']}": row["details"]
+        for row in rows
+        if not row["autoregressive"]
     }
     write_json(given.output, {"rows": done, "provenance": provenance(given.settings, inputs)})
     return f"{given.output}: {len(done)} of {len(rows)} rows compared with their baseline"

@@ -16,10 +16,12 @@ from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation import (
     analyses,
+    conventions,
     figures,
     figures_quality,
     figures_speed,
     page,
+    quality,
     results,
     speed_page,
     tables,
@@ -48,7 +50,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 def read_quality(path: str) -> dict[str, Any]:
     """A quality file. Raises ArtifactError when it lacks a variant or a score."""
     found = read_json(path)
-    for variant in ("kept", "removed"):
+    for variant in quality.VARIANTS.values():
         for key in ("bleu", "bleu_ci", "chrf", "validity", "bleu_signature", "chrf_signature"):
             if key not in found.get(variant, {}):
                 raise ArtifactError(f"file {path} has no {variant}.{key}; score the translations again.")
@@ -199,9 +201,8 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
     manifest, speed = found["manifest"], found["speed"]
     report = manifest["report"]
     removed = report["remove_repetitions"]
-    table, other = (tables.groups(rows, manifest, variant) for variant in (removed, not removed))
+    table, convention = tables.groups(rows, manifest, removed), report["expected_convention"]
     compared = any(line.p_value is not None for group in table for line in group.lines)
-    several = any(not group.autoregressive for group in table)
     sentences = next(iter(found["qualities"].values())).get("sentences")
     protocol = (speed or {}).get("protocol", {})
     hardware = (speed or {}).get("provenance", {}).get("hardware", {}).get("processor")
@@ -220,16 +221,16 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
         "notes": report["notes"],
         "summary": page.summary(table, protocol.get("baseline")),
         "groups": table,
-        "other_groups": other if several else [],
+        "removals": tables.removals(rows, manifest),
+        "removal_heads": list(tables.REMOVAL_LABELS.values()),
+        "removal_caption": conventions.removal_caption(removed, split),
         "small_digits": not figures_quality.crowded(table),
-        "table": page.table_cells(table),
-        "other_table": page.table_cells(other) if several else None,
-        "other_variant": "kept" if removed else "removed",
+        "table": page.table_cells(table, convention),
         "caption": page.caption(removed, manifest, split, sentences, speed is not None, compared),
-        "other_caption": page.caption(not removed, manifest, split, sentences, speed is not None, compared),
         "chosen": page.chosen_words(found["choices"]),
-        "conventions": page.conventions(manifest, found["qualities"], split, removed),
-        "expected_source": report["expected_source"] if report["expected"] else "",
+        "conventions": page.by_convention(manifest, found["qualities"], split, removed),
+        "expected_convention": convention,
+        "published": conventions.published_words(report),
         "unmatched": tables.unmatched_expected(table, report["expected"]),
         "protocol": page.protocol_words(speed),
         "step_cost": page.step_cost_words(speed),

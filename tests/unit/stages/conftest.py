@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from workflow_src.config.experiment import ReportConfig
+
 
 class Translator:
     """A stand-in: a translation tells its settings; each refinement step capitalises one more word."""
@@ -77,9 +79,13 @@ def _quality(system, settings, seed, valid):
             "validity": round(score / 50, 3) if valid else None,
             "bleu_signature": "nrefs:1|bs:1000|case:mixed|tok:13a",
             "chrf_signature": "nrefs:1|nc:6",
+            "bleu_tokenised": score + 1,
+            "bleu_intl_lowercase": score + 3,
         }
 
-    return {"kept": variant(bleu - 1), "removed": variant(bleu), "sentences": 1000, "repetitions_per_100_words": 1.5}
+    variants = {"kept": bleu - 1, "without_repeated_words": bleu - 0.4, "without_repeated_subwords": bleu}
+    scored = {name: variant(score) for name, score in variants.items()}
+    return scored | {"sentences": 1000, "repetitions_per_100_words": 1.5}
 
 
 def _log(family, seed):
@@ -191,7 +197,13 @@ def report_inputs(tmp_path):
     """Writes the inputs of a report and returns the words of its command line; options say what is there."""
 
     def make(
-        systems=SYSTEMS, seeds=(1,), valid=True, speed=True, traces=True, expected=None, description="A fabricated run."
+        systems=SYSTEMS,
+        seeds=(1,),
+        valid=True,
+        speed=True,
+        traces=True,
+        description="A fabricated run.",
+        **report,
     ):
         rows, training, timed = [], [], []
         for name, family in systems.items():
@@ -203,7 +215,7 @@ def report_inputs(tmp_path):
                     path = _write(tmp_path / f"quality/{name}/{decode}-{seed}.json", scored)
                     row = {"system": name, "name": decode, "seed": seed, "split": "test", "quality": path}
                     rows.append(row | {"settings": settings})
-        report = {"title": None, "examples": 10, "remove_repetitions": True, "notes": ""}
+        report = ReportConfig(expected_source="Lee et al. (2020)", **report).model_dump(mode="json")
         manifest = {
             "experiment": "fabricated",
             "description": description,
@@ -212,7 +224,7 @@ def report_inputs(tmp_path):
             "dataset_terms": {"licence": "the authors' <own>", "citation": "Doe 2020", "homepage": ""},
             "source": "de",
             "target": "en",
-            "report": report | {"expected": expected or {}, "expected_source": "Lee et al. (2020)"},
+            "report": report,
             "systems": {name: _described(name, family) for name, family in systems.items()},
             "rows": rows,
             "training": training,

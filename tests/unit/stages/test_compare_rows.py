@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from workflow_src.evaluation.quality import collapse_repetitions
+from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.evaluation.significance import p_values
 
 WORDS = "the a red green house tree old man walks sees under over big small".split()
@@ -23,12 +23,15 @@ def rows(tmp_path):
             " ".join(source.choice(WORDS) if source.random() < share else word for word in line.split())
             for line in references
         ]
-        # Repetitions, so that the two variants differ.
+        # Repetitions, so that the variants differ.
+        joined = [f"{line.split()[-1][:2]} {line}" for line in spoiled]
         spoiled = [f"{line.split()[0]} {line}" for line in spoiled]
         path = tmp_path / f"{system}-{name}-{seed}.txt"
         path.write_text("".join(f"{line}\n" for line in spoiled))
+        details = path.with_suffix(".jsonl")
+        details.write_text("".join(json.dumps({"without_repeated_subwords": line}) + "\n" for line in joined))
         made = {"system": system, "name": name, "seed": seed, "baseline": baseline, "autoregressive": autoregressive}
-        return made | {"translations": str(path)}
+        return made | {"translations": str(path), "details": str(details)}
 
     (tmp_path / "reference.txt").write_text("".join(f"{line}\n" for line in references))
     found = [
@@ -50,12 +53,18 @@ def test_rows_are_compared_with_their_baseline_of_the_same_seed(rows, run_stage,
     assert [(row["system"], row["seed"]) for row in found] == [("lvm", 1), ("score", 1)]
     text = {row["system"]: open(row["translations"]).read().splitlines() for row in listed[:3]}
     short = {system: [collapse_repetitions(line) for line in lines] for system, lines in text.items()}
+    told = {row["system"]: open(row["details"]).read().splitlines() for row in listed[:3]}
+    joined = {name: [json.loads(line)["without_repeated_subwords"] for line in lines] for name, lines in told.items()}
     prior, refined = found
     assert refined["baseline"] == ["lvm", "prior-mean"]
-    assert refined["p_value"]["kept"] == p_values(text["lvm"], {"x": text["score"]}, references)["x"]
-    assert refined["p_value"]["removed"] == p_values(short["lvm"], {"x": short["score"]}, references)["x"]
-    # What is autoregressive keeps its repetitions in both variants.
-    assert prior["p_value"]["removed"] == p_values(text["teacher"], {"x": short["lvm"]}, references)["x"]
+    by_hand = {"kept": text, "without_repeated_words": short, "without_repeated_subwords": joined}
+    assert refined["p_value"] == {
+        variant: p_values(lines["lvm"], {"x": lines["score"]}, references)["x"] for variant, lines in by_hand.items()
+    }
+    # What is autoregressive keeps its repetitions in all variants.
+    assert prior["p_value"] == {
+        variant: p_values(text["teacher"], {"x": lines["lvm"]}, references)["x"] for variant, lines in by_hand.items()
+    }
     assert prior["p_value"]["kept"] < 0.05
 
 
