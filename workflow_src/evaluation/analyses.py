@@ -134,7 +134,10 @@ def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
             f"Marginal log-probability of what each procedure puts out after L steps, the mean over the first "
             f"{content['sentences']:,} sentences of {where['marginal']}, by importance sampling with "
             f"{content['samples']:,} samples of q(z|y,x); given the length, whose own probability is left out. "
-            "Bars on the left are standard errors from sampling; on the right, paired standard errors over sentences."
+            "Bars on the left are standard errors from sampling; on the right, paired standard errors over sentences. "
+            "Compare the shapes of these curves with Figure 1 of Lee, Shu & Cho 2020, not their heights: the paper's "
+            "released code makes the importance weights sum to one and divides log-probabilities by the length; here "
+            "values are log p(y|x) of whole sentences."
         )
     if "tokens" in found:
         content = found["tokens"]

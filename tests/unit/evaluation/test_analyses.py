@@ -94,6 +94,8 @@ def test_tables_say_the_figures():
     assert (
         "500 samples" in context["captions"]["marginal"] and "1,200 sentences of dev" in context["captions"]["marginal"]
     )
+    assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in context["captions"]["marginal"]
+    assert "words that repeat the one before are removed" in context["captions"]["lengths"]
 
 
 def test_the_page_numbers_escapes_and_marks():
