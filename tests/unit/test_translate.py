@@ -53,7 +53,23 @@ def test_a_translation_is_what_the_decode_stage_writes(
     words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
     run_stage("decode", words)
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
-    assert translators[family].translate(lines, **settings) == (tmp_path / "dev.txt").read_text().splitlines()
+    translator, kept = translators[family], (tmp_path / "dev.txt").read_text().splitlines()
+    assert translator.translate(lines, remove_repetitions="none", **settings) == kept
+    details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    joined = [line["without_repeated_subwords"] for line in details]
+    assert translator.translate(lines, remove_repetitions="subwords", **settings) == joined != kept
+    # What is not autoregressive comes as tables score it.
+    assert translator.translate(lines, **settings) == (kept if family == "transformer" else joined)
+
+
+def test_repetitions_are_removed_as_asked(translators, tiny):
+    tokens = tiny.subwords.encode_target(["the the dog", "the dog rests"])
+    tokens[1] = [token for token in tokens[1] for _ in range(2)]
+    text = translators["lvm"].text
+    assert text(tokens, "subwords")[1] == "the dog rests" != text(tokens)[1]
+    assert text(tokens)[0] == text(tokens, "none")[0] == "the the dog" and text(tokens, "words")[0] == "the dog"
+    with pytest.raises(ValueError, match='^unknown remove_repetitions "all"; allowed: none, words, subwords.$'):
+        text(tokens, "all")
 
 
 @pytest.mark.parametrize(("family", "settings"), SEARCHES, ids=str)
@@ -92,8 +108,9 @@ def test_a_trace_ends_in_the_translation_and_begins_with_the_prior_mean(translat
     assert len(traces) == len(LINES) and all(len(texts) == 4 for texts in traces)
     for step in range(4):
         # With no steps every search is the prior mean.
-        assert [texts[step] for texts in traces] == translator.translate(LINES, search=search, steps=step)
-    assert [texts[0] for texts in traces] == translator.translate(LINES, search="prior-mean")
+        kept = translator.translate(LINES, search=search, steps=step, remove_repetitions="none")
+        assert [texts[step] for texts in traces] == kept
+    assert [texts[0] for texts in traces] == translator.translate(LINES, search="prior-mean", remove_repetitions="none")
     assert translator.trace(["", ""], search, 2) == [["", "", ""]] * 2 and translator.trace([], search, 2) == []
 
 
@@ -109,8 +126,10 @@ def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundl
     words += ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--device", "cpu"]
     words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
     run_stage("decode", words)
-    assert wanted == (tmp_path / "dev.txt").read_text().splitlines()
+    kept = translators["score"].translate(lines, **settings, rescorer=teacher, remove_repetitions="none")
+    assert kept == (tmp_path / "dev.txt").read_text().splitlines()
     details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    assert [entry["without_repeated_subwords"] for entry in details] == wanted
     assert all(1 <= entry["candidates"] <= 9 for entry in details)
     output = tmp_path / "out.txt"
     words = ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--threads", "1"]
@@ -368,6 +387,15 @@ def test_the_command_translates_standard_input(tiny_bundles, translators):
     assert (done.returncode, done.stderr) == (0, b"")
     expected = translators["lvm"].translate(LINES, steps=1)
     assert done.stdout.decode() == "".join(f"{line}\n" for line in expected)
+
+
+@pytest.mark.parametrize("removal", ["none", "words", "subwords"])
+def test_the_command_removes_repetitions_as_asked(removal, tiny_bundles, translators, in_process, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES))
+    words = ("--bundle", tiny_bundles["lvm"], "--input", tmp_path / "in.txt", "--steps", 1, "--engine", "eager")
+    code, out, _ = in_process(*words, "--remove-repetitions", removal)
+    expected = translators["lvm"].translate(LINES, steps=1, remove_repetitions=removal)
+    assert (code, out.splitlines()) == (0, expected)
 
 
 def test_the_module_is_the_command_too(tiny_bundles):

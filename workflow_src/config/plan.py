@@ -104,7 +104,7 @@ class Plan:
         return f"{self.root}/translations/{decode.system}/seed-{seed}/{decode.name}/{split}.txt"
 
     def translation_details(self, decode: Decode, seed: int | str, split: str) -> str:
-        """A JSON line for each translation: score, length, steps."""
+        """A JSON line for each translation: score, length, steps, subwords, text without repeated subwords."""
         return self.translation(decode, seed, split).removesuffix(".txt") + ".jsonl"
 
     def translation_shard(
@@ -293,9 +293,10 @@ class Plan:
         return _json(decode.settings)
 
     def settings_choose(self, decode: Decode) -> str:
-        """What a decode chooses from, and whether repetitions are removed before its translations are compared."""
-        removed = self.config.report.remove_repetitions and not self.system(decode.system).family.autoregressive
-        return _json({"settings": decode.settings, "tune": decode.tune, "remove_repetitions": removed})
+        """What a decode chooses from, and which repetitions are removed before its translations are compared."""
+        autoregressive = self.system(decode.system).family.autoregressive
+        removal = "none" if autoregressive else self.config.report.remove_repetitions
+        return _json({"settings": decode.settings, "tune": decode.tune, "remove_repetitions": removal})
 
     def settings_significance(self) -> str:
         """The translations of every test row by system, name and seed, and the rows that each is compared with."""
@@ -311,6 +312,7 @@ class Plan:
                         "delta": self._delta(decode),
                         "autoregressive": self.system(decode.system).family.autoregressive,
                         "translations": self.translation(decode, seed, "test"),
+                        "details": self.translation_details(decode, seed, "test"),
                     }
                     for decode, seed in rows
                 ]

@@ -11,6 +11,7 @@ import markupsafe
 from workflow_src.artifacts import ArtifactError, read_json
 from workflow_src.evaluation import page
 from workflow_src.evaluation.analysis_figures import DRAWN, curve_label
+from workflow_src.evaluation.conventions import removal_words
 from workflow_src.evaluation.tables import SEARCH_LABELS
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
@@ -133,7 +134,10 @@ def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
             f"Marginal log-probability of what each procedure puts out after L steps, the mean over the first "
             f"{content['sentences']:,} sentences of {where['marginal']}, by importance sampling with "
             f"{content['samples']:,} samples of q(z|y,x); given the length, whose own probability is left out. "
-            "Bars on the left are standard errors from sampling; on the right, paired standard errors over sentences."
+            "Bars on the left are standard errors from sampling; on the right, paired standard errors over sentences. "
+            "Compare the shapes of these curves with Figure 1 of Lee, Shu & Cho 2020, not their heights: the paper's "
+            "released code makes the importance weights sum to one and divides log-probabilities by the length; here "
+            "values are log p(y|x) of whole sentences."
         )
     if "tokens" in found:
         content = found["tokens"]
@@ -147,7 +151,8 @@ def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
         sentences = f"the first {content['sentences']:,} sentences of {where['lengths']}"
         told["accuracy"] = f"Predicted target lengths against the references', in subwords, on {sentences}."
         told["lengths"] = (
-            f"BLEU on {sentences}, repetitions removed, by where lengths come from. The best is chosen by the "
+            f"BLEU on {sentences}, by where lengths come from; "
+            f"{removal_words(content['remove_repetitions'])}. The best is chosen by the "
             "reference, which no system can do: it bounds what another choice of length could reach."
         )
     if "latent_space" in found:

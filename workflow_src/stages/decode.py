@@ -1,4 +1,5 @@
-"""Stage decode: translations, one a line; beside them a JSON line each with score, length, steps and subwords.
+"""Stage decode: translations, one a line; beside them a JSON line each with score, length, steps, subwords, and the
+text without repeated subwords.
 
 Either translates a whole text, or joins the shards that decode_shard made of it.
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 from workflow_src.artifacts import atomic, read_chosen, write_record
 from workflow_src.data.lines import read_lines
+from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.stages.command import add_runtime, log, parser, start
 from workflow_src.stages.engines import open_engine
 from workflow_src.stages.shards import read_shards
@@ -32,7 +34,8 @@ def search_arguments(settings: dict[str, Any], rescorer: Translator | None) -> d
 
 
 def translate(given: argparse.Namespace, lines: list[str], first_line: int = 1) -> Iterator[dict[str, Any]]:
-    """For each line its text, score, length in subwords, steps, candidates and subwords."""
+    """For each line its text, score, length in subwords, steps, candidates, subwords, and its text without repeated
+    subwords."""
     settings = given.settings | (read_chosen(given.chosen) if given.chosen else {})
     translator = open_engine(given.bundle, given.device, given.precision, given.threads, settings)
     wanted = search_arguments(settings, load_rescorer(given))
@@ -40,13 +43,15 @@ def translate(given: argparse.Namespace, lines: list[str], first_line: int = 1) 
     found = translator.search(lines, **wanted, batch=given.batch, normalised=True, first_line=first_line)
     texts = translator.text(found.tokens)
     seconds = time.perf_counter() - began
+    joined = translator.text(found.tokens, "subwords")
     log.info("%d sentences, %.0f a second", len(lines), len(lines) / seconds)
     steps = found.steps or [0] * len(lines)
     candidates = found.candidates or [1] * len(lines)
-    for text, tokens, score, count, ranked in zip(texts, found.tokens, found.scores, steps, candidates, strict=True):
+    columns = (texts, found.tokens, found.scores, steps, candidates, joined)
+    for text, tokens, score, count, ranked, without in zip(*columns, strict=True):
         pieces = translator.subwords.pieces_target(tokens)
         about = {"score": score, "length": len(tokens), "steps": count, "candidates": ranked, "subwords": pieces}
-        yield {"text": text} | about
+        yield {"text": text} | about | {WITHOUT_REPEATED_SUBWORDS: without}
 
 
 def inputs_of(given: argparse.Namespace) -> dict[str, Path]:

@@ -58,6 +58,13 @@ def test_what_changes_no_result_is_no_setting():
     assert planned(analyses={"marginal": {"seed": 7}}).analyses["marginal"] != plan.analyses["marginal"]
 
 
+def test_lengths_are_measured_as_the_main_table_is():
+    plan = planned(report={"remove_repetitions": "words"})
+    assert settings(plan, "lengths") == settings(planned(), "lengths") | {"remove_repetitions": "words"}
+    others = {name: analysis for name, analysis in plan.analyses.items() if name != "lengths"}
+    assert others.items() <= planned().analyses.items()
+
+
 def test_each_can_be_switched_off_and_none_is_made_of_nothing():
     for name in ("marginal", "tokens", "lengths", "samples"):
         plan = planned(analyses={name: {"enabled": False}})

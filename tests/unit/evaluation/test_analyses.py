@@ -38,7 +38,8 @@ def _lengths():
     accuracy = {"exact": 0.32, "within_1": 0.74, "within_2": 0.85, "bias": -0.71, "within_top": [0.32, 0.57, 0.852]}
     bleu = {"predicted": 36.55, "reference": 38.83, "oracle": 43.81}
     rows = [ENTRIES[0] | {"search": "prior-mean", "steps": 0, "bleu": bleu}, ENTRIES[1] | {"steps": 1, "bleu": bleu}]
-    return {"sentences": 100, "candidates": 3, "models": {"lvm": accuracy}, "rows": rows}
+    told = {"sentences": 100, "candidates": 3, "remove_repetitions": "words"}
+    return told | {"models": {"lvm": accuracy}, "rows": rows}
 
 
 def _latent_space():
@@ -93,6 +94,8 @@ def test_tables_say_the_figures():
     assert (
         "500 samples" in context["captions"]["marginal"] and "1,200 sentences of dev" in context["captions"]["marginal"]
     )
+    assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in context["captions"]["marginal"]
+    assert "words that repeat the one before are removed" in context["captions"]["lengths"]
 
 
 def test_the_page_numbers_escapes_and_marks():

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from workflow_src.evaluation import analyses
+from workflow_src.evaluation import analyses, quality
 from workflow_src.stages import command, export_bundle
 from workflow_src.translate import Translator
 
@@ -16,7 +16,10 @@ PRIOR = {"system": "lvm", "search": "prior-mean", "step_size": 1.0, "model": "lv
 SETTINGS = {
     "estimate_marginal": {"sentences": 4, "samples": 12, "steps": [2, 1, 0], "seed": 1, "searches": [DELTA, SCORE]},
     "compare_tokens": {"sentences": 6, "steps": [1, 3], "searches": [DELTA, SCORE]},
-    "measure_lengths": {"sentences": 6, "candidates": 3, "steps": 1, "searches": [PRIOR, DELTA, SCORE]},
+    "measure_lengths": {
+        "sentences": 6, "candidates": 3, "steps": 1, "remove_repetitions": "subwords",
+        "searches": [PRIOR, DELTA, SCORE],
+    },
     "sample_translations": {"sentences": 6, "examples": 2, "steps": 1, "seed": 1, "searches": [SCORE]},
     "map_latent_space": {
         "sentences": 4, "sentence": None, "positions": 30, "steps": 1, "resolution": 5, "arrows": 3,
@@ -80,6 +83,20 @@ def test_lengths_of_every_model(run):
     assert len(shares) == 3 and shares == sorted(shares) and shares[0] == found["models"]["lvm"]["exact"]
     assert [(row["search"], row["steps"]) for row in found["rows"]] == [("prior-mean", 0), ("delta", 1), ("score", 1)]
     assert all(0 <= score <= 100 for row in found["rows"] for score in row["bleu"].values())
+
+
+@pytest.mark.parametrize("removal", ["subwords", "words", "none"])
+def test_lengths_are_measured_on_text_without_repetitions(run, tiny_bundles, tiny, removal, monkeypatch):
+    # The miniature's words are none of the references': BLEU is 0, and the number of characters is not.
+    score = lambda texts, references: sum(map(len, texts))  # noqa: E731
+    monkeypatch.setattr(quality, "bleu", score)
+    found = run("measure_lengths", remove_repetitions=removal)
+    assert found["remove_repetitions"] == removal
+    lines, references = ((tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.reference.en"))
+    translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
+    tokens = translator.search(lines, search="score", steps=1, step_size=0.5, normalised=True).tokens
+    scores = {what: score(translator.text(tokens, what), references) for what in ("none", "words", "subwords")}
+    assert found["rows"][2]["bleu"]["predicted"] == scores[removal] and scores["subwords"] != scores["none"]
 
 
 def test_samples_are_those_that_change_most(run):
