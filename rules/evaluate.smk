@@ -33,6 +33,7 @@ rule score_quality:
 rule compare_rows:
     input:
         translations=[plan.translation(*row) for row in plan.rows if row[2] == "test"],
+        details=[plan.translation_details(*row) for row in plan.rows if row[2] == "test"],
         reference=plan.reference("test"),
     output:
         significance=plan.significance,

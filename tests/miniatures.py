@@ -10,7 +10,7 @@ from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.families.transformer.model import Transformer
-from workflow_src.types import PAD, Batch, TrainingContext
+from workflow_src.types import EOS, PAD, Batch, TrainingContext
 
 SIZES = {"dim": 16, "feed_forward": 24, "heads": 2, "dropout": 0.0, "max_positions": 64}
 REFINERS = {"score": ScoreNetwork, "energy": EnergyNetwork}
@@ -35,6 +35,21 @@ def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **mo
     torch.manual_seed(seed)
     settings = {**SIZES, "encoder_layers": 2, "layers": 2, "latent_dim": 3, "max_length_difference": 4}
     return lively(LatentVariableModel(LvmConfig(**{**settings, **more}), source_size, target_size, joint), seed)
+
+
+@torch.no_grad()
+def ending(seed: int = 5, **more) -> LatentVariableModel:
+    """A model whose targets have end symbols; from its prior mean, about every other position puts one out."""
+    made = lvm(seed=seed, end_symbol=True, **more)
+    # Longer outputs have room for both.
+    made.length.outer.bias[-1] += 3
+    memory = made.encode(pairs([4, 1, 6, 2], [1, 1, 1, 1]).source)
+    mask = torch.ones(4, 9, dtype=torch.bool)
+    logits = made.decode(memory, made.prior(memory, mask)[0], mask)
+    lead = (logits[..., EOS + 1 :].amax(-1) - logits[..., EOS]).flatten().sort().values
+    # Between two of them, so that none is a tie.
+    made.output_bias[EOS] += lead[len(lead) // 2 - 1 : len(lead) // 2 + 1].mean()
+    return made
 
 
 def refiner(kind: str, seed: int = 0, **more) -> ScoreNetwork | EnergyNetwork:

@@ -80,6 +80,29 @@ def test_the_objective_is_finite_and_trains_every_parameter(family, vocabulary):
         assert gradient is None or torch.isfinite(gradient).all(), name
 
 
+# Settings that presets leave off, all together; the bias of a softmax over positions moves nothing.
+OTHERS = {
+    "lvm": ({"end_symbol": False, "decoder_skip": True, "length_pooling": "attention"}, {"length_smoothing": 2.0},
+            {"length.attention.bias"}),
+    "score": ({"positions": False}, {"noise_scale": "batch", "noise_power": 1.0}, set()),
+    "energy": ({"positions": False}, {"noise_scale": "batch", "noise_power": 1.0}, NO_GRADIENT["energy"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", OTHERS)
+def test_other_settings_train_every_parameter_and_padding_leaves_their_loss_alone(family, monkeypatch):
+    settings, objective, nothing = OTHERS[family]
+    model, objective = make(family, **settings).train(), build_objective(family, objective)
+    terms = objective(model, batch_of(), at_the_end(family))
+    for name, gradient in gradients(model, terms.total).items():
+        # A softmax's rounding is no gradient.
+        trained = gradient is not None and gradient.abs().max() > 1e-12
+        assert trained == (name not in nothing), name
+    monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
+    terms, wider = (objective(model.eval(), x, at_the_end(family)) for x in (batch_of(), padded(batch_of(), 4)))
+    assert terms.count == wider.count and terms.total.item() == pytest.approx(wider.total.item(), rel=1e-11)
+
+
 @pytest.mark.parametrize("family", BUILDERS)
 def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
     """Without noise, which is drawn for padding too."""

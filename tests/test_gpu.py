@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import pytest
 import torch
-from miniatures import lvm, pairs, refiner, transformer
+from miniatures import ending, lvm, pairs, refiner, transformer
 
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import pad
@@ -53,32 +54,45 @@ def test_latent_searches_agree(name):
     assert on_cpu == on_gpu
 
 
+NEWER = {"decoder_skip": True, "length_pooling": "attention"}
+
+
+@pytest.mark.parametrize("newer", [False, True])
 @pytest.mark.parametrize("name", ["prior-mean", "delta", "score"])
-def test_captured_programs_translate_like_dynamic_shapes(name):
+def test_captured_programs_translate_like_dynamic_shapes(name, newer):
     """Replayed for other sentences than those of the capture, in single sentences and in batches."""
     runtime = choose("cuda", "float32")
-    model, network = copy.deepcopy(lvm()).to(runtime.device), copy.deepcopy(refiner("score")).to(runtime.device)
+    lvm_here, network_here = ending(**NEWER) if newer else lvm(), refiner("score", positions=not newer)
+    model, network = (copy.deepcopy(part).to(runtime.device) for part in (lvm_here, network_here))
     made = CapturedLatent(model, 64, runtime.device, network)
     sources = [row[row > 2].tolist() for row in pairs([3, 9, 1, 6, 14, 2, 7], [1] * 7).source]
-    wanted = translate_batch(lvm(), pad(sources, eos=True), name, 3, refiner=refiner("score")).tokens
+    more = {"lengthening": 0.3} if newer else {}
+    wanted = translate_batch(lvm_here, pad(sources, eos=True), name, 3, refiner=network_here, **more).tokens
     for size in (1, 3, 7, 1):
-        parts = [made.search(sources[i : i + size], name, 3).tokens for i in range(0, 7, size)]
+        parts = [made.search(sources[i : i + size], name, 3, scored=False, **more).tokens for i in range(0, 7, size)]
         assert [row for part in parts for row in part] == wanted
     graphs = [encoder for _, encoder in made._encoders.values()] + list(made._refiners.values())
     assert graphs and all(program.graph is not None for program in graphs)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy"])
+@pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy", "lvm-newer", "score-newer"])
 def test_every_family_takes_an_update(family, precision):
     runtime = choose("cuda", precision)
-    made = {"transformer": transformer, "lvm": lvm}
-    model = copy.deepcopy(made[family]() if family in made else refiner(family)).float().to(runtime.device).train()
-    frozen = copy.deepcopy(lvm()).float().to(runtime.device).eval() if family not in made else None
+    made = {
+        "transformer": transformer, "lvm": lvm, "lvm-newer": lambda: ending(**NEWER),
+        **{kind: functools.partial(refiner, kind) for kind in ("score", "energy")},
+        "score-newer": lambda: refiner("score", positions=False),
+    }  # fmt: skip
+    model = copy.deepcopy(made[family]()).float().to(runtime.device).train()
+    base = {"score": lvm, "energy": lvm, "score-newer": ending}.get(family)
+    frozen = copy.deepcopy(base()).float().to(runtime.device).eval() if base else None
+    settings = {"lvm-newer": {"length_smoothing": 2.0}, "score-newer": {"noise_scale": "batch"}}.get(family, {})
+    family = family.removesuffix("-newer")
     batch = pairs([3, 9, 1, 6], [4, 5, 2, 7]).to(runtime.device)
     context = TrainingContext(90, 100, runtime.generator(1), frozen)
     with runtime.autocast():
-        terms = build_objective(family, {})(model, batch, context)
+        terms = build_objective(family, settings)(model, batch, context)
     terms.total.backward()
     assert torch.isfinite(terms.total)
     norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])

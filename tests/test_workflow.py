@@ -373,6 +373,12 @@ CHANGES = {
     "number of shards": ("distillation: {teacher: {shards: 5}}", {}),
     "seed of the teacher, said explicitly": ("distillation: {teacher: {seed: 1}}", {}),
     "title of the report": ("report: {title: Another}", {"report": 1}),
+    "what was published": ("report: {expected: {greedy: 9.0}, expected_convention: tokenised}", {"report": 1}),
+    "how repetitions are removed": (
+        "report: {remove_repetitions: words}",
+        {"choose_settings": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
+         "measure_lengths": 1, "report": 1},
+    ),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
     "samples of one analysis": (
         "analyses: {marginal: {samples: 11}}",

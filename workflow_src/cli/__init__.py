@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from workflow_src.config import ConfigError, Plan, load
+from workflow_src.config.experiment import REMOVALS
 from workflow_src.config.load import CONFIG_FOLDER, experiment_names, load_experiment, merge, read_yaml
 from workflow_src.config.resolved import Loaded
 
@@ -52,7 +53,7 @@ def compare(arguments: argparse.Namespace) -> None:
     from workflow_src.records.atomic import atomic
 
     found = [read_results(comparison.results_path(name)) for name in arguments.experiments]
-    removed = not arguments.keep_repetitions
+    removed = arguments.remove_repetitions
     compared = comparison.compare(found, removed)
     context = {
         "experiments": compared.experiments,
@@ -97,7 +98,8 @@ def parser() -> argparse.ArgumentParser:
     part = commands.add_parser("compare", help="put the results of several experiments side by side on one page")
     part.add_argument("experiments", nargs="+", help="names of finished experiments, or results.json files")
     part.add_argument("--output", type=Path, default=Path("results/comparison.html"), help="page; .md lies beside it")
-    part.add_argument("--keep-repetitions", action="store_true", help="compare outputs with repeated words kept")
+    part.add_argument("--remove-repetitions", choices=REMOVALS, default="subwords",
+                      help="what is removed from non-autoregressive outputs; default subwords")  # fmt: skip
     part.set_defaults(run=compare)
     part = commands.add_parser("verify", help="compare results with their checksums, back to what they were made from")
     part.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")

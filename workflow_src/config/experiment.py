@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen
@@ -12,6 +12,11 @@ from workflow_src.config.datasets import RecipeConfig
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 ComputeType = Literal["float32", "int8", "float16"]
+# What is removed of runs of the same: nothing, words of the joined text, or subwords before they are joined.
+Removal = Literal["none", "words", "subwords"]
+REMOVALS: tuple[Removal, ...] = get_args(Removal)
+# How BLEU is counted: sacreBLEU's default, over the cased tokens of Moses, or over international tokens without case.
+Convention = Literal["sacrebleu", "tokenised", "intl-lowercase"]
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
 PARTITION = r"^[A-Za-z0-9_.,-]+$"
 
@@ -126,10 +131,21 @@ class SpeedConfig(Frozen):
 class ReportConfig(Frozen):
     title: str | None = None
     examples: int = Field(10, ge=0, description="sentences shown with every refinement step")
-    remove_repetitions: bool = Field(True, description="in the main table, of non-autoregressive outputs")
+    remove_repetitions: Removal = Field(
+        "subwords", description="of non-autoregressive outputs, in the main table and wherever settings are chosen"
+    )
     expected: dict[str, float] = Field({}, description='published BLEU by row, such as "score-4": 29.1')
+    expected_convention: Convention = Field("sacrebleu", description="how the published BLEU was counted")
     expected_source: str = ""
     notes: str = ""
+
+    @field_validator("remove_repetitions", mode="before")
+    @classmethod
+    def _says_what_is_removed(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            meant = "words" if value else "none"
+            raise ValueError(f"it must be subwords, words or none; what {str(value).lower()} meant is now {meant}")
+        return value
 
 
 class RuntimeConfig(Frozen):

@@ -16,12 +16,14 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data.escapes import NIBBLES, RESERVED, Escape, unescape
 from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.data.repetitions import collapse
 from workflow_src.records.atomic import ArtifactError, atomic, fingerprint, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.types import BOS, EOS, PAD, UNK
@@ -40,6 +42,7 @@ ALONE = 8
 # Lines that SentencePiece learns from, of both languages; of more, every so many-th.
 MOST_LINES = 10_000_000
 SETTING = "recipe.subwords.vocabulary_size"
+_NIBBLES = frozenset(NIBBLES)
 
 
 class _Side(Protocol):
@@ -186,6 +189,19 @@ class Subwords:
     def pieces_target(self, ids: list[int]) -> list[str]:
         """The pieces as the model names them, to show."""
         return self._target.pieces(ids)
+
+    def without_repetitions(self, ids: list[list[int]]) -> list[list[int]]:
+        """Every target sentence of ids with runs of the same subword reduced to one, to be joined afterwards.
+
+        Pieces that spell an unknown character stay: two equal ones may be the two halves of a byte.
+        """
+        return [collapse(sentence, keep=self._spelling) for sentence in ids]
+
+    @cached_property
+    def _spelling(self) -> frozenset[int]:
+        """Ids of target pieces that hold nibbles."""
+        pieces = self._target.pieces(list(range(self._target.size)))
+        return frozenset(number for number, piece in enumerate(pieces) if not _NIBBLES.isdisjoint(piece))
 
 
 def _read_sentencepiece(folder: Path, name: str, threads: int) -> SentencePieceSide:

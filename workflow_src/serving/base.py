@@ -9,8 +9,10 @@ from torch import nn
 
 from workflow_src.config.base import nearest
 from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, LATENT_SEARCH
 from workflow_src.data.normalise import Normaliser
+from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.runtime.device import Runtime
 from workflow_src.types import Hypotheses
@@ -43,12 +45,20 @@ class BaseTranslator:
     def precision(self) -> str:
         return str(self.runtime.dtype).removeprefix("torch.")
 
-    def translate(self, lines: list[str], **settings: Any) -> list[str]:
-        """Translations of `lines`, in order; see `search` for settings. An empty line stays empty."""
-        return self.text(self.search(lines, **settings, scored=False).tokens)
+    def translate(self, lines: list[str], remove_repetitions: Removal | None = None, **settings: Any) -> list[str]:
+        """Translations of `lines`, in order; see `search` for settings. An empty line stays empty.
+
+        Repetitions are removed as in the tables of reports: `remove_repetitions` (see `text`) is none for
+        autoregressive searches and subwords for all others, unless it is given.
+        """
+        found = self.search(lines, **settings, scored=False)
+        if remove_repetitions is None:
+            search = self.settings(settings.get("search"))["search"]
+            remove_repetitions = "none" if search in AUTOREGRESSIVE_SEARCHES else "subwords"
+        return self.text(found.tokens, remove_repetitions)
 
     def trace(self, lines: list[str], search: str, steps: int, **settings: Any) -> list[list[str]]:
-        """For each line its translation after 0, 1, … `steps` refinement steps."""
+        """For each line its translation after 0, 1, … `steps` refinement steps, repetitions kept."""
         if search in (*AUTOREGRESSIVE_SEARCHES, LATENT_SEARCH):
             raise ValueError(f"search {search} has no refinement steps to show.")
         found = self.search(lines, search=search, steps=steps, trace=True, scored=False, **settings)
@@ -69,12 +79,23 @@ class BaseTranslator:
         self._check_lengths(sources, first_line)
         return sources
 
-    def text(self, tokens: list[list[int]]) -> list[str]:
-        """Lines of text from subword ids."""
+    def text(self, tokens: list[list[int]], remove_repetitions: Removal = "none") -> list[str]:
+        """Lines of text from subword ids.
+
+        `remove_repetitions`: with subwords, runs of the same subword are reduced to one before they are joined; with
+        words, runs of the same word of the text. Raises ValueError for anything else but none.
+        """
+        if remove_repetitions not in REMOVALS:
+            allowed = ", ".join(REMOVALS)
+            raise ValueError(f'unknown remove_repetitions "{remove_repetitions}"; allowed: {allowed}.')
         began = time.perf_counter()
+        if remove_repetitions == "subwords":
+            tokens = self.subwords.without_repetitions(tokens)
         # A model may spell a line break, character by character; a line must stay a line.
         texts = (" ".join(text.split()) for text in self.subwords.decode_target(tokens))
         lines = [self._target.detokenise(text) for text in texts]
+        if remove_repetitions == "words":
+            lines = [collapse_repetitions(line) for line in lines]
         self.last_timings["decode"] += time.perf_counter() - began
         return lines
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from workflow_src.config.experiment import REMOVALS
 from workflow_src.config.families import LATENT_SEARCH, REFINEMENTS, SEARCHES_OF_SETTING
 from workflow_src.data.lines import read_lines
 from workflow_src.records.atomic import atomic
@@ -51,6 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--search-seed", type=int, help="of the samples (latent-search); default 1")
     made.add_argument("--rescorer", help="bundle of an autoregressive system that ranks candidates (latent-search)")
+    made.add_argument("--remove-repetitions", choices=REMOVALS,
+                      help="what follows itself: default subwords, in autoregressive searches none")  # fmt: skip
     made.add_argument("--batch", type=int, default=64, help="sentences translated together")
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16", "int8", "float16"),
@@ -96,7 +99,9 @@ def _translated(given: argparse.Namespace) -> Iterator[str]:
     done = 0
     # Sorting by length works within a chunk, so chunks are much larger than batches.
     for chunk in _chunks(read_lines(given.input or "/dev/stdin"), 64 * max(1, given.batch)):
-        yield from translator.translate(chunk, **settings, first_line=done + 1)
+        yield from translator.translate(
+            chunk, remove_repetitions=given.remove_repetitions, **settings, first_line=done + 1
+        )
         done += len(chunk)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.jobs import add_runtime, log
 from workflow_src.records.atomic import read_chosen
 from workflow_src.serving.folders import open_engine
@@ -26,7 +27,8 @@ def search_arguments(settings: dict[str, Any], rescorer: Translator | None) -> d
 
 
 def translate(given: argparse.Namespace, lines: list[str], first_line: int = 1) -> Iterator[dict[str, Any]]:
-    """For each line its text, score, length in subwords, steps, candidates and subwords."""
+    """For each line its text, score, length in subwords, steps, candidates, subwords, and its text without repeated
+    subwords."""
     settings = given.settings | (read_chosen(given.chosen) if given.chosen else {})
     translator = open_engine(given.bundle, given.device, given.precision, given.threads, settings)
     wanted = search_arguments(settings, load_rescorer(given))
@@ -34,13 +36,15 @@ def translate(given: argparse.Namespace, lines: list[str], first_line: int = 1) 
     found = translator.search(lines, **wanted, batch=given.batch, normalised=True, first_line=first_line)
     texts = translator.text(found.tokens)
     seconds = time.perf_counter() - began
+    joined = translator.text(found.tokens, "subwords")
     log.info("%d sentences, %.0f a second", len(lines), len(lines) / seconds)
     steps = found.steps or [0] * len(lines)
     candidates = found.candidates or [1] * len(lines)
-    for text, tokens, score, count, ranked in zip(texts, found.tokens, found.scores, steps, candidates, strict=True):
+    columns = (texts, found.tokens, found.scores, steps, candidates, joined)
+    for text, tokens, score, count, ranked, without in zip(*columns, strict=True):
         pieces = translator.subwords.pieces_target(tokens)
         about = {"score": score, "length": len(tokens), "steps": count, "candidates": ranked, "subwords": pieces}
-        yield {"text": text} | about
+        yield {"text": text} | about | {WITHOUT_REPEATED_SUBWORDS: without}
 
 
 def inputs_of(given: argparse.Namespace) -> dict[str, Path]:

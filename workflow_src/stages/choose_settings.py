@@ -10,7 +10,6 @@ import sacrebleu
 
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.evaluation.quality.choosing import choose
-from workflow_src.evaluation.quality.metrics import collapse_repetitions
 from workflow_src.jobs import add_runtime, log, parser, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
@@ -28,9 +27,7 @@ def run(given) -> str:
     def measure(values: dict[str, Any]) -> dict[str, float]:
         wanted = search_arguments(settings["settings"] | values, rescorer)
         found = translator.search(sources, **wanted, batch=given.batch, normalised=True, scored=False)
-        texts = translator.text(found.tokens)
-        if settings["remove_repetitions"]:
-            texts = [collapse_repetitions(text) for text in texts]
+        texts = translator.text(found.tokens, settings["remove_repetitions"])
         bleu = sacrebleu.corpus_bleu(texts, [references]).score
         log.info("%s: BLEU %.2f", ", ".join(f"{name} {value:g}" for name, value in values.items()), bleu)
         return {"bleu": bleu, "mean_steps": statistics.fmean(found.steps or [0])}

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from workflow_src import jobs
+from workflow_src.config.experiment import Removal
 from workflow_src.data.lines import read_lines
-from workflow_src.evaluation.quality.metrics import collapse_repetitions
+from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
+from workflow_src.evaluation.quality.details import read_details
+from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.quality.significance import TEST, randomisation_test, statistics
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
@@ -23,14 +26,10 @@ def compared(rows: list[dict[str, Any]], references: list[str], against: str = "
     """Rows with `difference` in BLEU and `p_value` by variant, against the row that `against` names in each.
 
     Rows that name none, or one that has other seeds only, are left out. Repetitions are removed from what is not
-    autoregressive, on both sides of a comparison, in variant `removed`.
+    autoregressive, on both sides of a comparison, as the variant's name says.
     """
     by_key = {(row["system"], row["name"], row["seed"]): row for row in rows}
-    texts = {key: list(read_lines(row["translations"])) for key, row in by_key.items()}
-
-    def lines(key: Key, removed: bool) -> list[str]:
-        wanted = removed and not by_key[key]["autoregressive"]
-        return [collapse_repetitions(text) for text in texts[key]] if wanted else texts[key]
+    texts = {key: _texts(row) for key, row in by_key.items()}
 
     groups: dict[Key, list[Key]] = {}
     for key, row in by_key.items():
@@ -39,14 +38,23 @@ def compared(rows: list[dict[str, Any]], references: list[str], against: str = "
             groups.setdefault(other, []).append(key)
     compare = {*groups, *itertools.chain(*groups.values())}
     found: dict[Key, dict[str, Any]] = {}
-    for variant in ("kept", "removed"):
-        counts = {key: statistics(lines(key, variant == "removed"), references) for key in compare}
+    for removal, variant in VARIANTS.items():
+        counts = {key: statistics(texts[key][removal], references) for key in compare}
         for other, keys in groups.items():
             differences, values = randomisation_test(counts[other], np.stack([counts[key] for key in keys]))
             for key, difference, value in zip(keys, differences, values, strict=True):
                 entry = found.setdefault(key, {against: list(other[:2]), "difference": {}, "p_value": {}})
                 entry["difference"][variant], entry["p_value"][variant] = float(difference), float(value)
     return [{"system": key[0], "name": key[1], "seed": key[2]} | found[key] for key in by_key if key in found]
+
+
+def _texts(row: dict[str, Any]) -> dict[Removal, list[str]]:
+    """A row's translations by what is removed from them."""
+    kept = list(read_lines(row["translations"]))
+    if row["autoregressive"]:
+        return dict.fromkeys(VARIANTS, kept)
+    joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(Path(row["details"]))]
+    return {"none": kept, "words": [collapse_repetitions(text) for text in kept], "subwords": joined}
 
 
 def run(given: argparse.Namespace) -> str:
@@ -57,6 +65,11 @@ def run(given: argparse.Namespace) -> str:
     networks = compared(rows, references, "delta")
     inputs = {"reference": given.reference} | {
         f"{row['system']} {row['name']} {row['seed']}": row["translations"] for row in rows
+    }
+    inputs |= {
+        f"details of {row['system']} {row['name']} {row['seed']}": row["details"]
+        for row in rows
+        if not row["autoregressive"]
     }
     content = {"test": TEST, "rows": done, "against_delta": networks}
     write_json(given.output, content | {"provenance": provenance(given.settings, inputs)})

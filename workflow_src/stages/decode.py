@@ -1,4 +1,5 @@
-"""Stage decode: translations, one a line; beside them a JSON line each with score, length, steps and subwords.
+"""Stage decode: translations, one a line; beside them a JSON line each with score, length, steps, subwords, and the
+text without repeated subwords.
 
 Either translates a whole text, or joins the shards that decode_shard made of it.
 """

@@ -33,7 +33,8 @@ def run(arguments: argparse.Namespace) -> str:
         device,
     )  # fmt: skip
     ids = sorted({cell for panel in found["panels"] for row in panel["regions"] for cell in row}
-                 | {token for tokens in found["outputs"].values() for token in tokens})  # fmt: skip
+                 | {token for tokens in found["outputs"].values() for token in tokens}
+                 | ({EOS} if found["end_symbol"] is not None else set()))  # fmt: skip
     pieces = dict(zip(map(str, ids), translator.subwords.pieces_target(ids), strict=True))
     texts = {name: translator.text([[token for token in tokens if token != EOS]])[0]
              for name, tokens in found["outputs"].items()}  # fmt: skip

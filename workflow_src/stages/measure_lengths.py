@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> str:
 
         def outputs(wanted: list[int], chosen=chosen, sources=sources, translator=translator) -> list[str]:
             tokens = lengths.translate_with(chosen, sources, wanted, BATCH, translator.runtime.device)
-            return [metrics.collapse_repetitions(text) for text in translator.text(tokens)]
+            return translator.text(tokens, settings["remove_repetitions"])
 
         tried = [outputs([best[number] for best in predicted]) for number in range(len(predicted[0]))]
         best = metrics.best_by_sentence(tried, references)
@@ -41,8 +41,9 @@ def run(arguments: argparse.Namespace) -> str:
         }
         rows.append(entry | {"steps": chosen.steps, "bleu": bleu})
     inputs.write(
-        arguments, "lengths", sentences=len(lines), candidates=settings["candidates"], models=models, rows=rows
-    )
+        arguments, "lengths", sentences=len(lines), candidates=settings["candidates"], models=models, rows=rows,
+        remove_repetitions=settings["remove_repetitions"],
+    )  # fmt: skip
     told = ", ".join(f"{name} {found['exact']:.1%} exact" for name, found in models.items())
     return f"{arguments.output}: {told}, {len(lines)} sentences"
 

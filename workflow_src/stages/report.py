@@ -14,9 +14,11 @@ import markupsafe
 from workflow_src import jobs
 from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
+from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import (
     analyses,
     carried,
+    conventions,
     figures,
     figures_quality,
     figures_speed,
@@ -51,7 +53,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 def read_quality(path: str) -> dict[str, Any]:
     """A quality file. Raises ArtifactError when it lacks a variant or a score."""
     found = read_json(path)
-    for variant in ("kept", "removed"):
+    for variant in metrics.VARIANTS.values():
         for key in ("bleu", "bleu_ci", "chrf", "validity", "bleu_signature", "chrf_signature"):
             if key not in found.get(variant, {}):
                 raise ArtifactError(f"file {path} has no {variant}.{key}; score the translations again.")
@@ -204,17 +206,15 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
     manifest, speed = found["manifest"], found["speed"]
     report = manifest["report"]
     removed = report["remove_repetitions"]
-    table, other = (tables.groups(rows, manifest, variant) for variant in (removed, not removed))
+    table, convention = tables.groups(rows, manifest, removed), report["expected_convention"]
     comparisons = sum(line.p_value is not None for group in table for line in group.lines)
     compared = significance_page.main_caption(found["significance"], comparisons)
-    several = any(not group.autoregressive for group in table)
     sentences = next(iter(found["qualities"].values())).get("sentences")
     protocol = (speed or {}).get("protocol", {})
     hardware = (speed or {}).get("provenance", {}).get("hardware", {}).get("processor")
     timing = f"; speed on {protocol.get('device_name') or hardware}" if hardware else ""
     trained, about = carried.report_words(manifest["dataset"], found["corpus"].get("sha256"), found["systems"], rows)
     caption = page.caption(removed, manifest, split, sentences, speed is not None, compared)
-    other_caption = page.caption(not removed, manifest, split, sentences, speed is not None, compared)
     return {
         "title": report["title"]
         or f"{manifest['experiment']}: {page.language(manifest['source'])} to "
@@ -229,18 +229,18 @@ def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str,
         "notes": report["notes"],
         "summary": page.summary(table, protocol.get("baseline")),
         "groups": table,
-        "other_groups": other if several else [],
+        "removals": tables.removals(rows, manifest),
+        "removal_heads": list(tables.REMOVAL_LABELS.values()),
+        "removal_caption": conventions.removal_caption(removed, split),
         "small_digits": not figures_quality.crowded(table),
-        "table": page.table_cells(table),
-        "other_table": page.table_cells(other) if several else None,
-        "other_variant": "kept" if removed else "removed",
+        "table": page.table_cells(table, convention),
         "caption": f"{caption} {trained} {about}",
-        "other_caption": f"{other_caption} {about}",
         "carried": about,
         "delta_table": significance_page.delta_table(found["significance"], rows, manifest, removed),
         "chosen": page.chosen_words(found["choices"]),
-        "conventions": page.conventions(manifest, found["qualities"], split, removed),
-        "expected_source": report["expected_source"] if report["expected"] else "",
+        "conventions": page.by_convention(manifest, found["qualities"], split, removed),
+        "expected_convention": convention,
+        "published": conventions.published_words(report),
         "unmatched": tables.unmatched_expected(table, report["expected"]),
         "protocol": page.protocol_words(speed),
         "step_cost": page.step_cost_words(speed),

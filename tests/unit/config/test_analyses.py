@@ -44,10 +44,25 @@ def test_analyses_follow_the_searches_that_are_decoded():
     assert plan.analyses["latent_space"].path == "results/demo/analysis/latent-space.json"
 
 
+def test_searches_with_lengths_of_their_own_are_not_analysed():
+    """Analyses search by their own: what they showed of such a row would not be its output."""
+    longer = [{"system": "lvm", "search": "delta", "steps": 1, "lengthening": 0.1},
+              {"system": "score", "search": "score", "steps": 1}]  # fmt: skip
+    found = settings(planned(decodes=longer), "marginal")["searches"]
+    assert [entry["search"] for entry in found] == ["score"]
+
+
 def test_what_changes_no_result_is_no_setting():
     plan = planned(analyses={"marginal": {"chunk": 7}})
     assert plan.analyses == planned().analyses
     assert planned(analyses={"marginal": {"seed": 7}}).analyses["marginal"] != plan.analyses["marginal"]
+
+
+def test_lengths_are_measured_as_the_main_table_is():
+    plan = planned(report={"remove_repetitions": "words"})
+    assert settings(plan, "lengths") == settings(planned(), "lengths") | {"remove_repetitions": "words"}
+    others = {name: analysis for name, analysis in plan.analyses.items() if name != "lengths"}
+    assert others.items() <= planned().analyses.items()
 
 
 def test_each_can_be_switched_off_and_none_is_made_of_nothing():

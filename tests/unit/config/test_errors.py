@@ -85,6 +85,16 @@ def test_an_unknown_key_is_told_with_the_nearest(changes, parts):
         ({"recipe": {"target": "de"}}, ["source and target must be different"]),
         ({"recipe": {"subwords": {"vocabulary_size": 2}}}, ["vocabulary_size", "greater than 8"]),
         ({"runtime": {"device": "tpu"}}, ["runtime.device", "'tpu'"]),
+        (
+            {"report": {"remove_repetitions": True}},
+            ["report.remove_repetitions has the value True", "subwords, words or none", "true meant is now words"],
+        ),
+        ({"report": {"remove_repetitions": False}}, ["the value False", "false meant is now none"]),
+        (
+            {"report": {"remove_repetitions": "subword"}},
+            ["report.remove_repetitions", "'subwords'", "'words'", "'none'"],
+        ),
+        ({"report": {"expected_convention": "intl"}}, ["report.expected_convention", "'intl-lowercase'"]),
         ({"runtime": {"precision": "float8"}}, ["runtime.precision", "'float8'", "bfloat16"]),
         ({"systems": {"Big Model": {"family": "lvm"}}}, ["systems.Big Model"]),
     ],

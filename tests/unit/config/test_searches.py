@@ -7,6 +7,7 @@ import json
 import pytest
 
 from workflow_src.config.base import ConfigError
+from workflow_src.config.families import ElboConfig, LvmConfig, RefinerConfig, ScoreMatchingConfig
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
 
@@ -34,13 +35,19 @@ def test_names_tell_rows_apart():
         LATENT | {"lengths": 2, "samples": 1},
         {"system": "score", "search": "score", "steps": 4, "stop_threshold": 0.1},
         {"system": "score", "search": "score", "steps": 4, "tune": {"step_size": [0.5, 1]}},
+        {"system": "score", "search": "score", "steps": 4, "lengthening": 0.06},
+        {"system": "lvm", "search": "prior-mean", "lengthening": 0.11, "length_quantile": 0.6},
+        LATENT | {"lengthening": 0.1, "rescorer": "teacher"},
+        LATENT | {"lengthening": 0.0, "rescorer": "teacher", "name": "no-longer"},
     )
     names = [row.name for row in rows]
     assert len(set(names)) == len(names)
     assert names == [
         "latent-search-5x5-1-own", "latent-search-5x5-1", "latent-search-5x5-mean-1-own", "latent-search-2x1-1-own",
-        "score-4-stop0.1", "score-4-tuned",
+        "score-4-stop0.1", "score-4-tuned", "score-4-longer0.06", "prior-mean-quantile0.6-longer0.11",
+        "latent-search-5x5-1-longer0.1", "no-longer",
     ]  # fmt: skip
+    assert [row.settings.get("lengthening") for row in rows[-4:]] == [0.06, 0.11, 0.1, None]
 
 
 @pytest.mark.parametrize(
@@ -60,6 +67,11 @@ def test_names_tell_rows_apart():
         ({"system": "score", "search": "score", "steps": 1, "tune": {"step_size": [-1]}}, "step_size has -1"),
         ({"system": "score", "search": "score", "steps": 1, "tune": {"stepsize": [1]}}, "stepsize"),
         (LATENT | {"tune": {"lengths": [1.5]}}, "lengths has 1.5"),
+        ({"system": "teacher", "search": "beam", "beam": 4, "lengthening": 0.1},
+         "search beam takes no lengthening, which belongs to prior-mean, delta, score, energy, latent-search; remove"),
+        ({"system": "teacher", "search": "greedy", "tune": {"lengthening": [0.1]}}, "greedy takes no lengthening"),
+        ({"system": "lvm", "search": "prior-mean", "lengthening": -0.1}, "lengthening"),
+        ({"system": "lvm", "search": "prior-mean", "tune": {"lengthening": [0, -0.1]}}, "lengthening has -0.1"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_one_sentence(row, told):
@@ -85,6 +97,45 @@ def test_other_engines_take_a_quantile_of_the_lengths_that_dev_chooses():
     assert (own.name, other.name) == ("score-1-tuned", "score-1-tuned-onnxruntime-int8")
     assert other.tune == own.tune
     assert other.settings == own.settings | {"engine": "onnxruntime", "compute_type": "int8"}
+
+
+def test_other_engines_take_a_lengthening():
+    row = {"system": "score", "search": "score", "steps": 1, "lengthening": 0.11}
+    (found,) = decodes(row | {"engine": "onnxruntime", "compute_type": "float32"})
+    assert found.name == "score-1-longer0.11-onnxruntime-float32" and found.settings["lengthening"] == 0.11
+
+
+def test_refined_rows_are_compared_with_the_prior_mean_of_lengths_made_alike():
+    rows = [{"system": "teacher", "search": "beam", "beam": 4}]
+    for more in ({}, {"lengthening": 0.1}, {"tune": {"lengthening": [0, 0.1]}}):
+        rows += [
+            {"system": "lvm", "search": "prior-mean"} | more,
+            {"system": "score", "search": "score", "steps": 1} | more,
+        ]
+    plan = Plan(load_experiment("demo", decodes=rows))
+    found = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
+    assert found["score-1"] == ["lvm", "prior-mean"]
+    assert found["score-1-longer0.1"] == ["lvm", "prior-mean-longer0.1"]
+    assert found["score-1-tuned"] == ["lvm", "prior-mean-tuned"]
+
+
+def test_presets_have_an_end_symbol_and_settings_without_one_are_as_they_were():
+    """Bundles and weights of before have none of these keys: what they are read as is what they were."""
+    for experiment in ("demo", "iwslt16"):
+        assert load_experiment(experiment).systems["lvm"].model.end_symbol
+    sizes = {"dim": 8, "feed_forward": 8, "heads": 2}
+    lvm = LvmConfig(**sizes, encoder_layers=1, layers=1)
+    assert (lvm.end_symbol, lvm.decoder_skip, lvm.length_pooling) == (False, False, "mean")
+    refiner = RefinerConfig(**sizes, layers=1)
+    assert (refiner.positions, refiner.start) == (True, "decoder")
+    assert (ScoreMatchingConfig().noise_scale, ElboConfig().length_smoothing) == ("sentence", 0.0)
+
+
+def test_a_budget_that_ends_before_it_falls_is_refused_in_a_sentence():
+    with pytest.raises(ConfigError) as caught:
+        load_experiment("demo", systems={"lvm": {"objective": {"budget_hold": 0.5}}})
+    message = "budget_until 0.4 is before budget_hold 0.5; raise budget_until to at least budget_hold"
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_the_papers_rows_are_all_there_with_their_published_figures():

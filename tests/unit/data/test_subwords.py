@@ -1,12 +1,14 @@
 import hashlib
 import json
+from itertools import groupby
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
+from workflow_src.data.escapes import NIBBLES
 from workflow_src.data.subwords import Subwords
 from workflow_src.records.atomic import ArtifactError
 
@@ -102,6 +104,47 @@ def test_whatever_a_model_writes_can_be_read(learned, data):
     [text] = learned.decode_target([ids])
     assert isinstance(text, str)
     assert len(learned.pieces_target(ids)) == len(ids)
+
+
+def spells(learned, number):
+    """Whether a target piece holds a part of a character's bytes."""
+    return any(nibble in learned.pieces_target([number])[0] for nibble in NIBBLES)
+
+
+@given(line=lines, data=st.data())
+def test_repeated_subwords_are_removed_and_spelt_characters_survive(learned, line, data):
+    """A text whose pieces a model wrote several times over comes back, whatever its characters."""
+    [ids] = learned.encode_target([line])
+    assume(all(len(list(run)) == 1 or spells(learned, number) for number, run in groupby(ids)))
+    times = data.draw(st.lists(st.integers(1, 3), min_size=len(ids), max_size=len(ids)))
+    stuttered = [
+        i
+        for number, count in zip(ids, times, strict=True)
+        for i in [number] * (1 if spells(learned, number) else count)
+    ]
+    assert learned.without_repetitions([stuttered, []]) == [ids, []]
+    assert learned.decode_target(learned.without_repetitions([stuttered])) == [line]
+
+
+@given(line=st.sampled_from([line for line in ENGLISH.splitlines() if "<" not in line]), data=st.data())
+def test_repetitions_are_removed_before_joining_as_text_would_be(learned, line, data):
+    """Removing on lines of pieces and joining these by replacing signs, as scripts of papers do, gives the same."""
+    [ids] = learned.encode_target([line])
+    ids = [i for number in ids for i in [number] * data.draw(st.integers(1, 3))]
+    pieces = [piece for piece, _ in groupby(learned.pieces_target(ids))]
+    if learned.description["method"] == "subword-nmt":
+        joined = (" ".join(pieces) + " ").replace("@@ ", "").strip()
+    else:
+        joined = "".join(pieces).replace("▁", " ").strip()
+    assert learned.decode_target(learned.without_repetitions([ids])) == [joined]
+
+
+def test_two_equal_halves_of_a_byte_are_no_repetition(learned):
+    # U+2019 is E2 80 99 in UTF-8.
+    [ids] = learned.encode_target(["’"])
+    pieces = "".join(learned.pieces_target(ids))
+    assert NIBBLES[9] * 2 in pieces.replace("@@", "")
+    assert learned.decode_target(learned.without_repetitions([ids])) == ["’"]
 
 
 def test_training_text_is_cut_into_few_known_pieces(learned):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import lvm, one, padded, pairs, refiner
+from miniatures import ending, lvm, one, padded, pairs, refiner
 
 from workflow_src.decoding.latent import (
     best_tokens,
@@ -40,7 +40,7 @@ class PriorAsPosterior:
 
     def __init__(self, model):
         self.encode, self.predict_lengths = model.encode, model.predict_lengths
-        self.prior, self.decode = model.prior, model.decode
+        self.prior, self.decode, self.extra_positions = model.prior, model.decode, model.extra_positions
 
     def posterior(self, memory, target, target_mask):
         return self.prior(memory, target_mask)
@@ -57,16 +57,16 @@ class Field:
 
 
 @torch.no_grad()
-def naive(model, source, search, steps, step_size=1.0):
-    """One sentence, by the algorithms as written."""
+def naive(model, source, search, steps, step_size=1.0, end=False):
+    """One sentence, by the algorithms as written; with `end` there is one more latent, and end symbols are put out."""
     memory = model.encode(source)
-    length = int(model.predict_lengths(memory))
+    length, first = int(model.predict_lengths(memory)) + end, 2 if end else 3
     mask = torch.ones(1, length, dtype=torch.bool)
     z = model.prior(memory, mask)[0]
     outputs = []
     for step in range(steps + 1):
         logits = model.decode(memory, z, mask)
-        outputs.append([int(row[3:].argmax()) + 3 for row in logits[0]])
+        outputs.append([int(row[first:].argmax()) + first for row in logits[0]])
         if step == steps:
             break
         if search == "delta":
@@ -89,6 +89,86 @@ def test_translations_are_those_of_the_algorithm_one_sentence_at_a_time(model, b
         assert alone.tokens[0] == together.tokens[row]
         assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
         assert [step[row] for step in together.traces] == naive(model, single, search, steps)
+
+
+def without_ends(rows):
+    return [[token for token in row if token != EOS] for row in rows]
+
+
+@pytest.mark.parametrize("search, steps", SEARCHES)
+def test_end_symbols_are_dropped_wherever_they_stand_and_delta_reads_them(batch, search, steps):
+    """Against the algorithm one sentence at a time, which keeps them; padding and company change nothing."""
+    model = ending()
+    together = run(model, batch.source, search, steps, trace=True)
+    wider = run(model, padded(batch).source, search, steps)
+    assert wider.tokens == together.tokens
+    assert wider.scores == pytest.approx(together.scores, abs=1e-12)
+    kept = []
+    for row in range(4):
+        single = one(batch, row).source
+        kept.append(naive(model, single, search, steps, end=True))
+        assert [step[row] for step in together.traces] == without_ends(kept[-1])
+        alone = run(model, single, search, steps)
+        assert alone.tokens[0] == together.tokens[row]
+        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
+    # Words behind an end symbol, and latents that put out nothing at all or no end symbol, would test less.
+    assert any(EOS in words[:-1] and words[-1] != EOS for words in (step for steps in kept for step in steps))
+
+
+def test_a_position_may_stay_empty_and_so_may_all(batch):
+    model = ending()
+    with torch.no_grad():
+        model.output_bias[EOS] += 1000
+    for search, steps in SEARCHES:
+        found = run(model, batch.source, search, steps, trace=True)
+        assert found.tokens == [[]] * 4 and found.traces == [[[]] * 4] * (steps + 1)
+        # The end symbol's own probability, which is nearly 1.
+        assert found.scores == pytest.approx([0.0] * 4, abs=1e-12)
+
+
+def test_where_the_end_symbol_is_due_a_word_may_come(batch):
+    model = ending()
+    with torch.no_grad():
+        model.output_bias[EOS] -= 1000
+    found = run(model, batch.source, "prior-mean", 0)
+    predicted = model.predict_lengths(model.encode(batch.source)).tolist()
+    assert [len(words) for words in found.tokens] == [length + 1 for length in predicted]
+
+
+def test_scores_count_the_positions_of_end_symbols(batch):
+    model = ending()
+    found = run(model, batch.source, "prior-mean", 0)
+    predicted = model.predict_lengths(model.encode(batch.source)).tolist()
+    for row in range(4):
+        memory = model.encode(one(batch, row).source)
+        mask = torch.ones(1, predicted[row] + 1, dtype=torch.bool)
+        with torch.no_grad():
+            scores = model.decode(memory, model.prior(memory, mask)[0], mask).log_softmax(-1)[0]
+        assert found.scores[row] == pytest.approx(scores[:, EOS:].amax(-1).mean().item(), abs=1e-12)
+        assert len(found.tokens[row]) < predicted[row] + 1
+
+
+@pytest.mark.parametrize("search", ["delta", "score"])
+@pytest.mark.parametrize("threshold", [1e-9, 0.3, 1.0])
+def test_sentences_with_end_symbols_stop_by_themselves_as_they_do_alone(batch, search, threshold):
+    """Steps are counted by hand over all positions, the end symbol's too."""
+    model, most = ending(), 6
+    found = run(model, batch.source, search, most, stop_threshold=threshold, trace=True)
+    for row in range(4):
+        single = one(batch, row).source
+        memory = model.encode(single)
+        mask = torch.ones(1, int(model.predict_lengths(memory)) + 1, dtype=torch.bool)
+        step = delta_step(model, memory, mask) if search == "delta" else gradient_step(refiner(search), memory, mask, 1)
+        with torch.no_grad():
+            z, lengths = model.prior(memory, mask)[0], []
+            while len(lengths) < most and (not lengths or lengths[-1] >= threshold):
+                before, z = z, step(z)
+                lengths.append(float((z - before).norm(dim=-1).mean()))
+        taken = len(lengths)
+        assert found.steps[row] == taken
+        plain = run(model, single, search, taken)
+        assert found.tokens[row] == plain.tokens[0] == found.traces[-1][row]
+        assert found.scores[row] == pytest.approx(plain.scores[0], abs=1e-12)
 
 
 @pytest.mark.parametrize("search", ["delta", "score", "energy"])
@@ -177,10 +257,11 @@ def test_scores_are_the_mean_log_probability_of_the_words(model, batch):
         assert found.scores[row] == pytest.approx(chosen.mean().item(), abs=1e-12)
 
 
-def test_special_symbols_are_never_words():
-    model = lvm()
+@pytest.mark.parametrize("end", [False, True])
+def test_special_symbols_are_never_words(end):
+    model = lvm(end_symbol=end)
     with torch.no_grad():
-        model.output_bias[: EOS + 1] += 100
+        model.output_bias[: EOS + 1 - end] += 100
     batch = pairs([4, 2], [3, 5])
     for search, steps in SEARCHES:
         found = run(model, batch.source, search, steps, trace=True)
@@ -194,6 +275,19 @@ def test_given_lengths_replace_the_predicted_ones(model, batch):
     assert [len(words) for words in found.tokens] == lengths.tolist()
     predicted = model.predict_lengths(model.encode(batch.source))
     assert [len(words) for words in run(model, batch.source, "delta", 1).tokens] == predicted.tolist()
+
+
+def test_lengthening_adds_its_share_of_the_sources_words(model, batch):
+    """Sources of 4, 1, 6 and 2 words: a quarter of them is 1, 0, 2 (1.5 to the even number) and 0 (0.5 likewise)."""
+    for model in (lvm(), ending()):
+        with torch.no_grad():
+            # So that no length is raised to 1.
+            model.length.outer.bias[-1] += 100
+        lengths = model.predict_lengths(model.encode(batch.source))
+        assert lengths.tolist() == [8, 5, 10, 6]
+        wanted = run(model, batch.source, "delta", 1, lengths=lengths + torch.tensor([1, 0, 2, 0]))
+        longer = run(model, batch.source, "delta", 1, lengthening=0.25)
+        assert longer.tokens == wanted.tokens and longer.scores == wanted.scores
 
 
 def test_length_mask():

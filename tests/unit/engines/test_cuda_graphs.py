@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import lvm, refiner
+from miniatures import ending, lvm, refiner
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.latent import translate_batch
@@ -30,10 +30,14 @@ def test_there_are_few_buckets():
     assert [rows(n) for n in (1, 2, 3, 4, 5, 64, 65)] == [1, 2, 4, 4, 8, 64, 128]
 
 
+NEWER = {"decoder_skip": True, "length_pooling": "attention"}
+
+
 @pytest.mark.parametrize(("search", "steps"), SEARCHES)
-def test_translations_are_those_of_dynamic_shapes(search, steps):
+@pytest.mark.parametrize("newer", [False, True])
+def test_translations_are_those_of_dynamic_shapes(search, steps, newer):
     """The same programs serve other sentences of their buckets; spare rows and padding change nothing."""
-    model, network = lvm(), refiner("score")
+    model, network = ending(**NEWER) if newer else lvm(), refiner("score", positions=not newer)
     made = CapturedLatent(model, 64, CPU, network)
     draw = torch.Generator().manual_seed(1)
     lengths = torch.randint(1, 20, (40,), generator=draw).tolist()
@@ -66,10 +70,25 @@ def test_lengths_may_be_a_quantile_of_the_predicted_ones():
     assert len(seen) >= 2 and len(made._encoders) == 3
 
 
-def test_the_longest_sentences_fit():
-    model = lvm(max_positions=21)
+@pytest.mark.parametrize("quantile", [None, 0.7])
+def test_lengths_may_be_longer_than_predicted(quantile):
+    model, sources = ending(**NEWER), [[5, 6, 7], [8, 9, 10, 11, 12]]
+    made, seen = CapturedLatent(model, 64, CPU), set()
+    for lengthening in (0.0, 0.5, 2.0, 1e30, 0.5):
+        settings = {"length_quantile": quantile, "lengthening": lengthening}
+        wanted = translate_batch(model, pad(sources, eos=True), "delta", 1, **settings).tokens
+        assert made.search(sources, "delta", 1, **settings).tokens == wanted
+        seen.add(str(wanted))
+    assert len(seen) == 4 and len(made._encoders) == 4
+
+
+@pytest.mark.parametrize("end", [False, True])
+def test_the_longest_sentences_fit(end):
+    model = lvm(max_positions=21, end_symbol=end)
     with torch.no_grad():
         model.length.outer.bias[-1] += 100
+        # A word may stand where the end symbol is due.
+        model.output_bias[2] -= 1000
     made, sources = CapturedLatent(model, 21, CPU), [[7] * 20]
     wanted = translate_batch(model, pad(sources, eos=True), "delta", 1)
     assert made.search(sources, "delta", 1).tokens == wanted.tokens and len(wanted.tokens[0]) == 21

@@ -5,21 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from miniatures import lvm, refiner
+from miniatures import ending, lvm, refiner
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.latent import delta_step, gradient_step, length_mask, translate_batch
 from workflow_src.engines import onnxruntime
 from workflow_src.engines.onnxruntime import FastLatent, choose_engine
+from workflow_src.types import EOS
 
 onnx = pytest.importorskip("onnx", reason="needs the extra fast")
 pytest.importorskip("onnxruntime", reason="needs the extra fast")
 SEARCHES = [("prior-mean", 0), ("delta", 2), ("score", 3)]
 
 
-def models(**more):
-    """A latent-variable model and a score network in float32."""
-    return lvm(**more).float(), refiner("score", **{k: v for k, v in more.items() if k == "norm"}).float()
+def models(positions: bool = True, end_symbol: bool = False, **more):
+    """A latent-variable model and a score network, with or without `positions`, in float32."""
+    network = refiner("score", positions=positions, **{k: v for k, v in more.items() if k == "norm"})
+    return (ending if end_symbol else lvm)(**more).float(), network.float()
 
 
 @pytest.fixture(scope="module")
@@ -78,20 +80,76 @@ def test_tokens_are_those_of_eager_inference(pair, engine, search, steps):
     assert len({len(row) for row in wanted.tokens}) > 10 and len({tuple(row) for row in wanted.tokens}) > 100
 
 
-@pytest.mark.parametrize("more", [{"norm": "post"}, {"joint": True, "target_size": 13}, {"max_positions": 30}], ids=str)
+KINDS = [
+    {"norm": "post"},
+    {"joint": True, "target_size": 13},
+    {"max_positions": 30},
+    {"end_symbol": True},
+    {"end_symbol": True, "max_positions": 30},
+    {"decoder_skip": True},
+    {"decoder_skip": True, "norm": "post"},
+    {"length_pooling": "attention"},
+    {"positions": False},
+    {"end_symbol": True, "decoder_skip": True, "length_pooling": "attention", "positions": False},
+]
+
+
+@pytest.mark.parametrize("more", KINDS, ids=str)
 @pytest.mark.parametrize(("search", "steps"), SEARCHES)
 def test_every_kind_of_model(more, search, steps):
     pair = models(**more)
     if "max_positions" in more:
-        # Lengths are cut at the model's positions; its score network has more of them.
+        # Lengths are cut at the model's positions, one of them an end symbol's; its score network has more of them.
         with torch.no_grad():
             pair[0].length.outer.bias[-1] += 100
+            # There a word may stand.
+            pair[0].output_bias[EOS] -= 1000
     made, sources = FastLatent(*pair, threads=1), [*sentences(15), [5] * 29]
-    wanted = eager(pair, sources, search, steps)
-    assert made.search(sources, search, steps).tokens == wanted.tokens
-    assert [made.search([source], search, steps).tokens[0] for source in sources] == wanted.tokens
+    # Long steps of a random network leave no end symbol.
+    size = 0.1 if "end_symbol" in more else 1.0
+    wanted = eager(pair, sources, search, steps, step_size=size)
+    together = made.search(sources, search, steps, size)
+    alone = [made.search([source], search, steps, size) for source in sources]
+    assert together.tokens == [found.tokens[0] for found in alone] == wanted.tokens
+    assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
+    assert [found.scores[0] for found in alone] == pytest.approx(wanted.scores, abs=1e-5)
     if "max_positions" in more:
         assert len(wanted.tokens[-1]) == 30
+    elif "end_symbol" in more:
+        lengths = pair[0].predict_lengths(pair[0].encode(pad(sources, eos=True))).tolist()
+        # Both words and end symbols, which are dropped, were put out.
+        assert 0 < sum(map(len, wanted.tokens)) < sum(lengths) + len(sources)
+
+
+@pytest.mark.parametrize("setting", ["decoder_skip", "length_pooling", "positions"])
+def test_the_kinds_of_models_are_not_the_same(setting):
+    """Else the graphs above could leave out what they have to compute."""
+    sources, (made, change) = sentences(15), (models(), {"length_pooling": "attention"})
+    if setting == "length_pooling":
+        other = models(**change)
+        # Equal but for the pooling.
+        other[0].load_state_dict(made[0].state_dict(), strict=False)
+    else:
+        other = models(**{setting: setting == "decoder_skip"})
+    source, steps = pad(sources, eos=True), 3
+    found = [translate_batch(model, source, "score", steps, refiner=network) for model, network in (made, other)]
+    assert found[0].tokens != found[1].tokens
+
+
+@pytest.mark.parametrize("quantile", [None, 0.7])
+@pytest.mark.parametrize("more", [{}, KINDS[-1], {"max_positions": 30, "end_symbol": True}], ids=str)
+def test_lengths_may_be_longer_than_predicted(more, quantile):
+    pair, sources, seen = models(**more), sentences(20, seed=3), []
+    made = FastLatent(*pair, threads=1)
+    for lengthening in (0.0, 0.06, 0.11, 0.5, 1.5, 1e30):
+        settings = {"length_quantile": quantile, "lengthening": lengthening}
+        wanted = eager(pair, sources, "score", 1, **settings)
+        together = made.search(sources, "score", 1, **settings)
+        alone = [made.search([source], "score", 1, **settings) for source in sources]
+        assert together.tokens == [found.tokens[0] for found in alone] == wanted.tokens
+        assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
+        seen.append(sum(map(len, wanted.tokens)))
+    assert len(set(seen)) >= 5
 
 
 def test_steps_and_their_size_are_inputs(pair, engine):
@@ -149,6 +207,19 @@ def test_8_bit_products_change_few_words_and_batches_none(pair, narrow_engine, s
     assert 0 < np.abs(np.subtract(found.scores, wanted.scores)).mean() < 0.1
 
 
+@pytest.mark.parametrize(("search", "steps"), SEARCHES)
+def test_8_bits_of_a_model_with_every_setting(search, steps):
+    pair = models(**KINDS[-1])
+    made, sources = FastLatent(*pair, threads=1, int8=True), sentences(40)
+    found = made.search(sources, search, steps, lengthening=0.1)
+    alone = [made.search([source], search, steps, lengthening=0.1) for source in sources]
+    assert found.tokens == [one.tokens[0] for one in alone] and found.scores == [one.scores[0] for one in alone]
+    wanted = eager(pair, sources, search, steps, lengthening=0.1)
+    assert np.mean([a == b for a, b in zip(found.tokens, wanted.tokens, strict=True)]) > 0.3
+    assert np.mean(np.abs(np.subtract(*(list(map(len, made.tokens)) for made in (found, wanted))))) < 1
+    assert 0 < np.abs(np.subtract(found.scores, wanted.scores)).mean() < 0.1
+
+
 def test_narrow_rounds_to_the_nearest_of_255_steps_a_column():
     from workflow_src.engines.onnx_graph import narrow
 
@@ -177,11 +248,11 @@ def test_a_graph_holds_every_weight_once_though_the_decoder_runs_twice(int8):
 
 
 def test_threads_follow_the_setting(pair, engine):
-    assert engine._session("delta", False, False, 4).get_session_options().intra_op_num_threads == 1
+    assert engine._session("delta", False, False, 4, False, False).get_session_options().intra_op_num_threads == 1
     two = FastLatent(*pair, threads=2)
     sources = sentences(9)
     assert two.search(sources, "delta", 1).tokens == engine.search(sources, "delta", 1).tokens
-    assert two._session("delta", True, True, 1).get_session_options().intra_op_num_threads == 2
+    assert two._session("delta", True, True, 1, False, False).get_session_options().intra_op_num_threads == 2
 
 
 def test_what_cannot_be_searched_is_named(pair, engine):

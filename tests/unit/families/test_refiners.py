@@ -66,6 +66,18 @@ def test_padding_and_company_change_nothing(kind):
 
 
 @pytest.mark.parametrize("kind", ["score", "energy"])
+def test_without_positions_a_network_sees_latents_in_no_order(place, kind):
+    """Latents in another order give the directions in that order; with positions they do not."""
+    memory, z, _ = place
+    order, mask = torch.tensor([3, 0, 4, 2, 1]), torch.ones(3, 5, dtype=torch.bool)
+    for positions in (False, True):
+        network = refiner(kind, positions=positions)
+        direction = network.direction(memory, z, mask)
+        turned = network.direction(memory, z[:, order], mask)
+        assert torch.allclose(turned, direction[:, order], atol=1e-12) is not positions
+
+
+@pytest.mark.parametrize("kind", ["score", "energy"])
 @torch.no_grad()
 def test_an_empty_sentence_spoils_nothing(kind):
     """A dev pair may have an empty target: its company must stay finite and as it is."""

@@ -26,20 +26,25 @@ def batch():
     return pairs([4, 1, 6], LENGTHS)
 
 
+def positions(end: bool):
+    """The mask of the latents of LENGTHS: one more a sentence where targets have an end symbol."""
+    return torch.arange(5 + end) < torch.tensor(LENGTHS)[:, None] + end
+
+
+@pytest.mark.parametrize("end", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_loss_is_the_squared_error_up_to_a_constant(frozen, batch, kind):
+def test_loss_is_the_squared_error_up_to_a_constant(batch, kind, end):
+    frozen, mask, count = lvm(end_symbol=end).requires_grad_(False), positions(end), sum(LENGTHS) + 3 * end
     network, objective = refiner(kind), ScoreMatching(ScoreMatchingConfig())
     terms = objective(network, batch, context(seed=3, frozen=frozen))
-    z, goal, memory = objective.draw(network, batch, context(seed=3, frozen=frozen))
-    direction = network.direction(memory, z, batch.target_mask, differentiable=True)
-    squared = ((direction - (goal - z)) ** 2)[batch.target_mask].sum() / sum(LENGTHS)
-    constant = ((goal - z) ** 2)[batch.target_mask].sum() / sum(LENGTHS)
-    assert terms.count == sum(LENGTHS)
+    z, goal, memory = objective.draw(network, batch, mask, context(seed=3, frozen=frozen))
+    direction = network.direction(memory, z, mask, differentiable=True)
+    squared = ((direction - (goal - z)) ** 2)[mask].sum() / count
+    constant = ((goal - z) ** 2)[mask].sum() / count
+    assert terms.count == count
     assert terms.total.item() == pytest.approx((squared - constant).item(), rel=1e-9)
     assert terms.figures["squared_error"].item() == pytest.approx(squared.item(), rel=1e-12)
-    assert terms.figures["cosine"].item() == pytest.approx(
-        cosine(direction, goal - z, batch.target_mask).nanmean().item()
-    )
+    assert terms.figures["cosine"].item() == pytest.approx(cosine(direction, goal - z, mask).nanmean().item())
     found, wanted = gradients(network, terms.total), gradients(network, squared)
     compared = 0
     for name, gradient in found.items():
@@ -49,15 +54,24 @@ def test_loss_is_the_squared_error_up_to_a_constant(frozen, batch, kind):
     assert compared > 20
 
 
+@pytest.mark.parametrize("end", [False, True])
+@pytest.mark.parametrize("scale, numbers", [("sentence", 3), ("batch", 1)])
 @pytest.mark.parametrize("power", [1.0, 3.0])
-def test_latents_are_drawn_from_the_prior_with_shrunken_noise_and_goals_are_delta_steps(frozen, batch, power):
-    config = ScoreMatchingConfig(delta_steps=2, noise_power=power, pre_update_probability=0)
-    z, goal, memory = ScoreMatching(config).draw(None, batch, context(seed=4, frozen=frozen))
-    mask, generator = batch.target_mask, torch.Generator().manual_seed(4)
+def test_latents_are_drawn_from_the_prior_with_shrunken_noise_and_goals_are_delta_steps(
+    batch, power, scale, numbers, end
+):
+    """One number scales the noise of a sentence, or of the whole batch."""
+    frozen, mask = lvm(end_symbol=end).requires_grad_(False), positions(end)
+    config = ScoreMatchingConfig(delta_steps=2, noise_power=power, noise_scale=scale, pre_update_probability=0)
+    z, goal, memory = ScoreMatching(config).draw(None, batch, mask, context(seed=4, frozen=frozen))
+    generator = torch.Generator().manual_seed(4)
     mean, deviation = frozen.prior(memory, mask)
-    noise = torch.randn(3, 5, 3, generator=generator)
-    uniform = torch.rand(3, 1, 1, generator=generator)
+    noise = torch.randn(3, 5 + end, 3, generator=generator)
+    uniform = torch.rand(numbers, 1, 1, generator=generator)
     assert torch.allclose(z, mean + uniform**power * deviation * noise, atol=1e-12)
+    shrunken = ((z - mean) / (deviation * noise)).flatten(1)
+    assert torch.allclose(shrunken, shrunken[:, :1].expand_as(shrunken), rtol=1e-9)
+    assert len({round(float(value), 9) for value in shrunken[:, 0]}) == numbers
     step = delta_step(frozen, memory, mask)
     assert torch.allclose(goal, step(step(z)), atol=1e-12)
     assert not z.requires_grad and not goal.requires_grad
@@ -108,7 +122,7 @@ def test_own_steps_are_as_frequent_as_asked(frozen):
     objective = ScoreMatching(ScoreMatchingConfig(pre_update_probability=0.3, delta_steps=1))
     given = context(99, frozen=frozen)
     for _ in range(200):
-        objective.draw(network, small, given)
+        objective.draw(network, small, small.target_mask, given)
     assert abs(len(network.calls) / 200 - 0.3) < 0.12
 
 
@@ -116,14 +130,16 @@ def test_an_own_step_moves_the_latent_before_its_goal_is_computed(frozen, batch)
     drawn = []
     for probability in (0.0, 1.0):
         config = ScoreMatchingConfig(pre_update_probability=probability, step_size=0.5)
-        drawn.append(ScoreMatching(config).draw(Counting(), batch, context(99, seed=1, frozen=frozen)))
+        given = context(99, seed=1, frozen=frozen)
+        drawn.append(ScoreMatching(config).draw(Counting(), batch, batch.target_mask, given))
     (plain, _, memory), (moved, goal, _) = drawn
     assert torch.allclose(moved, plain + 0.5 * (1 - plain), atol=1e-12)
     assert torch.allclose(goal, refine(moved, delta_step(frozen, memory, batch.target_mask), 4), atol=1e-12)
 
 
+@pytest.mark.parametrize("end", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_takes_no_part(frozen, batch, kind):
+def test_padding_takes_no_part(frozen, batch, kind, end):
     """Without noise, more padding leaves the loss as it is."""
 
     class Mean(type(frozen)):
@@ -131,7 +147,7 @@ def test_padding_takes_no_part(frozen, batch, kind):
             mean, deviation = super().prior(memory, mask)
             return mean, 0 * deviation
 
-    quiet = lvm()
+    quiet = lvm(end_symbol=end)
     quiet.__class__ = Mean
     network, objective = refiner(kind), ScoreMatching(ScoreMatchingConfig())
     losses = [objective(network, x, context(frozen=quiet)).total.item() for x in (batch, padded(batch))]
@@ -160,6 +176,11 @@ class Toy(nn.Module):
 
     A delta step goes to sign(z), so the field is sign(z) - z.
     """
+
+    extra_positions = 0
+
+    def whole_target(self, target):
+        return target
 
     def encode(self, source):
         mask = source != 0

@@ -87,6 +87,30 @@ def test_norms_stand_where_their_papers_put_them(norm):
     assert torch.allclose(stack(x), wanted, atol=1e-13)
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_with_skips_the_input_is_added_after_each_layer(norm, layers):
+    torch.manual_seed(0)
+    stack = Stack(StackConfig(**{**SIZES, "norm": norm}), layers, cross=True, skip=True).double()
+    plain = Stack(StackConfig(**{**SIZES, "norm": norm}), layers, cross=True).double()
+    plain.load_state_dict(stack.state_dict())
+    x, states = torch.randn(2, 4, 16).double(), torch.randn(2, 3, 16).double()
+    memory = Memory(states, torch.ones(2, 3, dtype=torch.bool), None)
+    found = x
+    for layer in stack.layers:
+        found = (x + layer(found, None, memory, False)) / math.sqrt(2)
+    wanted = F.layer_norm(found, (16,)) if norm == "pre" else found
+    assert torch.allclose(stack(x, None, memory), wanted, atol=1e-13)
+    assert not torch.allclose(plain(x, None, memory), wanted, atol=1e-2)
+
+
+def test_only_the_decoder_of_a_latent_variable_model_skips():
+    model = lvm(decoder_skip=True)
+    stacks = (model.encoder, model.prior_stack, model.posterior_stack, model.decoder_stack)
+    assert [stack.skip for stack in stacks] == [False, False, False, True]
+    assert not lvm().decoder_stack.skip
+
+
 def test_memory_selects_sentences():
     mask = torch.tensor([[True, False], [True, True]])
     memory = Memory(torch.arange(8.0).view(2, 2, 2), mask, attention_bias(mask))

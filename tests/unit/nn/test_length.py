@@ -66,6 +66,80 @@ def test_padding_changes_nothing():
         assert torch.allclose(model.length(model.encode(one(batch, row).source))[0], together[row], atol=1e-12)
 
 
+def test_attention_weighs_the_states_and_padding_has_no_weight():
+    torch.manual_seed(3)
+    head = LengthHead(4, 3, 10, pooling="attention").double()
+    torch.nn.init.normal_(head.source_length)
+    torch.nn.init.normal_(head.attention.weight, std=3.0)
+    memory = memory_of([3, 5, 1])
+    memory = Memory(memory.states.double(), memory.mask, None)
+    # What stands at padding, however large, is not seen.
+    memory.states[~memory.mask] = 1e3
+    for row, length in enumerate([3, 5, 1]):
+        states = memory.states[row, :length]
+        weights = [torch.exp(head.attention.weight[0] @ state + head.attention.bias[0]) for state in states]
+        pooled = sum(weight * state for weight, state in zip(weights, states, strict=True)) / sum(weights)
+        wanted = head.outer(torch.relu(head.inner(pooled + head.source_length[length])))
+        assert torch.allclose(head(memory)[row], wanted, atol=1e-12)
+        if length > 1:
+            assert not torch.allclose(pooled, states.mean(0), atol=0.1)
+
+
+def test_attention_weights_are_trained():
+    memory, head = memory_of([3, 5]), LengthHead(4, 3, 10, pooling="attention")
+    torch.nn.functional.cross_entropy(head(memory), torch.tensor([1, 5])).backward()
+    assert head.attention.weight.grad.any()
+
+
+def test_padding_changes_nothing_with_attention():
+    model = lvm(length_pooling="attention")
+    batch = pairs([4, 1, 6], [3, 5, 1])
+    together = model.length(model.encode(batch.source))
+    assert torch.allclose(model.length(model.encode(padded(batch).source)), together, atol=1e-12)
+    for row in range(3):
+        assert torch.allclose(model.length(model.encode(one(batch, row).source))[0], together[row], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "share, longer, shorter",
+    [
+        # Sources of 5, 9, 1 and 14 words, targets of 2 more or 3 fewer; halves are rounded to the even number.
+        (0.0, [7, 11, 3, 16], [2, 6, 1, 11]),
+        (0.06, [7, 12, 3, 17], [2, 7, 1, 12]),
+        (0.11, [8, 12, 3, 18], [3, 7, 1, 13]),
+        (0.5, [9, 15, 3, 20], [4, 10, 1, 18]),
+        (1.0, [12, 20, 4, 20], [7, 15, 1, 20]),
+        (1e30, [20, 20, 20, 20], [20, 20, 20, 20]),
+    ],
+)
+def test_lengthening_by_hand_and_no_further_than_the_positions(share, longer, shorter):
+    memory = memory_of([6, 10, 2, 15])
+    for difference, wanted in ((2, longer), (-3, shorter)):
+        assert head_that_says(difference, max_positions=20).predict(memory, lengthening=share).tolist() == wanted
+
+
+def test_likely_lengths_are_lengthened_alike():
+    model, batch = lvm(), pairs([6, 9, 8], [3, 5, 1])
+    memory = model.encode(batch.source)
+    plain = model.length.likely(memory, 4)
+    # A third of 6, 9 and 8 words.
+    more = torch.tensor([2, 3, 3])[:, None]
+    assert torch.equal(model.length.likely(memory, 4, 1 / 3), plain + more)
+    assert (plain > 1).all() and (plain.sort(1).values.diff() > 0).all()
+    assert torch.equal(model.predict_lengths(memory, None, 1 / 3), (plain + more)[:, 0])
+    assert torch.equal(model.predict_lengths(memory, 0.8, 1 / 3), model.predict_lengths(memory, 0.8) + more[:, 0])
+
+
+def test_an_end_symbol_takes_one_of_the_positions():
+    for end, wanted in ((False, 12), (True, 11)):
+        model = lvm(max_positions=12, end_symbol=end)
+        with torch.no_grad():
+            model.length.outer.bias[-1] += 100
+        memory = model.encode(pairs([11], [1]).source)
+        assert model.predict_lengths(memory).tolist() == [wanted]
+        assert int(model.length.likely(memory, 5).max()) == wanted
+
+
 @pytest.mark.parametrize("quantile", [0.05, 0.3, 0.5, 0.9, 0.999999])
 def test_a_quantile_is_the_shortest_length_that_is_seldom_exceeded(quantile):
     model = lvm()

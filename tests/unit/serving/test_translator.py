@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from workflow_src.data.batching import pad
 from workflow_src.records.atomic import ArtifactError, load_tensors, save_tensors, sha256
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
@@ -26,6 +27,7 @@ SEARCHES = [
     ("energy", {"search": "energy", "steps": 2}),
     ("score", {"search": "score", "steps": 4, "stop_threshold": 0.5}),
     ("score", {"search": "latent-search", "steps": 1, "lengths": 3, "samples": 2}),
+    ("score", {"search": "score", "steps": 2, "lengthening": 0.4, "length_quantile": 0.6}),
 ]
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "  ", "Baum", "ein Mann bleibt noch"] * 3
 
@@ -51,7 +53,23 @@ def test_a_translation_is_what_the_decode_stage_writes(
     words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
     run_stage("decode", words)
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
-    assert translators[family].translate(lines, **settings) == (tmp_path / "dev.txt").read_text().splitlines()
+    translator, kept = translators[family], (tmp_path / "dev.txt").read_text().splitlines()
+    assert translator.translate(lines, remove_repetitions="none", **settings) == kept
+    details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    joined = [line["without_repeated_subwords"] for line in details]
+    assert translator.translate(lines, remove_repetitions="subwords", **settings) == joined != kept
+    # What is not autoregressive comes as tables score it.
+    assert translator.translate(lines, **settings) == (kept if family == "transformer" else joined)
+
+
+def test_repetitions_are_removed_as_asked(translators, tiny):
+    tokens = tiny.subwords.encode_target(["the the dog", "the dog rests"])
+    tokens[1] = [token for token in tokens[1] for _ in range(2)]
+    text = translators["lvm"].text
+    assert text(tokens, "subwords")[1] == "the dog rests" != text(tokens)[1]
+    assert text(tokens)[0] == text(tokens, "none")[0] == "the the dog" and text(tokens, "words")[0] == "the dog"
+    with pytest.raises(ValueError, match='^unknown remove_repetitions "all"; allowed: none, words, subwords.$'):
+        text(tokens, "all")
 
 
 @pytest.mark.parametrize(("family", "settings"), SEARCHES, ids=str)
@@ -90,8 +108,9 @@ def test_a_trace_ends_in_the_translation_and_begins_with_the_prior_mean(translat
     assert len(traces) == len(LINES) and all(len(texts) == 4 for texts in traces)
     for step in range(4):
         # With no steps every search is the prior mean.
-        assert [texts[step] for texts in traces] == translator.translate(LINES, search=search, steps=step)
-    assert [texts[0] for texts in traces] == translator.translate(LINES, search="prior-mean")
+        kept = translator.translate(LINES, search=search, steps=step, remove_repetitions="none")
+        assert [texts[step] for texts in traces] == kept
+    assert [texts[0] for texts in traces] == translator.translate(LINES, search="prior-mean", remove_repetitions="none")
     assert translator.trace(["", ""], search, 2) == [["", "", ""]] * 2 and translator.trace([], search, 2) == []
 
 
@@ -107,8 +126,10 @@ def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundl
     words += ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--device", "cpu"]
     words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
     run_stage("decode", words)
-    assert wanted == (tmp_path / "dev.txt").read_text().splitlines()
+    kept = translators["score"].translate(lines, **settings, rescorer=teacher, remove_repetitions="none")
+    assert kept == (tmp_path / "dev.txt").read_text().splitlines()
     details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    assert [entry["without_repeated_subwords"] for entry in details] == wanted
     assert all(1 <= entry["candidates"] <= 9 for entry in details)
     output = tmp_path / "out.txt"
     words = ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--threads", "1"]
@@ -368,6 +389,15 @@ def test_the_command_translates_standard_input(tiny_bundles, translators):
     assert done.stdout.decode() == "".join(f"{line}\n" for line in expected)
 
 
+@pytest.mark.parametrize("removal", ["none", "words", "subwords"])
+def test_the_command_removes_repetitions_as_asked(removal, tiny_bundles, translators, in_process, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES))
+    words = ("--bundle", tiny_bundles["lvm"], "--input", tmp_path / "in.txt", "--steps", 1, "--engine", "eager")
+    code, out, _ = in_process(*words, "--remove-repetitions", removal)
+    expected = translators["lvm"].translate(LINES, steps=1, remove_repetitions=removal)
+    assert (code, out.splitlines()) == (0, expected)
+
+
 def test_the_module_is_the_command_too(tiny_bundles):
     program = [sys.executable, "-m", "workflow_src.serving.command"]
     words = [*program, "--bundle", str(tiny_bundles["lvm"]), "--device", "cpu"]
@@ -440,6 +470,8 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
         (("--step-size", "0"), "error: step_size is 0.0; it must be above 0.\n"),
         (("--step-size", "nan"), "error: step_size is nan; it must be above 0.\n"),
         (("--length-quantile", "1.5"), "error: length_quantile is 1.5; it must be above 0 and below 1.\n"),
+        (("--lengthening", "-0.1"), "error: lengthening is -0.1; it must be 0.0 or more.\n"),
+        (("--lengthening", "inf"), "error: lengthening is inf; it must be 0.0 or more.\n"),
         (("--beam", "4"), "error: --beam belongs to beam, and the search is delta; remove one of the two.\n"),
         (("--lengths", "3"), "error: --lengths belongs to latent-search, and the search is delta; remove one"),
         (
@@ -457,6 +489,48 @@ def test_the_command_refuses_in_one_line(tiny_bundles, tmp_path, capsys, words, 
         command.main(["--bundle", str(tiny_bundles["lvm"]), "--input", str(tmp_path / "in"), *words])
     assert f"{left.value.code}\n".startswith(message) and "\n" not in left.value.code
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_command_lengthens_and_refuses_to_for_searches_without_predicted_lengths(
+    tiny_bundles, translators, in_process, tmp_path
+):
+    text, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    text.write_text("".join(f"{line}\n" for line in LINES[:6]))
+    words = ("--input", text, "--output", out, "--device", "cpu", "--threads", "1", "--lengthening", "0.5")
+    assert in_process("--bundle", tiny_bundles["lvm"], *words) == (0, "", "")
+    found = out.read_text().splitlines()
+    assert found == translators["lvm"].translate(LINES[:6], lengthening=0.5) != translators["lvm"].translate(LINES[:6])
+    assert in_process("--bundle", tiny_bundles["score"], "--search", "latent-search", *words)[0] == 0
+    code, output, error = in_process("--bundle", tiny_bundles["transformer"], *words)
+    searches = "prior-mean, delta, score, energy, latent-search"
+    message = f"error: --lengthening belongs to {searches}, and the search is beam; remove one of the two.\n"
+    assert (code, output, error) == (1, "", message)
+
+
+def test_a_bundle_of_before_translates_as_it_did(translators, bundle, tiny_bundles):
+    """Without the newer keys a model has no end symbol, no skips and the mean; nothing else is read from them."""
+    description = json.loads((bundle / "bundle.json").read_text())
+    older = {"lvm": {"end_symbol": False, "decoder_skip": False, "length_pooling": "mean"},
+             "score": {"positions": True, "start": "decoder"}}  # fmt: skip
+    texts = []
+    for given in (True, False):
+        for name, keys in older.items():
+            model = description["models"][name]["model"]
+            assert keys.keys() <= model.keys() or not given
+            for key, value in keys.items():
+                model.pop(key, None)
+                if given:
+                    model[key] = value
+        (bundle / "bundle.json").write_text(json.dumps(description))
+        translator = Translator.load(bundle, device="cpu", threads=1, engine="eager")
+        assert translator.models["lvm"].extra_positions == 0
+        texts.append([translator.search(LINES, search=search, steps=2) for search in ("delta", "score")])
+    assert texts[0] == texts[1]
+    for found in texts[0]:
+        # A word at every position.
+        memory = translator.models["lvm"].encode(pad(translator.subwords.encode_source([LINES[0]]), eos=True))
+        assert len(found.tokens[0]) == int(translator.models["lvm"].predict_lengths(memory))
+    assert Translator.load(tiny_bundles["score"], device="cpu", threads=1).models["lvm"].extra_positions == 1
 
 
 def test_a_wrong_search_is_told_even_without_text(tiny_bundles, in_process, tmp_path):

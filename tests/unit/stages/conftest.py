@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from workflow_src.config.experiment import ReportConfig
+from workflow_src.evaluation.quality.metrics import VARIANTS
+
 
 class Translator:
     """A stand-in: a translation tells its settings; each refinement step capitalises one more word."""
@@ -77,9 +80,13 @@ def _quality(system, settings, seed, valid):
             "validity": round(score / 50, 3) if valid else None,
             "bleu_signature": "nrefs:1|bs:1000|case:mixed|tok:13a",
             "chrf_signature": "nrefs:1|nc:6",
+            "bleu_tokenised": score + 1,
+            "bleu_intl_lowercase": score + 3,
         }
 
-    return {"kept": variant(bleu - 1), "removed": variant(bleu), "sentences": 1000, "repetitions_per_100_words": 1.5}
+    variants = {"kept": bleu - 1, "without_repeated_words": bleu - 0.4, "without_repeated_subwords": bleu}
+    scored = {name: variant(score) for name, score in variants.items()}
+    return scored | {"sentences": 1000, "repetitions_per_100_words": 1.5}
 
 
 def _log(family, seed):
@@ -191,8 +198,9 @@ CORPUS = {
 def _significance(rows):
     """p-values of all rows but the beam's; networks 0.25 BLEU above delta, repetitions kept 0.5 below it."""
     keys = [{key: row[key] for key in ("system", "name", "seed")} for row in rows if row["name"] != "beam-4"]
-    p_value = {"kept": 0.2, "removed": 0.0123}
-    network = {"difference": {"kept": -0.5, "removed": 0.25}, "p_value": {"kept": 0.0004, "removed": 0.5}}
+    by_variant = lambda *values: dict(zip(VARIANTS.values(), values, strict=True))  # noqa: E731
+    p_value = by_variant(0.2, 0.1, 0.0123)
+    network = {"difference": by_variant(-0.5, 0.125, 0.25), "p_value": by_variant(0.0004, 0.75, 0.5)}
     return {
         "test": {"name": "paired approximate randomisation", "two_sided": True, "trials": 10_000, "seed": 1},
         "rows": [key | {"baseline": ["teacher", "beam-4"], "p_value": p_value} for key in keys],
@@ -214,9 +222,9 @@ def report_inputs(tmp_path):
         valid=True,
         speed=True,
         traces=True,
-        expected=None,
         description="A fabricated run.",
         significance=False,
+        **report,
     ):
         rows, training, timed = [], [], []
         for name, family in systems.items():
@@ -228,7 +236,7 @@ def report_inputs(tmp_path):
                     path = _write(tmp_path / f"quality/{name}/{decode}-{seed}.json", scored)
                     row = {"system": name, "name": decode, "seed": seed, "split": "test", "quality": path}
                     rows.append(row | {"settings": settings})
-        report = {"title": None, "examples": 10, "remove_repetitions": True, "notes": ""}
+        report = ReportConfig(expected_source="Lee et al. (2020)", **report).model_dump(mode="json")
         manifest = {
             "experiment": "fabricated",
             "description": description,
@@ -237,7 +245,7 @@ def report_inputs(tmp_path):
             "dataset_terms": {"licence": "the authors' <own>", "citation": "Doe 2020", "homepage": ""},
             "source": "de",
             "target": "en",
-            "report": report | {"expected": expected or {}, "expected_source": "Lee et al. (2020)"},
+            "report": report,
             "systems": {name: _described(name, family) for name, family in systems.items()},
             "rows": rows,
             "training": training,

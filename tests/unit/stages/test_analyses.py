@@ -2,11 +2,15 @@
 
 import importlib
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from workflow_src import jobs
+from workflow_src.evaluation.quality import metrics
+from workflow_src.evaluation.report import analyses
 from workflow_src.serving.translator import Translator
+from workflow_src.stages import export_bundle
 
 DELTA = {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"}
 SCORE = {"system": "score", "search": "score", "step_size": 0.5, "model": "lvm"}
@@ -14,7 +18,10 @@ PRIOR = {"system": "lvm", "search": "prior-mean", "step_size": 1.0, "model": "lv
 SETTINGS = {
     "estimate_marginal": {"sentences": 4, "samples": 12, "steps": [2, 1, 0], "seed": 1, "searches": [DELTA, SCORE]},
     "compare_tokens": {"sentences": 6, "steps": [1, 3], "searches": [DELTA, SCORE]},
-    "measure_lengths": {"sentences": 6, "candidates": 3, "steps": 1, "searches": [PRIOR, DELTA, SCORE]},
+    "measure_lengths": {
+        "sentences": 6, "candidates": 3, "steps": 1, "remove_repetitions": "subwords",
+        "searches": [PRIOR, DELTA, SCORE],
+    },
     "sample_translations": {"sentences": 6, "examples": 2, "steps": 1, "seed": 1, "searches": [SCORE]},
     "map_latent_space": {
         "sentences": 4, "sentence": None, "positions": 30, "steps": 1, "resolution": 5, "arrows": 3,
@@ -27,7 +34,7 @@ SETTINGS = {
 def run(tiny, tiny_bundles, tmp_path):
     """Runs a stage on the dev set of the miniature corpus and returns what it wrote."""
 
-    def start(stage, settings=None, bundles=("lvm", "score"), more=(), **changed):
+    def start(stage, settings=None, bundles=("lvm", "score"), more=(), tiny_bundles=tiny_bundles, tiny=tiny, **changed):
         module = importlib.import_module(f"workflow_src.stages.{stage}")
         words = ["--settings", json.dumps((settings or SETTINGS[stage]) | changed)]
         words += ["--bundles", *(f"{name}={tiny_bundles[name]}" for name in bundles)]
@@ -80,6 +87,20 @@ def test_lengths_of_every_model(run):
     assert all(0 <= score <= 100 for row in found["rows"] for score in row["bleu"].values())
 
 
+@pytest.mark.parametrize("removal", ["subwords", "words", "none"])
+def test_lengths_are_measured_on_text_without_repetitions(run, tiny_bundles, tiny, removal, monkeypatch):
+    # The miniature's words are none of the references': BLEU is 0, and the number of characters is not.
+    score = lambda texts, references: sum(map(len, texts))  # noqa: E731
+    monkeypatch.setattr(metrics, "bleu", score)
+    found = run("measure_lengths", remove_repetitions=removal)
+    assert found["remove_repetitions"] == removal
+    lines, references = ((tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.reference.en"))
+    translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
+    tokens = translator.search(lines, search="score", steps=1, step_size=0.5, normalised=True).tokens
+    scores = {what: score(translator.text(tokens, what), references) for what in ("none", "words", "subwords")}
+    assert found["rows"][2]["bleu"]["predicted"] == scores[removal] and scores["subwords"] != scores["none"]
+
+
 def test_samples_are_those_that_change_most(run):
     found = run("sample_translations")
     assert len(found["examples"]) == 2 and found["search"]["steps"] == 1
@@ -95,6 +116,42 @@ def test_a_latent_space_of_another_width_is_refused(run, capsys):
     with pytest.raises(SystemExit):
         run("map_latent_space", sentence=99)
     assert "line 99 of" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def narrow_bundle(tiny, training_words, export_words, run_stage, tmp_path_factory):
+    """A score network and its base with latents of width 2, one of them an end symbol's."""
+    folder, made = tmp_path_factory.mktemp("narrow"), {}
+    for family, stage in (("lvm", "train_lvm"), ("score", "train_refiner")):
+        words = training_words(family, folder / family, base=made.get("lvm"), model={"latent_dim": 2}, max_steps=2)
+        run_stage(stage, words)
+        made[family] = folder / family / "model.safetensors"
+    jobs.start(
+        export_bundle.run, export_bundle.arguments(), export_words(made["score"], made["lvm"], folder / "bundle")
+    )
+    return folder / "bundle"
+
+
+def test_a_map_has_a_panel_for_the_end_symbol(run, narrow_bundle, tiny):
+    found = run("map_latent_space", bundles=["score"], tiny_bundles={"score": narrow_bundle})
+    reference = (tiny.corpus / "dev.en").read_text().splitlines()[found["sentence"]]
+    assert found["end_symbol"] == 2 and found["pieces"]["2"] == "</s>"
+    assert len(found["panels"]) == len(tiny.subwords.encode_target([reference])[0]) + 1
+    for name, tokens in found["outputs"].items():
+        assert len(tokens) == len(found["panels"])
+        (text,) = tiny.subwords.decode_target([[token for token in tokens if token != 2]])
+        assert found["texts"][name] == " ".join(text.split())
+    assert analyses.draw({"latent_space": found}).keys() == {"latent_space"}
+
+
+def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tiny_bundles, tmp_path):
+    """A reference of all positions is measured at one less."""
+    text = " ".join(["dog"] * 80)
+    assert len(tiny.subwords.encode_target([text])[0]) > 60
+    for name, line in (("dev.de", "Hund"), ("dev.en", text), ("dev.reference.en", text)):
+        (tmp_path / name).write_text(f"{line}\n")
+    found = run("measure_lengths", tiny=SimpleNamespace(corpus=tmp_path))
+    assert found["sentences"] == 1 and found["models"]["lvm"]["exact"] in (0.0, 1.0)
 
 
 @pytest.mark.parametrize("stage", SETTINGS)

@@ -7,7 +7,6 @@ import json
 import pytest
 import sacrebleu
 
-from workflow_src.evaluation.quality.metrics import collapse_repetitions
 from workflow_src.records.atomic import ArtifactError, read_chosen
 from workflow_src.serving.translator import Translator
 
@@ -17,11 +16,18 @@ def score(tiny_bundles):
     return Translator.load(tiny_bundles["score"], device="cpu", threads=1)
 
 
-def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(score, tiny_bundles, tiny, run_stage, tmp_path):
+@pytest.mark.parametrize("removal", ["subwords", "words", "none"])
+def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(
+    removal, score, tiny_bundles, tiny, run_stage, tmp_path, monkeypatch
+):
+    # Over characters: the miniature's words are none of the references'.
+    real = sacrebleu.corpus_bleu
+    monkeypatch.setattr(sacrebleu, "corpus_bleu", lambda *texts: real(*texts, tokenize="char"))
     base = {"search": "score", "steps": 2, "step_size": 1.0}
     tune = {"step_size": [0.0001, 1.0, 40.0]}
     chosen, text = tmp_path / "chosen.json", tmp_path / "dev.txt"
-    words = ["--settings", json.dumps({"settings": base, "tune": tune, "remove_repetitions": True}), "--device", "cpu"]
+    settings = {"settings": base, "tune": tune, "remove_repetitions": removal}
+    words = ["--settings", json.dumps(settings), "--device", "cpu"]
     words += ["--bundle", str(tiny_bundles["score"]), "--source", str(tiny.corpus / "dev.de")]
     words += ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
     run_stage("choose_settings", words)
@@ -30,9 +36,12 @@ def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(score, tiny_bundles, tin
     found = json.loads(chosen.read_text())
     by_hand = {}
     for size in tune["step_size"]:
-        outputs = score.translate(lines, search="score", steps=2, step_size=size, normalised=True)
-        removed = [collapse_repetitions(output) for output in outputs]
-        by_hand[size] = (sacrebleu.corpus_bleu(removed, [references]).score, outputs)
+        wanted = {"search": "score", "steps": 2, "step_size": size, "normalised": True}
+        kept, removed = (score.translate(lines, **wanted, remove_repetitions=what) for what in ("none", removal))
+        assert removal != "subwords" or sacrebleu.corpus_bleu(kept, [references]).score != pytest.approx(
+            sacrebleu.corpus_bleu(removed, [references]).score
+        )
+        by_hand[size] = (sacrebleu.corpus_bleu(removed, [references]).score, kept)
     assert [point["bleu"] for point in found["curve"]] == pytest.approx([bleu for bleu, _ in by_hand.values()])
     best = max(by_hand, key=lambda size: by_hand[size][0])
     assert read_chosen(chosen) == {"step_size": best}

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from workflow_src.evaluation.quality.metrics import collapse_repetitions
+from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.evaluation.quality.significance import TRIALS, randomisation_test, statistics
 
 WORDS = "the a red green house tree old man walks sees under over big small".split()
@@ -23,12 +23,15 @@ def rows(tmp_path):
             " ".join(source.choice(WORDS) if source.random() < share else word for word in line.split())
             for line in references
         ]
-        # Repetitions, so that the two variants differ.
+        # Repetitions, so that the variants differ.
+        joined = [f"{line.split()[-1][:2]} {line}" for line in spoiled]
         spoiled = [f"{line.split()[0]} {line}" for line in spoiled]
         path = tmp_path / f"{system}-{name}-{seed}.txt"
         path.write_text("".join(f"{line}\n" for line in spoiled))
+        details = path.with_suffix(".jsonl")
+        details.write_text("".join(json.dumps({"without_repeated_subwords": line}) + "\n" for line in joined))
         made = {"system": system, "name": name, "seed": seed, "baseline": baseline, "autoregressive": autoregressive}
-        return made | {"delta": delta, "translations": str(path)}
+        return made | {"delta": delta, "translations": str(path), "details": str(details)}
 
     (tmp_path / "reference.txt").write_text("".join(f"{line}\n" for line in references))
     found = [
@@ -60,13 +63,16 @@ def test_rows_are_compared_with_their_baseline_of_the_same_seed(rows, run_stage,
         ("lvm", "prior-mean", 1), ("lvm", "delta-1", 1), ("score", "score-1", 1),
     ]  # fmt: skip
     text = {row["name"]: open(row["translations"]).read().splitlines() for row in listed[:4]}
+    told = {row["name"]: open(row["details"]).read().splitlines() for row in listed[:4]}
+    joined = {name: [json.loads(line)["without_repeated_subwords"] for line in lines] for name, lines in told.items()}
     short = {name: [collapse_repetitions(line) for line in lines] for name, lines in text.items()}
     prior, _, refined = found
     (network,) = content["against_delta"]
     assert refined["baseline"] == ["lvm", "prior-mean"] and network["delta"] == ["lvm", "delta-1"]
-    for variant, lines in (("kept", text), ("removed", short)):
+    by_hand = {"kept": text, "without_repeated_words": short, "without_repeated_subwords": joined}
+    for variant, lines in by_hand.items():
         pairs = {
-            # What is autoregressive keeps its repetitions in both variants.
+            # What is autoregressive keeps its repetitions in all variants.
             "beam": (prior, text["beam-4"], lines["prior-mean"]),
             "prior": (refined, lines["prior-mean"], lines["score-1"]),
             "delta": (network, lines["delta-1"], lines["score-1"]),

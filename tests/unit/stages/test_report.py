@@ -68,9 +68,9 @@ def test_full_report(report_inputs, page_of):
     assert names == {"index.html", "results.json", "results.md", "table.csv"} | pictures
 
     rows = read_results(folder / "results.json").rows
-    # 2 autoregressive rows once, 4 + 3 + 3 + 4 others twice
-    assert len(rows) == 2 + 2 * 14
-    score = next(r for r in rows if r.search == "score" and r.steps == 4 and r.repetitions_removed)
+    # 2 autoregressive rows once, 4 + 3 + 3 + 4 others kept and without repeated words and subwords
+    assert len(rows) == 2 + 3 * 14
+    score = next(r for r in rows if r.search == "score" and r.steps == 4 and r.repetitions_removed == "subwords")
     assert score.bleu == pytest.approx(34.1 + 0.9 * (1 - 0.5**4)) and score.speedup == pytest.approx(10.5 / 5.0)
     assert (
         score.device == "cpu"
@@ -82,7 +82,7 @@ def test_full_report(report_inputs, page_of):
     html = page_of(folder)
     assert html.open == []
     cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith("score, L = 4")]
-    # First the main table (repetitions removed), then the folded one.
+    # First the main table, then what removing repetitions is worth.
     assert cells[0] == [
         "score, L = 4",
         "34.9 [34.1, 35.7]",
@@ -95,7 +95,8 @@ def test_full_report(report_inputs, page_of):
         "2.10×",
         "1.48×",
     ]
-    assert cells[1][1] == "33.9 [33.1, 34.7]"
+    assert cells[1] == ["score, L = 4", "33.9", "34.5", "34.9"]
+    assert ["", "kept", "removed by words", "removed by subwords"] in [[c.strip() for c in row] for row in html.rows]
     validated = [row[-1].strip() for row in html.rows if len(row) == 10]
     assert "last validation on dev" in validated and any(text.startswith("BLEU ") for text in validated)
     assert ["dataset", "toy; Doe 2020; the authors' <own>"] in [[" ".join(c.split()) for c in row] for row in html.rows]
@@ -109,7 +110,10 @@ def test_full_report(report_inputs, page_of):
         "tok:13a",
         "1,234,567",
         "24,000",
-        "repetitions of a word are removed",
+        "subwords that repeat the one before are removed before joining",
+        "Published figures (Lee et al. (2020)) are sacreBLEU, as the column BLEU is.",
+        "published (sacreBLEU)",
+        "| score, L = 4 | 33.9 | 34.5 | 34.9 |",
     ):
         assert told in markdown + (folder / "index.html").read_text(encoding="utf-8")
 
@@ -140,7 +144,54 @@ def test_seeds_are_averaged(report_inputs, page_of):
     rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
     # Kept figures of greedy are 39.0, 39.3 and 39.6.
     assert next(row for row in rows if row and row[0] == "greedy")[1] == "39.3 ± 0.3"
-    assert len(read_results(folder / "results.json").rows) == 3 * (2 + 2 * 4)
+    assert len(read_results(folder / "results.json").rows) == 3 * (2 + 3 * 4)
+    # The prior mean's are 31.9, 32.2 and 32.5.
+    assert ["prior mean", "32.5 ± 0.3", "33.1 ± 0.3", "33.5 ± 0.3"] in rows
+
+
+@pytest.mark.parametrize(
+    ("convention", "head", "ours", "told"),
+    [
+        ("intl-lowercase", "published (international, lowercase)", "37.9", "BLEU over international tokens without"),
+        ("tokenised", "published (tokenised)", "35.9", "cased BLEU over tokens"),
+    ],
+)
+def test_published_figures_stand_beside_ours_in_their_convention(report_inputs, page_of, convention, head, ours, told):
+    folder = _build(report_inputs(expected={"score-4": 29.1}, expected_convention=convention))
+    rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
+    heads = next(row for row in rows if "BLEU" in row)
+    assert heads[1:4] == ["BLEU", head, "ours, same convention"]
+    assert [row[1:4] for row in rows if row[0].startswith("score, L = 4")][0] == ["34.9 [34.1, 35.7]", "29.1", ours]
+    # Nothing was published for the others.
+    assert next(row for row in rows if row[0] == "score, L = 1")[2:4] == ["–", "–"]
+    markdown = (folder / "results.md").read_text(encoding="utf-8")
+    assert f"| | BLEU | {head} | ours, same convention |" in markdown
+    assert f"| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | {ours} |" in markdown
+    assert f"Published figures (Lee et al. (2020)) are {told}" in markdown
+
+
+@pytest.mark.parametrize(
+    ("removal", "bleu", "told"),
+    [
+        ("subwords", "34.9", "subwords that repeat the one before are removed before joining; autoregressive"),
+        ("words", "34.5", "words that repeat the one before are removed; autoregressive"),
+        ("none", "33.9", "repetitions are kept; autoregressive"),
+    ],
+)
+def test_the_main_table_removes_what_the_setting_says(report_inputs, page_of, removal, bleu, told):
+    folder = _build(report_inputs(traces=False, remove_repetitions=removal))
+    rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
+    main, worth = (row for row in rows if row and row[0] == "score, L = 4" and len(row) < 12)
+    assert main[1].startswith(f"{bleu} [") and worth[1:] == ["33.9", "34.5", "34.9"]
+    assert told in (folder / "results.md").read_text(encoding="utf-8")
+
+
+def _without(variant):
+    def spoil(folder):
+        path = folder / "quality/lvm/delta-1-1.json"
+        path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != variant}))
+
+    return spoil
 
 
 def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_inputs):
@@ -154,10 +205,10 @@ def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_in
     )
     markdown = (folder / "results.md").read_text(encoding="utf-8")
     page = (folder / "index.html").read_text(encoding="utf-8")
-    for text, heading, table, tables in ((markdown, r"^#+ ", "|---", 4), (page, r"<h[23]>|<summary>", "<table", 4)):
+    for text, heading, table, tables in ((markdown, r"^#+ ", "|---", 5), (page, r"<h[23]>|<summary>", "<table", 5)):
         shown, provenance = re.split(r"^## Provenance$|<section id=.provenance.>", text, flags=re.MULTILINE)
         sections = [part for part in re.split(heading, shown, flags=re.MULTILINE) if table in part]
-        # The main table, with repetitions kept, against delta, and speed under one protocol.
+        # The main table, repetitions, against delta, other conventions, and speed under one protocol.
         assert len(sections) == tables
         for section in sections:
             assert data in section and unequal in section and carried.SYSTEMS in section
@@ -170,8 +221,11 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     folder = _build(report_inputs(significance=True))
     rows = read_results(folder / "results.json").rows
     score = {row.repetitions_removed: row for row in rows if row.name == "score-4"}
-    assert (score[True].p_value, score[True].delta_p_value, score[True].delta_difference) == (0.0123, 0.5, 0.25)
-    assert (score[False].delta_p_value, score[False].delta_difference) == (0.0004, -0.5)
+    assert (score["subwords"].p_value, score["subwords"].delta_p_value) == (0.0123, 0.5)
+    assert {removed: row.delta_difference for removed, row in score.items()} == {
+        "none": -0.5, "words": 0.125, "subwords": 0.25,
+    }  # fmt: skip
+    assert (score["none"].delta_p_value, score["words"].p_value) == (0.0004, 0.1)
     assert {row.delta_p_value for row in rows if row.family not in ("score", "energy")} == {None}
     markdown = (folder / "results.md").read_text(encoding="utf-8")
     # Fifteen rows have a p, all but the beam; and six a network of their own.
@@ -205,6 +259,7 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
         (lambda f: (f / "systems/lvm/seed-1/training.jsonl").unlink(), "training.jsonl does not exist"),
         (lambda f: (f / "quality/lvm/delta-1-1.json").unlink(), "delta-1-1.json does not exist"),
         (lambda f: (f / "quality/lvm/delta-1-1.json").write_text('{"kept": {}}'), "has no kept.bleu; score"),
+        (_without("without_repeated_subwords"), "has no without_repeated_subwords.bleu; score the translations again"),
         (lambda f: (f / "speed.json").write_text("{"), "speed.json is damaged"),
         (
             lambda f: (f / "significance.json").write_text('{"rows": []}'),

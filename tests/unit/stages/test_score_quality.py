@@ -3,8 +3,10 @@
 import json
 import re
 import sys
+from itertools import groupby
 
 import pytest
+import sacrebleu
 
 from workflow_src import jobs
 from workflow_src.stages import score_quality
@@ -23,10 +25,11 @@ def files(tmp_path):
 
 
 def _words(files, hypotheses, references, sources, details=None, settings=SETTINGS):
+    if details is None:
+        details = [json.dumps({"without_repeated_subwords": line}) for line in hypotheses]
     words = ["--settings", json.dumps(settings), "--hypotheses", str(files("hyp.txt", hypotheses))]
     words += ["--reference", str(files("ref.en", references)), "--source", str(files("src.de", sources))]
-    if details is not None:
-        words += ["--details", str(files("hyp.jsonl", details))]
+    words += ["--details", str(files("hyp.jsonl", details))]
     return [*words, "--output", str(files("out", []).with_name("quality.json"))]
 
 
@@ -35,14 +38,19 @@ def _run(words):
     return json.loads(open(words[-1], encoding="utf-8").read())
 
 
-def test_scores_of_both_variants_and_details(files):
-    details = [json.dumps({"score": -1.0, "steps": steps}) for steps in (1, 4)]
+def test_scores_of_all_variants_and_details(files):
     # A line separator inside a sentence (U+2028) is no end of line.
     lines = ["the dog\u2028sees a big old house", "she reads books in the long evening"]
+    joined = [lines[0].replace("house", "hou"), lines[1]]
+    details = [
+        json.dumps({"score": -1.0, "steps": steps, "without_repeated_subwords": text}, ensure_ascii=False)
+        for steps, text in zip((1, 4), joined, strict=True)
+    ]
     found = _run(_words(files, [lines[0], "she she" + lines[1][3:]], lines, ["x", "y"], details))
     assert found["sentences"] == 2 and found["mean_steps"] == 2.5
-    assert found["removed"]["bleu"] == pytest.approx(100) and found["kept"]["bleu"] < 100
-    assert set(found["kept"]) == set(found["removed"])
+    assert found["without_repeated_words"]["bleu"] == pytest.approx(100) and found["kept"]["bleu"] < 100
+    assert found["without_repeated_subwords"]["bleu"] == sacrebleu.corpus_bleu(joined, [lines]).score < 100
+    assert set(found["kept"]) == set(found["without_repeated_words"]) == set(found["without_repeated_subwords"])
     assert found["kept"]["validity"] is None
     assert set(found["provenance"]["inputs"]) == {"hypotheses", "reference", "source", "details"}
 
@@ -60,7 +68,7 @@ def test_validity_follows_the_direction(files, monkeypatch):
         files, ["the the dog", "the cat"], ["the dog", "the cat"], ["der Hund", "der Hund"], None, generated
     )
     found = _run(forward)
-    assert (found["kept"]["validity"], found["removed"]["validity"]) == (0, 0.5)
+    assert (found["kept"]["validity"], found["without_repeated_words"]["validity"]) == (0, 0.5)
     generated |= {"source": "en", "target": "de"}
     assert _run(_words(files, ["der Hund"], ["der Hund"], ["the dog"], None, generated))["kept"]["validity"] == 1
 
@@ -73,6 +81,8 @@ def test_validity_follows_the_direction(files, monkeypatch):
         ([], [], [], None, r"hyp.txt is empty"),
         (["a"], ["a"], [b"\xff"], None, r"src.de is not UTF-8 in line 1"),
         (["a"], ["a"], ["x"], ["{broken"], r"line 1 of .*hyp.jsonl is not a JSON object"),
+        (["a"], ["a"], ["x"], ["{}", "{}"], r"hyp.txt has 1, .*hyp.jsonl has 2"),
+        (["a"], ["a"], ["x"], ["{}"], r"line 1 of .*hyp.jsonl has no without_repeated_subwords.*delete it .*run again"),
     ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(files, capsys, hypotheses, references, sources, details, message):
@@ -85,3 +95,29 @@ def test_bad_input_is_one_sentence_and_writes_nothing(files, capsys, hypotheses,
     assert re.search(message, said)
     with pytest.raises(FileNotFoundError):
         open(words[-1])
+
+
+@pytest.mark.parametrize("shards", [None, 2])
+def test_translations_are_scored_without_repeated_subwords(shards, tiny, tiny_bundles, run_stage, tmp_path):
+    """From decoding to scores, against removal on the lines of pieces and sacreBLEU itself."""
+    source = tiny.corpus / "dev.de"
+    words = ["--settings", json.dumps({"search": "prior-mean"}), "--bundle", str(tiny_bundles["lvm"])]
+    words += ["--device", "cpu", "--source", str(source)]
+    parts = [str(tmp_path / f"{number}.jsonl") for number in range(shards or 0)]
+    for number, part in enumerate(parts):
+        run_stage("decode_shard", [*words, "--shard", str(number), "--shards", str(shards), "--output", part])
+    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt"), *(["--shards", *parts] if shards else [])])
+    details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    runs = [[piece for piece, _ in groupby(line["subwords"])] for line in details]
+    joined = ["".join(pieces).replace("▁", " ").strip() for pieces in runs]
+    assert [line["without_repeated_subwords"] for line in details] == joined
+    # The miniature hardly learnt anything: it repeats itself.
+    assert joined != (tmp_path / "dev.txt").read_text().splitlines()
+    # What remains is taken for the reference: the miniature's words are in no other.
+    (tmp_path / "reference").write_text("".join(f"{line}\n" for line in joined))
+    found = _run(
+        ["--settings", json.dumps(SETTINGS), "--hypotheses", str(tmp_path / "dev.txt"), "--source", str(source)]
+        + ["--details", str(tmp_path / "dev.jsonl"), "--reference", str(tmp_path / "reference")]
+        + ["--output", str(tmp_path / "quality.json")]
+    )
+    assert found["without_repeated_subwords"]["chrf"] == 100 > found["kept"]["chrf"]

@@ -15,6 +15,7 @@ import torch
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data import subwords
+from workflow_src.families.build import build
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.stages import distill
 from workflow_src.training import state
@@ -70,6 +71,21 @@ def test_where_systems_start_from(systems, tiny, training_words, run_stage, tmp_
         name = "layers.0.feed_forward.inner.weight"
         torch.testing.assert_close(started[f"{stack}.{name}"], teacher[f"decoder.{name}"], rtol=0, atol=1e-9)
     torch.testing.assert_close(started["source_embedding.weight"], teacher["source_embedding.weight"], rtol=0, atol=1e-9)  # fmt: skip  # noqa: E501
+
+
+@pytest.mark.parametrize("family", ["score", "energy"])
+def test_a_refiner_may_start_as_it_was_initialised(
+    systems, tiny, tiny_settings, training_words, run_stage, tmp_path, family
+):
+    """Without updates: the weights that the seed gives; given weights are taken all the same."""
+    words = {"base": systems["lvm"], "max_steps": 0, "seed": 5, "model": {"start": "random"}}
+    run_stage("train_refiner", training_words(family, tmp_path / "a", **words))
+    torch.manual_seed(5)
+    wanted = build(family, tiny_settings(family)["model"], tiny.sizes).state_dict()
+    started = load_tensors(tmp_path / "a/model.safetensors")
+    assert started and all(torch.equal(tensor, wanted[name]) for name, tensor in started.items())
+    run_stage("train_refiner", training_words(family, tmp_path / "b", initial=systems[family], **words))
+    assert same(tmp_path / "b/model.safetensors", systems[family])
 
 
 def test_given_weights_without_updates_are_used_as_they_are(systems, training_words, run_stage, tmp_path):

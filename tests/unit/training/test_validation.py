@@ -26,9 +26,9 @@ def dev(tiny, runtime):
     return Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 5)
 
 
-def untrained(family, tiny, tiny_settings):
+def untrained(family, tiny, tiny_settings, **model):
     torch.manual_seed(8)
-    return build(family, tiny_settings(family)["model"], tiny.sizes).eval()
+    return build(family, tiny_settings(family, model=model)["model"], tiny.sizes).eval()
 
 
 def same_twice(validation, model):
@@ -82,8 +82,9 @@ def test_an_untrained_transformer_is_about_as_good_as_chance(dev, tiny, tiny_set
     assert 0.5 * math.log(62) < figures["dev_loss"] < 2 * math.log(62) and figures["dev_bleu"] < 10
 
 
-def test_lvm_figures_are_sane(dev, tiny, tiny_settings):
-    model = untrained("lvm", tiny, tiny_settings)
+@pytest.mark.parametrize("end", [False, True])
+def test_lvm_figures_are_sane(dev, tiny, tiny_settings, end):
+    model = untrained("lvm", tiny, tiny_settings, end_symbol=end)
     figures = same_twice(validate_lvm(dev, ElboConfig()), model)
     assert figures["dev_elbo"] < 0 <= figures["dev_kl"]
     assert 0 <= figures["dev_length_accuracy"] <= 1
@@ -91,6 +92,36 @@ def test_lvm_figures_are_sane(dev, tiny, tiny_settings):
     more = validate_lvm(dev, ElboConfig(dev_samples=20)).figures(model)
     assert more["dev_kl"] == pytest.approx(figures["dev_kl"]) and more["dev_elbo"] != figures["dev_elbo"]
     assert more["dev_elbo"] == pytest.approx(figures["dev_elbo"], rel=0.05)
+
+
+def test_lvm_figures_with_end_symbols_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings):
+    """ELBO and KL a position, the end symbol's counted; its reconstruction is exact where the posterior is certain."""
+    model = untrained("lvm", tiny, tiny_settings, end_symbol=True)
+    with torch.no_grad():
+        model.posterior_head.linear.weight[4:] = 0
+        model.posterior_head.linear.bias[4:] = -60
+        # Some positions are said to be empty.
+        model.output_bias[2] += 0.3
+    figures = same_twice(validate_lvm(dev, ElboConfig(dev_samples=1)), model)
+    bound = divergence = positions = 0.0
+    translations = []
+    with torch.no_grad():
+        for row in range(8):
+            batch = collate(tiny.dev, [row])
+            target = torch.tensor([[*tiny.dev.target(row).tolist(), 2]])
+            mask, memory = torch.ones_like(target, dtype=torch.bool), model.encode(batch.source)
+            p, q = (torch.distributions.Normal(*found) for found in (
+                model.prior(memory, mask), model.posterior(memory, target, mask)))  # fmt: skip
+            kl = float(torch.distributions.kl_divergence(q, p).sum())
+            logits = model.decode(memory, q.mean, mask)[0]
+            likelihood = -float(torch.nn.functional.cross_entropy(logits, target[0], reduction="sum"))
+            bound, divergence, positions = bound + likelihood - kl, divergence + kl, positions + target.size(1)
+            best = logits[:, 2:].argmax(-1) + 2
+            translations.append([token for token in best.tolist() if token != 2])
+    assert figures["dev_kl"] == pytest.approx(divergence / positions, rel=1e-5)
+    assert figures["dev_elbo"] == pytest.approx(bound / positions, rel=1e-4)
+    lines = tiny.subwords.decode_target(translations[:5])
+    assert figures["dev_bleu_posterior"] == pytest.approx(sacrebleu.corpus_bleu(lines, [dev.references[:5]]).score)
 
 
 class Copying:
@@ -115,15 +146,16 @@ class Copying:
         return 50 * z
 
 
-def test_posterior_bleu_is_100_when_latents_carry_the_sentence(dev, tiny, tiny_settings):
-    model = Copying(untrained("lvm", tiny, tiny_settings), tiny.sizes["target"])
+@pytest.mark.parametrize("end", [False, True])
+def test_posterior_bleu_is_100_when_latents_carry_the_sentence(dev, tiny, tiny_settings, end):
+    model = Copying(untrained("lvm", tiny, tiny_settings, end_symbol=end), tiny.sizes["target"])
     figures = validate_lvm(dev, ElboConfig()).figures(model)
     assert figures["dev_bleu_posterior"] == pytest.approx(100) and figures["dev_bleu"] < 10
     # The reconstruction is certain, so the bound is all KL; at each position
     # KL = (sum of v + |difference|^2 - 1 - log v) / 2 with difference 2 (or 0 where the word is number 7).
     v = 1e-6
-    count = tiny.dev.target_lengths.sum()
-    different = sum((tiny.dev.target(row) != 7).sum() for row in range(8))
+    count = tiny.dev.target_lengths.sum() + 8 * end
+    different = sum((tiny.dev.target(row) != 7).sum() for row in range(8)) + 8 * end
     kl = 0.5 * (62 * (v - 1 - math.log(v)) + 2 * different / count)
     assert tiny.sizes["target"] == 62
     assert figures["dev_kl"] == pytest.approx(kl, rel=1e-4)

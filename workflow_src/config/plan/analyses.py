@@ -40,6 +40,8 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
         config: Any = getattr(loaded.config.analyses, name)
         entries = _entries(name, loaded)
         settings = config.model_dump(mode="json", exclude={"enabled", "chunk", "system"}) | entries
+        if name == "lengths":
+            settings["remove_repetitions"] = loaded.config.report.remove_repetitions
         systems = tuple(dict.fromkeys(entry["system"] for entry in entries["searches"]))
         found[name] = Analysis(
             name=name,

@@ -86,7 +86,7 @@ class Paths:
         return f"{self.root}/translations/{decode.system}/seed-{seed}/{decode.name}/{split}.txt"
 
     def translation_details(self, decode: Decode, seed: int | str, split: str) -> str:
-        """A JSON line for each translation: score, length, steps."""
+        """A JSON line for each translation: score, length, steps, subwords, text without repeated subwords."""
         return self.translation(decode, seed, split).removesuffix(".txt") + ".jsonl"
 
     def translation_shard(

@@ -63,9 +63,10 @@ class Settings(Graph):
         return _json(decode.settings)
 
     def settings_choose(self, decode: Decode) -> str:
-        """What a decode chooses from, and whether repetitions are removed before its translations are compared."""
-        removed = self.config.report.remove_repetitions and not self.system(decode.system).family.autoregressive
-        return _json({"settings": decode.settings, "tune": decode.tune, "remove_repetitions": removed})
+        """What a decode chooses from, and which repetitions are removed before its translations are compared."""
+        autoregressive = self.system(decode.system).family.autoregressive
+        removal = "none" if autoregressive else self.config.report.remove_repetitions
+        return _json({"settings": decode.settings, "tune": decode.tune, "remove_repetitions": removal})
 
     def settings_significance(self) -> str:
         """The translations of every test row by system, name and seed, and the rows that each is compared with."""
@@ -81,6 +82,7 @@ class Settings(Graph):
                         "delta": self._delta(decode),
                         "autoregressive": self.system(decode.system).family.autoregressive,
                         "translations": self.translation(decode, seed, "test"),
+                        "details": self.translation_details(decode, seed, "test"),
                     }
                     for decode, seed in rows
                 ]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.latent import best_tokens, delta_step, gradient_step, latent_mask, refine
-from workflow_src.types import LatentModel, RefinementStep, Refiner
+from workflow_src.types import EOS, LatentModel, RefinementStep, Refiner
 
 # Sequences decoded together: bounds memory, changes nothing.
 CHUNK = 256
@@ -116,7 +116,8 @@ def map_sentence(
     `outputs` are the subwords from the prior mean, the posterior mean of the reference, and after the last step of
     delta and of the score network. Each of `panels` has a square (`centre`, `half`), `regions` (resolution rows from
     below of subword ids), `arrows` (x, y, dx, dy) in a grid, the points `prior` and `posterior`, and the paths `delta`
-    and `score` from the prior mean on. Raises ValueError for latents of another width.
+    and `score` from the prior mean on. Where targets have an end symbol, `end_symbol` is its id (else None), the
+    last panel is of its latent, and outputs keep their end symbols. Raises ValueError for latents of another width.
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
     target = model.whole_target(torch.tensor([list(reference)], device=device))
@@ -151,4 +152,4 @@ def map_sentence(
             }
         )
     outputs = {name: best_tokens(model, memory, z, mask)[0].tolist() for name, z in ends.items()}
-    return {"outputs": outputs, "panels": panels}
+    return {"end_symbol": EOS if model.extra_positions else None, "outputs": outputs, "panels": panels}

@@ -10,10 +10,25 @@ from typing import Any
 
 import sacrebleu
 
+from workflow_src.config.experiment import Convention, Removal
+from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
+
 BOOTSTRAP_SAMPLES = 1000
 BOOTSTRAP_SEED = 12345
 
 Validity = Callable[[str, str], bool]
+# Under which name a quality file holds the scores of outputs from which this was removed.
+VARIANTS: dict[Removal, str] = {
+    "none": "kept",
+    "words": "without_repeated_words",
+    "subwords": WITHOUT_REPEATED_SUBWORDS,
+}
+# Which score counts BLEU by which convention.
+CONVENTIONS: dict[Convention, str] = {
+    "sacrebleu": "bleu",
+    "tokenised": "bleu_tokenised",
+    "intl-lowercase": "bleu_intl_lowercase",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +50,6 @@ class Score:
     validity: float | None
     bleu_tokenised: float
     bleu_intl_lowercase: float
-
-
-def collapse_repetitions(text: str) -> str:
-    """`text` with runs of the same word reduced to one word (Lee et al. 2020, section 4.1). Words are cased."""
-    words = text.split()
-    return " ".join(word for number, word in enumerate(words) if number == 0 or word != words[number - 1])
 
 
 def repetitions(texts: list[str]) -> float:
@@ -132,19 +141,24 @@ def _tokenised_bleu(hypotheses: list[str], references: list[str], language: str)
     return bleu(*texts, tokenize="none", force=True)
 
 
-def both_variants(
+def all_variants(
     hypotheses: list[str],
+    without_repeated_subwords: list[str],
     references: list[str],
     sources: list[str] | None = None,
     valid: Validity | None = None,
     language: str = "en",
 ) -> dict[str, Any]:
-    """Scores with repetitions kept and removed, the number of sentences, and repetitions before removal."""
-    removed = [collapse_repetitions(text) for text in hypotheses]
-    variants = {"kept": hypotheses, "removed": removed}
+    """Scores of `hypotheses` as they are and without repetitions, by the names of VARIANTS; the number of sentences,
+    and repetitions before removal.
+
+    `without_repeated_subwords` are the same outputs joined from what is left of their subwords.
+    """
+    words = [collapse_repetitions(text) for text in hypotheses]
+    texts = {"none": hypotheses, "words": words, "subwords": without_repeated_subwords}
     scored = {
-        name: dataclasses.asdict(score(texts, references, sources, valid, language=language))
-        for name, texts in variants.items()
+        name: dataclasses.asdict(score(texts[removal], references, sources, valid, language=language))
+        for removal, name in VARIANTS.items()
     }
     return scored | {"sentences": len(hypotheses), "repetitions_per_100_words": repetitions(hypotheses)}
 

@@ -10,6 +10,7 @@ import markupsafe
 
 from workflow_src.evaluation.report import page
 from workflow_src.evaluation.report.analysis_figures import DRAWN, curve_label
+from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.tables import SEARCH_LABELS
 from workflow_src.records.atomic import ArtifactError, read_json
 
@@ -133,7 +134,10 @@ def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
             f"Marginal log-probability of what each procedure puts out after L steps, the mean over the first "
             f"{content['sentences']:,} sentences of {where['marginal']}, by importance sampling with "
             f"{content['samples']:,} samples of q(z|y,x); given the length, whose own probability is left out. "
-            "Bars on the left are standard errors from sampling; on the right, paired standard errors over sentences."
+            "Bars on the left are standard errors from sampling; on the right, paired standard errors over sentences. "
+            "Compare the shapes of these curves with Figure 1 of Lee, Shu & Cho 2020, not their heights: the paper's "
+            "released code makes the importance weights sum to one and divides log-probabilities by the length; here "
+            "values are log p(y|x) of whole sentences."
         )
     if "tokens" in found:
         content = found["tokens"]
@@ -147,14 +151,16 @@ def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
         sentences = f"the first {content['sentences']:,} sentences of {where['lengths']}"
         told["accuracy"] = f"Predicted target lengths against the references', in subwords, on {sentences}."
         told["lengths"] = (
-            f"BLEU on {sentences}, repetitions removed, by where lengths come from. The best is chosen by the "
+            f"BLEU on {sentences}, by where lengths come from; "
+            f"{removal_words(content['remove_repetitions'])}. The best is chosen by the "
             "reference, which no system can do: it bounds what another choice of length could reach."
         )
     if "latent_space" in found:
         content = found["latent_space"]
         told["latent_space"] = (
             f"The latents of sentence {content['sentence'] + 1} of {where['latent_space']} with the score network "
-            f"{content['system']}, a panel for each target subword, at the reference's length. Background: the subword "
+            f"{content['system']}, a panel for each target subword{_and_end(content)}, at the reference's length. "
+            "Background: the subword "
             "decoded where only this position moves and the others stay at the prior mean. Arrows: the score "
             "network's field there. Paths move all positions at once, so their ends may decode to another subword "
             "than the background's; markers shrink from step to step. Above each panel: the subwords decoded from "
@@ -170,6 +176,12 @@ def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
             "What it takes away and what it puts in is marked."
         )
     return told
+
+
+def _and_end(content: dict[str, Any]) -> str:
+    """What a map's last panel is where targets have an end symbol; maps of before had none."""
+    number = content.get("end_symbol")
+    return "" if number is None else f" and one for the end symbol ({content['pieces'][str(number)]}: nothing is said)"
 
 
 def context_of(found: dict[str, dict[str, Any]], carried: str = "") -> dict[str, Any]:

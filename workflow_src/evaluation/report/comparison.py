@@ -6,7 +6,9 @@ import dataclasses
 import statistics
 from pathlib import Path
 
+from workflow_src.config.experiment import Removal
 from workflow_src.evaluation.report import carried
+from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.results import AUTOREGRESSIVE, Results, Row
 from workflow_src.evaluation.report.tables import SEARCH_LABELS, engine_label
 
@@ -77,18 +79,19 @@ def _figure(row: Row, name: str, beams: dict[int, float]) -> float | None:
     return 100 * value if name == "validity" and value is not None else value
 
 
-def compare(found: list[Results], removed: bool = True) -> Comparison:
-    """Rows of all experiments by what they are. `removed`: repetitions removed from what is not autoregressive.
+def compare(found: list[Results], removed: Removal = "subwords") -> Comparison:
+    """Rows of all experiments by what they are. `removed`: which repetitions, from what is not autoregressive.
 
     The gap is to the teacher's beam-4 row of the same seed, of our own engine and without settings chosen on dev (the
     largest beam where there is none). Rows that would stand in one cell get their decode's name. Raises ValueError for
-    no experiments.
+    no experiments, and for one whose results hold its non-autoregressive outputs in other ways only.
     """
     if not found:
         raise ValueError("there is nothing to compare; give at least one experiment.")
     order: dict[Key, None] = {}
     by_experiment = []
     for results in found:
+        _check_removal(results, removed)
         wanted = [row for row in results.rows if row.family in AUTOREGRESSIVE or row.repetitions_removed == removed]
         levels: dict[int, float] = {}
         for row in sorted((row for row in wanted if row.search == "beam"), key=_preference, reverse=True):
@@ -142,6 +145,15 @@ def _systems(results: Results) -> list[tuple[str, ...]]:
     return lines
 
 
+def _check_removal(results: Results, removed: Removal) -> None:
+    there = sorted({row.repetitions_removed for row in results.rows if row.family not in AUTOREGRESSIVE})
+    if there and removed not in there:
+        raise ValueError(
+            f"the results of {results.experiment} have no rows with --remove-repetitions {removed}, only "
+            f"{', '.join(there)}; make its report again, or choose one of these."
+        )
+
+
 def _preference(row: Row) -> tuple[bool, bool, bool, bool, int]:
     """The largest decides, and the first of equal ones: the teacher's own plain beam 4 where there is one."""
     return row.system == "teacher", row.engine == "continuum", not row.chosen, row.beam == 4, row.beam or 0
@@ -162,7 +174,7 @@ def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
     return made
 
 
-def markdown(comparison: Comparison, removed: bool) -> str:
+def markdown(comparison: Comparison, removed: Removal) -> str:
     """The comparison as Markdown."""
     parts = ["# " + ", ".join(comparison.experiments), caption(comparison, removed)]
     heads = ["system", "decode", "data", *comparison.experiments]
@@ -177,14 +189,13 @@ def markdown(comparison: Comparison, removed: bool) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def caption(comparison: Comparison, removed: bool) -> str:
+def caption(comparison: Comparison, removed: Removal) -> str:
     """What the figures are."""
     named = [f"{name} on {data}" for name, data in zip(comparison.experiments, comparison.datasets, strict=True)]
     return (
         f"Test sets of {', '.join(named)}. Means over seeds ± deviation where there are several. In non-autoregressive "
-        f"outputs, repetitions of a word are {'removed' if removed else 'kept'}. Speeds compare within a column, not "
-        f"between columns: experiments may have run on different machines. {carried.SYSTEMS} "
-        f"{' '.join(comparison.about)}"
+        f"outputs, {removal_words(removed)}. Speeds compare within a column, not between columns: experiments may have "
+        f"run on different machines. {carried.SYSTEMS} {' '.join(comparison.about)}"
     )
 
 

@@ -9,9 +9,11 @@ from typing import Any
 import jinja2
 import markupsafe
 
+from workflow_src.config.experiment import Convention, Removal
 from workflow_src.config.families import REFINEMENTS
 from workflow_src.evaluation.analyses.changes import changed_words
-from workflow_src.evaluation.report import speed_page, tables
+from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.report import conventions, speed_page, tables
 from workflow_src.evaluation.report.results import AUTOREGRESSIVE
 from workflow_src.evaluation.report.tables import Group, Line
 
@@ -138,13 +140,13 @@ def _gain(best: Line, start: Line | None) -> str:
 
 
 def caption(
-    removed: bool, manifest: dict[str, Any], split: str, sentences: int | None, timed: bool, compared: str = ""
+    removed: Removal, manifest: dict[str, Any], split: str, sentences: int | None, timed: bool, compared: str = ""
 ) -> str:
-    """What a table's figures are; says which variant its rows are. `compared` says what p is."""
+    """What a table's figures are; says which repetitions are removed from its rows. `compared` says what p is."""
     count = f", {sentences:,} sentences" if sentences else ""
     seeds = len({row["seed"] for row in manifest["rows"]})
     text = f"Quality and speed on {split} of {manifest['dataset']} ({manifest['source']}→{manifest['target']}{count}). "
-    text += f"In non-autoregressive outputs, repetitions of a word are {'removed' if removed else 'kept'}; "
+    text += f"In non-autoregressive outputs, {conventions.removal_words(removed)}; "
     text += "autoregressive outputs are scored as they are. BLEU and chrF are sacreBLEU's on detokenised, cased text; "
     text += (
         "brackets hold the 95 % bootstrap interval."
@@ -216,14 +218,14 @@ def chosen_words(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def conventions(
-    manifest: dict[str, Any], qualities: dict[str, dict[str, Any]], split: str, removed: bool
+def by_convention(
+    manifest: dict[str, Any], qualities: dict[str, dict[str, Any]], split: str, removed: Removal
 ) -> list[dict[str, str]]:
     """BLEU of every row by the conventions of papers, beside sacreBLEU's own; rows not scored so are left out."""
     found = []
     for row in manifest["rows"]:
         autoregressive = manifest["systems"][row["system"]]["family"] in AUTOREGRESSIVE
-        scored = qualities[row["quality"]]["removed" if removed and not autoregressive else "kept"]
+        scored = qualities[row["quality"]][VARIANTS["none" if autoregressive else removed]]
         if row["split"] == split and "bleu_tokenised" in scored:
             keys = ("bleu", "bleu_tokenised", "bleu_intl_lowercase")
             found.append(
@@ -277,9 +279,12 @@ def _milliseconds(cost: dict[str, Any]) -> str:
     return f"{value:.2f} ms" if value > 0 else "less than the noise of the measurement"
 
 
-def table_cells(table: list[Group]) -> dict[str, Any]:
-    """Headings and cells of a table for the template; the best BLEU of non-autoregressive lines is marked."""
-    heads = tables.columns(table)
+def table_cells(table: list[Group], convention: Convention = "sacrebleu") -> dict[str, Any]:
+    """Headings and cells of a table for the template; the best BLEU of non-autoregressive lines is marked.
+
+    `convention` is that of published figures.
+    """
+    heads = tables.columns(table, convention)
     refined = [line for group in table if not group.autoregressive for line in group.lines]
     best = max((line.figures["bleu"] for line in refined), default=None)
     return {
@@ -316,18 +321,19 @@ def render(context: dict[str, Any], template: str = "report.html.j2") -> str:
 
 
 def markdown(context: dict[str, Any]) -> str:
-    """results.md: title, table, the other variant, and provenance."""
+    """results.md: title, table, what removing repetitions is worth, and provenance."""
     parts = [f"# {context['title']}", context["description"], " ".join(context["summary"])]
-    parts += ["## Quality and speed", context["caption"], tables.markdown(context["groups"])]
-    if context["other_groups"]:
-        parts += [f"### Repetitions {context['other_variant']}", context["carried"]]
-        parts += [tables.markdown(context["other_groups"])]
+    table = tables.markdown(context["groups"], context["expected_convention"])
+    parts += ["## Quality and speed", context["caption"], table]
+    if context["removals"]:
+        parts += ["### Repetitions", f"{context['removal_caption']} {context['carried']}"]
+        parts.append(conventions.removal_table(context["removals"]))
     if context["delta_table"]:
         parts += ["### Networks against delta", f"{context['delta_table']['caption']} {context['carried']}"]
         parts.append(speed_page.markdown(context["delta_table"]))
     if context["unmatched"]:
         parts.append("Published, without a row here: " + ", ".join(f"{k} {v}" for k, v in context["unmatched"].items()))
-    parts += [f"Published figures: {context['expected_source']}"] if context["expected_source"] else []
+    parts += [context["published"]]
     if context["conventions"]:
         parts += ["### BLEU by other conventions", f"{CONVENTIONS} {context['carried']}"]
         parts.append(_convention_table(context["conventions"]))

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from workflow_src.config.experiment import REMOVALS, Removal
+from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
 
 AUTOREGRESSIVE = ("transformer",)
@@ -29,7 +31,7 @@ class Row(Strict):
     preset: str = Field(min_length=1)
     data: Literal["raw", "distilled"]
     seed: int
-    # Results written before a key existed lack it: hence the defaults of these and of those below.
+    # Results written before a key existed lack it: hence the defaults here and below.
     name: str = Field("", description="of the decode; tells rows apart that differ in other settings")
     chosen: dict[str, float] | None = Field(None, description="settings chosen on dev")
     search: str = Field(min_length=1)
@@ -38,9 +40,11 @@ class Row(Strict):
     mean_steps: Annotated[float, Field(ge=0)] | None = Field(None, description="used, where sentences may stop earlier")
     beam: Annotated[int, Field(ge=1)] | None
     candidates: Annotated[int, Field(ge=1)] | None
-    repetitions_removed: bool
+    repetitions_removed: Removal
     bleu: Percent
     bleu_ci: tuple[Percent, Percent] | None
+    bleu_tokenised: Percent | None = None
+    bleu_intl_lowercase: Percent | None = None
     p_value: Share | None
     delta_difference: float | None = Field(None, description="BLEU above the delta row that differs in nothing else")
     delta_p_value: Share | None = Field(None, description="of that difference")
@@ -54,6 +58,12 @@ class Row(Strict):
     device: str | None
     threads: Annotated[int, Field(ge=1)] | None
     batch: Annotated[int, Field(ge=1)] | None
+
+    @field_validator("repetitions_removed", mode="before")
+    @classmethod
+    def _earlier_results(cls, value: Any) -> Any:
+        # They knew words only.
+        return ("words" if value else "none") if isinstance(value, bool) else value
 
     @model_validator(mode="after")
     def _interval(self):
@@ -115,8 +125,8 @@ def build_rows(
 ) -> list[dict[str, Any]]:
     """Schema rows, in the experiment's order.
 
-    `qualities` maps quality files to their contents. Autoregressive rows come once, repetitions kept; others twice,
-    kept and removed. Speed is measured once for a system and decode and stands beside each of its seeds; p-values are
+    `qualities` maps quality files to their contents. Autoregressive rows come once, repetitions kept; others once for
+    each of REMOVALS. Speed is measured once for a system and decode and stands beside each of its seeds; p-values are
     of the test split, against the row's baseline, and of networks against delta.
     """
     tested = split == "test" and (significance or {}).get("rows") or []
@@ -132,8 +142,8 @@ def build_rows(
         system, settings = manifest["systems"][entry["system"]], entry["settings"]
         timed = times.get((entry["system"], entry["name"]), {})
         delta = deltas.get((entry["system"], entry["name"], entry["seed"]), {})
-        variants = ("kept",) if system["family"] in AUTOREGRESSIVE else ("kept", "removed")
-        for variant in variants:
+        for removal in ("none",) if system["family"] in AUTOREGRESSIVE else REMOVALS:
+            variant = VARIANTS[removal]
             scored = qualities[entry["quality"]][variant]
             rows.append(
                 {
@@ -152,9 +162,11 @@ def build_rows(
                     else None,
                     "beam": settings.get("beam"),
                     "candidates": _candidates(settings),
-                    "repetitions_removed": variant == "removed",
+                    "repetitions_removed": removal,
                     "bleu": scored["bleu"],
                     "bleu_ci": scored["bleu_ci"],
+                    "bleu_tokenised": scored.get("bleu_tokenised"),
+                    "bleu_intl_lowercase": scored.get("bleu_intl_lowercase"),
                     "p_value": p_values.get((entry["system"], entry["name"], entry["seed"]), {}).get(variant),
                     "delta_difference": delta.get("difference", {}).get(variant),
                     "delta_p_value": delta.get("p_value", {}).get(variant),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from workflow_src.config.experiment import Removal
+from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.results import AUTOREGRESSIVE
 from workflow_src.evaluation.report.tables import p_digits, row_label
 from workflow_src.records.atomic import ArtifactError, read_json
@@ -45,11 +47,11 @@ def main_caption(significance: dict[str, Any] | None, comparisons: int) -> str:
 
 
 def delta_table(
-    significance: dict[str, Any] | None, rows: list[dict[str, Any]], manifest: dict[str, Any], removed: bool
+    significance: dict[str, Any] | None, rows: list[dict[str, Any]], manifest: dict[str, Any], removed: Removal
 ) -> dict[str, Any] | None:
     """Networks against delta: `caption`, `heads`, and `rows` of cells as text; None where nothing was compared.
 
-    `rows` are those of results.json; those count whose repetitions are `removed` or not, each seed by itself.
+    `rows` are those of results.json; those count from which `removed` was removed, each seed by itself.
     """
     tested = [
         row
@@ -69,8 +71,8 @@ def delta_table(
     ]
     caption = (
         f"Trained networks against delta, which needs none: each row against the delta row of the same model that has "
-        f"the same steps, engine, step size and way of deciding lengths and stopping; repetitions "
-        f"{'removed' if removed else 'kept'}. {_words(significance['test'])}.{_corrected(len(cells))}"
+        f"the same steps, engine, step size and way of deciding lengths and stopping; "
+        f"{removal_words(removed)}. {_words(significance['test'])}.{_corrected(len(cells))}"
     )
     heads = ["", "L", *(["seed"] if several else []), "BLEU", "ΔBLEU", "p"]
     return {"caption": caption, "heads": heads, "rows": cells}

@@ -9,6 +9,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from workflow_src.config.experiment import REMOVALS, Convention, Removal
+from workflow_src.evaluation.quality.metrics import CONVENTIONS
 from workflow_src.evaluation.report.results import AUTOREGRESSIVE
 
 FAMILY_ORDER = ("transformer", "lvm", "score", "energy")
@@ -22,6 +24,12 @@ SEARCH_LABELS = {
     "latent-search": "latent search",
 }
 ENGINE_LABELS = {"ctranslate2": "CTranslate2", "onnxruntime": "ONNX Runtime"}
+CONVENTION_LABELS: dict[Convention, str] = {
+    "sacrebleu": "sacreBLEU",
+    "tokenised": "tokenised",
+    "intl-lowercase": "international, lowercase",
+}
+REMOVAL_LABELS: dict[Removal, str] = {"none": "kept", "words": "removed by words", "subwords": "removed by subwords"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +150,10 @@ def _mean(values: list[float | None]) -> float | None:
 def _line(rows: list[dict[str, Any]], manifest: dict[str, Any], expected: float | None) -> Line:
     first = rows[0]
     keys = ("bleu", "chrf", "validity", "latency_ms", "sentences_per_second", "speedup")
-    unknown = {"against_fastest": None}
+    # What stands beside a published figure is counted as that is.
+    convention = CONVENTIONS[manifest["report"]["expected_convention"]]
+    alike = None if expected is None else _mean([row.get(convention) for row in rows])
+    others = {"against_fastest": None, "bleu_as_published": alike}
     spread = None
     if len(rows) > 1:
         spread = {
@@ -156,7 +167,7 @@ def _line(rows: list[dict[str, Any]], manifest: dict[str, Any], expected: float 
         label=row_label(first, manifest),
         search=first["search"],
         steps=first["steps"],
-        figures={key: _mean([row[key] for row in rows]) for key in keys} | unknown,
+        figures={key: _mean([row[key] for row in rows]) for key in keys} | others,
         spread=spread,
         interval=tuple(first["bleu_ci"]) if len(rows) == 1 and first["bleu_ci"] else None,
         latency_std=first["latency_std"],
@@ -180,8 +191,8 @@ def group_title(key: str, manifest: dict[str, Any]) -> str:
     return f"{kind} “{key}”, {system['preset']}, {data}"
 
 
-def groups(rows: list[dict[str, Any]], manifest: dict[str, Any], removed: bool) -> list[Group]:
-    """The table of one variant. `removed`: non-autoregressive rows with repetitions removed, else kept.
+def groups(rows: list[dict[str, Any]], manifest: dict[str, Any], removed: Removal) -> list[Group]:
+    """The table of one variant. `removed`: which repetitions, from non-autoregressive rows.
 
     Autoregressive groups come first, then each latent-variable model with its refiners; within a group the order is
     that of the families, then of the steps, then the experiment's.
@@ -237,12 +248,30 @@ def unmatched_expected(table: list[Group], expected: dict[str, float]) -> dict[s
     return {key: value for key, value in expected.items() if key not in shown}
 
 
-def columns(table: list[Group]) -> list[tuple[str, str]]:
-    """(key, heading) of the columns that have at least one figure; BLEU and chrF are always there."""
+def removals(rows: list[dict[str, Any]], manifest: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
+    """What removing repetitions is worth: titles of non-autoregressive groups, and for each of their lines its label
+    and BLEU ± deviation over seeds, in the order of REMOVALS."""
+    bleu: dict[tuple[str, str], list[str]] = {}
+    for removal in REMOVALS:
+        table = [group for group in groups(rows, manifest, removal) if not group.autoregressive]
+        for line in (line for group in table for line in group.lines):
+            spread = (line.spread or {}).get("bleu")
+            text = f"{line.figures['bleu']:.1f}" + (f" ± {spread:.1f}" if spread is not None else "")
+            bleu.setdefault((line.system, line.name), []).append(text)
+    return [(group.title, [[line.label, *bleu[line.system, line.name]] for line in group.lines]) for group in table]
+
+
+def columns(table: list[Group], convention: Convention = "sacrebleu") -> list[tuple[str, str]]:
+    """(key, heading) of the columns that have at least one figure; BLEU and chrF are always there.
+
+    Published figures are told with their `convention`; ours in the same one stand beside them, unless it is that of
+    the column BLEU.
+    """
     every = [
         ("bleu", "BLEU"),
         ("p_value", "p"),
-        ("expected", "published"),
+        ("expected", f"published ({CONVENTION_LABELS[convention]})"),
+        *([("bleu_as_published", "ours, same convention")] if convention != "sacrebleu" else []),
         ("chrf", "chrF"),
         ("validity", "valid, %"),
         ("latency_ms", "ms / sentence, ± over sentences"),
@@ -303,9 +332,9 @@ def _digits(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def markdown(table: list[Group]) -> str:
-    """The table in Markdown, groups as bold lines."""
-    heads = columns(table)
+def markdown(table: list[Group], convention: Convention = "sacrebleu") -> str:
+    """The table in Markdown, groups as bold lines; `convention` is that of published figures."""
+    heads = columns(table, convention)
     lines = ["| | " + " | ".join(heading for _, heading in heads) + " |", "|---|" + "---:|" * len(heads)]
     for group in table:
         lines.append(f"| **{group.title}** |" + " |" * len(heads))

@@ -72,6 +72,31 @@ def test_paths_and_outputs_are_those_of_the_searches(models, mapped):
     assert all(len(panel["score"]) == len(panel["delta"]) == 4 for panel in mapped["panels"])
 
 
+def test_an_end_symbol_has_a_panel_of_its_own_and_outputs_keep_theirs():
+    """In a model that is told of end symbols, and in one that reads an explicit one as any other word."""
+    told, untold = miniatures.ending(latent_dim=2), miniatures.lvm(latent_dim=2)
+    untold.load_state_dict(told.state_dict())
+    refiner, words = miniatures.refiner("score", latent_dim=2), {"resolution": 5, "arrows": 3, "device": CPU}
+    found = latent_space.map_sentence(told, refiner, SOURCE, REFERENCE, 0, **words)
+    wanted = latent_space.map_sentence(untold, refiner, SOURCE, [*REFERENCE, EOS], 0, **words)
+    assert len(found["panels"]) == 4 and (found["end_symbol"], wanted["end_symbol"]) == (EOS, None)
+    ends = 0
+    for panel, other in zip(found["panels"], wanted["panels"], strict=True):
+        assert {key: panel[key] for key in panel if key != "regions"} == {
+            key: other[key] for key in other if key != "regions"
+        }
+        # Where the one puts out an end symbol, the other takes the next best word.
+        cells = list(zip(sum(panel["regions"], []), sum(other["regions"], []), strict=True))
+        assert all(one == other or one == EOS for one, other in cells)
+        ends += sum(one == EOS for one, _ in cells)
+    assert 0 < ends < 100
+    found = latent_space.map_sentence(told, refiner, SOURCE, REFERENCE, 2, **words)
+    for search in ("delta", "score"):
+        translated = translate_batch(told, torch.tensor([SOURCE]), search, 2, 1.0, refiner, lengths=torch.tensor([3]))
+        assert len(found["outputs"][search]) == 4
+        assert [token for token in found["outputs"][search] if token != EOS] == translated.tokens[0]
+
+
 def test_the_sentence_shown_is_one_that_refinement_changes_most(models):
     model, refiner = models
     generator = torch.Generator().manual_seed(3)

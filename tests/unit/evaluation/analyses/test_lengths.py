@@ -35,6 +35,24 @@ def test_accuracy_by_hand():
         lengths.accuracy([], [])
 
 
+def test_with_end_symbols_a_length_is_one_latent_less_than_there_are():
+    """Outputs of a given length, against a model that reads one more position as any other."""
+    told, untold = miniatures.lvm(end_symbol=True), miniatures.lvm()
+    with torch.no_grad():
+        # No end symbol is put out, so that the two do not differ in words.
+        told.output_bias[2] -= 1000
+        untold.output_bias[2] -= 1000
+    found, wanted = (
+        lengths.translate_with(lengths.Procedure(model, "delta", 2), SOURCES, given, 64, CPU)
+        for model, given in ((told, [4, 2, 7, 3]), (untold, [5, 3, 8, 4]))
+    )
+    assert found == wanted
+    ending = miniatures.ending()
+    shorter = lengths.translate_with(lengths.Procedure(ending, "delta", 2), SOURCES, [4, 2, 7, 3], 64, CPU)
+    assert all(len(row) <= length + 1 for row, length in zip(shorter, [4, 2, 7, 3], strict=True))
+    assert sum(map(len, shorter)) < 20 and not any(2 in row for row in shorter)
+
+
 @pytest.mark.parametrize("search", ["prior-mean", "delta", "score", "energy"])
 def test_translations_have_the_lengths_asked_for_whatever_the_batch(search):
     refiner = miniatures.refiner(search) if search in ("score", "energy") else None

@@ -30,12 +30,17 @@ class LinearGaussian:
 
     grid = torch.arange(-60, 61, dtype=torch.float64) * 0.25
 
+    extra_positions = 0
+
     def __init__(self, exact: bool, mean=0.4, deviation=1.3, slope=0.8, shift=-0.5, noise=0.9):
         self.exact, self.mean, self.deviation = exact, mean, deviation
         self.slope, self.shift, self.noise = slope, shift, noise
 
     def encode(self, source):
         return Nothing()
+
+    def whole_target(self, target):
+        return target
 
     def prior(self, memory, mask):
         ones = torch.ones((*mask.shape, 1), dtype=torch.float64)
@@ -112,6 +117,16 @@ def test_probabilities_of_all_outputs_sum_to_one():
     error = sum((math.exp(e.value) * e.error) ** 2 for e in found) ** 0.5
     assert total == pytest.approx(1, abs=5 * error)
     assert error < 0.05
+
+
+def test_with_an_end_symbol_an_output_is_its_words_and_one_end_symbol():
+    """The same weights in a model that is told of the end symbol, and in one that reads it as any other word."""
+    told, untold = miniatures.lvm(end_symbol=True), miniatures.lvm()
+    outputs = [[4, 5, 6], [7], [9, 9, 9, 9], []]
+    found = estimates(told, outputs, samples=60, chunk=17)
+    wanted = estimates(untold, [[*output, EOS] for output in outputs], samples=60, chunk=17)
+    assert found == wanted
+    assert len({estimate.value for estimate in found}) == 4
 
 
 def test_chunks_and_company_change_nothing():

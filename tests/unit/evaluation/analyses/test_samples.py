@@ -21,10 +21,11 @@ def certain(model):
     return model
 
 
+@pytest.mark.parametrize("made", [miniatures.lvm, miniatures.ending])
 @pytest.mark.parametrize("search", ["delta", "score", "energy"])
-def test_a_sample_of_a_prior_without_width_is_its_mean(search):
+def test_a_sample_of_a_prior_without_width_is_its_mean(search, made):
     refiner = miniatures.refiner(search) if search != "delta" else None
-    model = certain(miniatures.lvm())
+    model = certain(made())
     before, after = sample_and_refine(Procedure(model, search, 2, 0.7, refiner), SOURCE, 1, 0, CPU)
     trace = translate_batch(model, torch.tensor([SOURCE]), search, 2, 0.7, refiner, trace=True).traces
     assert (before, after) == (trace[0][0], trace[2][0])

@@ -38,7 +38,8 @@ def _lengths():
     accuracy = {"exact": 0.32, "within_1": 0.74, "within_2": 0.85, "bias": -0.71, "within_top": [0.32, 0.57, 0.852]}
     bleu = {"predicted": 36.55, "reference": 38.83, "oracle": 43.81}
     rows = [ENTRIES[0] | {"search": "prior-mean", "steps": 0, "bleu": bleu}, ENTRIES[1] | {"steps": 1, "bleu": bleu}]
-    return {"sentences": 100, "candidates": 3, "models": {"lvm": accuracy}, "rows": rows}
+    told = {"sentences": 100, "candidates": 3, "remove_repetitions": "words"}
+    return told | {"models": {"lvm": accuracy}, "rows": rows}
 
 
 def _latent_space():
@@ -93,6 +94,8 @@ def test_tables_say_the_figures():
     assert (
         "500 samples" in context["captions"]["marginal"] and "1,200 sentences of dev" in context["captions"]["marginal"]
     )
+    assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in context["captions"]["marginal"]
+    assert "words that repeat the one before are removed" in context["captions"]["lengths"]
 
 
 def test_the_page_numbers_escapes_and_marks():
@@ -112,6 +115,28 @@ def test_each_stands_alone(name):
     markdown = analyses.markdown(analyses.context_of(found))
     assert markdown.startswith("## Analyses")
     assert analyses.draw(found).keys() == {name} & analysis_figures.DRAWN.keys()
+
+
+def test_the_panel_of_an_end_symbol_is_told_and_drawn():
+    plain = _found("latent_space")
+    panels = plain["latent_space"]["panels"]
+    cells = np.array(panels[-1]["regions"])
+    cells[:4, 4:] = 2
+    last = panels[-1] | {"regions": cells.tolist()}
+    outputs = {name: [*ids, 2] for name, ids in plain["latent_space"]["outputs"].items()}
+    ended = {"latent_space": plain["latent_space"] | {
+        "end_symbol": 2, "panels": [*panels, last], "outputs": outputs,
+        "pieces": plain["latent_space"]["pieces"] | {"2": "</s>"},
+    }}  # fmt: skip
+    captions = [analyses.context_of(found)["captions"]["latent_space"] for found in (plain, ended)]
+    assert "a panel for each target subword, at the reference's length." in captions[0]
+    assert captions[1] == captions[0].replace("subword, at", "subword and one for the end symbol (</s>: nothing is "
+                                              "said), at")  # fmt: skip
+    assert "&lt;/s&gt;: nothing is said" in _page(ended)
+    figure = analysis_figures.latent_space(ended["latent_space"])
+    shown = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
+    assert len(shown) == 3 and "posterior: </s>" in shown[2] and "score: </s>" in shown[2]
+    assert "</s>" in [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
 
 
 def test_without_analyses_there_is_no_section():

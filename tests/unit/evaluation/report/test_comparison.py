@@ -10,7 +10,7 @@ from workflow_src.evaluation.report.comparison import compare, markdown, tables
 from workflow_src.evaluation.report.results import Results, write_results
 
 
-def row(system, family, search, seed, bleu, removed=False, **more):
+def row(system, family, search, seed, bleu, removed="none", **more):
     return {
         "system": system, "family": family, "preset": "tiny", "data": "raw" if system == "teacher" else "distilled",
         "seed": seed, "search": search, "steps": None, "beam": None, "candidates": None, "repetitions_removed": removed,
@@ -28,15 +28,15 @@ FIRST = results(
     "one",
     [row("teacher", "transformer", "beam", seed, 40.0 + seed, beam=4) for seed in (1, 2, 3)]
     + [row("teacher", "transformer", "beam", seed, 39.0, beam=2) for seed in (1, 2, 3)]
-    + [row("score", "score", "score", seed, 30.0 + 2 * seed, True, steps=1) for seed in (1, 2, 3)]
-    + [row("score", "score", "score", 1, 5.0, False, steps=1)],
+    + [row("score", "score", "score", seed, 30.0 + 2 * seed, "subwords", steps=1) for seed in (1, 2, 3)]
+    + [row("score", "score", "score", 1, 5.0, "none", steps=1)],
 )
 SECOND = results(
     "two",
     [
         row("teacher", "transformer", "beam", 1, 50.0, beam=4, validity=0.95, latency_ms=10.0, speedup=1.0),
-        row("score", "score", "score", 1, 45.0, True, steps=1, validity=0.5, latency_ms=2.5, speedup=4.0),
-        row("score", "score", "latent-search", 1, 49.0, True, steps=1, candidates=25),
+        row("score", "score", "score", 1, 45.0, "subwords", steps=1, validity=0.5, latency_ms=2.5, speedup=4.0),
+        row("score", "score", "latent-search", 1, 49.0, "subwords", steps=1, candidates=25),
     ],
 )
 
@@ -62,9 +62,19 @@ def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_
         row("teacher", "transformer", "beam", 1, 40.0, **beam),
         row("teacher", "transformer", "beam", 1, 41.0, **beam, engine="ctranslate2-int8"),
         row("teacher", "transformer", "beam", 1, 42.0, beam=4, name="beam-4-tuned", chosen={"length_penalty": 1.2}),
-        row("score", "score", "score", 1, 30.0, True, steps=1, name="score-1"),
-        row("score", "score", "score", 1, 31.0, True, steps=1, name="score-1-half"),
-        row("score", "score", "score", 1, 32.0, True, steps=1, name="score-1-tuned", chosen={"length_quantile": 0.6}),
+        row("score", "score", "score", 1, 30.0, "subwords", steps=1, name="score-1"),
+        row("score", "score", "score", 1, 31.0, "subwords", steps=1, name="score-1-half"),
+        row(
+            "score",
+            "score",
+            "score",
+            1,
+            32.0,
+            "subwords",
+            steps=1,
+            name="score-1-tuned",
+            chosen={"length_quantile": 0.6},
+        ),
     ]
     found = compare([Results.model_validate(results("one", rows))])
     told = {key[1]: cells[0].mean for key, cells in found.cells["bleu"].items()}
@@ -76,13 +86,33 @@ def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_
 
 
 def test_kept_repetitions_are_another_comparison():
-    found = compare([Results.model_validate(FIRST)], removed=False)
+    found = compare([Results.model_validate(FIRST)], removed="none")
     assert found.cells["bleu"]["score", "score, L = 1", "distilled"][0].mean == 5.0
+
+
+def test_results_without_what_is_compared_are_named(tmp_path):
+    earlier = results(
+        "earlier", [row("score", "score", "score", 1, 30.0, True), row("score", "score", "score", 1, 29.0, False)]
+    )
+    teacher = results("alone", [row("teacher", "transformer", "beam", 1, 40.0, beam=4)])
+    found = [Results.model_validate(content) for content in (FIRST, teacher, earlier)]
+    with pytest.raises(ValueError) as refused:
+        compare(found)
+    assert str(refused.value) == (
+        "the results of earlier have no rows with --remove-repetitions subwords, only none, words; make its report "
+        "again, or choose one of these."
+    )
+    assert compare(found[1:], "words").cells["bleu"]["score", "score", "distilled"][1].mean == 30.0
+    for content in (teacher, earlier):
+        write_results(tmp_path / f"{content['experiment']}.json", content)
+    words = [str(tmp_path / "alone.json"), str(tmp_path / "earlier.json"), "--output", str(tmp_path / "all.html")]
+    main(["compare", *words, "--remove-repetitions", "words"])
+    assert "words that repeat the one before are removed" in (tmp_path / "all.md").read_text()
 
 
 def test_figures_that_nobody_has_make_no_table():
     assert "valid outputs, %" not in [heading for heading, _ in tables(compare([Results.model_validate(FIRST)]))]
-    text = markdown(compare([Results.model_validate(FIRST), Results.model_validate(SECOND)]), True)
+    text = markdown(compare([Results.model_validate(FIRST), Results.model_validate(SECOND)]), "subwords")
     assert "| score | score, L = 1 | distilled | 34.0 ± 2.0 | 45.0 |" in text
     assert "valid outputs, %" in text and "one on one corpus, two on two corpus" in text
 

@@ -111,7 +111,7 @@ def test_time_against_length_shows_the_fewest_steps_of_each_search():
 def test_a_caption_tells_what_several_seeds_mean_for_quality_and_for_speed():
     def told(*seeds: int) -> str:
         manifest = {"dataset": "toy", "source": "de", "target": "en", "rows": [{"seed": seed} for seed in seeds]}
-        return page.caption(True, manifest, "test", 1000, timed=True)
+        return page.caption("subwords", manifest, "test", 1000, timed=True)
 
     assert "brackets hold the 95 % bootstrap interval" in told(1, 1) and "from text to text. ±" in told(1, 1)
     assert "±: the standard deviation over sentences" in told(1)

@@ -23,6 +23,8 @@ KEYS = [
     "repetitions_removed",
     "bleu",
     "bleu_ci",
+    "bleu_tokenised",
+    "bleu_intl_lowercase",
     "p_value",
     "delta_difference",
     "delta_p_value",
@@ -51,9 +53,11 @@ ROW = {
     "mean_steps": None,
     "beam": None,
     "candidates": None,
-    "repetitions_removed": True,
+    "repetitions_removed": "subwords",
     "bleu": 30.0,
     "bleu_ci": [29.0, 31.0],
+    "bleu_tokenised": 31.5,
+    "bleu_intl_lowercase": 33.5,
     "p_value": None,
     "delta_difference": None,
     "delta_p_value": None,
@@ -95,6 +99,7 @@ def test_keys_are_those_agreed_and_survive_writing(tmp_path):
         ({"latency_rounds": [2.9, 0]}, "rows.0.latency_rounds.1"),
         ({"p": 0.1}, r"rows.0.p \(value '0.1'\)"),
         ({"seed": None}, "rows.0.seed"),
+        ({"repetitions_removed": "letters"}, "rows.0.repetitions_removed.*'none', 'words' or 'subwords'"),
     ],
 )
 def test_wrong_rows_are_refused_by_name_and_nothing_is_written(tmp_path, changes, message):
@@ -142,22 +147,30 @@ MANIFEST = {
         },
     ],
 }
-VARIANT = {"bleu": 30.0, "bleu_ci": [29.0, 31.0], "chrf": 50.0, "validity": None}
-QUALITIES = {name: {"kept": VARIANT, "removed": VARIANT | {"bleu": 31.0}} for name in "tl"}
+VARIANT = {"bleu": 30.0, "bleu_ci": [29.0, 31.0], "chrf": 50.0, "validity": None, "bleu_tokenised": 30.5}
+VARIANT |= {"bleu_intl_lowercase": 32.5}
+VARIANTS = {
+    "kept": VARIANT,
+    "without_repeated_words": VARIANT | {"bleu": 31.0},
+    "without_repeated_subwords": VARIANT | {"bleu": 31.5},
+}
+QUALITIES = {name: VARIANTS for name in "tl"}
 
 
-def test_autoregressive_rows_come_once_and_others_twice():
+def test_autoregressive_rows_come_once_and_others_with_each_removal():
     rows = results.build_rows(MANIFEST, QUALITIES, None, "test")
     assert [(r["system"], r["repetitions_removed"], r["bleu"]) for r in rows] == [
-        ("teacher", False, 30.0),
-        ("lvm", False, 30.0),
-        ("lvm", True, 31.0),
+        ("teacher", "none", 30.0),
+        ("lvm", "none", 30.0),
+        ("lvm", "words", 31.0),
+        ("lvm", "subwords", 31.5),
     ]
+    assert {(r["bleu_tokenised"], r["bleu_intl_lowercase"]) for r in rows} == {(30.5, 32.5)}
     assert rows[0]["beam"] == 4 and rows[0]["steps"] is None and rows[1]["steps"] == 2
     assert rows[1]["data"] == "distilled" and rows[0]["data"] == "raw"
     assert all(r["latency_ms"] is None and r["device"] is None for r in rows)
     content = {"experiment": "e", "dataset": "d", "provenance": {}, "rows": rows}
-    assert len(results.validate(content, "here").rows) == 3
+    assert len(results.validate(content, "here").rows) == 4
 
 
 def test_rows_tell_what_dev_chose_and_the_steps_that_stopping_left():
@@ -205,11 +218,31 @@ def test_results_from_before_a_key_existed_can_be_read():
 
 def test_p_values_stand_beside_their_rows():
     key = {"system": "lvm", "name": "delta-2", "seed": 1}
-    tested = {"p_value": {"kept": 0.25, "removed": 0.5}, "difference": {"kept": -1.0, "removed": 2.0}}
+    tested = {
+        "p_value": dict(zip(VARIANTS, (0.25, 0.4, 0.5), strict=True)),
+        "difference": dict(zip(VARIANTS, (-1.0, 1.0, 2.0), strict=True)),
+    }
     significance = {"rows": [key | tested], "against_delta": [key | tested]}
     rows = results.build_rows(MANIFEST, QUALITIES, None, "test", significance)
     found = [(row["p_value"], row["delta_p_value"], row["delta_difference"]) for row in rows]
-    assert found == [(None, None, None), (0.25, 0.25, -1.0), (0.5, 0.5, 2.0)]
+    assert found == [(None, None, None), (0.25, 0.25, -1.0), (0.4, 0.4, 1.0), (0.5, 0.5, 2.0)]
     # They are of test: dev has none.
     dev = results.build_rows(MANIFEST, QUALITIES | {"d": QUALITIES["l"]}, None, "dev", significance)
     assert {(row["p_value"], row["delta_p_value"]) for row in dev} == {(None, None)}
+
+
+@pytest.mark.parametrize(("earlier", "now"), [(True, "words"), (False, "none")])
+def test_results_from_before_subwords_were_removed_knew_words(earlier, now):
+    content = _content(repetitions_removed=earlier)
+    del content["rows"][0]["bleu_tokenised"], content["rows"][0]["bleu_intl_lowercase"]
+    row = results.validate(content, "here").rows[0]
+    assert row.repetitions_removed == now and row.bleu_tokenised is None
+
+
+def test_p_values_are_those_of_the_rows_own_variant():
+    values = dict(zip(VARIANTS, (0.3, 0.2, 0.1), strict=True))
+    significance = {"rows": [{"system": "lvm", "name": "delta-2", "seed": 1, "p_value": values}]}
+    rows = results.build_rows(MANIFEST, QUALITIES, None, "test", significance)
+    assert [(row["repetitions_removed"], row["p_value"]) for row in rows] == [
+        ("none", None), ("none", 0.3), ("words", 0.2), ("subwords", 0.1),
+    ]  # fmt: skip

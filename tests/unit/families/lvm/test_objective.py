@@ -12,8 +12,8 @@ from miniatures import context, gradients, lvm, one, padded, pairs
 from torch.distributions import Normal, kl_divergence
 
 from workflow_src.config.families import ElboConfig
-from workflow_src.families.lvm.objective import Elbo, budget, evidence_lower_bound
-from workflow_src.types import Batch
+from workflow_src.families.lvm.objective import Elbo, budget, evidence_lower_bound, length_loss
+from workflow_src.types import EOS, Batch
 
 LENGTHS = [3, 5, 1]
 
@@ -32,38 +32,46 @@ def noise_of(seed: int, shape=(3, 5, 3), dtype=torch.float64):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def sentence_terms(model, single: Batch, noise, smoothing: float):
-    """One sentence without padding: smoothed and plain reconstruction, KL (T,), length loss."""
-    memory, mask = model.encode(single.source), single.target_mask
-    q = Normal(*model.posterior(memory, single.target, mask))
+def sentence_terms(model, single: Batch, noise, smoothing: float, end: bool = False):
+    """One sentence without padding: smoothed and plain reconstruction, KL (T,), length loss.
+
+    With `end`, an end symbol is written behind the target's words, whose number is the length.
+    """
+    target = torch.tensor([[*single.target[0].tolist(), EOS]]) if end else single.target
+    memory, mask = model.encode(single.source), torch.ones_like(target, dtype=torch.bool)
+    q = Normal(*model.posterior(memory, target, mask))
     p = Normal(*model.prior(memory, mask))
     logits = model.decode(memory, q.mean + q.stddev * noise, mask)[0]
-    smooth = F.cross_entropy(logits, single.target[0], label_smoothing=smoothing, reduction="sum")
-    plain = F.cross_entropy(logits, single.target[0], reduction="sum")
+    smooth = F.cross_entropy(logits, target[0], label_smoothing=smoothing, reduction="sum")
+    plain = F.cross_entropy(logits, target[0], reduction="sum")
     difference = single.target.size(1) - (single.source.size(1) - 1)
     limit = model.length.limit
     length = -model.length(memory)[0].log_softmax(-1)[max(-limit, min(limit, difference)) + limit]
     return smooth, plain, kl_divergence(q, p).sum(-1)[0], length
 
 
+@pytest.mark.parametrize("end", [False, True])
 @pytest.mark.parametrize("smoothing, free, weight", [(0.1, 1.0, 1.0), (0.0, 0.0, 0.5), (0.1, 0.3, 0.0), (0.1, 50.0, 1)])
-def test_loss_and_gradients_against_a_naive_computation(model, batch, smoothing, free, weight):
+def test_loss_and_gradients_against_a_naive_computation(batch, smoothing, free, weight, end):
+    model = lvm(end_symbol=end)
     config = ElboConfig(label_smoothing=smoothing, kl_budget=free, length_weight=weight)
     terms = Elbo(config)(model, batch, context(seed=7))
-    noise = noise_of(7)
+    noise, positions = noise_of(7, (3, 5 + end, 3)), sum(LENGTHS) + 3 * end
     loss, plain, divergence, nll_length = 0.0, 0.0, 0.0, 0.0
     for row, length in enumerate(LENGTHS):
-        smooth, exact, kl, own = sentence_terms(model, one(batch, row), noise[row : row + 1, :length], smoothing)
+        own_noise = noise[row : row + 1, : length + end]
+        smooth, exact, kl, own = sentence_terms(model, one(batch, row), own_noise, smoothing, end)
+        assert len(kl) == length + end
         loss = loss + smooth + sum(torch.clamp(value, min=free) for value in kl) + weight * own
         plain, divergence, nll_length = plain + exact, divergence + kl.sum(), nll_length + own
-    assert terms.count == sum(LENGTHS)
-    assert terms.total.item() == pytest.approx(loss.item() / 9, rel=1e-12)
+    assert terms.count == positions
+    assert terms.total.item() == pytest.approx(loss.item() / positions, rel=1e-12)
     figures = terms.figures
-    assert figures["nll"].item() == pytest.approx(plain.item() / 9, rel=1e-12)
-    assert figures["kl"].item() == pytest.approx(divergence.item() / 9, rel=1e-12), "logged without free nats"
+    assert figures["nll"].item() == pytest.approx(plain.item() / positions, rel=1e-12)
+    assert figures["kl"].item() == pytest.approx(divergence.item() / positions, rel=1e-12), "logged without free nats"
     assert figures["length_nll"].item() == pytest.approx(nll_length.item() / 3, rel=1e-12)
     assert figures["kl_budget"] == free
-    found, wanted = gradients(model, terms.total), gradients(model, loss / 9)
+    found, wanted = gradients(model, terms.total), gradients(model, loss / positions)
     for name, gradient in found.items():
         assert torch.allclose(gradient, wanted[name], atol=1e-11), name
 
@@ -104,9 +112,41 @@ def test_exact_lengths_are_counted(model):
     assert shares == pytest.approx([2 / 3, 1 / 3])
 
 
-def test_padding_changes_nothing_but_the_noise(model, batch):
+@pytest.mark.parametrize("smoothing", [0.3, 1.0, 2.5])
+def test_soft_length_labels_against_an_explicit_formula(model, batch, smoothing):
+    """Cross-entropy with weights exp(-(d - d*)^2 / 2 s^2), normalised over the classes there are."""
+    memory, limit = model.encode(batch.source), model.length.limit
+    found, exact = length_loss(model, memory, batch, smoothing)
+    wanted = 0.0
+    for row, length in enumerate(LENGTHS):
+        logs = model.length(memory)[row].log_softmax(-1)
+        true = max(-limit, min(limit, length - int(batch.source_mask[row].sum()) + 1))
+        weights = [math.exp(-((d - true) ** 2) / (2 * smoothing**2)) for d in range(-limit, limit + 1)]
+        wanted -= sum(weight * log for weight, log in zip(weights, logs, strict=True)) / sum(weights)
+    assert found.item() == pytest.approx(wanted.item(), rel=1e-6)
+    hard, same = length_loss(model, memory, batch)
+    assert exact == same and found.item() != pytest.approx(hard.item(), rel=1e-4)
+
+
+def test_length_labels_of_a_vanishing_deviation_are_hard(model, batch):
+    memory = model.encode(batch.source)
+    hard, _ = length_loss(model, memory, batch)
+    for smoothing in (0.05, 1e-6, 1e-30):
+        soft, _ = length_loss(model, memory, batch, smoothing)
+        assert soft.item() == pytest.approx(hard.item(), rel=1e-12)
+
+
+def test_the_length_smoothing_reaches_the_objective(model, batch):
+    memory = model.encode(batch.source)
+    soft, _ = length_loss(model, memory, batch, 1.5)
+    terms = Elbo(ElboConfig(length_smoothing=1.5))(model, batch, context())
+    assert terms.figures["length_nll"].item() == pytest.approx(soft.item() / 3, rel=1e-12)
+
+
+@pytest.mark.parametrize("end", [False, True])
+def test_padding_changes_nothing_but_the_noise(batch, end):
     """Noise is drawn for every cell, so deviations are first made as small as they can be (1e-4)."""
-    quiet = lvm()
+    quiet = lvm(end_symbol=end)
     with torch.no_grad():
         quiet.posterior_head.linear.bias[3:] = -60
         quiet.posterior_head.linear.weight[3:] = 0
@@ -118,34 +158,56 @@ def test_padding_changes_nothing_but_the_noise(model, batch):
 @pytest.mark.parametrize(
     "progress, wanted", [(0.0, 1.0), (0.25, 1.0), (0.5, 1.0), (0.75, 0.5), (0.9, 0.2), (1.0, 0.0), (1.5, 0.0)]
 )
-def test_budget_is_full_for_half_and_then_falls_to_zero(progress, wanted):
+def test_the_papers_budget_is_full_for_half_and_then_falls_to_zero(progress, wanted):
+    assert budget(ElboConfig(budget_hold=0.5, budget_until=1.0), progress) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    "progress, wanted", [(0.0, 1.0), (0.05, 1.0), (0.1, 1.0), (0.175, 0.75), (0.25, 0.5), (0.4, 0.0), (0.7, 0.0)]
+)
+def test_by_default_the_budget_is_full_for_a_tenth_and_gone_after_two_fifths(progress, wanted):
     assert budget(ElboConfig(), progress) == pytest.approx(wanted)
 
 
 def test_budgets_of_other_settings():
-    assert budget(ElboConfig(budget_hold=1.0), 1.0) == 1.0
-    assert budget(ElboConfig(budget_hold=0.0, kl_budget=2.0, budget_end=1.0), 0.5) == pytest.approx(1.5)
+    assert budget(ElboConfig(budget_hold=1.0, budget_until=1.0), 1.0) == 1.0
+    config = ElboConfig(budget_hold=0.0, budget_until=1.0, kl_budget=2.0, budget_end=1.0)
+    assert budget(config, 0.5) == pytest.approx(1.5)
+    # Without a slope it falls at once.
+    steep = ElboConfig(budget_hold=0.3, budget_until=0.3, kl_budget=2.0, budget_end=0.5)
+    assert [budget(steep, progress) for progress in (0.29, 0.3, 0.9)] == [2.0, 0.5, 0.5]
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
-def test_the_budget_never_rises(hold, first, second):
-    config = ElboConfig(budget_hold=hold)
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_the_budget_never_rises(one_share, other_share, first, second):
+    hold, until = sorted((one_share, other_share))
+    config = ElboConfig(budget_hold=hold, budget_until=until)
     early, late = sorted((first, second))
     assert 1.0 >= budget(config, early) >= budget(config, late) >= 0.0
 
 
+def test_a_budget_that_ends_before_it_falls_is_refused_in_a_sentence():
+    message = "budget_until 0.4 is before budget_hold 0.5; raise budget_until to at least budget_hold"
+    with pytest.raises(ValueError, match=message):
+        ElboConfig(budget_hold=0.5)
+
+
 def test_progress_reaches_the_objective(model, batch):
-    figures = [Elbo(ElboConfig())(model, batch, context(step=s)).figures["kl_budget"] for s in (0, 50, 75, 100)]
+    objective = Elbo(ElboConfig(budget_hold=0.5, budget_until=1.0))
+    figures = [objective(model, batch, context(step=s)).figures["kl_budget"] for s in (0, 50, 75, 100)]
     assert figures == pytest.approx([1.0, 1.0, 0.5, 0.0])
 
 
+@pytest.mark.parametrize("end", [False, True])
 @pytest.mark.parametrize("samples", [1, 3])
-def test_bound_against_a_naive_computation(model, batch, samples):
+def test_bound_against_a_naive_computation(batch, samples, end):
+    model = lvm(end_symbol=end)
     bound, kl = evidence_lower_bound(model, batch, samples, torch.Generator().manual_seed(5))
     generator = torch.Generator().manual_seed(5)
-    noises = [torch.randn(3, 5, 3, generator=generator) for _ in range(samples)]
+    noises = [torch.randn(3, 5 + end, 3, generator=generator) for _ in range(samples)]
     for row, length in enumerate(LENGTHS):
-        parts = [sentence_terms(model, one(batch, row), n[row : row + 1, :length].double(), 0.0) for n in noises]
+        own = [noise[row : row + 1, : length + end].double() for noise in noises]
+        parts = [sentence_terms(model, one(batch, row), noise, 0.0, end) for noise in own]
         divergence = parts[0][2].sum().item()
         likelihood = -sum(part[1].item() for part in parts) / samples
         assert kl[row].item() == pytest.approx(divergence, rel=1e-12)
@@ -158,6 +220,10 @@ class OneLatent:
 
     slopes = torch.tensor([0.0, 1.5, -2.0], dtype=torch.float64)
     config = types.SimpleNamespace()
+    extra_positions = 0
+
+    def whole_target(self, target):
+        return target
 
     def encode(self, source):
         return None

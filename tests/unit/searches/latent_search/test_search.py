@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from miniatures import lvm, one, padded, pairs, refiner, transformer
+from miniatures import ending, lvm, one, padded, pairs, refiner, transformer
 
 from workflow_src.decoding.latent import delta_step, length_mask, translate_batch
 from workflow_src.searches.latent_search.search import Candidates, latent_search, prior_noise
@@ -42,7 +42,8 @@ def by_hand_lengths(model, memory, source_length):
     probabilities = model.length(memory)[0].tolist()
     found: dict[int, float] = {}
     for index, value in enumerate(probabilities):
-        length = max(1, min(index - model.config.max_length_difference + source_length, model.config.max_positions))
+        longest = model.config.max_positions - model.config.end_symbol
+        length = max(1, min(index - model.config.max_length_difference + source_length, longest))
         found[length] = max(value, found.get(length, -math.inf))
     return sorted(found, key=lambda length: -found[length])
 
@@ -52,12 +53,15 @@ def by_hand(model, source, search, steps, plan, teacher=None):
     """One sentence, one candidate at a time, by the algorithm as written; (tokens, score) of all in order."""
     memory = model.encode(source)
     lengths = by_hand_lengths(model, memory, source.size(1) - 1)[: plan.lengths]
-    noise = prior_noise(source[0].tolist(), plan.count, max(lengths), model.config.latent_dim, plan.seed)
+    # One latent more where targets have an end symbol, which is the first that may be put out.
+    end = model.config.end_symbol
+    first = EOS if end else EOS + 1
+    noise = prior_noise(source[0].tolist(), plan.count, max(lengths) + end, model.config.latent_dim, plan.seed)
     found = []
     for rank, sample in itertools.product(range(plan.lengths), range(plan.samples)):
-        mask = torch.ones(1, lengths[rank], dtype=torch.bool)
+        mask = torch.ones(1, lengths[rank] + end, dtype=torch.bool)
         mean, deviation = model.prior(memory, mask)
-        z = mean + deviation * noise[rank * plan.samples + sample, : lengths[rank]]
+        z = mean + deviation * noise[rank * plan.samples + sample, : lengths[rank] + end]
         if plan.mean_first and sample == 0:
             z = mean
         for _ in range(steps):
@@ -66,8 +70,8 @@ def by_hand(model, source, search, steps, plan, teacher=None):
             elif search in ("score", "energy"):
                 z = z + network(search).direction(memory, z, mask)
         scores = model.decode(memory, z, mask)[0].log_softmax(-1)
-        best = scores[:, 3:].max(-1)
-        tokens = (best.indices + 3).tolist()
+        best = scores[:, first:].max(-1)
+        tokens = [token for token in (best.indices + first).tolist() if token != EOS]
         own = float(best.values.mean())
         if teacher is not None:
             symbols = [*tokens, EOS]
@@ -96,6 +100,55 @@ def test_the_winner_is_the_best_of_all_candidates(model, teacher, batch, search,
         assert together.tokens[row] in [tokens for tokens, score in candidates if score > best - 1e-11]
         assert together.candidates[row] == len({tuple(tokens) for tokens, _ in candidates})
     assert together.steps == [steps] * 4
+
+
+@pytest.mark.parametrize("search, steps", [("prior-mean", 0), ("delta", 1), ("score", 2), ("energy", 1)])
+@pytest.mark.parametrize("ranked_by_teacher", [False, True])
+def test_candidates_with_end_symbols_are_ranked_and_told_apart_without_them(
+    teacher, batch, search, steps, ranked_by_teacher
+):
+    """Candidates may become equal, also of different lengths, or empty when their end symbols are dropped."""
+    model, plan = ending(), Candidates(lengths=4, samples=4, seed=7)
+    rescorer = teacher if ranked_by_teacher else None
+    together = run(model, batch.source, search, steps, plan, rescorer=rescorer)
+    wider = run(model, padded(batch).source, search, steps, plan, rescorer=rescorer)
+    assert wider.tokens == together.tokens and wider.scores == pytest.approx(together.scores, abs=1e-12)
+    shorter = 0
+    for row in range(4):
+        candidates = by_hand(model, one(batch, row).source, search, steps, plan, rescorer)
+        best = max(score for _, score in candidates)
+        assert together.scores[row] == pytest.approx(best, abs=1e-11)
+        assert together.tokens[row] in [tokens for tokens, score in candidates if score > best - 1e-11]
+        assert together.candidates[row] == len({tuple(tokens) for tokens, _ in candidates})
+        lengths = by_hand_lengths(model, model.encode(one(batch, row).source), int(batch.source_mask[row].sum()) - 1)
+        shorter += sum(len(tokens) < length for (tokens, _), length in zip(
+            candidates, [length for length in lengths[:4] for _ in range(4)], strict=True))  # fmt: skip
+    assert shorter > 8
+
+
+def test_only_empty_candidates_are_one(teacher, batch):
+    model = ending()
+    with torch.no_grad():
+        model.output_bias[EOS] += 1000
+    for rescorer in (None, teacher):
+        found = run(model, batch.source, "delta", 1, rescorer=rescorer)
+        assert found.tokens == [[]] * 4 and found.candidates == [1] * 4
+    for row in range(4):
+        # The teacher's probability of ending at once.
+        source = one(batch, row).source
+        hidden = teacher.hidden(teacher.encode(source), torch.zeros(1, 0, dtype=torch.int64))
+        wanted = teacher.logits(hidden)[0, -1].log_softmax(-1)[EOS].item()
+        assert found.scores[row] == pytest.approx(wanted, abs=1e-12)
+
+
+def test_lengthening_makes_all_candidates_longer(batch):
+    """Two fifths of 4, 1, 6 and 2 words are 1.6, 0.4, 2.4 and 0.8."""
+    model = lvm()
+    with torch.no_grad():
+        model.length.outer.bias[-1] += 100
+    predicted = model.predict_lengths(model.encode(batch.source))
+    found = run(model, batch.source, "delta", 1, Candidates(lengths=1, samples=2, seed=7, lengthening=0.4))
+    assert [len(words) for words in found.tokens] == (predicted + torch.tensor([2, 0, 2, 1])).tolist()
 
 
 def test_padding_and_the_other_sentences_change_nothing(model, teacher, batch):
@@ -157,6 +210,13 @@ def test_candidates_leave_the_rescorer_room_for_its_end_symbol(model):
     source = pairs([longest], [3]).source
     found = run(model, source, "delta", 0, Candidates(lengths=5, samples=1, seed=7), rescorer=transformer())
     assert 1 <= len(found.tokens[0]) <= transformer().config.max_positions - 1
+    # A model with end symbols may put out a word more than the length.
+    model = ending()
+    with torch.no_grad():
+        model.length.outer.bias[-1] += 100
+        model.output_bias[EOS] -= 1000
+    found = run(model, source, "delta", 0, Candidates(lengths=1, samples=1, seed=7), rescorer=transformer())
+    assert len(found.tokens[0]) == transformer().config.max_positions - 1
 
 
 def test_noise_is_standard_normal_and_follows_from_the_sentence_and_the_seed():

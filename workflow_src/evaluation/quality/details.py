@@ -1,0 +1,28 @@
+"""What a decode told of each sentence, beside its translations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from workflow_src.data.lines import read_lines
+from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
+from workflow_src.records.atomic import ArtifactError
+
+
+def read_details(path: Path) -> list[dict[str, Any]]:
+    """What a decode told of each sentence. Raises ArtifactError naming the file and line that cannot be used."""
+    found = []
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            found.append(json.loads(line))
+            found[-1].keys()
+        except (json.JSONDecodeError, AttributeError):
+            raise ArtifactError(f"line {number} of {path} is not a JSON object; make the file again.") from None
+        if not isinstance(found[-1].get(WITHOUT_REPEATED_SUBWORDS), str):
+            raise ArtifactError(
+                f"line {number} of {path} has no {WITHOUT_REPEATED_SUBWORDS}, as files of earlier versions: delete it "
+                "(and its shards, where there are some) and run again."
+            )
+    return found

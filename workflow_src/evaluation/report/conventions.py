@@ -1,0 +1,50 @@
+"""How BLEU is counted: what is done about repetitions, and the conventions of published figures, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workflow_src.config.experiment import Removal
+from workflow_src.evaluation.report.tables import REMOVAL_LABELS
+
+
+def removal_words(removed: Removal) -> str:
+    """What is done about repetitions in the non-autoregressive outputs of a table, as the end of a sentence."""
+    if removed == "subwords":
+        return "subwords that repeat the one before are removed before joining"
+    return "words that repeat the one before are removed" if removed == "words" else "repetitions are kept"
+
+
+def removal_caption(removed: Removal, split: str) -> str:
+    """What the table of ways to remove repetitions shows."""
+    return (
+        f"BLEU on {split} with repetitions kept, with words that repeat the one before removed from the text, and with "
+        "subwords that repeat the one before removed before they are joined to words. In the main table, "
+        f"{removal_words(removed)}."
+    )
+
+
+def published_words(report: dict[str, Any]) -> str:
+    """Where published figures come from and how they count BLEU, in sentences; empty where there are none."""
+    if not report["expected"]:
+        return ""
+    source = f" ({report['expected_source']})" if report["expected_source"] else ""
+    counted = {
+        "sacrebleu": "sacreBLEU, as the column BLEU is",
+        "tokenised": "cased BLEU over tokens",
+        "intl-lowercase": "BLEU over international tokens without case",
+    }[report["expected_convention"]]
+    text = f"Published figures{source} are {counted}"
+    if report["expected_convention"] == "sacrebleu":
+        return f"{text}."
+    return f"{text}: compare them with ours in the same convention beside them, not with the column BLEU."
+
+
+def removal_table(removals: list[tuple[str, list[list[str]]]]) -> str:
+    """`tables.removals` in Markdown, groups as bold lines."""
+    heads = list(REMOVAL_LABELS.values())
+    lines = ["| | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(heads)]
+    for title, group in removals:
+        lines.append(f"| **{title}** |" + " |" * len(heads))
+        lines += ["| " + " | ".join(cells) + " |" for cells in group]
+    return "\n".join(lines)
