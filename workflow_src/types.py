@@ -1,4 +1,4 @@
-"""Shared shapes and protocols: what travels between data, models, objectives, inference and training.
+"""Shared shapes and protocols: what travels between data, models, losses, searches and training.
 
 Legend of tensor shapes used in names and docstrings:
 
