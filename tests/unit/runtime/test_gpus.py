@@ -22,7 +22,7 @@ from workflow_src.runtime import gpus
 names = {name: name for name in sys.argv[2].split(",")}
 seconds = float(os.environ.get("SECONDS", "0"))
 try:
-    lease = devices.lease(int(sys.argv[1]), names, seconds)
+    lease = gpus.lease(int(sys.argv[1]), names, seconds)
 except (TimeoutError, ValueError) as failure:
     print("refused", failure, flush=True)
     sys.exit(1)
@@ -257,7 +257,7 @@ def test_stages_take_a_gpu_before_they_run(three_gpus, tmp_path):
     """A real stage's command: its environment names one free GPU before anything of it runs."""
     code = (
         "import os\nfrom workflow_src import jobs\nmade = jobs.parser('x')\njobs.add_runtime(made)\n"
-        "command.start(lambda given: print(os.environ.get('CUDA_VISIBLE_DEVICES')), made)\n"
+        "jobs.start(lambda given: print(os.environ.get('CUDA_VISIBLE_DEVICES')), made)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     held = gpus.lease(1)

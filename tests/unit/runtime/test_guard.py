@@ -25,7 +25,7 @@ def run(given):
 
 made = argparse.ArgumentParser()
 made.add_argument("--log")
-command.start(run, made, [])
+jobs.start(run, made, [])
 """
 
 

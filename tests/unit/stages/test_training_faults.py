@@ -182,7 +182,7 @@ def save(self, *words):
         os.fsync, os.replace, os.unlink = before
 
 state.StateFolder.save = save
-command.start(stage.run, stage.arguments("x"), sys.argv[1:])
+jobs.start(stage.run, stage.arguments("x"), sys.argv[1:])
 """
 
 

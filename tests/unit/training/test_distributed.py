@@ -201,19 +201,18 @@ import importlib, os, sys, torch
 from workflow_src import jobs
 from workflow_src.training import job
 from workflow_src.training import dev
-from workflow_src.runtime import gpus
 
 torch.set_default_dtype(torch.float64)
 dev.BATCH, dev.BATCH_TOKENS = 3, 60
-plain = training.Trainer
+plain = job.Trainer
 
 def make(model, *words, **more):
     words = [word.double() if isinstance(word, torch.nn.Module) else word for word in words]
     return plain(model.double(), *words, **more)
 
-training.Trainer = make
+job.Trainer = make
 stage = importlib.import_module(f"workflow_src.stages.{os.environ['STAGE']}")
-command.start(stage.run, stage.arguments("x"), sys.argv[1:])
+jobs.start(stage.run, stage.arguments("x"), sys.argv[1:])
 """
 
 
@@ -311,7 +310,7 @@ def call(self, step, parts):
 
 update.Updater.__call__ = call
 stage = importlib.import_module(f"workflow_src.stages.{{os.environ['STAGE']}}")
-command.start(stage.run, stage.arguments("x"), sys.argv[1:])
+jobs.start(stage.run, stage.arguments("x"), sys.argv[1:])
 """
 SIGKILL = KILLED.format(what="os.kill(os.getpid(), signal.SIGKILL)")
 ERROR = KILLED.format(what='raise ValueError("the second process has had enough.")')

@@ -327,7 +327,7 @@ def limited(self):
     return run(self)
 
 run, loop.Trainer.run = loop.Trainer.run, limited
-command.start(train_teacher.run, train_teacher.arguments("x"), sys.argv[2:])
+jobs.start(train_teacher.run, train_teacher.arguments("x"), sys.argv[2:])
 """
 
 
