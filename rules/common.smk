@@ -34,6 +34,7 @@ from workflow_src.records.cuts import Cuts
 from workflow_src.config.resolved import Decode
 from workflow_src.config.plan import SPLITS
 from workflow_src.config.resources import Requests
+from workflow_src.registry import roles
 from workflow_src.runtime import guard
 
 # Jobs end with the Snakemake that runs them, also where it is killed.
@@ -124,17 +125,16 @@ def option(name):
     return lambda wildcards, input: f"--{name} {shlex.quote(input[name])}" if name in input.keys() else ""
 
 
-def option_folder(name):
-    """A function for params: `--name FOLDER` of the input `name` where the rule has it, else nothing."""
-    return lambda wildcards, input: (
-        f"--{name} {shlex.quote(os.path.dirname(input[name]))}" if name in input.keys() else ""
-    )
+def option_roles(wildcards, input):
+    """For params: `--ROLE FOLDER` for each system that a decode works with beside its own."""
+    given = [role for role in roles() if role in input.keys()]
+    return " ".join(f"--{role} {shlex.quote(os.path.dirname(input[role]))}" for role in given)
 
 
 def search_inputs(wildcards):
-    """The autoregressive system that ranks a decode's candidates, if one does."""
-    rescorer = plan.decode(wildcards.system, wildcards.search).settings.get("rescorer")
-    return {"rescorer": plan.bundle_file(rescorer, wildcards.seed)} if rescorer else {}
+    """Bundles of the systems that a decode works with beside its own, by role, such as the one that ranks."""
+    others = plan.systems_in_roles(plan.decode(wildcards.system, wildcards.search))
+    return {role: plan.bundle_file(system, wildcards.seed) for role, system in others.items()}
 
 
 def decode_inputs(wildcards):
@@ -201,6 +201,8 @@ def analysis_bundles(wildcards, input):
     return [f"{folder.parent.parent.name}={folder}" for folder in folders]
 
 
+# Rules of families that are not among the three that have files of their own.
+OTHER_TRAININGS = [rule for rule in plan.training_rules if rule not in ("train_teacher", "train_lvm", "train_refiner")]
 DECODED = plan.exported
 # Speed and examples are taken from the first seed.
 BUNDLES = [plan.bundle_file(system, FIRST_SEED) for system in DECODED]

@@ -57,7 +57,7 @@ rule choose_settings:
     params:
         settings=lambda wildcards: plan.settings_choose(plan.decode(wildcards.system, wildcards.search)),
         bundle=input_folder("bundle"),
-        rescorer=option_folder("rescorer"),
+        rescorer=option_roles,
     message:
         "Choosing settings of {wildcards.search} for {wildcards.system}, seed {wildcards.seed}, on dev"
     shell:
@@ -119,7 +119,7 @@ rule decode_shard:
     params:
         settings=lambda wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
         bundle=input_folder("bundle"),
-        rescorer=option_folder("rescorer"),
+        rescorer=option_roles,
         chosen=option("chosen"),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search},"
@@ -161,7 +161,7 @@ rule decode:
     params:
         settings=lambda wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
         bundle=input_folder("bundle"),
-        rescorer=option_folder("rescorer"),
+        rescorer=option_roles,
         chosen=option("chosen"),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from workflow_src.config.families import LvmConfig, RefinerConfig, TransformerConfig
+from workflow_src import registry, spec
+from workflow_src.decoding import latent
 from workflow_src.families.energy.model import EnergyNetwork
+from workflow_src.families.lvm import LvmConfig
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.score.model import ScoreNetwork
+from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
+from workflow_src.nn.settings import RefinerConfig
 from workflow_src.types import EOS, PAD, Batch, TrainingContext
 
 SIZES = {"dim": 16, "feed_forward": 24, "heads": 2, "dropout": 0.0, "max_positions": 64}
@@ -55,6 +59,20 @@ def ending(seed: int = 5, **more) -> LatentVariableModel:
 def refiner(kind: str, seed: int = 0, **more) -> ScoreNetwork | EnergyNetwork:
     torch.manual_seed(seed)
     return lively(REFINERS[kind](RefinerConfig(**{**SIZES, "layers": 2, "latent_dim": 3, **more})), seed)
+
+
+def step_maker(model: nn.Module, search: str, step_size: float = 1.0, refiner: nn.Module | None = None):
+    """What makes the steps of a search; None for one without steps."""
+    declared = registry.searches()[search]
+    if declared.step is None:
+        return None
+    networks = {spec.MODEL: model} | ({spec.REFINER: refiner} if refiner is not None else {})
+    return registry.step_maker(networks, declared.settings(step_size=step_size))
+
+
+def translate_batch(model, source: Tensor, search: str, steps: int = 0, step_size: float = 1.0, refiner=None, **more):
+    """`latent.translate_batch` with the steps of a search by its name."""
+    return latent.translate_batch(model, source, step_maker(model, search, step_size, refiner), steps, **more)
 
 
 def tokens(lengths: list[int], size: int, seed: int = 0, end: bool = False) -> Tensor:

@@ -10,16 +10,15 @@ import torch
 import yaml
 from miniatures import context, gradients, lively, padded, pairs
 
-from workflow_src.config.families import FAMILIES, LATENT_SEARCH
-from workflow_src.decoding.latent import translate_batch
-from workflow_src.families.build import BUILDERS, build, build_objective
+from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import load_weights, weights_of
 from workflow_src.records.atomic import save_tensors
-from workflow_src.searches.beam.search import beam_search
-from workflow_src.searches.greedy.search import greedy
-from workflow_src.searches.latent_search.search import Candidates, latent_search
+from workflow_src.registry import families, fill, import_object, needs, searches
+from workflow_src.spec import BASE
 
 MODELS = Path(__file__).resolve().parents[1] / "config/models"
+PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
+FAMILIES = families()
 VOCABULARIES = {"joint": (23, 23, True), "separate": (23, 19, False)}
 
 # Parameters whose gradient is nothing by construction, and why.
@@ -31,16 +30,22 @@ NO_GRADIENT = {
 
 def make(family: str, vocabulary: str = "joint", seed: int = 0, **more):
     source, target, joint = VOCABULARIES[vocabulary]
-    presets = yaml.safe_load((MODELS / f"{family}.yaml").read_text(encoding="utf-8"))
+    presets = yaml.safe_load(FAMILIES[family].presets.read_text(encoding="utf-8"))
     torch.manual_seed(seed)
     settings = {**presets["miniature"], **more}
     return lively(build(family, settings, {"source": source, "target": target, "joint": joint}), seed, 0.1)
 
 
+def base_family(family: str) -> str | None:
+    """A family that another one can be built on, or None."""
+    role = FAMILIES[family].needs.get(BASE)
+    return next(name for name, other in FAMILIES.items() if role.trait in other.traits) if role else None
+
+
 @functools.cache
 def base_of(family: str, vocabulary: str = "joint"):
     """The frozen model that a family is built on, or None."""
-    base = FAMILIES[family].built_on
+    base = base_family(family)
     return make(base, vocabulary, seed=9).requires_grad_(False) if base else None
 
 
@@ -53,21 +58,21 @@ def at_the_end(family: str, vocabulary: str = "joint"):
     return context(100, 100, seed=1, frozen=base_of(family, vocabulary))
 
 
-def test_every_family_is_buildable_and_every_builder_a_family():
-    assert set(BUILDERS) == set(FAMILIES)
+def test_every_folder_is_a_family_and_has_presets():
+    folders = {path.parent.name for path in (PACKAGE / "families").glob("*/__init__.py")}
+    assert folders == set(FAMILIES)
     assert {path.stem for path in MODELS.glob("*.yaml")} == set(FAMILIES)
-    assert all(entry.built_on in (None, *FAMILIES) for entry in FAMILIES.values())
 
 
-@pytest.mark.parametrize("family", BUILDERS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_preset_is_valid(family):
-    presets = yaml.safe_load((MODELS / f"{family}.yaml").read_text(encoding="utf-8"))
+    presets = yaml.safe_load(FAMILIES[family].presets.read_text(encoding="utf-8"))
     for name, preset in presets.items():
         assert FAMILIES[family].model.model_validate(preset), name
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
-@pytest.mark.parametrize("family", BUILDERS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_objective_is_finite_and_trains_every_parameter(family, vocabulary):
     model = make(family, vocabulary).train()
     terms = build_objective(family, {})(model, batch_of(vocabulary), at_the_end(family, vocabulary))
@@ -103,7 +108,7 @@ def test_other_settings_train_every_parameter_and_padding_leaves_their_loss_alon
     assert terms.count == wider.count and terms.total.item() == pytest.approx(wider.total.item(), rel=1e-11)
 
 
-@pytest.mark.parametrize("family", BUILDERS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
     """Without noise, which is drawn for padding too."""
     monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
@@ -116,7 +121,7 @@ def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
         assert gradient is None or torch.allclose(gradient, wanted[name], atol=1e-11), name
 
 
-@pytest.mark.parametrize("family", BUILDERS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_same_generator_gives_the_same_loss(family):
     model, objective = make(family), build_objective(family, {})
     first, second = (objective(model, batch_of(), at_the_end(family)).total for _ in range(2))
@@ -124,7 +129,7 @@ def test_the_same_generator_gives_the_same_loss(family):
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
-@pytest.mark.parametrize("family", BUILDERS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_weights_travel_through_a_file(family, vocabulary, tmp_path):
     model, other = make(family, vocabulary, seed=1), make(family, vocabulary, seed=2)
     save_tensors(tmp_path / "model.safetensors", weights_of(model))
@@ -134,24 +139,22 @@ def test_weights_travel_through_a_file(family, vocabulary, tmp_path):
     assert torch.equal(*losses)
 
 
-def run(search: str, family: str, model, base, source):
-    if search == "greedy":
-        return greedy(model, source)
-    if search == "beam":
-        return beam_search(model, source, 3)
-    if search == LATENT_SEARCH:
-        lvm, refiner = (base, model) if FAMILIES[family].built_on else (model, None)
-        plan = Candidates(lengths=2, samples=2)
-        return latent_search(lvm, source, FAMILIES[family].refinement, 1, plan, refiner=refiner)
-    if FAMILIES[family].built_on:
-        return translate_batch(base, source, search, 2, refiner=model)
-    return translate_batch(model, source, search, 2)
+def run(name: str, family: str, model, base, source):
+    """A search with two candidates or steps, as a translator runs it."""
+    search = searches()[name]
+    few = {field: 2 for field in ("steps", "beam", "lengths", "samples") if field in search.settings.model_fields}
+    stepping = next((one for one in FAMILIES[family].searches if searches()[one].step), None)
+    settings = search.settings(**few, **dict.fromkeys(search.settings.named("steps"), stepping))
+    own = [(model, FAMILIES[family])] + ([(base, FAMILIES[base_family(family)])] if base is not None else [])
+    networks = fill(needs(settings), own, {})
+    with torch.no_grad():
+        return import_object(search.run)(networks, source, settings)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("family, search", [(f, s) for f in BUILDERS for s in FAMILIES[f].searches])
+@pytest.mark.parametrize("family, search", [(f, s) for f in FAMILIES for s in FAMILIES[f].searches])
 def test_every_search_of_the_family_runs(family, search, dtype):
-    model, base = make(family).to(dtype), FAMILIES[family].built_on
+    model, base = make(family).to(dtype), base_family(family)
     base = make(base, seed=9).to(dtype) if base else None
     found = run(search, family, model, base, batch_of().source)
     assert len(found.tokens) == len(found.scores) == 4
@@ -159,11 +162,11 @@ def test_every_search_of_the_family_runs(family, search, dtype):
     assert all(score <= 0 for score in found.scores)
 
 
-@pytest.mark.parametrize("family", BUILDERS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_one_update_under_bfloat16_autocast_stays_near_float32(family):
     model, objective = make(family).float(), build_objective(family, {})
     base = base_of(family)
-    given = lambda: context(10, 100, seed=1, frozen=None if base is None else make("lvm", seed=9).float())  # noqa: E731
+    given = lambda: context(10, 100, seed=1, frozen=None if base is None else make(base_family(family), seed=9).float())  # noqa: E731
     plain = objective(model, batch_of(), given()).total
     with torch.autocast("cpu", dtype=torch.bfloat16):
         narrow = objective(model, batch_of(), given()).total

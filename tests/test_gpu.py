@@ -7,11 +7,10 @@ import functools
 
 import pytest
 import torch
-from miniatures import ending, lvm, pairs, refiner, transformer
+from miniatures import ending, lvm, pairs, refiner, transformer, translate_batch
 
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import pad
-from workflow_src.decoding.latent import translate_batch
 from workflow_src.engines.cuda_graphs import CapturedLatent
 from workflow_src.families.build import build_objective
 from workflow_src.runtime.device import choose

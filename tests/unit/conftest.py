@@ -14,10 +14,11 @@ import torch
 
 from workflow_src import jobs
 from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
-from workflow_src.config.families import FAMILIES
 from workflow_src.data import subwords
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.records.atomic import write_json
+from workflow_src.registry import families
+from workflow_src.spec import BASE
 from workflow_src.stages import encode, export_bundle
 
 LEXICON = [
@@ -82,7 +83,7 @@ def tiny(tmp_path_factory) -> SimpleNamespace:
 
 
 def _settings(family: str, model=None, objective=None, **training) -> dict:
-    parts = FAMILIES[family]
+    parts = families()[family]
     return {
         "system": NAMES.get(family, family), "family": family, "preset": "miniature", "data": "raw",
         "model": parts.model(**MODEL | LAYERS[family] | (model or {})).model_dump(mode="json"),
@@ -153,7 +154,7 @@ def systems(tiny, training_words) -> dict[str, Path]:
     for family, stage in STAGES.items():
         folder = tiny.root / "systems" / family
         more = {"max_steps": 40, "validate_every": 20, "save_every": 20} if family == "transformer" else {}
-        base = made["lvm"] if FAMILIES[family].built_on else None
+        base = made["lvm"] if BASE in families()[family].needs else None
         initial = made["transformer"] if family == "lvm" else None
         _run(stage, training_words(family, folder, base=base, initial=initial, **more))
         made[family] = folder / "model.safetensors"
@@ -178,6 +179,6 @@ def tiny_bundles(tiny, systems) -> dict[str, Path]:
     made = {}
     for family, weights in systems.items():
         made[family] = weights.parent / "bundle"
-        base = systems["lvm"] if FAMILIES[family].built_on else None
+        base = systems["lvm"] if BASE in families()[family].needs else None
         export_bundle.run(export_bundle.arguments().parse_args(_export_words(tiny, weights, base, made[family])))
     return made

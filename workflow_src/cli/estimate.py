@@ -25,7 +25,9 @@ from typing import Any
 from workflow_src.config.costs import (
     HELD_OUT,
     WIDE,
+    decode_operations,
     decoding_operations,
+    distillation_search,
     operations_a_position,
     parameters,
     sentence_length,
@@ -51,7 +53,7 @@ def jobs(plan: Plan) -> dict[str, int]:
     seeds = len(plan.config.seeds)
     systems = plan.loaded.systems.values()
     counts = {"download": 1, "normalise": 1, "learn_subwords": 1, "encode": 1 + len({s.data for s in systems})}
-    for rule in ("train_teacher", "train_lvm", "train_refiner"):
+    for rule in plan.training_rules:
         counts[rule] = sum(system in plan.systems_of(rule) for system, _ in plan.trained)
     analyses = [analysis for analysis in plan.analyses.values() if analysis.enabled]
     # Analyses take the first seed, also of systems that no decode uses.
@@ -98,7 +100,7 @@ def _system_row(plan: Plan, system: System) -> dict[str, Any]:
 def _decode_operations(plan: Plan, decode: Decode, length: float) -> float:
     sentences = plan.recipe.limits.get("test") or plan.loaded.dataset.generator.get("test") or HELD_OUT
     runs = len(decode.splits) * len(plan.config.seeds)
-    return runs * decoding_operations(plan, plan.system(decode.system), decode.settings, sentences, length)
+    return runs * decode_operations(plan, decode, sentences, length)
 
 
 def _disk(plan: Plan, pairs: int | None, length: float) -> float:
@@ -147,9 +149,8 @@ def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) 
     pairs, length = training_pairs(plan, pairs), sentence_length(plan, length)
     work = [_system_row(plan, system) for system in plan.loaded.systems.values()]
     for teacher in plan.teachers:
-        settings = plan.config.distillation.get(teacher)
-        beam = {"search": "beam", "beam": settings.beam if settings else 4}
-        operations = decoding_operations(plan, plan.system(teacher), beam, pairs, length) if pairs else None
+        search = distillation_search(plan, teacher)
+        operations = decoding_operations(plan, plan.system(teacher), search, pairs, length) if pairs else None
         work.append(
             {
                 "work": f"distil with {teacher}",

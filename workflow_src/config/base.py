@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from typing import Any
 
 import pydantic
+
+from workflow_src.spec import Frozen
+
+__all__ = ["ConfigError", "Frozen", "nearest", "parse", "unknown"]
 
 ALTERNATIVE = re.compile(r"^(str|int|float|tuple\[.*|[A-Z]\w*Config|function-.*)$")
 
 
 class ConfigError(ValueError):
     """A setting that cannot be used: the message names it, its value, what is allowed and the fix."""
-
-
-class Frozen(pydantic.BaseModel):
-    """A configuration section: immutable, unknown keys refused."""
-
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
-
-    def canonical(self) -> str:
-        """JSON with sorted keys: equal sections give equal text, so that Snakemake can compare them."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
 
 
 def nearest(name: str, allowed: list[str]) -> str:

@@ -1,124 +1,93 @@
-"""Weights that matrix products multiply with, counted from sizes alone: what operations a pass costs. No torch here.
+"""Weights and operations of systems and decodes, as their families and searches count them. No torch here.
 
-A position costs two floating-point operations for each weight it meets. Attention's own products (a few per cent at
-sentence lengths), embeddings and norms are left out; source and target are taken as equally long.
+A position costs two floating-point operations for each weight of a matrix product that it meets. Attention's own
+products (a few per cent at sentence lengths), embeddings and norms are left out; source and target are taken as equally
+long.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from workflow_src.config.plan import Plan
-    from workflow_src.config.resolved import System
+from workflow_src.config.plan import Plan
+from workflow_src.config.resolved import Decode, System
+from workflow_src.registry import fill, named_systems, needs, search_of, searches
+from workflow_src.spec import BASE, MODEL, SearchSettings, Weights
 
 # From this width on, a GPU's products are large enough for its higher rates.
 WIDE = 512
 # Assumed where nothing better is known; an experiment's own numbers win.
 HELD_OUT = 2000
 LENGTH = {"generated": 12.0, "files": 28.0, "folder": 28.0}
-
-
-def encoder_layer(dim: int, width: int) -> int:
-    """Weights of one encoder layer: query, key, value and output of attention; two linear layers."""
-    return 4 * dim * dim + 2 * dim * width
-
-
-def decoder_layer(dim: int, width: int) -> int:
-    """Weights of one decoder layer: those of an encoder layer, and attention to the source."""
-    return encoder_layer(dim, width) + 4 * dim * dim
-
-
-def step_operations(
-    search: str, lvm: dict[str, Any], vocabulary: int, network: dict[str, Any] | None = None
-) -> float | None:
-    """Operations of one refinement step at one position; None for a search without steps.
-
-    `lvm` and `network` are model settings (dim D, feed_forward F, layers n, latent_dim Z). With c = 8 D² + 2 D F for a
-    decoder layer:
-
-        delta     2 (n c + Z D + V D + n c + 2 Z D)     decoder, output projection, posterior and its two heads
-        score     2 (n c + 2 Z D)                       one network from Z to Z
-        energy    4 (n c + Z D + D)                     forward, and backward to the latents
-
-    For F = 4 D and equal layers, delta / score is about 2 + V / (16 n D).
-    """
-
-    def stack(model: dict[str, Any]) -> int:
-        return model["layers"] * decoder_layer(model["dim"], model["feed_forward"])
-
-    if search == "delta":
-        dim, latent = lvm["dim"], lvm["latent_dim"]
-        return 2.0 * (2 * stack(lvm) + 3 * latent * dim + vocabulary * dim)
-    if search in ("score", "energy") and network is not None:
-        dim, latent = network["dim"], network["latent_dim"]
-        if search == "score":
-            return 2.0 * (stack(network) + 2 * latent * dim)
-        return 4.0 * (stack(network) + latent * dim + dim)
-    return None
+# The part of `Family.weights` that projects onto the vocabulary, and layers guessed from weights: 12 D² each.
+OUTPUT, LAYER = "output", 12
 
 
 def parts(system: System, vocabulary: int) -> dict[str, int]:
     """Weights of a system's matrix products by part; `output` is the projection onto the vocabulary."""
-    model = system.model
-    dim, width = model.dim, model.feed_forward
-    if system.family_name == "transformer":
-        return {
-            "encoder": model.encoder_layers * encoder_layer(dim, width),
-            "decoder": model.decoder_layers * decoder_layer(dim, width),
-            "output": vocabulary * dim,
-        }
-    stack = model.layers * decoder_layer(dim, width)
-    if system.family_name == "lvm":
-        return {
-            "encoder": model.encoder_layers * encoder_layer(dim, width),
-            "prior": stack + 2 * dim * model.latent_dim,
-            "posterior": stack + 2 * dim * model.latent_dim,
-            "decoder": stack + model.latent_dim * dim,
-            "output": vocabulary * dim,
-        }
-    head = model.latent_dim if system.family_name == "score" else 1
-    return {"network": stack + model.latent_dim * dim + head * dim}
+    return system.family.weights(system.model, vocabulary)
 
 
 def parameters(system: System, vocabulary: int, joint: bool) -> int:
     """Trained parameters, roughly: the weights of `parts`, and a source embedding of its own where not joint."""
-    separate = 0 if joint or system.base else vocabulary * system.model.dim
-    return sum(parts(system, vocabulary).values()) + separate
+    own = parts(system, vocabulary)
+    separate = 0 if joint or OUTPUT not in own else vocabulary * system.model.dim
+    return sum(own.values()) + separate
+
+
+def layers(system: System) -> float:
+    """Layers that an update goes through."""
+    if system.family.layers:
+        return system.family.layers(system.model)
+    weights = sum(count for part, count in parts(system, 0).items() if part != OUTPUT)
+    return max(1.0, weights / (LAYER * system.model.dim**2))
 
 
 def operations_a_position(system: System, plan: Plan) -> float:
     """Floating-point operations of training on one position of a batch, source and target taken as equally long."""
     vocabulary = plan.recipe.subwords.vocabulary_size
-    own = parts(system, vocabulary)
-    if system.base is None:
-        return 6.0 * sum(own.values())
-    base = parts(plan.system(system.base), vocabulary)
-    objective = system.objective
-    delta = base["decoder"] + base["output"] + base["posterior"]
-    goal = 2.0 * (base["encoder"] + base["prior"] + objective.delta_steps * delta)
-    network = own["network"]
-    learning, moving = (12.0, 4.0) if system.family_name == "energy" else (6.0, 2.0)
-    own_steps = objective.pre_update_probability * (1 - objective.pre_update_after)
-    return goal + (learning + moving * own_steps) * network
+    weights = {MODEL: parts(system, vocabulary)}
+    if system.base:
+        weights[BASE] = parts(plan.system(system.base), vocabulary)
+    if system.family.training_cost is None:
+        return 6.0 * sum(weights[MODEL].values())
+    return system.family.training_cost(system.objective, weights)
 
 
-def decoding_operations(plan: Plan, system: System, search: dict[str, Any], sentences: float, length: float) -> float:
-    """Floating-point operations of decoding `sentences` of `length` subwords; `search` has beam or steps."""
+def weights_of(plan: Plan, system: System, settings: SearchSettings) -> Weights:
+    """Weights by part of what a search works with, by role."""
     vocabulary = plan.recipe.subwords.vocabulary_size
-    own = parts(system, vocabulary)
-    positions = sentences * length
-    if system.family_name == "transformer":
-        return 2.0 * positions * (own["encoder"] + search.get("beam", 1) * (own["decoder"] + own["output"]))
-    base = parts(plan.system(system.base), vocabulary) if system.base else own
-    kind = search["search"]
-    step = {
-        "delta": base["decoder"] + base["output"] + base["posterior"],
-        "score": own.get("network", 0),
-        "energy": 2 * own.get("network", 0),
-    }.get(kind, 0)
-    once = base["encoder"] + base["prior"] + base["decoder"] + base["output"]
-    return 2.0 * positions * (once + search.get("steps", 0) * step)
+    own = [system, *([plan.system(system.base)] if system.base else [])]
+    named = {role: plan.system(name) for role, name in named_systems(settings).items()}
+    filled = fill(needs(settings), [(one, one.family) for one in own], named)
+    return {role: parts(one, vocabulary) for role, one in filled.items()}
+
+
+def decoding_operations(plan: Plan, system: System, settings: SearchSettings, sentences: float, length: float) -> float:
+    """Floating-point operations of decoding `sentences` of `length` subwords."""
+    return sentences * search_of(settings).cost(settings, weights_of(plan, system, settings), length)
+
+
+def decode_operations(plan: Plan, decode: Decode, sentences: float, length: float, tried: bool = False) -> float:
+    """Operations of a decode: the dearest of the settings that it chooses from; `tried`: all of them, one by one."""
+    found = [
+        decoding_operations(plan, plan.system(decode.system), settings, sentences, length)
+        for settings in decode.combinations()
+    ]
+    return sum(found) if tried else max(found)
+
+
+def widest(decode: Decode) -> int:
+    """Hypotheses that are held for a sentence, at most."""
+    search = searches()[decode.search]
+    return max(search.width(settings) for settings in decode.combinations())
+
+
+def distillation_search(plan: Plan, teacher: str) -> SearchSettings:
+    """What a teacher distils with: the search that is the reference of comparisons."""
+    search = next(search for search in searches().values() if search.reference)
+    settings: dict[str, Any] = plan.distillation(teacher).model_dump()
+    return search.settings(**{name: settings[name] for name in search.settings.model_fields if name in settings})
 
 
 def sentence_length(plan: Plan, length: float | None = None) -> float:

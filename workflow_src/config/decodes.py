@@ -1,36 +1,24 @@
-"""The decodes of an experiment: lists written out, settings checked against searches and engines, names given."""
+"""The decodes of an experiment: lists written out, settings checked by searches and engines, names given."""
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 from typing import Any
 
-from workflow_src.config.base import ConfigError, unknown
+from workflow_src.config.base import ConfigError, nearest, unknown
 from workflow_src.config.experiment import DecodeConfig, WorkflowConfig
-from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, LATENT_SEARCH, REFINEMENTS, SEARCHES_OF_SETTING
 from workflow_src.config.resolved import Decode, System
-
-ENGINE_SEARCHES = {"ctranslate2": AUTOREGRESSIVE_SEARCHES, "onnxruntime": ("prior-mean", "delta", "score")}
-
-
-def _each(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
+from workflow_src.registry import default_engine, engines, search_of, searches, searches_of
+from workflow_src.spec import Engine, Search, SearchSettings
 
 
 def resolve_decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode, ...]:
-    """Every decode of an experiment, one a number of steps, beam and compute type. Raises ConfigError."""
-    found: list[Decode] = []
-    for number, decode in enumerate(config.decodes):
-        where = f"decodes[{number}]"
-        if decode.system not in systems:
-            raise unknown("system", decode.system, list(systems), where)
-        searches = systems[decode.system].family.searches
-        if decode.search not in searches:
-            raise unknown("search", decode.search, list(searches), f"{where} (system {decode.system})")
-        for steps in _each(decode.steps):
-            for beam in _each(decode.beam):
-                for compute_type in _each(decode.compute_type):
-                    found.append(_on_engine(_decode(decode, systems, steps, beam, where), decode, compute_type, where))
+    """Every decode of an experiment, one for each combination of listed settings. Raises ConfigError."""
+    found = [
+        decode
+        for number, section in enumerate(config.decodes)
+        for decode in _decodes(section, systems, f"decodes[{number}]")
+    ]
     names = [(decode.system, decode.name) for decode in found]
     for system, name in names:
         if names.count((system, name)) > 1:
@@ -38,111 +26,167 @@ def resolve_decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple
     return tuple(found)
 
 
-def _decode(
-    decode: DecodeConfig, systems: dict[str, System], steps: int | None, beam: int | None, where: str
-) -> Decode:
-    iterative = decode.search in (*REFINEMENTS, LATENT_SEARCH)
-    if iterative != (steps is not None):
-        remedy = "add steps" if iterative else "remove steps"
-        raise ConfigError(f"{where}: search {decode.search} {'needs' if iterative else 'takes no'} steps; {remedy}.")
-    if (decode.search == "beam") != (beam is not None):
-        remedy = "add beam" if decode.search == "beam" else "remove beam"
-        raise ConfigError(f"{where}: only search beam takes a beam; {remedy}.")
-    for value, setting in ((steps, "steps"), (beam, "beam")):
-        if value is not None and value < (0 if setting == "steps" else 1):
-            raise ConfigError(f"{where}.{setting} is {value}; it must be {'0' if setting == 'steps' else '1'} or more.")
-    _check_own(decode, where)
-    _check_rescorer(decode, systems, where)
-    _check_tune(decode, where)
-    settings: dict[str, Any] = {"search": decode.search}
-    name = decode.search
-    if decode.search in AUTOREGRESSIVE_SEARCHES:
-        settings |= {
-            "beam": beam or 1,
-            "length_penalty": decode.length_penalty,
-            "max_length_ratio": decode.max_length_ratio,
-        }
-        name += f"-{beam}" if beam else ""
-        name += f"-penalty{decode.length_penalty:g}" if decode.length_penalty != 1 else ""
-    else:
-        settings |= {"steps": steps or 0, "step_size": decode.step_size}
-        if decode.search == LATENT_SEARCH:
-            settings |= {name: getattr(decode, name) for name in ("lengths", "samples", "mean_first", "search_seed")}
-            settings |= {"rescorer": decode.rescorer, "refinement": systems[decode.system].family.refinement}
-            name += f"-{decode.lengths}x{decode.samples}"
-            name += "-mean" if decode.mean_first else ""
-        name += f"-{steps}" if iterative else ""
-        name += f"-size{decode.step_size:g}" if decode.step_size != 1 else ""
-        name += "" if decode.search != LATENT_SEARCH or decode.rescorer else "-own"
-        if decode.length_quantile is not None:
-            settings |= {"length_quantile": decode.length_quantile}
-            name += f"-quantile{decode.length_quantile:g}"
-        if decode.lengthening:
-            settings |= {"lengthening": decode.lengthening}
-            name += f"-longer{decode.lengthening:g}"
-        if decode.stop_threshold is not None:
-            settings |= {"stop_threshold": decode.stop_threshold}
-            name += f"-stop{decode.stop_threshold:g}"
-    name += "-tuned" if decode.tune else ""
-    if decode.name:
-        several = isinstance(decode.steps, tuple) or isinstance(decode.beam, tuple)
-        name = f"{decode.name}-{steps if iterative else beam}" if several else decode.name
-    tune = {key: list(values) for key, values in decode.tune.items()} or None
-    return Decode(decode.system, decode.search, name, settings, decode.splits, decode.batch, tune, decode.shards)
-
-
-def _check_own(decode: DecodeConfig, where: str) -> None:
-    # A configuration that was written whole says every default: only what differs from it was meant.
-    said = {name for name in SEARCHES_OF_SETTING if getattr(decode, name) != DecodeConfig.model_fields[name].default}
-    for setting in sorted(said | set(decode.tune)):
-        searches = SEARCHES_OF_SETTING[setting]
-        if decode.search not in searches:
-            raise ConfigError(
-                f"{where}: search {decode.search} takes no {setting}, which belongs to "
-                f"{', '.join(searches)}; remove it."
+def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> list[Decode]:
+    if section.system not in systems:
+        raise unknown("system", section.system, list(systems), where)
+    system = systems[section.system]
+    names = searches_of(system.family)
+    if section.search not in names:
+        raise unknown("search", section.search, list(names), f"{where} (system {section.system})")
+    search = searches()[section.search]
+    fields = _own_fields(section, search, where)
+    listed = [name for name, value in fields.items() if isinstance(value, (list, tuple))]
+    tune = _tune(section, search, where)
+    made = []
+    values = (fields[name] for name in listed)
+    for combination in itertools.product(*values):
+        raw = fields | dict(zip(listed, combination, strict=True))
+        settings = _filled(_checked(search, raw, where), system, systems, where)
+        for compute_type in _each(section.compute_type):
+            engine = _engine(section, compute_type, system, search, settings, tune, where)
+            handed = {"search": search.name} | settings.handed()
+            own = engine is default_engine()
+            kind = compute_type or next(iter(engine.compute_types), None)
+            made.append(
+                Decode(
+                    system=section.system,
+                    search=search.name,
+                    name=_name(section, settings, listed, None if own else f"-{engine.name}-{kind}"),
+                    settings=handed if own else handed | {"engine": engine.name, "compute_type": kind},
+                    splits=section.splits,
+                    batch=section.batch,
+                    tune=tune,
+                    shards=section.shards,
+                    values=settings,
+                )
             )
+    return made
 
 
-def _check_rescorer(decode: DecodeConfig, systems: dict[str, System], where: str) -> None:
-    if decode.rescorer is None:
-        return
-    autoregressive = [name for name, system in systems.items() if system.family.autoregressive]
-    if decode.rescorer not in autoregressive:
-        raise unknown("rescorer", decode.rescorer, autoregressive, f"{where} (an autoregressive system ranks)")
+def _checked(search: Search, raw: dict[str, Any], where: str) -> SearchSettings:
+    try:
+        return search.settings.checked(raw, f"{where}.")
+    except ValueError as failure:
+        raise ConfigError(str(failure)) from None
 
 
-def _check_tune(decode: DecodeConfig, where: str) -> None:
-    for setting, values in decode.tune.items():
+def _each(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _own_fields(section: DecodeConfig, search: Search, where: str) -> dict[str, Any]:
+    """Settings of the search itself, lists as they are given."""
+    fields = {}
+    for name, value in (section.model_extra or {}).items():
+        if name in search.settings.model_fields:
+            if value is not None:
+                fields[name] = value
+            continue
+        others = _searches_with(name)
+        if not others:
+            allowed = [*DecodeConfig.model_fields, *search.settings.model_fields]
+            raise ConfigError(
+                f'unknown setting "{name}" in {where}; allowed: {", ".join(sorted(allowed))}.{nearest(name, allowed)}'
+            )
+        # A configuration that was written whole says every default: only what differs from it was meant.
+        if value is not None and not any(_is_default(other, name, value) for other in others):
+            raise _foreign(search, name, where)
+    for name in search.settings.named("required"):
+        if name not in fields:
+            raise ConfigError(f"{where}: search {search.name} needs {name}; add {name}.")
+    return fields
+
+
+def _searches_with(name: str) -> list[Search]:
+    return [search for search in searches().values() if name in search.settings.model_fields]
+
+
+def _is_default(search: Search, name: str, value: Any) -> bool:
+    return not search.settings.option(name).required and search.settings.default(name) == value
+
+
+def _foreign(search: Search, name: str, where: str) -> ConfigError:
+    others = ", ".join(other.name for other in _searches_with(name))
+    return ConfigError(f"{where}: search {search.name} takes no {name}, which belongs to {others}; remove {name}.")
+
+
+def _filled(settings: SearchSettings, system: System, systems: dict[str, System], where: str) -> SearchSettings:
+    """Settings with the search whose steps are taken, where none is named; names of systems and searches checked."""
+    for name in settings.named("steps"):
+        base = systems[system.base].family if system.base else None
+        known = [*searches_of(system.family), *(searches_of(base) if base else ())]
+        stepping = [one for one in known if searches()[one].step]
+        value = getattr(settings, name)
+        if value is not None and value not in stepping:
+            raise unknown(name, value, stepping, f"{where} (a search that takes steps)")
+        if value is None and stepping:
+            settings = settings.model_copy(update={name: stepping[0]})
+    for name in settings.named("role"):
+        role, value = search_of(settings).needs[settings.option(name).role], getattr(settings, name)
+        fits = [one for one, other in systems.items() if role.trait is None or role.trait in other.family.traits]
+        if value is None and not role.optional:
+            raise ConfigError(f"{where}: search needs {name}, a system that is {role.trait}; add {name}.")
+        if value is not None and value not in fits:
+            raise unknown(name, value, fits, f"{where} (a system that is {role.trait})")
+    return settings
+
+
+def _tune(section: DecodeConfig, search: Search, where: str) -> dict[str, list[Any]] | None:
+    """Values to choose from on dev, each within the limits of its setting."""
+    allowed = search.settings.named("tune")
+    for name, values in section.tune.items():
+        if name not in allowed:
+            if any(name in other.settings.named("tune") for other in _searches_with(name)):
+                raise _foreign(search, name, where)
+            raise unknown("setting", name, list(allowed), f"{where}.tune")
         if not values:
-            raise ConfigError(f"{where}.tune.{setting} is empty; list the values to choose from.")
+            raise ConfigError(f"{where}.tune.{name} is empty; list the values to choose from.")
         for value in values:
-            # The same limits as for the setting itself.
-            try:
-                DecodeConfig.model_validate({"system": decode.system, "search": decode.search, setting: value})
-            except ValueError as failure:
-                problem = failure.errors()[0]["msg"].removeprefix("Input ") if hasattr(failure, "errors") else failure
-                raise ConfigError(f"{where}.tune.{setting} has {value:g}: {problem}.") from None
+            _checked(search, {name: value}, f"{where}.tune")
+    # Numbers are handed to rules as they always were.
+    tune = {n: [float(v) if _is_number(v) else v for v in values] for n, values in section.tune.items()}
+    return tune or None
 
 
-def _on_engine(made: Decode, decode: DecodeConfig, compute_type: str | None, where: str) -> Decode:
-    """The decode with its engine, which its settings and its name tell only where it is not our own."""
-    if decode.engine == "continuum":
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _name(section: DecodeConfig, settings: SearchSettings, listed: list[str], engine: str | None) -> str:
+    """The name that files carry: that of the search with what its settings add, or the one that was given."""
+    if section.name:
+        several = "".join(settings.name_part(name) for name in listed)
+        # A list of compute types gives several decodes too.
+        return section.name + several + (engine if engine and isinstance(section.compute_type, tuple) else "")
+    parts = settings.name_parts()
+    parts += "".join(settings.name_part(name) for name in listed if settings.option(name).part is None)
+    return section.search + parts + ("-tuned" if section.tune else "") + (engine or "")
+
+
+def _engine(
+    section: DecodeConfig,
+    compute_type: str | None,
+    system: System,
+    search: Search,
+    settings: SearchSettings,
+    tune: dict[str, list[Any]] | None,
+    where: str,
+) -> Engine:
+    """The engine of a decode. Raises ConfigError where it does not serve."""
+    selectable = {name: engine for name, engine in engines().items() if engine.selectable}
+    engine = selectable.get(section.engine) if section.engine else default_engine()
+    if engine is None:
+        raise unknown("engine", section.engine, list(selectable), where)
+    if not engine.compute_types:
         if compute_type is not None:
-            others = " or ".join(ENGINE_SEARCHES)
+            others = " or ".join(name for name, other in selectable.items() if other.compute_types)
             raise ConfigError(f"{where}: compute_type belongs to engine {others}; remove it, or add the engine.")
-        return made
-    searches = ENGINE_SEARCHES[decode.engine]
-    if decode.search not in searches:
-        raise ConfigError(
-            f"{where}: engine {decode.engine} translates with {', '.join(searches)} only, not with {decode.search}; "
-            "remove the engine."
-        )
-    if decode.stop_threshold is not None or "stop_threshold" in decode.tune:
-        raise ConfigError(f"{where}: engine {decode.engine} takes no stop_threshold; remove one of the two.")
-    compute_type = compute_type or "float32"
-    if decode.engine == "onnxruntime" and compute_type == "float16":
-        raise ConfigError(f"{where}: engine onnxruntime computes in float32 or int8, not in float16.")
-    named = decode.name and not isinstance(decode.compute_type, tuple)
-    name = made.name if named else f"{made.name}-{decode.engine}-{compute_type}"
-    settings = made.settings | {"engine": decode.engine, "compute_type": compute_type}
-    return dataclasses.replace(made, name=name, settings=settings)
+    elif compute_type is not None and compute_type not in engine.compute_types:
+        allowed = " or ".join(engine.compute_types)
+        raise ConfigError(f"{where}: engine {engine.name} computes in {allowed}, not in {compute_type}.")
+    chosen = {name: values[0] for name, values in (tune or {}).items()}
+    for tried in (settings, settings.model_copy(update=chosen)):
+        reason = engine.serves(system.family, search, tried)
+        if reason:
+            raise ConfigError(f"{where}: engine {engine.name} {reason}.")
+    return engine

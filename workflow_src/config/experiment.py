@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
+import pydantic
 from pydantic import Field, field_validator, model_validator
 
 from workflow_src.config.analyses import AnalysesConfig
@@ -11,7 +12,6 @@ from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import RecipeConfig
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
-ComputeType = Literal["float32", "int8", "float16"]
 # What is removed of runs of the same: nothing, words of the joined text, or subwords before they are joined.
 Removal = Literal["none", "words", "subwords"]
 REMOVALS: tuple[Removal, ...] = get_args(Removal)
@@ -71,44 +71,28 @@ class DistillationConfig(Frozen):
     batch: int = Field(128, gt=0, description="sentences decoded together")
     shards: int = Field(1, gt=0, description="jobs")
     seed: int | None = Field(None, description="which of the teacher's seeds; default the first")
-    engine: Literal["auto", "continuum", "ctranslate2"] = Field(
-        "auto", description="who computes; auto: CTranslate2 on CPUs where it is installed; outputs are the same"
+    engine: str = Field(
+        "auto", description="what computes; auto: the fastest that is installed, on CPUs; outputs are the same"
     )
 
 
 # What every random-number generator takes.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Tunable = Literal[
-    "step_size", "length_penalty", "stop_threshold", "length_quantile", "lengthening", "lengths", "samples"
-]
 
 
 class DecodeConfig(Frozen):
-    """A system, a search and its settings; lists of steps, beams or compute types give one decode each."""
+    """A system and a search; the settings of the search stand beside these. What is a list gives one decode each."""
+
+    model_config = pydantic.ConfigDict(extra="allow")
 
     system: str
-    search: Literal["greedy", "beam", "prior-mean", "delta", "score", "energy", "latent-search"]
+    search: str
     name: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9._-]*$", description="default: made from the settings")
-    steps: int | tuple[int, ...] | None = None
-    beam: int | tuple[int, ...] | None = None
-    length_penalty: float = Field(1.0, ge=0)
-    step_size: float = Field(1.0, gt=0)
-    max_length_ratio: float = Field(2.0, gt=0, description="autoregressive outputs stop at this times |x| + 10")
-    length_quantile: float | None = Field(None, gt=0, lt=1, description="of the predicted lengths; none: most probable")
-    lengthening: float = Field(0.0, ge=0, description="times |x|, rounded, is added to predicted target lengths")
-    stop_threshold: float | None = Field(None, gt=0, description="a sentence stops after a step shorter than this")
-    lengths: int = Field(5, gt=0, description="latent-search: most probable target lengths tried")
-    samples: int = Field(5, gt=0, description="latent-search: samples of z for each length")
-    mean_first: bool = Field(False, description="latent-search: the first sample is the prior mean")
-    search_seed: Seed = Field(1, description="latent-search: of the samples")
-    rescorer: str | None = Field(
-        None, description="latent-search: the autoregressive system that ranks; none: own score"
+    tune: dict[str, tuple[bool | int | float | str, ...]] = Field(
+        {}, description="values to choose from on dev, all combinations"
     )
-    tune: dict[Tunable, tuple[float, ...]] = Field({}, description="values to choose from on dev, all combinations")
-    engine: Literal["continuum", "ctranslate2", "onnxruntime"] = Field(
-        "continuum", description="what computes; others: extra fast"
-    )
-    compute_type: ComputeType | tuple[ComputeType, ...] | None = Field(
+    engine: str | None = Field(None, description="what computes; none: our own code; others: extra fast")
+    compute_type: str | tuple[str, ...] | None = Field(
         None, description="its precision, where it is not our own engine"
     )
     batch: int = Field(64, gt=0, description="sentences decoded together")
@@ -214,6 +198,7 @@ class WorkflowConfig(Frozen):
     runtime: RuntimeConfig = RuntimeConfig()
     mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")
     allow_unpinned: bool = False
+    plugins: tuple[str, ...] = Field((), description="packages with families, searches or engines of their own")
 
     @model_validator(mode="after")
     def _distinct(self):

@@ -11,8 +11,9 @@ from workflow_src.config.base import ConfigError, parse, unknown
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.decodes import resolve_decodes
 from workflow_src.config.experiment import SystemConfig, WorkflowConfig
-from workflow_src.config.families import FAMILIES
 from workflow_src.config.resolved import Loaded, System
+from workflow_src.registry import DeclarationError, engines, families, use
+from workflow_src.spec import AUTOREGRESSIVE, BASE, Family
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG_FOLDER = PROJECT / "config"
@@ -104,6 +105,10 @@ def load(raw: dict[str, Any]) -> Loaded:
             raise ConfigError("missing setting experiment: name a file of config/experiments/.")
         raw = merge(_experiment(str(raw["experiment"])), raw)
     config: WorkflowConfig = parse(WorkflowConfig, raw, "")
+    try:
+        use(config.plugins)
+    except DeclarationError as failure:
+        raise ConfigError(str(failure)) from failure
     dataset = _dataset(config)
     for code in (config.recipe.source, config.recipe.target):
         if code not in dataset.languages:
@@ -124,10 +129,10 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
     return parse(DatasetConfig, read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml"), f"datasets/{chosen}.yaml")
 
 
-def _preset(family: str, preset: str, system: str) -> dict[str, Any]:
-    presets = read_yaml(CONFIG_FOLDER / "models" / f"{family}.yaml")
+def _preset(family: Family, preset: str, system: str) -> dict[str, Any]:
+    presets = read_yaml(family.presets)
     if preset not in presets:
-        raise unknown("preset", preset, list(presets), f"systems.{system} (family {family})")
+        raise unknown("preset", preset, list(presets), f"systems.{system} (family {family.name})")
     return presets[preset]
 
 
@@ -135,8 +140,8 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
     names = list(config.systems)
     for name, system in config.systems.items():
         where = f"systems.{name}"
-        if system.family not in FAMILIES:
-            raise unknown("family", system.family, list(FAMILIES), where)
+        if system.family not in families():
+            raise unknown("family", system.family, list(families()), where)
         for role in ("base", "init_from"):
             other = getattr(system, role)
             if other is not None and other not in names:
@@ -146,26 +151,40 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             if teacher not in names:
                 raise unknown("system", teacher, names, f"{where}.data")
         _check_base(name, system, config)
-    for name in config.distillation:
+    for name, distillation in config.distillation.items():
         if name not in names:
             raise unknown("system", name, names, "distillation")
+        known = ["auto", *(engine.name for engine in engines().values() if engine.selectable)]
+        if distillation.engine not in known:
+            raise unknown("engine", distillation.engine, known, f"distillation.{name}")
     _refuse_cycles(config)
     return {name: _resolve(name, config) for name in names}
 
 
+def _having(trait: str | None) -> str:
+    """Names of the families that have a trait, as words."""
+    return " or ".join(name for name, family in families().items() if trait is None or trait in family.traits)
+
+
 def _check_base(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
-    needed = FAMILIES[system.family].built_on
-    if needed is None:
+    role = families()[system.family].needs.get(BASE)
+    if role is None:
         if system.base is not None:
             raise ConfigError(f"systems.{name}: family {system.family} is built on no base; remove the setting base.")
         return
     if system.base is None:
+        if role.optional:
+            return
         raise ConfigError(
-            f"systems.{name}: family {system.family} needs base, the name of a system of family {needed}."
+            f"systems.{name}: family {system.family} needs base, the name of a system of family {_having(role.trait)}."
         )
     family = config.systems[system.base].family
-    if family != needed:
-        raise ConfigError(f"systems.{name}.base is {system.base}, of family {family}; it must be of family {needed}.")
+    if family not in families():
+        raise unknown("family", family, list(families()), f"systems.{system.base}")
+    if role.trait is not None and role.trait not in families()[family].traits:
+        raise ConfigError(
+            f"systems.{name}.base is {system.base}, of family {family}; it must be of family {_having(role.trait)}."
+        )
 
 
 def _refuse_cycles(config: WorkflowConfig) -> None:
@@ -188,7 +207,7 @@ def _refuse_cycles(config: WorkflowConfig) -> None:
 
 def _resolve(name: str, config: WorkflowConfig) -> System:
     system = config.systems[name]
-    family = FAMILIES[system.family]
+    family = families()[system.family]
     where = f"systems.{name}"
     data = system.data or (config.systems[system.base].data if system.base else None) or "raw"
     if data != "raw" and not data.startswith("distilled-by-") and data not in config.recipe.distilled:
@@ -199,9 +218,12 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
     if data.startswith("distilled-by-"):
         teacher = data.removeprefix("distilled-by-")
         family_name = config.systems[teacher].family
-        if family_name != "transformer":
-            raise ConfigError(f"{where}.data: {teacher} is of family {family_name}; a teacher must be a transformer.")
-    model = parse(family.model, merge(_preset(system.family, system.preset, name), system.model), f"{where}.model")
+        if not families()[family_name].autoregressive:
+            raise ConfigError(
+                f"{where}.data: {teacher} is of family {family_name}; a teacher must be of family "
+                f"{_having(AUTOREGRESSIVE)}."
+            )
+    model = parse(family.model, merge(_preset(family, system.preset, name), system.model), f"{where}.model")
     resolved = System(
         name=name,
         family_name=system.family,
@@ -216,16 +238,12 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
     )
     if system.base:
         base = _resolve(system.base, config)
-        if base.model.latent_dim != model.latent_dim or base.model.dim != model.dim:
-            raise ConfigError(
-                f"{where}: dim and latent_dim are {model.dim} and {model.latent_dim}, its base {system.base} has "
-                f"{base.model.dim} and {base.model.latent_dim}; they must agree."
-            )
-        if base.model.max_positions != model.max_positions:
-            raise ConfigError(
-                f"{where}.model.max_positions is {model.max_positions}, its base {system.base} has "
-                f"{base.model.max_positions}; they must agree."
-            )
+        for setting in family.needs[BASE].agree:
+            own, other = getattr(model, setting, None), getattr(base.model, setting, None)
+            if own != other:
+                raise ConfigError(
+                    f"{where}.model.{setting} is {own}, its base {system.base} has {other}; they must agree."
+                )
     if system.training.max_steps == 0 and not system.initial_weights:
         raise ConfigError(f"{where}.training.max_steps is 0 without initial_weights; give weights or steps.")
     return resolved

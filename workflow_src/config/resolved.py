@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import WorkflowConfig
-from workflow_src.config.families import FAMILIES, Family
+from workflow_src.registry import default_engine, families
+from workflow_src.spec import Family, SearchSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +30,7 @@ class System:
 
     @property
     def family(self) -> Family:
-        return FAMILIES[self.family_name]
+        return families()[self.family_name]
 
     @property
     def teacher(self) -> str | None:
@@ -44,8 +46,8 @@ class System:
 class Decode:
     """One decode: a system, a search, its settings, and the name that its files carry.
 
-    `settings` are what changes translations; the number of sentences decoded together (`batch`) and that of jobs
-    (`shards`) do not.
+    `settings` are what changes translations, as rules are handed them, and `values` those of the search; the number of
+    sentences decoded together (`batch`) and that of jobs (`shards`) change none.
     """
 
     system: str
@@ -55,13 +57,26 @@ class Decode:
     splits: tuple[str, ...]
     batch: int = 64
     # Values of settings to choose from on dev.
-    tune: dict[str, list[float]] | None = None
+    tune: dict[str, list[Any]] | None = None
     shards: int = 1
+    values: SearchSettings | None = None
 
     @property
     def engine(self) -> str:
-        """What computes it: our own code (`continuum`) or another library."""
-        return self.settings.get("engine", "continuum")
+        """What computes it: our own code or another library."""
+        return self.settings.get("engine") or default_engine().name
+
+    @property
+    def own_engine(self) -> bool:
+        return "engine" not in self.settings
+
+    def combinations(self) -> list[SearchSettings]:
+        """The settings with every combination of the values that dev chooses from, the last varying fastest."""
+        tune = self.tune or {}
+        return [
+            self.values.model_validate(self.values.model_dump() | dict(zip(tune, chosen, strict=True)))
+            for chosen in itertools.product(*tune.values())
+        ]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,21 +19,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workflow_src.config.costs import (
     HELD_OUT,
     WIDE,
+    decode_operations,
     decoding_operations,
+    distillation_search,
+    layers,
     operations_a_position,
     parameters,
     sentence_length,
     training_pairs,
+    widest,
 )
-
-if TYPE_CHECKING:
-    from workflow_src.config.plan import Plan
-    from workflow_src.config.resolved import Decode
+from workflow_src.config.plan import Plan
+from workflow_src.config.resolved import Decode
 
 # Pairs where neither the dataset nor the configuration says how many there are.
 UNKNOWN_PAIRS = 5_000_000
@@ -145,10 +147,8 @@ class Requests:
         held = self._weights_mb(name, copies=4 + averaged + 4)
         activations = 0.0
         if not self.gpu:
-            layers = getattr(model, "layers", 0) * 3 + getattr(model, "decoder_layers", 0)
-            layers += getattr(model, "encoder_layers", 0)
             positions = training.batch_tokens / training.accumulate
-            activations = 4 * positions * layers * (24 * model.dim + 6 * model.feed_forward) / 1e6
+            activations = 4 * positions * layers(system) * (24 * model.dim + 6 * _feed_forward(model)) / 1e6
         operations = training.max_steps * training.batch_tokens * operations_a_position(system, self.plan)
         rate = GPU_TRAINING["wide" if model.dim >= WIDE else "narrow"] if self.gpu else THREAD_TRAINING * self.threads
         minutes = STARTING_MINUTES + 2 * operations / (rate * self.devices * self.nodes) / 60
@@ -157,9 +157,10 @@ class Requests:
 
     def _distillation(self, teacher: str, shards: int) -> tuple[float, float]:
         settings = self.plan.distillation(teacher)
-        search = {"search": "beam", "beam": settings.beam}
-        sentences = self.pairs / shards
-        minutes = self._decoding_minutes(teacher, search, sentences)
+        search, sentences = distillation_search(self.plan, teacher), self.pairs / shards
+        minutes = self._minutes(
+            decoding_operations(self.plan, self.plan.system(teacher), search, sentences, self.length)
+        )
         # The source is read whole; hypotheses are what a batch holds.
         read = self.pairs * self.length * 6 / 1e6
         hypotheses = settings.batch * settings.beam
@@ -177,24 +178,22 @@ class Requests:
     def _decoding(self, decode: Decode, tried: bool, shards: int = 1) -> tuple[float, float]:
         """One split, or one of its shards; `tried`: once with every combination of the values that are chosen from."""
         sentences = self._held_out() / shards
-        chosen = decode.tune or {}
-        candidates = math.prod(max([decode.settings.get(name, 1), *chosen.get(name, ())])
-                               for name in ("lengths", "samples"))  # fmt: skip
-        times = candidates * (math.prod(len(values) for values in chosen.values()) if tried else 1)
-        rescorer = decode.settings.get("rescorer")
-        minutes = self._decoding_minutes(decode.system, decode.settings, sentences * times)
-        if rescorer:
-            minutes += self._decoding_minutes(rescorer, {"search": "beam", "beam": 1}, sentences * times)
-        weights = self._weights_mb(decode.system, 3) + (self._weights_mb(rescorer) if rescorer else 0)
-        hypotheses = decode.batch * decode.settings.get("beam", 1) * candidates
+        minutes = self._minutes(decode_operations(self.plan, decode, sentences, self.length, tried))
+        others = self.plan.systems_in_roles(decode).values()
+        weights = self._weights_mb(decode.system, 3) + sum(self._weights_mb(name) for name in others)
+        hypotheses = decode.batch * widest(decode)
         return self._process + weights + self._hypotheses_mb(decode.system, hypotheses), minutes
 
-    def _decoding_minutes(self, system: str, search: dict[str, Any], sentences: float) -> float:
-        operations = decoding_operations(self.plan, self.plan.system(system), search, sentences, self.length)
+    def _minutes(self, operations: float) -> float:
         return STARTING_MINUTES + 2 * operations / (GPU_DECODING if self.gpu else THREAD_DECODING) / 60
 
     def _hypotheses_mb(self, name: str, hypotheses: float) -> float:
         """Scores of all subwords at every position, twice, and the layers' values at every position."""
         system = self.plan.system(name)
-        width = 2 * self.plan.recipe.subwords.vocabulary_size + 40 * system.model.dim + 8 * system.model.feed_forward
+        width = 2 * self.plan.recipe.subwords.vocabulary_size + 40 * system.model.dim + 8 * _feed_forward(system.model)
         return 4 * hypotheses * 2 * self.length * width / 1e6
+
+
+def _feed_forward(model: Any) -> int:
+    """Width of a model's feed-forward layers; four times its own where its settings do not say."""
+    return getattr(model, "feed_forward", 4 * model.dim)

@@ -1,6 +1,6 @@
 """Inference in the latent-variable model: z <- step(z), L times, and only at the end y = argmax p(y|z,x).
 
-Prior mean, delta, score and energy differ in `step` alone (Lee et al. 2020, algorithm 1; Shu et al. 2020 for delta).
+Searches differ in `step` alone (Lee et al. 2020, algorithm 1; Shu et al. 2020 for delta).
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workflow_src.decoding.settings import RefinementSettings
 from workflow_src.types import EOS, Batch, Hypotheses, LatentModel, RefinementStep, Refiner, wide
+
+# (memory, mask (B, T)) -> one step of latents (B, T, Z).
+StepMaker = Callable[[Any, Tensor], RefinementStep]
+
+
+def _stay(memory, target_mask: Tensor) -> RefinementStep:
+    return lambda z: z
 
 
 def delta_step(model: LatentModel, memory, target_mask: Tensor) -> RefinementStep:
@@ -69,10 +77,8 @@ def length_mask(lengths: Tensor) -> Tensor:
 def translate_batch(
     model: LatentModel,
     source: Tensor,
-    search: str,
+    make_step: StepMaker | None = None,
     steps: int = 0,
-    step_size: float = 1.0,
-    refiner: Refiner | None = None,
     lengths: Tensor | None = None,
     trace: bool = False,
     scored: bool = True,
@@ -80,23 +86,20 @@ def translate_batch(
     length_quantile: float | None = None,
     lengthening: float = 0.0,
 ) -> Hypotheses:
-    """Translate source (B, S) from the prior mean with `steps` steps of delta, score or energy (prior-mean: none).
+    """Translate source (B, S) from the prior mean with `steps` steps that `make_step` makes (None: without steps).
 
     `lengths` (B,) replace the predicted ones, which are the most probable or a `length_quantile`, and `lengthening`
     times the source's subwords more. With `trace`, the translation after every step is kept. Scores are the model's own
     mean log p(y_t|z,x); without `scored` they are 0, which spares a normalisation. Sentences do not influence each
     other. With `stop_threshold`, a sentence stops after a step shorter than it (see `refine_until`); `steps` then is
     the most it may take, and a trace repeats its last translation.
-
-    Raises ValueError for an unknown search.
     """
     memory = model.encode(source)
     if lengths is None:
         lengths = model.predict_lengths(memory, length_quantile, lengthening)
     mask = latent_mask(model, lengths)
     z, _ = model.prior(memory, mask)
-    steps = 0 if search == "prior-mean" else steps
-    make_step = step_maker(model, search, step_size, refiner)
+    steps, make_step = (steps, make_step) if make_step else (0, _stay)
     used = torch.full_like(lengths, steps)
     traces = [] if trace else None
     keep = None
@@ -117,6 +120,16 @@ def translate_batch(
     return Hypotheses(rows, scores, used.tolist(), traces)
 
 
+def refined(
+    model: LatentModel, source: Tensor, make_step: StepMaker, settings: RefinementSettings, scored: bool, trace: bool
+) -> Hypotheses:
+    """`translate_batch` as the settings of a refining search say."""
+    return translate_batch(
+        model, source, make_step, settings.steps, trace=trace, scored=scored, stop_threshold=settings.stop_threshold,
+        length_quantile=settings.length_quantile, lengthening=settings.lengthening,
+    )  # fmt: skip
+
+
 def words(
     model: LatentModel, memory, z: Tensor, mask: Tensor, scored: bool = True
 ) -> tuple[list[list[int]], list[float]]:
@@ -134,7 +147,7 @@ def words(
 
 def refine_until(
     z: Tensor,
-    make_step: Callable[[Any, Tensor], RefinementStep],
+    make_step: StepMaker,
     memory,
     mask: Tensor,
     steps: int,
@@ -169,21 +182,6 @@ def refine_until(
         part, part_mask = moved[going, :width], mask[active, :width]
         step = make_step(memory.select(active), part_mask)
     return z, used
-
-
-def step_maker(
-    model: LatentModel, search: str, step_size: float = 1.0, refiner: Refiner | None = None
-) -> Callable[[Any, Tensor], RefinementStep]:
-    """A function (memory, mask) -> one step of `search`. Raises ValueError for an unknown search."""
-    if search == "prior-mean":
-        return lambda memory, mask: lambda z: z
-    if search == "delta":
-        return lambda memory, mask: delta_step(model, memory, mask)
-    if search in ("score", "energy"):
-        if refiner is None:
-            raise ValueError(f"search {search} needs a {search} network; this system has none.")
-        return lambda memory, mask: gradient_step(refiner, memory, mask, step_size)
-    raise ValueError(f'unknown search "{search}"; allowed: prior-mean, delta, score, energy.')
 
 
 def word_rows(tokens: Tensor, mask: Tensor) -> list[list[int]]:

@@ -1,0 +1,74 @@
+"""What computes a decode: our own code, or another library. Declarations only; each file has the code of one engine."""
+
+from __future__ import annotations
+
+from workflow_src.spec import Engine, Family, Look, Search, SearchSettings
+
+LATENT_FAMILIES = ("lvm", "score", "energy")
+LATENT_SEARCHES = ("prior-mean", "delta", "score")
+BEAM_FAMILIES = ("transformer",)
+BEAM_SEARCHES = ("greedy", "beam")
+
+
+def _everything(family: Family, search: Search, settings: SearchSettings) -> str | None:
+    return None
+
+
+def _latent(family: Family, search: Search, settings: SearchSettings) -> str | None:
+    if search.name not in LATENT_SEARCHES:
+        return f"translates with {', '.join(LATENT_SEARCHES)} only, not with {search.name}; remove the engine"
+    if family.name not in LATENT_FAMILIES:
+        return f"computes systems of family {', '.join(LATENT_FAMILIES)} only, not of {family.name}; remove the engine"
+    if getattr(settings, "stop_threshold", None) is not None:
+        return "takes no stop_threshold; remove one of the two"
+    return None
+
+
+def _beams(family: Family, search: Search, settings: SearchSettings) -> str | None:
+    if search.name not in BEAM_SEARCHES:
+        return f"translates with {', '.join(BEAM_SEARCHES)} only, not with {search.name}; remove the engine"
+    if family.name not in BEAM_FAMILIES:
+        return f"computes systems of family {', '.join(BEAM_FAMILIES)} only, not of {family.name}; remove the engine"
+    return None
+
+
+CONTINUUM = Engine(
+    name="continuum",
+    title="Continuum",
+    serves=_everything,
+    open="workflow_src.serving.translator:Translator",
+    modes={None: "eager"},
+)
+CTRANSLATE2 = Engine(
+    name="ctranslate2",
+    title="CTranslate2",
+    serves=_beams,
+    open="workflow_src.serving.ctranslate2:CTranslate2Translator",
+    compute_types=("float32", "int8", "float16"),
+    packages=("ctranslate2",),
+    exports="ctranslate2",
+    look=Look(marker="<"),
+)
+ONNXRUNTIME = Engine(
+    name="onnxruntime",
+    title="ONNX Runtime",
+    serves=_latent,
+    open="workflow_src.engines.onnxruntime:open_networks",
+    compute_types=("float32", "int8"),
+    # On a GPU its modes mean another engine.
+    devices=("cpu",),
+    modes={"float32": "fast", "int8": "fast-int8"},
+    packages=("onnx", "onnxruntime"),
+    look=Look(marker=">"),
+)
+CUDA_GRAPHS = Engine(
+    name="cuda_graphs",
+    title="CUDA graphs",
+    serves=_latent,
+    open="workflow_src.engines.cuda_graphs:open_networks",
+    devices=("cuda",),
+    modes={None: "fast"},
+    selectable=False,
+)
+# The first computes decodes that name none.
+ENGINES = (CONTINUUM, CTRANSLATE2, ONNXRUNTIME, CUDA_GRAPHS)

@@ -7,7 +7,7 @@ programs run as they are, uncaptured, which is what tests compare with `decoding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -150,3 +150,9 @@ class CapturedLatent:
         if search == "score":
             return gradient_step(self.score, memory, mask, step_size)
         return delta_step(self.model, memory, mask)
+
+
+def open_networks(models: Mapping[str, Any], mode: str, device: torch.device) -> CapturedLatent:
+    """The engine for networks by family."""
+    limit = min(model.config.max_positions for model in models.values())
+    return CapturedLatent(models["lvm"], limit, device, models.get("score"))

@@ -11,8 +11,9 @@ import dataclasses
 import numpy as np
 from onnx import TensorProto
 
-from workflow_src.config.families import LvmConfig, RefinerConfig
 from workflow_src.engines.onnx_graph import Array, Graph, Layers, Positions, Weights, integers
+from workflow_src.families.lvm import LvmConfig
+from workflow_src.nn.settings import RefinerConfig
 from workflow_src.types import EOS
 
 SEARCHES = ("prior-mean", "delta", "score")

@@ -10,9 +10,10 @@ import functools
 import importlib.util
 import logging
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 from torch import nn
 
 from workflow_src.config.base import nearest
@@ -183,3 +184,8 @@ def _array(tensor) -> np.ndarray:
 
 def _arrays(model: nn.Module) -> dict[str, np.ndarray]:
     return {name: _array(parameter) for name, parameter in model.named_parameters()}
+
+
+def open_networks(models: Mapping[str, nn.Module], mode: str, device: torch.device) -> FastLatent:
+    """The engine for networks by family; `mode` is fast or fast-int8."""
+    return FastLatent(models["lvm"], models.get("score"), torch.get_num_threads(), mode == "fast-int8")

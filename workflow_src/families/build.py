@@ -1,43 +1,14 @@
-"""Family name -> how to build its model, objective and validation. The one place that knows all families."""
+"""Family name -> its model and objective, from the settings that a configuration or a description has."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 from torch import nn
 
 from workflow_src.config.base import parse
-from workflow_src.config.families import FAMILIES
-from workflow_src.families.energy.model import EnergyNetwork
-from workflow_src.families.lvm.model import LatentVariableModel
-from workflow_src.families.lvm.objective import Elbo
-from workflow_src.families.score.model import ScoreNetwork
-from workflow_src.families.transformer.model import Transformer
-from workflow_src.families.transformer.objective import CrossEntropy
-from workflow_src.losses.score_matching import ScoreMatching
+from workflow_src.registry import families, import_object
 from workflow_src.types import Objective
-
-
-@dataclasses.dataclass(frozen=True)
-class Builder:
-    """`model(config, source_size, target_size, joint)` and `objective(config)`."""
-
-    model: Callable[..., nn.Module]
-    objective: Callable[[Any], Objective]
-
-
-def _without_vocabulary(model: type[nn.Module]) -> Callable[..., nn.Module]:
-    return lambda config, source_size, target_size, joint: model(config)
-
-
-BUILDERS: dict[str, Builder] = {
-    "transformer": Builder(Transformer, CrossEntropy),
-    "lvm": Builder(LatentVariableModel, Elbo),
-    "score": Builder(_without_vocabulary(ScoreNetwork), ScoreMatching),
-    "energy": Builder(_without_vocabulary(EnergyNetwork), ScoreMatching),
-}
 
 
 def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Module:
@@ -45,9 +16,12 @@ def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Modul
 
     Raises ConfigError for settings that are not the family's.
     """
-    config = parse(FAMILIES[family].model, model, f"{family}.model")
-    return BUILDERS[family].model(config, sizes["source"], sizes["target"], sizes["joint"])
+    declared = families()[family]
+    config = parse(declared.model, model, f"{family}.model")
+    return import_object(declared.build)(config, sizes["source"], sizes["target"], sizes["joint"])
 
 
 def build_objective(family: str, settings: dict[str, Any]) -> Objective:
-    return BUILDERS[family].objective(FAMILIES[family].objective.model_validate(settings))
+    """The objective of `family`. Raises ConfigError for settings that are not the family's."""
+    declared = families()[family]
+    return import_object(declared.loss)(parse(declared.objective, settings, f"{family}.objective"))

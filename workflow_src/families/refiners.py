@@ -1,17 +1,29 @@
-"""What networks that move latents share beside layers and loss: what is measured on dev while one trains."""
+"""What networks that move latents share beside layers and loss: their start, and what is measured on dev."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from workflow_src.config.families import ScoreMatchingConfig
-from workflow_src.decoding.latent import delta_step, draw_noise, refine, translate_batch
+from workflow_src.decoding.latent import delta_step, draw_noise, gradient_step, refine, translate_batch
 from workflow_src.losses.score_matching import cosine
+from workflow_src.losses.settings import ScoreMatchingConfig
+from workflow_src.nn.latent_stack import LatentStack
+from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.types import PAD, Batch, DevSet, Validation
 
 
-def validate_refiner(dev: DevSet, search: str, objective: ScoreMatchingConfig, frozen: nn.Module) -> Validation:
+def start(
+    model: LatentStack, tensors: dict[str, Tensor] | None, family: str | None, base: nn.Module
+) -> list[str] | None:
+    """Start from the decoder of a latent-variable model (the base, where no tensors are given), from a network's own
+    weights, or at random; returns the names of the parameters that were set, None for a random start."""
+    if tensors is None:
+        return None if model.config.start == "random" else model.start_from_lvm(weights_of(base))
+    return model.start_from_lvm(tensors) if family == "lvm" else copy_matching(model, tensors)
+
+
+def validate(dev: DevSet, objective: ScoreMatchingConfig, frozen: nn.Module) -> Validation:
     """Cosine between direction and delta's offset at full noise and at the prior mean, and BLEU after one step."""
 
     def figures(model: nn.Module) -> dict[str, float]:
@@ -22,7 +34,11 @@ def validate_refiner(dev: DevSet, search: str, objective: ScoreMatchingConfig, f
         )
         # Joined over all sentences, so that batches of any size count alike; unmoved sentences (NaN) are left out.
         joined = {name: torch.cat([part[name] for part in parts]).nanmean() for name in parts[0]}
-        found = dev.bleu(lambda source: translate_batch(frozen, source, search, 1, objective.step_size, refiner=model))
+
+        def step(memory, mask):
+            return gradient_step(model, memory, mask, objective.step_size)
+
+        found = dev.bleu(lambda source: translate_batch(frozen, source, step, 1))
         return {name: float(value.nan_to_num()) for name, value in joined.items()} | {"dev_bleu": found}
 
     return Validation(figures, "dev_cosine_noise0")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.config.families import ScoreMatchingConfig
 from workflow_src.decoding.latent import delta_step, refine
+from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from workflow_src.config.families import RefinerConfig
 from workflow_src.nn.layers import (
     Memory,
     Stack,
@@ -17,6 +16,7 @@ from workflow_src.nn.layers import (
     dropout,
     sinusoidal_positions,
 )
+from workflow_src.nn.settings import RefinerConfig
 from workflow_src.nn.weights import copy_matching
 
 

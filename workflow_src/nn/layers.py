@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.config.families import StackConfig
+from workflow_src.nn.settings import StackConfig
 
 # Added to the scores of masked positions: exp(-1e4) is 0 in every precision, and 0 * finite is never NaN.
 MASKED = -1e4

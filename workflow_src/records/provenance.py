@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.records.atomic import ArtifactError, read_json, sha256, write_json
+from workflow_src.registry import plugins
 
 # The folder workflow_src.
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -106,6 +107,7 @@ def provenance(
         "files": files or {},
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
         "commit": _commit(),
+        **({"plugins": [loaded.record() for loaded in plugins()]} if plugins() else {}),
         "hardware": {
             "processor": _processor(),
             "cores": os.cpu_count(),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
+from workflow_src import registry
 from workflow_src.config.base import nearest
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import REMOVALS, Removal
-from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, LATENT_SEARCH
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
+from workflow_src.engines.choose import EAGER
 from workflow_src.runtime.device import Runtime
+from workflow_src.serving import bundle
+from workflow_src.spec import AUTOREGRESSIVE, MODEL, Role, Search, SearchSettings
 from workflow_src.types import Hypotheses
 
 
@@ -32,7 +36,9 @@ class BaseTranslator:
         self.runtime = runtime
         self.searches: list[str] = description["searches"]
         self.last_timings = {"encode": 0.0, "decode": 0.0}
-        self.engine = "eager"
+        self.engine = EAGER
+        # Names of networks with their families, the system's own first.
+        self._families = bundle.networks(description)
         normalisation = NormalisationConfig.model_validate(description["normalisation"])
         self._source = Normaliser(normalisation, description["languages"]["source"])
         self._target = Normaliser(normalisation, description["languages"]["target"])
@@ -45,29 +51,57 @@ class BaseTranslator:
     def precision(self) -> str:
         return str(self.runtime.dtype).removeprefix("torch.")
 
-    def translate(self, lines: list[str], remove_repetitions: Removal | None = None, **settings: Any) -> list[str]:
-        """Translations of `lines`, in order; see `search` for settings. An empty line stays empty.
+    def translate(
+        self,
+        lines: list[str],
+        search: str | SearchSettings | None = None,
+        batch: int = 64,
+        normalised: bool = False,
+        first_line: int = 1,
+        systems: Mapping[str, BaseTranslator] | None = None,
+        remove_repetitions: Removal | None = None,
+        **fields: Any,
+    ) -> list[str]:
+        """Translations of `lines`, in order; an empty line stays empty.
+
+        `search` is the name of a search, with `fields` of its settings, or settings; see `search` for the rest. A field
+        that names another system takes that system's translator.
 
         Repetitions are removed as in the tables of reports: `remove_repetitions` (see `text`) is none for
         autoregressive searches and subwords for all others, unless it is given.
         """
-        found = self.search(lines, **settings, scored=False)
+        settings, others = self.settings(search, **fields)
+        found = self.search(lines, settings, {**(systems or {}), **others}, batch, False, False, normalised, first_line)
         if remove_repetitions is None:
-            search = self.settings(settings.get("search"))["search"]
-            remove_repetitions = "none" if search in AUTOREGRESSIVE_SEARCHES else "subwords"
+            needed = registry.search_of(settings).needs.get(MODEL, Role())
+            remove_repetitions = "none" if needed.trait == AUTOREGRESSIVE else "subwords"
         return self.text(found.tokens, remove_repetitions)
 
-    def trace(self, lines: list[str], search: str, steps: int, **settings: Any) -> list[list[str]]:
-        """For each line its translation after 0, 1, … `steps` refinement steps, repetitions kept."""
-        if search in (*AUTOREGRESSIVE_SEARCHES, LATENT_SEARCH):
-            raise ValueError(f"search {search} has no refinement steps to show.")
-        found = self.search(lines, search=search, steps=steps, trace=True, scored=False, **settings)
+    def trace(
+        self, lines: list[str], search: str | SearchSettings | None = None, normalised: bool = False, **fields: Any
+    ) -> list[list[str]]:
+        """For each line its translation after 0, 1, … steps, repetitions kept. Raises ValueError without any steps."""
+        settings, others = self.settings(search, **fields)
+        declared = registry.search_of(settings)
+        if not declared.traceable:
+            raise ValueError(f"search {declared.name} has no refinement steps to show.")
+        found = self.search(lines, settings, others, trace=True, scored=False, normalised=normalised)
         if found.traces is None:
-            return [[""] * (steps + 1) for _ in lines]
+            return [[""] * (getattr(settings, declared.series) + 1) for _ in lines]
         return [list(texts) for texts in zip(*(self.text(tokens) for tokens in found.traces), strict=True)]
 
-    def search(self, lines: list[str], search: str | None = None, **settings: Any) -> Hypotheses:
-        """Subword hypotheses with scores for `lines`."""
+    def search(
+        self,
+        lines: list[str],
+        settings: SearchSettings,
+        systems: Mapping[str, BaseTranslator] | None = None,
+        batch: int = 64,
+        trace: bool = False,
+        scored: bool = True,
+        normalised: bool = False,
+        first_line: int = 1,
+    ) -> Hypotheses:
+        """Subword hypotheses with scores for `lines`; see `Translator.search`."""
         raise NotImplementedError
 
     def _sources(self, lines: list[str], normalised: bool, first_line: int) -> list[list[int]]:
@@ -100,23 +134,52 @@ class BaseTranslator:
         return lines
 
     def settings(
-        self, search: str | None = None, steps: int | None = None, beam: int | None = None, **counts: int
-    ) -> dict[str, Any]:
-        """The search, steps and beam that are used, with the bundle's own for those not given.
+        self, search: str | SearchSettings | None = None, **fields: Any
+    ) -> tuple[SearchSettings, dict[str, BaseTranslator]]:
+        """Settings of a search (default: the bundle's), and the translators among `fields` by the role they fill.
 
-        Raises ValueError for a search that the bundle has not, and for numbers (`counts` too) that are too small.
+        Raises ValueError for a search that the bundle has not, and for settings that the search has not or that are
+        out of range.
         """
+        if isinstance(search, SearchSettings):
+            if fields:
+                raise ValueError(f"{next(iter(fields))} is given beside settings; change the settings instead.")
+            return self._completed(search), {}
         defaults = self.description["defaults"]
-        search = search or defaults["search"]
-        if search not in self.searches:
+        declared = self._search(search or defaults["search"])
+        kind, systems = declared.settings, {}
+        for name in fields:
+            if name not in kind.model_fields:
+                raise ValueError(
+                    f"search {declared.name} takes no {name}; it takes {', '.join(kind.model_fields)}."
+                    f"{nearest(name, list(kind.model_fields))}"
+                )
+        for name in kind.named("role"):
+            if isinstance(fields.get(name), BaseTranslator):
+                systems[kind.option(name).role] = fields[name]
+                fields = fields | {name: fields[name].description["system"]}
+        own = {name: value for name, value in defaults.items() if name in kind.model_fields}
+        given = {name: value for name, value in fields.items() if value is not None}
+        return self._completed(kind.checked({**own, **given})), systems
+
+    def _search(self, name: str) -> Search:
+        if name not in self.searches:
             allowed = ", ".join(self.searches)
-            raise ValueError(f'unknown search "{search}"; allowed: {allowed}.{nearest(search, self.searches)}')
-        steps = (0 if search == "prior-mean" else defaults["steps"]) if steps is None else steps
-        beam = defaults["beam"] if beam is None else beam
-        for name, value, least in (("steps", steps, 0), ("beam", beam, 1), *((n, v, 1) for n, v in counts.items())):
-            if value < least:
-                raise ValueError(f"{name} is {value}; it must be {least} or more.")
-        return {"search": search, "steps": steps, "beam": beam}
+            raise ValueError(f'unknown search "{name}"; allowed: {allowed}.{nearest(name, self.searches)}')
+        return registry.searches()[name]
+
+    def _completed(self, settings: SearchSettings) -> SearchSettings:
+        """Settings with the system's own steps, where a search takes those of another one and none is named."""
+        self._search(registry.search_of(settings).name)
+        known = dict.fromkeys(name for _, family in self._families for name in registry.searches_of(family))
+        stepping = [name for name in known if registry.searches()[name].step]
+        for name in settings.named("steps"):
+            value = getattr(settings, name)
+            if value is None and stepping:
+                settings = settings.model_copy(update={name: stepping[0]})
+            elif value is not None and value not in stepping:
+                raise ValueError(f'{name} is "{value}"; it must be {" or ".join(stepping)}.')
+        return settings
 
     def _positions(self) -> int:
         """Longest sequence in subwords, end symbol counted."""
@@ -130,3 +193,8 @@ class BaseTranslator:
                     f"line {number} has {len(source)} subwords, the model takes at most {limit}; split it into "
                     "sentences."
                 )
+
+
+def check_batch(batch: int) -> None:
+    if batch < 1:
+        raise ValueError(f"batch is {batch}; it must be 1 or more.")

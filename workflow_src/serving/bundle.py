@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from workflow_src.config.families import FAMILIES
+from workflow_src import registry
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.weights import load_weights
 from workflow_src.records.atomic import ArtifactError, copy_file, read_json, sha256
 from workflow_src.runtime.device import Runtime
+from workflow_src.spec import BASE, MODEL, Family
 
 FORMAT = 1
 DESCRIPTION = "bundle.json"
@@ -22,7 +23,7 @@ KEYS = ("models", "searches", "defaults", "languages", "normalisation")
 
 
 def read_bundle(folder: Path) -> dict[str, Any]:
-    """The description of a bundle. Raises ArtifactError when the folder is no bundle or one of another format."""
+    """The description of a bundle. Raises ArtifactError where the folder is none, or a plug-in of it is missing."""
     if not (folder / DESCRIPTION).is_file():
         raise ArtifactError(f"{folder} is no bundle: it has no {DESCRIPTION}; export a trained system first.")
     description = read_json(folder / DESCRIPTION)
@@ -31,11 +32,59 @@ def read_bundle(folder: Path) -> dict[str, Any]:
     missing = [key for key in KEYS if key not in description]
     if missing:
         raise ArtifactError(f"{folder / DESCRIPTION} lacks {missing[0]}; export the system again.")
+    _check_plugins(folder, description)
     return description
 
 
+def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
+    there = {loaded.plugin.name for loaded in registry.plugins()}
+    for plugin in description.get("plugins", []):
+        if plugin["name"] not in there:
+            raise ArtifactError(
+                f'{folder} needs plug-in "{plugin["name"]}" {plugin["version"]}, which is not here: install it, or '
+                f"name its package ({plugin['module']}) with --plugins."
+            )
+    for name, part in description["models"].items():
+        if part.get("family") not in registry.families():
+            raise ArtifactError(f'{folder}: {name} is of family "{part.get("family")}", which nobody declares here.')
+
+
+def networks(description: dict[str, Any]) -> list[tuple[str, Family]]:
+    """Names of a bundle's networks with their families, the system's own first, then that of its base."""
+    found = [(name, registry.families()[part["family"]]) for name, part in description["models"].items()]
+
+    def place(entry: tuple[str, Family]) -> bool:
+        # Bundles of earlier versions do not say roles: of two networks, the one that needs the other is the system's.
+        role = description["models"][entry[0]].get("role")
+        return role == BASE if role else len(found) > 1 and not entry[1].needs
+
+    return sorted(found, key=place)
+
+
+def searches(families: list[Family]) -> list[str]:
+    """Names of the searches of a system: those of its base, then its own."""
+    return list(dict.fromkeys(name for family in reversed(families) for name in registry.searches_of(family)))
+
+
+def describe(family: Family, base: Family | None = None) -> dict[str, Any]:
+    """What a bundle of a system can do: `searches` and `defaults`; and the plug-ins that it needs."""
+    families = [family, *([base] if base else [])]
+    owners = registry.members().owners
+    known = searches(families)
+    needed = [owners.get(("family", one.name)) for one in families] + [owners.get(("search", name)) for name in known]
+    plugins = {loaded.plugin.name: loaded.record() for loaded in needed if loaded}
+    about = {"searches": known, "defaults": {"search": family.searches[0]}}
+    return about | ({"plugins": list(plugins.values())} if plugins else {})
+
+
+def names(families: dict[str, str]) -> dict[str, str]:
+    """Role -> name of a network in a bundle: that of its family, with the role where two are of one family."""
+    values = list(families.values())
+    return {role: f"{role}-{one}" if role != MODEL and values.count(one) > 1 else one for role, one in families.items()}
+
+
 def load_models(folder: Path, description: dict[str, Any], runtime: Runtime) -> dict[str, nn.Module]:
-    """The models of a bundle by family, on their device and ready to translate.
+    """The models of a bundle by name, on their device and ready to translate.
 
     Raises ArtifactError when weights are missing, damaged or of another model.
     """
@@ -68,14 +117,3 @@ def copy_subwords(source: Path, folder: Path) -> list[str]:
     for path in sorted(source.iterdir()):
         copy_file(path, folder / "subwords" / path.name)
     return [f"subwords/{path.name}" for path in sorted((folder / "subwords").iterdir())]
-
-
-def describe(family: str) -> dict[str, Any]:
-    """What a bundle of a system of this family can do: `searches` and `defaults`."""
-    searches = list(FAMILIES[family].searches)
-    if FAMILIES[family].built_on:
-        searches = list(dict.fromkeys([*FAMILIES[FAMILIES[family].built_on].searches, *searches]))
-    search = {"transformer": "beam", "lvm": "delta"}.get(family, family)
-    refinement = FAMILIES[family].refinement
-    defaults = {"search": search, "steps": 4, "beam": 4} | ({"refinement": refinement} if refinement else {})
-    return {"searches": searches, "defaults": defaults}

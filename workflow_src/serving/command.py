@@ -10,16 +10,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from workflow_src import registry
 from workflow_src.config.experiment import REMOVALS
-from workflow_src.config.families import LATENT_SEARCH, REFINEMENTS, SEARCHES_OF_SETTING
 from workflow_src.data.lines import read_lines
-from workflow_src.records.atomic import atomic
+from workflow_src.records.atomic import ArtifactError, atomic
+from workflow_src.serving import bundle
 from workflow_src.serving.translator import Translator
-
-# Options that belong to some searches only.
-OPTIONS = {"steps": (*REFINEMENTS, LATENT_SEARCH), "beam": ("beam",)} | {
-    name: searches for name, searches in SEARCHES_OF_SETTING.items() if name != "max_length_ratio"
-}
+from workflow_src.spec import Search
 
 
 def _positive(text: str) -> int:
@@ -28,41 +25,57 @@ def _positive(text: str) -> int:
     return number
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(search: Search | None) -> argparse.ArgumentParser:
+    """The options of the command, and of all searches; the help has those of `search`."""
     made = argparse.ArgumentParser(
-        prog="continuum translate", description="Translate lines of standard input with an exported system."
+        prog="continuum translate",
+        description="Translate lines of standard input with an exported system. A search has options of its own: "
+        "--bundle FOLDER --search NAME --help shows them.",
+        allow_abbrev=False,
     )
     made.add_argument("--bundle", required=True, help="folder that export_bundle made")
     made.add_argument("--search", help="default: the bundle's own")
-    made.add_argument("--steps", type=int, help="refinement steps (delta, score, energy)")
-    made.add_argument("--beam", type=int, help="hypotheses a sentence (beam)")
-    made.add_argument(
-        "--length-penalty", type=float, help="exponent of the length that scores are divided by (beam); default 1"
-    )
-    made.add_argument("--step-size", type=float, help="of refinement; default 1")
-    made.add_argument("--length-quantile", type=float, help="of the predicted lengths; default: the most probable")
-    made.add_argument(
-        "--lengthening", type=float, help="times the source's subwords is added to the lengths; default 0"
-    )
-    made.add_argument("--stop-threshold", type=float, help="a sentence stops after a step shorter than this")
-    made.add_argument("--lengths", type=int, help="target lengths tried (latent-search); default 5")
-    made.add_argument("--samples", type=int, help="samples of z for each length (latent-search); default 5")
-    made.add_argument(
-        "--mean-first", action="store_const", const=True, help="the first sample is the prior mean (latent-search)"
-    )
-    made.add_argument("--search-seed", type=int, help="of the samples (latent-search); default 1")
-    made.add_argument("--rescorer", help="bundle of an autoregressive system that ranks candidates (latent-search)")
+    made.add_argument("--plugins", nargs="+", default=[], metavar="PACKAGE", help="packages that the bundle needs")
     made.add_argument("--remove-repetitions", choices=REMOVALS,
                       help="what follows itself: default subwords, in autoregressive searches none")  # fmt: skip
     made.add_argument("--batch", type=int, default=64, help="sentences translated together")
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16", "int8", "float16"),
-                      help="int8 and float16: of a CTranslate2 folder")  # fmt: skip
+                      help="int8 and float16: of a folder of another engine")  # fmt: skip
     made.add_argument("--threads", type=_positive, help="CPU threads")
     made.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8")
     made.add_argument("--input", type=Path, help="a file instead of standard input")
     made.add_argument("--output", type=Path, help="a file instead of standard output; appears when it is whole")
+    group = made.add_argument_group(f"options of search {search.name}" if search else "options of searches")
+    own = search.settings.model_fields if search else {}
+    for name in dict.fromkeys([*own, *_settings()]):
+        _add_setting(group, name, search if name in own else None)
     return made
+
+
+def _settings() -> list[str]:
+    """Names of the settings of all searches."""
+    return list(dict.fromkeys(name for one in registry.searches().values() for name in one.settings.model_fields))
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _add_setting(group: Any, name: str, search: Search | None) -> None:
+    """The option of a setting; its text is checked by the settings class. The help shows it for `search`."""
+    kinds = [one.settings for one in registry.searches().values() if name in one.settings.model_fields]
+    kind = search.settings if search else kinds[0]
+    about = argparse.SUPPRESS
+    if search:
+        default = kind.default(name)
+        text = kind.model_fields[name].description or ""
+        text += "" if default is None else f"; default {default}"
+        about = ("bundle of a system: " if kind.option(name).role else "") + text.replace("%", "%%")
+    if kind.model_fields[name].annotation is bool:
+        group.add_argument(_option(name), action=argparse.BooleanOptionalAction, default=None, help=about)
+    else:
+        group.add_argument(_option(name), default=None, metavar=name.upper(), help=about)
 
 
 def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
@@ -73,42 +86,61 @@ def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 def _told(given: argparse.Namespace, translator: Translator) -> dict[str, Any]:
     """The settings that the user gave. Raises ValueError for one that the search does not take."""
-    if given.engine != "auto" and translator.description.get("engine") == "ctranslate2":
+    if given.engine != "auto" and "engine" in translator.description:
         raise ValueError(
-            f"--engine {given.engine} is for bundles, and {given.bundle} is a CTranslate2 folder; remove it."
+            f"--engine {given.engine} is for bundles, and {given.bundle} is a folder of another engine; remove it."
         )
-    told = {name: getattr(given, name) for name in OPTIONS if getattr(given, name) is not None}
-    search = translator.settings(given.search, given.steps, given.beam)["search"]
+    told = {name: getattr(given, name) for name in _settings() if getattr(given, name) is not None}
+    search = registry.search_of(translator.settings(given.search)[0])
     for name in told:
-        if search not in OPTIONS[name]:
-            option = "--" + name.replace("_", "-")
+        if name not in search.settings.model_fields:
+            owners = ", ".join(one.name for one in registry.searches().values() if name in one.settings.model_fields)
             raise ValueError(
-                f"{option} belongs to {', '.join(OPTIONS[name])}, and the search is {search}; remove one of the two."
+                f"{_option(name)} belongs to {owners}, and the search is {search.name}; remove one of the two."
             )
-    told.pop("rescorer", None)
-    return told | {"search": search, "batch": given.batch}
+    for name in search.settings.named("role"):
+        if name in told:
+            told[name] = Translator.load(told[name], given.device, given.precision, given.threads)
+    return told
 
 
 def _translated(given: argparse.Namespace) -> Iterator[str]:
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads, given.engine)
-    settings = _told(given, translator)
-    if given.rescorer:
-        settings["rescorer"] = Translator.load(given.rescorer, given.device, given.precision, given.threads)
+    settings, systems = translator.settings(given.search, **_told(given, translator))
     # Wrong settings are told even when there is nothing to translate.
-    translator.search([], **settings)
+    translator.search([], settings, systems, batch=given.batch)
     done = 0
     # Sorting by length works within a chunk, so chunks are much larger than batches.
     for chunk in _chunks(read_lines(given.input or "/dev/stdin"), 64 * max(1, given.batch)):
         yield from translator.translate(
-            chunk, remove_repetitions=given.remove_repetitions, **settings, first_line=done + 1
-        )
+            chunk, settings, batch=given.batch, first_line=done + 1, systems=systems,
+            remove_repetitions=given.remove_repetitions,
+        )  # fmt: skip
         done += len(chunk)
+
+
+def _parse(words: list[str] | None) -> argparse.Namespace:
+    """The command line. What the help shows depends on the bundle and the search, which are looked for first."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--bundle")
+    first.add_argument("--search")
+    first.add_argument("--plugins", nargs="+", default=[])
+    found, _ = first.parse_known_args(words)
+    registry.use([*registry.wanted(), *found.plugins])
+    search = registry.searches().get(found.search or "")
+    if found.bundle and not found.search:
+        try:
+            search = registry.searches().get(bundle.read_bundle(Path(found.bundle))["defaults"]["search"])
+        except ArtifactError:
+            # Opening the bundle says it.
+            search = None
+    return _parser(search).parse_args(words)
 
 
 def main(words: list[str] | None = None) -> None:
     """The command: exit code 0, or 1 with one sentence on standard error."""
-    given = _parser().parse_args(words)
     try:
+        given = _parse(words)
         if given.output:
             with atomic(given.output) as file:
                 file.writelines(f"{line}\n" for line in _translated(given))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import torch
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.ctranslate2 import Engine, cores, device_and_index
 from workflow_src.records.atomic import ArtifactError, sha256
+from workflow_src.registry import engines, search_of
 from workflow_src.runtime.device import Runtime, set_threads
-from workflow_src.serving.base import BaseTranslator
+from workflow_src.serving.base import BaseTranslator, check_batch
 from workflow_src.serving.bundle import DESCRIPTION
+from workflow_src.spec import SearchSettings
 from workflow_src.types import Hypotheses
 
 
@@ -35,7 +38,7 @@ class CTranslate2Translator(BaseTranslator):
         auto is float32 on CPUs, float16 on GPUs. Raises ArtifactError when the model is missing or another one,
         ValueError when the library is not installed or cannot compute in this precision here.
         """
-        part = description["models"]["transformer"]
+        (part,) = description["models"].values()
         weights = folder / part["weights"]
         if not weights.is_file() or sha256(weights) != part["sha256"]:
             raise ArtifactError(
@@ -63,22 +66,26 @@ class CTranslate2Translator(BaseTranslator):
     def search(
         self,
         lines: list[str],
-        search: str | None = None,
-        beam: int | None = None,
-        length_penalty: float = 1.0,
-        max_length_ratio: float = 2.0,
+        settings: SearchSettings,
+        systems: Mapping[str, BaseTranslator] | None = None,
         batch: int = 64,
+        trace: bool = False,
         scored: bool = True,
         normalised: bool = False,
         first_line: int = 1,
-        **others: Any,
     ) -> Hypotheses:
-        """As `Translator.search`; settings of other searches (`others`) have no effect."""
-        chosen = self.settings(search, None, beam, batch=batch)
+        """As `Translator.search`. Raises ValueError for a search that the library cannot compute."""
+        check_batch(batch)
+        search = self._search(search_of(settings).name)
+        declared = engines()[self.description["engine"]]
+        reason = declared.serves(self._families[0][1], search, settings)
+        if reason or trace:
+            raise ValueError(f"engine {declared.name} {reason or 'keeps no traces; use the bundle'}.")
         sources = self._sources(lines, normalised, first_line)
-        width = chosen["beam"] if chosen["search"] == "beam" else 1
+        # Greedy search is a beam of one.
+        width, penalty = getattr(settings, "beam", 1), getattr(settings, "length_penalty", 1.0)
         engine = self.parallel if len(lines) > batch else self.single
-        return engine.search(sources, width, length_penalty, max_length_ratio, batch, scored)
+        return engine.search(sources, width, penalty, settings.max_length_ratio, batch, scored)
 
     def _positions(self) -> int:
         return self.single.max_positions

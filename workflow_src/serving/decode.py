@@ -11,19 +11,8 @@ from typing import Any
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.jobs import add_runtime, log
 from workflow_src.records.atomic import read_chosen
-from workflow_src.serving.folders import open_engine
-from workflow_src.serving.translator import Translator
-
-
-def load_rescorer(given) -> Translator | None:
-    """The autoregressive system that ranks candidates, where one was given."""
-    return Translator.load(given.rescorer, given.device, given.precision, given.threads) if given.rescorer else None
-
-
-def search_arguments(settings: dict[str, Any], rescorer: Translator | None) -> dict[str, Any]:
-    """A decode's settings as arguments of `Translator.search`: the rescorer itself in the place of its name."""
-    found = {name: value for name, value in settings.items() if name not in ("engine", "compute_type", "rescorer")}
-    return found | ({"rescorer": rescorer} if rescorer else {})
+from workflow_src.registry import settings_of
+from workflow_src.serving.folders import add_systems, load_systems, open_engine, systems_given
 
 
 def translate(given: argparse.Namespace, lines: list[str], first_line: int = 1) -> Iterator[dict[str, Any]]:
@@ -31,9 +20,9 @@ def translate(given: argparse.Namespace, lines: list[str], first_line: int = 1) 
     subwords."""
     settings = given.settings | (read_chosen(given.chosen) if given.chosen else {})
     translator = open_engine(given.bundle, given.device, given.precision, given.threads, settings)
-    wanted = search_arguments(settings, load_rescorer(given))
+    search, systems = settings_of(settings), load_systems(given)
     began = time.perf_counter()
-    found = translator.search(lines, **wanted, batch=given.batch, normalised=True, first_line=first_line)
+    found = translator.search(lines, search, systems, batch=given.batch, normalised=True, first_line=first_line)
     texts = translator.text(found.tokens)
     seconds = time.perf_counter() - began
     joined = translator.text(found.tokens, "subwords")
@@ -50,14 +39,14 @@ def translate(given: argparse.Namespace, lines: list[str], first_line: int = 1) 
 def inputs_of(given: argparse.Namespace) -> dict[str, Path]:
     """Files that translations come from, by name."""
     inputs = {"bundle": given.bundle / "bundle.json", "source": given.source}
-    inputs |= {"rescorer": given.rescorer / "bundle.json"} if given.rescorer else {}
+    inputs |= {role: folder / "bundle.json" for role, folder in systems_given(given).items()}
     return inputs | ({"chosen": given.chosen} if given.chosen else {})
 
 
 def add_arguments(made: argparse.ArgumentParser) -> None:
     """What a whole decode and a shard of one are given."""
     made.add_argument("--bundle", type=Path, required=True)
-    made.add_argument("--rescorer", type=Path, help="bundle of the autoregressive system that ranks candidates")
+    add_systems(made)
     made.add_argument("--chosen", type=Path, help="settings chosen on dev, which replace those given")
     made.add_argument("--source", type=Path, required=True, help="normalised text, one sentence a line")
     made.add_argument("--output", type=Path, required=True)

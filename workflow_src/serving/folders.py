@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from workflow_src.registry import default_engine, engines, roles
+
 
 def bundles(words: list[str]) -> dict[str, Path]:
     """SYSTEM=FOLDER words as a mapping. Raises ValueError for a word of another form."""
@@ -40,12 +42,35 @@ def open_engine(folder: Path, device: str, precision: str, threads: int | None, 
     """The translator that a decode's engine and compute type ask for; our own computes eagerly."""
     from workflow_src.serving.translator import Translator
 
-    engine, compute_type = settings.get("engine", "continuum"), settings.get("compute_type")
-    if engine == "onnxruntime":
-        # It serves on CPUs here; on a GPU its name would mean another engine.
-        fast = "fast-int8" if compute_type == "int8" else "fast"
-        return Translator.load(folder, "cpu" if device == "auto" else device, "float32", threads, fast)
+    name, compute_type = settings.get("engine"), settings.get("compute_type")
+    engine = engines()[name] if name else default_engine()
+    own = engine.modes.get(compute_type, "eager")
+    # It serves on one kind of devices: on another its mode would mean another engine.
+    only = engine.devices[0] if len(engine.devices) == 1 else None
+    if only and not engine.exports:
+        return Translator.load(folder, only if device == "auto" else device, "float32", threads, own)
     # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
-    # Only float16 needs a GPU, whose libraries CTranslate2 may not find; quality is the same on CPUs.
+    # Only float16 needs a GPU, whose libraries an engine may not find; quality is the same on CPUs.
     on_cpu = device == "auto" and compute_type in ("float32", "int8")
-    return Translator.load(folder, "cpu" if on_cpu else device, compute_type or precision, threads, "eager")
+    return Translator.load(folder, "cpu" if on_cpu else device, compute_type or precision, threads, own)
+
+
+def add_systems(made: argparse.ArgumentParser) -> None:
+    """Options for the bundles of other systems that a search works with, by role: `--rescorer FOLDER`."""
+    for role in roles():
+        made.add_argument(f"--{role}", type=Path, help=f"bundle of the system that is the {role}")
+
+
+def systems_given(given: argparse.Namespace) -> dict[str, Path]:
+    """Bundles of other systems on the command line, by role."""
+    return {role: folder for role in roles() if (folder := getattr(given, role, None))}
+
+
+def load_systems(given: argparse.Namespace) -> dict[str, Any]:
+    """Translators of other systems on the command line, by role."""
+    from workflow_src.serving.translator import Translator
+
+    return {
+        role: Translator.load(folder, given.device, given.precision, given.threads)
+        for role, folder in systems_given(given).items()
+    }

@@ -9,9 +9,10 @@ from typing import Any
 from workflow_src import jobs
 from workflow_src.data.lines import read_aligned
 from workflow_src.evaluation.analyses.changes import pick
-from workflow_src.evaluation.speed.timing import search_settings
+from workflow_src.evaluation.speed.timing import row_settings
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
+from workflow_src.registry import settings_of
 from workflow_src.serving.folders import bundle_files, bundles, load
 
 # The sentences that examples are picked from: enough to find telling ones, few enough to trace in seconds.
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> str:
     # The corpus is normalised already; normalising twice is not always the same as once.
     traces = [
         translators[e["system"]].trace(
-            sources, search=e["search"], steps=e["steps"], step_size=e.get("step_size", 1.0), normalised=True
+            sources, settings_of({name: value for name, value in e.items() if name != "system"}), normalised=True
         )
         for e in searches
     ]
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> str:
     by_teacher: dict[int, str] = {}
     if teacher and chosen:
         lines = [sources[index] for index in chosen]
-        outputs = translators[teacher["system"]].translate(lines, normalised=True, **search_settings(teacher))
+        outputs = translators[teacher["system"]].translate(lines, row_settings(teacher), normalised=True)
         by_teacher = dict(zip(chosen, outputs, strict=True))
     examples = [
         {

@@ -13,7 +13,8 @@ from workflow_src.evaluation.quality.choosing import choose
 from workflow_src.jobs import add_runtime, log, parser, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.serving.decode import load_rescorer, search_arguments
+from workflow_src.registry import settings_of
+from workflow_src.serving.folders import add_systems, load_systems, systems_given
 from workflow_src.serving.translator import Translator
 
 
@@ -22,29 +23,37 @@ def run(given) -> str:
     check_parallel(given.source, given.reference)
     sources, references = list(read_lines(given.source)), list(read_lines(given.reference))
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads, engine="eager")
-    rescorer = load_rescorer(given)
+    systems = load_systems(given)
+    kind = type(settings_of(settings["settings"]))
+    # Numbers are handed over as they stand in a configuration; the settings know which are whole.
+    tune = {n: [getattr(kind.checked({n: value}), n) for value in values] for n, values in settings["tune"].items()}
 
     def measure(values: dict[str, Any]) -> dict[str, float]:
-        wanted = search_arguments(settings["settings"] | values, rescorer)
-        found = translator.search(sources, **wanted, batch=given.batch, normalised=True, scored=False)
+        search = settings_of(settings["settings"] | values)
+        found = translator.search(sources, search, systems, batch=given.batch, normalised=True, scored=False)
         texts = translator.text(found.tokens, settings["remove_repetitions"])
         bleu = sacrebleu.corpus_bleu(texts, [references]).score
-        log.info("%s: BLEU %.2f", ", ".join(f"{name} {value:g}" for name, value in values.items()), bleu)
+        log.info("%s: BLEU %.2f", _told(values), bleu)
         return {"bleu": bleu, "mean_steps": statistics.fmean(found.steps or [0])}
 
-    chosen, curve = choose(settings["tune"], measure)
+    chosen, curve = choose(tune, measure)
     inputs = {"source": given.source, "reference": given.reference, "bundle": given.bundle / "bundle.json"}
-    inputs |= {"rescorer": given.rescorer / "bundle.json"} if given.rescorer else {}
+    inputs |= {role: folder / "bundle.json" for role, folder in systems_given(given).items()}
     content = {"chosen": chosen, "curve": curve, "remove_repetitions": settings["remove_repetitions"]}
     write_json(given.output, content | {"provenance": provenance(settings, inputs)})
-    told = ", ".join(f"{name} {value:g}" for name, value in chosen.items())
-    return f"{given.output}: {told} of {len(curve)} combinations, dev BLEU {max(p['bleu'] for p in curve):.2f}"
+    return f"{given.output}: {_told(chosen)} of {len(curve)} combinations, dev BLEU {max(p['bleu'] for p in curve):.2f}"
+
+
+def _told(values: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
+    )
 
 
 def arguments():
     made = parser(__doc__)
     made.add_argument("--bundle", type=Path, required=True)
-    made.add_argument("--rescorer", type=Path, help="bundle of the autoregressive system that ranks candidates")
+    add_systems(made)
     made.add_argument("--source", type=Path, required=True, help="normalised text, one sentence a line")
     made.add_argument("--reference", type=Path, required=True)
     made.add_argument("--output", type=Path, required=True)

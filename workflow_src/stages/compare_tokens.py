@@ -7,6 +7,7 @@ from typing import Any
 
 from workflow_src import jobs
 from workflow_src.evaluation.analyses import inputs
+from workflow_src.evaluation.analyses.lengths import entry_settings
 from workflow_src.evaluation.analyses.token_statistics import compare
 
 
@@ -18,8 +19,7 @@ def run(arguments: argparse.Namespace) -> str:
     curves = []
     for entry in settings["searches"]:
         found = translators[entry["system"]].search(
-            lines, search=entry["search"], steps=steps[-1], step_size=entry["step_size"], trace=True, scored=False,
-            normalised=True,
+            lines, entry_settings(entry, steps[-1]), trace=True, scored=False, normalised=True
         )  # fmt: skip
         points = [compare(found.traces[0], found.traces[step], step) for step in steps]
         curves.append(entry | {"points": points})

@@ -23,6 +23,7 @@ from workflow_src.jobs import add_runtime, log, parser, start
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
 from workflow_src.searches.beam.search import beam_search
+from workflow_src.spec import AUTOREGRESSIVE
 from workflow_src.training.systems import check_subwords, load_system
 from workflow_src.types import Hypotheses
 
@@ -34,7 +35,7 @@ def run(given) -> str:
     keep_memory()
     set_threads(given.threads)
     runtime = choose(given.device, given.precision, training=False)
-    model, description = load_system(given.model, "transformer")
+    model, description = load_system(given.model, AUTOREGRESSIVE)
     model = model.to(device=runtime.device, dtype=runtime.dtype)
     subwords = Subwords.load(given.subwords)
     check_subwords(description, subwords, given.model)

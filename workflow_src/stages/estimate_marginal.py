@@ -7,7 +7,9 @@ from typing import Any
 
 from workflow_src import jobs
 from workflow_src.evaluation.analyses import inputs
+from workflow_src.evaluation.analyses.lengths import entry_settings
 from workflow_src.evaluation.analyses.marginal import marginals, point
+from workflow_src.spec import MODEL
 from workflow_src.types import EOS
 
 
@@ -24,11 +26,11 @@ def run(arguments: argparse.Namespace) -> str:
     for model_name in dict.fromkeys(entry["model"] for entry in settings["searches"]):
         entries = [entry for entry in settings["searches"] if entry["model"] == model_name]
         translator = translators[entries[0]["system"]]
+        model = translator.networks(entry_settings(entries[0], 0))[MODEL]
         sources = translator.subwords.encode_source(lines)
         outputs = [
             translators[entry["system"]]
-            .search(lines, search=entry["search"], steps=steps[-1], step_size=entry["step_size"], trace=True,
-                    scored=False, normalised=True)
+            .search(lines, entry_settings(entry, steps[-1]), trace=True, scored=False, normalised=True)
             .traces
             for entry in entries
         ]  # fmt: skip
@@ -36,7 +38,7 @@ def run(arguments: argparse.Namespace) -> str:
         for number, sentence in enumerate(taken.numbers):
             wanted = [trace[step][number] for trace in outputs for step in steps]
             found = marginals(
-                translator.models["lvm"], [*sources[number], EOS], wanted, settings["samples"], settings["seed"],
+                model, [*sources[number], EOS], wanted, settings["samples"], settings["seed"],
                 sentence, arguments.chunk, translator.runtime.device,
             )  # fmt: skip
             estimates.append([found[i : i + len(steps)] for i in range(0, len(found), len(steps))])

@@ -5,26 +5,31 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from workflow_src.engines import CTRANSLATE2
 from workflow_src.engines.ctranslate2_spec import library, write_model
 from workflow_src.jobs import parser, start
 from workflow_src.records.atomic import ArtifactError, room_for, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
+from workflow_src.registry import searches, searches_of
+from workflow_src.serving import bundle as bundles
 from workflow_src.serving.bundle import DESCRIPTION, copy_subwords
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import Engine, Family
 
 
 def run(given) -> str:
     version = library().__version__
     folder: Path = given.output_folder
     bundle = Translator.load(given.bundle, device="cpu", precision="float32", threads=1)
-    if "transformer" not in bundle.models:
-        family = ", ".join(bundle.models)
-        raise ArtifactError(f"{given.bundle} holds {family}; CTranslate2 can hold systems of family transformer only.")
+    name, family = bundles.networks(bundle.description)[0]
+    reason = serves(CTRANSLATE2, family)
+    if reason:
+        raise ArtifactError(f"{given.bundle} holds a system of family {family.name}; {CTRANSLATE2.title} {reason}.")
     (folder / DESCRIPTION).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
         with room_for(folder / "model.bin"):
-            write_model(bundle.models["transformer"], bundle.subwords.names(), building)
+            write_model(bundle.models[name], bundle.subwords.names(), building)
         for old in (*folder.glob("*vocabulary.json"), *folder.glob("*.bin")):
             old.unlink()
         names = sorted(path.name for path in Path(building).iterdir())
@@ -33,17 +38,24 @@ def run(given) -> str:
             made.chmod(0o644)
             made.replace(folder / name)
     names += copy_subwords(given.bundle / "subwords", folder)
-    model = bundle.description["models"]["transformer"] | {
+    model = bundle.description["models"][name] | {
         "weights": "model.bin",
         "sha256": sha256(folder / "model.bin"),
     }
     inputs, files = {"bundle": given.bundle / DESCRIPTION}, digests(folder, names)
-    made_by = provenance(given.settings, inputs, files, ctranslate2=version)
+    made_by = provenance(given.settings, inputs, files, **{CTRANSLATE2.name: version})
     write_json(
         folder / DESCRIPTION,
-        bundle.description | {"engine": "ctranslate2", "models": {"transformer": model}, "provenance": made_by},
+        bundle.description | {"engine": CTRANSLATE2.name, "models": {name: model}, "provenance": made_by},
     )
-    return f"{bundle.description['system']} is in {folder}, for CTranslate2 {version}"
+    return f"{bundle.description['system']} is in {folder}, for {CTRANSLATE2.title} {version}"
+
+
+def serves(engine: Engine, family: Family) -> str | None:
+    """Why an engine serves no search of a family; None where it serves one."""
+    known = [searches()[name] for name in searches_of(family)]
+    reasons = [engine.serves(family, search, search.settings()) for search in known]
+    return None if None in reasons else reasons[0]
 
 
 def arguments():

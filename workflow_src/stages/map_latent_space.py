@@ -8,6 +8,8 @@ from typing import Any
 from workflow_src import jobs
 from workflow_src.evaluation.analyses import inputs
 from workflow_src.evaluation.analyses.latent_space import choose, map_sentence
+from workflow_src.evaluation.analyses.lengths import entry_settings
+from workflow_src.spec import MODEL, REFINER
 from workflow_src.types import EOS
 
 
@@ -17,7 +19,8 @@ def run(arguments: argparse.Namespace) -> str:
     arguments.precision = "float32"
     entry = settings["searches"][0]
     translator = inputs.open_bundles(arguments)[entry["system"]]
-    model, refiner, device = translator.models["lvm"], translator.models["score"], translator.runtime.device
+    networks = translator.networks(entry_settings(entry, settings["steps"]))
+    model, refiner, device = networks[MODEL], networks[REFINER], translator.runtime.device
     wanted = settings["sentence"]
     taken = inputs.sentences(arguments, settings["sentences"] if wanted is None else wanted + 1)
     sources = [[*ids, EOS] for ids in translator.subwords.encode_source(taken.sources)]

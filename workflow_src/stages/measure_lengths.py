@@ -20,13 +20,13 @@ def run(arguments: argparse.Namespace) -> str:
     models, rows = {}, []
     for entry in settings["searches"]:
         translator = translators[entry["system"]]
-        device, model = translator.runtime.device, translator.models["lvm"]
+        chosen = lengths.procedure(translator, entry, settings["steps"])
+        device, model = translator.runtime.device, chosen.model
         sources = translator.subwords.encode_source(lines)
         limit = model.length.longest
         true = [min(len(ids), limit) for ids in translator.subwords.encode_target(taken.targets)]
         predicted = lengths.candidates(model, sources, settings["candidates"], BATCH, device)
         models[entry["model"]] = lengths.accuracy(predicted, true)
-        chosen = lengths.procedure(translator, entry, settings["steps"])
 
         def outputs(wanted: list[int], chosen=chosen, sources=sources, translator=translator) -> list[str]:
             tokens = lengths.translate_with(chosen, sources, wanted, BATCH, translator.runtime.device)

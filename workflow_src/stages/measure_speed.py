@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
-from workflow_src.config.costs import step_operations
 from workflow_src.data.lines import read_lines
 from workflow_src.engines.ctranslate2 import cores
 from workflow_src.evaluation.report.results import engine_of
@@ -21,20 +20,42 @@ from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.processes import Worker
 from workflow_src.records.atomic import read_chosen, read_json, write_json
 from workflow_src.records.provenance import provenance
+from workflow_src.registry import default_engine, engines, families, fill, named_systems, search_of
+from workflow_src.serving import bundle
 from workflow_src.serving.folders import bundle_files, bundles
+from workflow_src.spec import Engine
 
-OWN = timing.OWN_ENGINE
+OWN = timing.own_engine()
 
 
 def inputs_of(
     arguments: argparse.Namespace, rows: list[dict[str, Any]], folders: dict[str, dict[str, Path]]
 ) -> dict[str, Path]:
     """Files that the figures of `rows` come from: the source, the folders, and settings chosen on dev."""
-    own = {s for row in rows if row.get("engine") != "ctranslate2" for s in (row["system"], row.get("rescorer")) if s}
-    other = {row["system"] for row in rows if row.get("engine") == "ctranslate2"}
-    found = {"source": arguments.source, **bundle_files(folders[OWN], own)}
-    found |= bundle_files(folders["ctranslate2"], other, "ctranslate2")
+    found = {"source": arguments.source}
+    for kind, there in folders.items():
+        needed = {system for row in rows if kind_of(row) == kind for system in systems_of(row)}
+        found |= bundle_files(there, needed, "bundle" if kind == OWN else kind)
     return found | {f"chosen {row['system']} {row['name']}": Path(row["chosen"]) for row in rows if "chosen" in row}
+
+
+def kind_of(row: dict[str, Any]) -> str:
+    """The kind of folders that a row's engine reads: bundles, or an export of its own."""
+    return engine_named(row).exports or OWN
+
+
+def engine_named(row: dict[str, Any]) -> Engine:
+    return engines()[row["engine"]] if row.get("engine") else default_engine()
+
+
+def systems_of(row: dict[str, Any]) -> list[str]:
+    """Systems that a row works with: its own, and those that its settings name."""
+    return [row["system"], *named_systems(timing.row_settings(row)).values()]
+
+
+def exports() -> list[str]:
+    """Kinds of folders that engines read beside bundles."""
+    return [engine.exports for engine in engines().values() if engine.exports]
 
 
 def gpu(requested: str) -> str | None:
@@ -67,7 +88,8 @@ def protocols(wanted: list[str], device: str | None, threads: int) -> list[dict[
 
 def runs_on(row: dict[str, Any], device: str) -> bool:
     """Whether a row can be computed there: float16 is for GPUs, and ONNX Runtime serves on CPUs here."""
-    return row.get("compute_type") != "float16" if device == "cpu" else row.get("engine") != "onnxruntime"
+    kind = device.split(":")[0]
+    return kind in engine_named(row).devices and not (kind == "cpu" and row.get("compute_type") == "float16")
 
 
 def orders(
@@ -77,10 +99,9 @@ def orders(
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         engine = engine_of(row)
-        # Only CTranslate2 reads folders of its own.
-        kind = "ctranslate2" if row.get("engine") == "ctranslate2" else OWN
+        kind = kind_of(row)
         # What ranks candidates works in the same process.
-        systems = [system for system in (row["system"], row.get("rescorer")) if system]
+        systems = systems_of(row)
         for system in systems:
             if system not in folders[kind]:
                 given = ", ".join(sorted(folders[kind])) or "none"
@@ -95,17 +116,26 @@ def orders(
 
 
 def operations(rows: list[dict[str, Any]], folders: dict[str, Path]) -> dict[tuple[str, str], float]:
-    """Operations of a refinement step at a position, by (system, search), from the sizes that bundles tell."""
+    """Operations of a step at a position, by (system, search), from the sizes that bundles tell."""
     found = {}
-    for system, search in {(row["system"], row["search"]) for row in rows if row["search"] in timing.STEPPED}:
-        path = folders[system] / "bundle.json"
-        models = read_json(path).get("models", {}) if path.exists() else {}
-        if "lvm" in models:
-            network = models.get(search, {}).get("model")
-            count = step_operations(search, models["lvm"]["model"], models["lvm"]["sizes"]["target"], network)
-            if count is not None:
-                found[(system, search)] = count
+    for row in rows:
+        settings = timing.row_settings(row)
+        search, key = search_of(settings), (row["system"], row["search"])
+        path = folders[row["system"]] / "bundle.json" if row["system"] in folders else None
+        if search.step_cost is None or key in found or path is None or not path.exists():
+            continue
+        description = read_json(path)
+        if description.get("models"):
+            networks = [(name, family) for name, family in bundle.networks(description)]
+            filled = fill(search.needs, networks, {})
+            found[key] = search.step_cost({role: _weights(description["models"][n]) for role, n in filled.items()})
     return found
+
+
+def _weights(part: dict[str, Any]) -> dict[str, int]:
+    """Weights by part of a network that a bundle describes."""
+    family = families()[part["family"]]
+    return family.weights(family.model.model_validate(part["model"]), part["sizes"]["target"])
 
 
 def start(
@@ -179,7 +209,8 @@ def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
     settings["rows"] = [row | (read_chosen(row["chosen"]) if "chosen" in row else {}) for row in settings["rows"]]
     lines = list(itertools.islice(read_lines(arguments.source), settings["speed"]["sentences"]))
-    folders = {OWN: bundles(arguments.bundles), "ctranslate2": bundles(arguments.ctranslate2)}
+    folders = {OWN: bundles(arguments.bundles)}
+    folders |= {export: bundles(getattr(arguments, export)) for export in exports()}
     chosen = protocols(settings["speed"]["protocols"], gpu(arguments.device), cores())
     found = [measure(protocol, settings, lines, folders, arguments.precision) for protocol in chosen]
     inputs = inputs_of(arguments, settings["rows"], folders)
@@ -194,7 +225,8 @@ def run(arguments: argparse.Namespace) -> str:
 def make_parser() -> argparse.ArgumentParser:
     made = jobs.parser(__doc__)
     made.add_argument("--bundles", nargs="+", required=True, metavar="SYSTEM=FOLDER")
-    made.add_argument("--ctranslate2", nargs="*", default=[], metavar="SYSTEM=FOLDER", help="CTranslate2 exports")
+    for export in exports():
+        made.add_argument(f"--{export}", nargs="*", default=[], metavar="SYSTEM=FOLDER", help="folders of that engine")
     made.add_argument("--source", type=Path, required=True)
     made.add_argument("--output", type=Path, required=True)
     jobs.add_runtime(made)

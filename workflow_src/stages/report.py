@@ -12,7 +12,6 @@ from typing import Any
 import markupsafe
 
 from workflow_src import jobs
-from workflow_src.config.families import REFINEMENTS
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import (
@@ -30,6 +29,7 @@ from workflow_src.evaluation.report import (
 )
 from workflow_src.records.atomic import ArtifactError, atomic, read_chosen, read_json
 from workflow_src.records.provenance import digests, provenance
+from workflow_src.registry import refining
 
 # What the user ran, set by the workflow.
 COMMAND = "CONTINUUM_COMMAND"
@@ -259,7 +259,7 @@ def _refinement_groups(found: dict[str, Any], table: list[tables.Group], split: 
     """Curves are drawn on dev where refinement was decoded there, else on the split of the tables."""
     manifest = found["manifest"]
     rows = results.build_rows(manifest, found["qualities"], found["speed"], "dev")
-    if any(row["search"] in REFINEMENTS for row in rows):
+    if any(row["search"] in refining() for row in rows):
         return tables.groups(rows, manifest, manifest["report"]["remove_repetitions"]), "dev"
     return table, split
 

@@ -1,4 +1,4 @@
-"""What the three training stages share: arguments, reading inputs, running the trainer, writing the system."""
+"""The one body of all trainings: arguments, reading inputs, running the trainer, writing the system."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from workflow_src.config.base import parse
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import TrainingConfig
-from workflow_src.config.families import FAMILIES
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
 from workflow_src.families.build import build, build_objective
 from workflow_src.jobs import add_runtime, boolean, lease_devices, log, parser
-from workflow_src.nn.weights import count_parameters, weights_of
+from workflow_src.nn.weights import copy_matching, count_parameters, weights_of
 from workflow_src.records.atomic import (
     ArtifactError,
     atomic,
@@ -34,21 +34,19 @@ from workflow_src.records.atomic import (
     write_json,
 )
 from workflow_src.records.provenance import digests, provenance
+from workflow_src.registry import families, import_object
 from workflow_src.runtime import gpus, processes, torchrun
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
 from workflow_src.runtime.processes import Group
 from workflow_src.runtime.signals import die_with_parent
+from workflow_src.spec import BASE, Family
 from workflow_src.training.dev import Dev
 from workflow_src.training.loop import Progress, Trainer
 from workflow_src.training.state import StateFolder
-from workflow_src.training.systems import check_digest, read_description
+from workflow_src.training.systems import check_digest, family_of, load_system, read_description
 from workflow_src.training.update import parts_of_an_update
-from workflow_src.types import Validation
 
 LEASE_SECONDS = 60.0
-# How a stage starts a model before training, and how it validates it.
-Prepare = Callable[[nn.Module, argparse.Namespace], nn.Module | None]
-MakeValidation = Callable[[Dev, dict[str, Any], nn.Module | None], Validation]
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -59,7 +57,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     made.add_argument("--subwords", type=Path, required=True)
     made.add_argument("--reference", type=Path, required=True, help="dev references, one a line")
     made.add_argument("--corpus-summary", type=Path, required=True)
-    made.add_argument("--base", type=Path, help="weights of the latent-variable model that a refiner works in")
+    made.add_argument("--base", type=Path, help="weights of the system that this one is built on")
     made.add_argument("--initial", type=Path, help="weights to start from where names and shapes agree")
     made.add_argument("--state", type=Path, required=True, help="folder of the training state")
     made.add_argument("--output-folder", type=Path, required=True)
@@ -72,19 +70,19 @@ def arguments(description: str) -> argparse.ArgumentParser:
     return made
 
 
-def train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeValidation) -> str | None:
+def run(given: argparse.Namespace) -> str | None:
     """Train one system and write model.safetensors, config.json and training.jsonl. Returns a summary.
 
     Started by torchrun, every process calls this; the first one writes, and has the summary.
     """
     keep_memory()
     if not torchrun.started():
-        return _train(given, prepare, make_validation, Group())
+        return _train(given, Group())
     die_with_parent()
     set_threads(max(1, given.threads // torchrun.local_size()))
     group = processes.Processes()
     given.device = _own_device(given.device, group)
-    summary = _train(given, prepare, make_validation, group)
+    summary = _train(given, group)
     # After an error the others learn of it when this process has said what it was, and ends.
     group.close()
     return summary
@@ -120,7 +118,7 @@ def _own_device(device: str, group: processes.Processes) -> str:
     return own
 
 
-def _train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeValidation, group: Group) -> str | None:
+def _train(given: argparse.Namespace, group: Group) -> str | None:
     if group.size == 1:
         set_threads(given.threads)
     runtime = choose(given.device, given.precision, given.compile)
@@ -139,11 +137,15 @@ def _train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVal
     model = build(settings["family"], settings["model"], sizes)
     for prefix, part in ((given.train, corpus), (given.dev, dev)):
         _check_positions(prefix, part, model.config.max_positions)
-    frozen = prepare(model, given)
+    family = families()[settings["family"]]
+    base = _base(family, given)
+    _start(family, model, base, given)
     inputs = _inputs(given)
     states = _states(given, config, group, inputs, corpus, dev, subwords) if group.first else None
-    validation = make_validation(_dev(dev, given, subwords, runtime, config, group), settings, frozen)
-    objective = build_objective(settings["family"], settings["objective"])
+    on_dev = _dev(dev, given, subwords, runtime, config, group)
+    objective_settings = parse(family.objective, settings["objective"], "objective")
+    validation = import_object(family.validation)(on_dev, objective_settings, base)
+    objective = build_objective(family.name, settings["objective"])
     parameters = count_parameters(model)
     precision = str(runtime.dtype).removeprefix("torch.")
     log.info(
@@ -152,7 +154,7 @@ def _train(given: argparse.Namespace, prepare: Prepare, make_validation: MakeVal
         *("" if group.size == 1 else f"{group.size} processes, ", runtime.device, precision),
     )
     trainer = Trainer(
-        *(model, objective, config, corpus, validation, runtime, states, given.seed, frozen),
+        *(model, objective, config, corpus, validation, runtime, states, given.seed, base),
         log_every=given.log_every,
         group=group,
         split_batches=given.split_batches,
@@ -249,7 +251,32 @@ def _language(path: Path) -> str:
     return path.suffix.removeprefix(".")
 
 
-def told(took: list[str], model: nn.Module, given: argparse.Namespace) -> None:
+def _base(family: Family, given: argparse.Namespace) -> nn.Module | None:
+    """The frozen system that a family is built on. Raises ValueError where it is missing or not needed."""
+    role = family.needs.get(BASE)
+    if role is None:
+        if given.base is not None:
+            raise ValueError(f"a system of family {family.name} is built on no other; remove --base.")
+        return None
+    if given.base is None:
+        if role.optional:
+            return None
+        raise ValueError(f"a system of family {family.name} needs --base, the weights of one that is {role.trait}.")
+    return load_system(given.base, role.trait)[0]
+
+
+def _start(family: Family, model: nn.Module, base: nn.Module | None, given: argparse.Namespace) -> None:
+    """Start from given weights, from those of the base, or at random, as the family says."""
+    tensors = _initial_tensors(given) if given.initial else None
+    if family.start is not None:
+        took = import_object(family.start)(model, tensors, family_of(given.initial) if given.initial else None, base)
+    else:
+        took = None if tensors is None else copy_matching(model, tensors)
+    if took is not None:
+        _check_start(took, model, given)
+
+
+def _check_start(took: list[str], model: nn.Module, given: argparse.Namespace) -> None:
     """Log what a model starts from. Raises ArtifactError when the given weights do not serve.
 
     Weights that are used without training must be whole.
@@ -264,7 +291,7 @@ def told(took: list[str], model: nn.Module, given: argparse.Namespace) -> None:
     log.info("starts from %s: %d tensors", given.initial or given.base, len(took))
 
 
-def initial_tensors(given: argparse.Namespace) -> dict[str, Any]:
+def _initial_tensors(given: argparse.Namespace) -> dict[str, Any]:
     """The weights to start from; the user's own need no description beside them."""
     tensors = load_tensors(given.initial)
     if given.initial.with_name("config.json").exists():
@@ -295,7 +322,3 @@ def _write(
     files = digests(folder, ["model.safetensors", "training.jsonl"])
     whole = description | {"sha256": files["model.safetensors"], "provenance": made(files)}
     write_json(folder / "config.json", whole)
-
-
-def objective_config(settings: dict[str, Any]):
-    return FAMILIES[settings["family"]].objective.model_validate(settings["objective"])

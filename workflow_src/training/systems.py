@@ -8,9 +8,10 @@ from typing import Any
 from torch import nn
 
 from workflow_src.data.subwords import Subwords
-from workflow_src.families.build import BUILDERS, build
+from workflow_src.families.build import build
 from workflow_src.nn.weights import load_weights
 from workflow_src.records.atomic import ArtifactError, read_json, sha256
+from workflow_src.registry import families
 
 
 def read_description(weights: str | Path) -> dict[str, Any]:
@@ -20,7 +21,7 @@ def read_description(weights: str | Path) -> dict[str, Any]:
     if not isinstance(description, dict):
         description = {}
     missing = [key for key in ("family", "model", "sizes") if key not in description]
-    if missing or description["family"] not in BUILDERS:
+    if missing or description["family"] not in families():
         raise ArtifactError(
             f"{path} does not describe a system (missing or unknown: {', '.join(missing) or 'family'})."
         )
@@ -52,11 +53,13 @@ def check_digest(description: dict[str, Any], weights: str | Path) -> None:
         )
 
 
-def load_system(weights: str | Path, family: str | None = None) -> tuple[nn.Module, dict[str, Any]]:
-    """The model at `weights`, in evaluation mode, and its description; `family` is what it must be, if given."""
+def load_system(weights: str | Path, trait: str | None = None) -> tuple[nn.Module, dict[str, Any]]:
+    """The model at `weights`, in evaluation mode, and its description; its family must have `trait`, if given."""
     description = read_description(weights)
-    if family is not None and description["family"] != family:
-        raise ArtifactError(f"weights {weights} are of family {description['family']}; {family} is needed here.")
+    family = families()[description["family"]]
+    if trait is not None and trait not in family.traits:
+        wanted = " or ".join(name for name, other in families().items() if trait in other.traits)
+        raise ArtifactError(f"weights {weights} are of family {family.name}; {wanted} is needed here.")
     model = build(description["family"], description["model"], description["sizes"])
     load_weights(model, weights)
     # Last, so that weights of another kind are told as such.

@@ -127,7 +127,10 @@ def test_a_wrong_value_is_told_with_what_is_allowed(changes, parts):
             {"decodes": [{"system": "lvm", "search": "beam", "beam": 4}]},
             ['unknown search "beam" in decodes[0] (system lvm)', "delta, latent-search, prior-mean"],
         ),
-        ({"decodes": [{"system": "lvm", "search": "dleta", "steps": 1}]}, ["decodes.0.search", "'dleta'", "delta"]),
+        (
+            {"decodes": [{"system": "lvm", "search": "dleta", "steps": 1}]},
+            ['unknown search "dleta" in decodes[0] (system lvm)', 'Did you mean "delta"?'],
+        ),
         ({"extends": "smok"}, ['unknown experiment "smok"', 'Did you mean "smoke"?']),
     ],
 )
@@ -167,7 +170,10 @@ def test_an_unknown_name_is_told_with_the_nearest(changes, parts):
             },
             ["decodes[0]: engine onnxruntime takes no stop_threshold; remove one of the two"],
         ),
-        ({"decodes": [{"system": "teacher", "search": "greedy", "engine": "onnx"}]}, ["decodes.0.engine", "'onnx'"]),
+        (
+            {"decodes": [{"system": "teacher", "search": "greedy", "engine": "onnx"}]},
+            ['unknown engine "onnx" in decodes[0]; allowed: continuum, ctranslate2, onnxruntime'],
+        ),
         ({"speed": {"protocols": []}}, ["speed.protocols", "at least 1"]),
         ({"speed": {"protocols": ["tpu"]}}, ["speed.protocols.0", "'tpu'", "cpu-all-threads"]),
         ({"decodes": [{"system": "teacher", "search": "beam", "beam": 0}]}, ["decodes[0].beam is 0", "1 or more"]),
@@ -190,7 +196,7 @@ def test_no_part_of_a_message_is_pydantics_own():
     message = told({"recipe": {"dataset": {"generator": 3}}})
     assert message.startswith("setting recipe.dataset.generator has the value 3: ")
     message = told({"decodes": [{"system": "lvm", "search": "delta", "steps": "many"}]})
-    assert message.startswith("setting decodes.0.steps has the value 'many': ")
+    assert message.startswith("decodes[0].steps is 'many': ")
 
 
 def test_experiments_that_do_not_exist_or_are_not_named():

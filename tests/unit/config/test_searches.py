@@ -7,9 +7,11 @@ import json
 import pytest
 
 from workflow_src.config.base import ConfigError
-from workflow_src.config.families import ElboConfig, LvmConfig, RefinerConfig, ScoreMatchingConfig
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
+from workflow_src.families.lvm import ElboConfig, LvmConfig
+from workflow_src.losses.settings import ScoreMatchingConfig
+from workflow_src.nn.settings import RefinerConfig
 
 
 def decodes(*rows: dict) -> list:
@@ -54,7 +56,7 @@ def test_names_tell_rows_apart():
     "row, told",
     [
         (LATENT | {"steps": None}, "search latent-search needs steps; add steps"),
-        (LATENT | {"rescorer": "lvm"}, 'unknown rescorer "lvm" in decodes[0] (an autoregressive system ranks); '
+        (LATENT | {"rescorer": "lvm"}, 'unknown rescorer "lvm" in decodes[0] (a system that is autoregressive); '
          "allowed: teacher."),
         (LATENT | {"rescorer": "teachr"}, 'Did you mean "teacher"?'),
         (LATENT | {"lengths": 0}, "lengths"),
@@ -64,14 +66,14 @@ def test_names_tell_rows_apart():
         ({"system": "score", "search": "score", "steps": 1, "stop_threshold": 0}, "stop_threshold"),
         ({"system": "teacher", "search": "beam", "beam": 4, "tune": {"step_size": [1]}}, "takes no step_size"),
         ({"system": "score", "search": "score", "steps": 1, "tune": {"step_size": []}}, "step_size is empty; list"),
-        ({"system": "score", "search": "score", "steps": 1, "tune": {"step_size": [-1]}}, "step_size has -1"),
+        ({"system": "score", "search": "score", "steps": 1, "tune": {"step_size": [-1]}}, "step_size is -1; "),
         ({"system": "score", "search": "score", "steps": 1, "tune": {"stepsize": [1]}}, "stepsize"),
-        (LATENT | {"tune": {"lengths": [1.5]}}, "lengths has 1.5"),
+        (LATENT | {"tune": {"lengths": [1.5]}}, "lengths is 1.5"),
         ({"system": "teacher", "search": "beam", "beam": 4, "lengthening": 0.1},
-         "search beam takes no lengthening, which belongs to prior-mean, delta, score, energy, latent-search; remove"),
+         "search beam takes no lengthening, which belongs to delta, energy, latent-search, prior-mean, score; remove"),
         ({"system": "teacher", "search": "greedy", "tune": {"lengthening": [0.1]}}, "greedy takes no lengthening"),
         ({"system": "lvm", "search": "prior-mean", "lengthening": -0.1}, "lengthening"),
-        ({"system": "lvm", "search": "prior-mean", "tune": {"lengthening": [0, -0.1]}}, "lengthening has -0.1"),
+        ({"system": "lvm", "search": "prior-mean", "tune": {"lengthening": [0, -0.1]}}, "lengthening is -0.1"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_one_sentence(row, told):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import ending, lvm, one, padded, pairs, refiner
+from miniatures import ending, lvm, one, padded, pairs, refiner, translate_batch
 
 from workflow_src.decoding.latent import (
     best_tokens,
@@ -10,7 +10,6 @@ from workflow_src.decoding.latent import (
     gradient_step,
     length_mask,
     refine,
-    translate_batch,
 )
 from workflow_src.types import EOS, PAD
 
@@ -292,17 +291,6 @@ def test_lengthening_adds_its_share_of_the_sources_words(model, batch):
 
 def test_length_mask():
     assert length_mask(torch.tensor([1, 3])).tolist() == [[True, False, False], [True, True, True]]
-
-
-def test_unknown_search_is_named(model, batch):
-    with pytest.raises(ValueError, match='unknown search "scores"; allowed: prior-mean, delta, score, energy.'):
-        translate_batch(model, batch.source, "scores", 1)
-
-
-@pytest.mark.parametrize("search", ["score", "energy"])
-def test_a_missing_network_is_named(model, batch, search):
-    with pytest.raises(ValueError, match=f"search {search} needs a {search} network; this system has none."):
-        translate_batch(model, batch.source, search, 1)
 
 
 def test_without_scores_the_tokens_are_the_same():

@@ -5,11 +5,11 @@ import re
 import pytest
 import torch
 
-from workflow_src.config.families import TransformerConfig
 from workflow_src.data.batching import pad
 from workflow_src.decoding.batches import search_all
 from workflow_src.engines import ctranslate2, ctranslate2_spec
 from workflow_src.engines.ctranslate2_spec import write_model
+from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
 from workflow_src.searches.beam.search import beam_search
 from workflow_src.searches.greedy.search import greedy

@@ -6,10 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import ending, lvm, refiner
+from miniatures import ending, lvm, refiner, translate_batch
 
 from workflow_src.data.batching import pad
-from workflow_src.decoding.latent import translate_batch
 from workflow_src.engines.cuda_graphs import CapturedLatent, bucket, rows
 
 SEARCHES = [("prior-mean", 0), ("delta", 2), ("score", 3)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from miniatures import ending, lvm, refiner
+from miniatures import ending, lvm, refiner, translate_batch
 
 from workflow_src.data.batching import pad
-from workflow_src.decoding.latent import delta_step, gradient_step, length_mask, translate_batch
+from workflow_src.decoding.latent import delta_step, gradient_step, length_mask
 from workflow_src.engines import onnxruntime
 from workflow_src.engines.onnxruntime import FastLatent, choose_engine
 from workflow_src.types import EOS

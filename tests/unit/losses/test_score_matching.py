@@ -5,12 +5,13 @@ import torch
 from miniatures import context, gradients, lvm, padded, pairs, refiner
 from torch import nn
 
-from workflow_src.config.families import RefinerConfig, ScoreMatchingConfig
 from workflow_src.decoding.latent import delta_step, refine
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.losses.score_matching import ScoreMatching, cosine
+from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.layers import Memory
+from workflow_src.nn.settings import RefinerConfig
 
 LENGTHS = [3, 5, 1]
 KINDS = ["score", "energy"]

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from miniatures import SIZES, lvm, pairs, refiner
 
-from workflow_src.config.families import StackConfig
 from workflow_src.nn.layers import (
     Memory,
     Stack,
@@ -21,6 +20,7 @@ from workflow_src.nn.layers import (
     narrow_stacks,
     sinusoidal_positions,
 )
+from workflow_src.nn.settings import StackConfig
 
 
 def naive_attention(query, key, value, allowed):

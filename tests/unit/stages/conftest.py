@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from workflow_src import registry
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.evaluation.quality.metrics import VARIANTS
 
@@ -23,12 +24,13 @@ class Translator:
         assert threads is not None
         return cls(folder)
 
-    def translate(self, lines, search=None, steps=None, beam=None, length_penalty=1.0, step_size=1.0, batch=64, **_):
-        return [f"{search} {beam}: {line}" for line in lines]
+    def translate(self, lines, settings, batch=64, normalised=False, systems=None):
+        name, beam = registry.search_of(settings).name, settings.handed().get("beam")
+        return [f"{name} {beam}: {line}" for line in lines]
 
-    def trace(self, lines, search, steps, **_):
+    def trace(self, lines, settings, normalised=False):
         split = [line.split() for line in lines]
-        return [[" ".join([*map(str.upper, w[:n]), *w[n:]]) for n in range(steps + 1)] for w in split]
+        return [[" ".join([*map(str.upper, w[:n]), *w[n:]]) for n in range(settings.steps + 1)] for w in split]
 
 
 @pytest.fixture

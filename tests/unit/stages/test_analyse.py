@@ -18,7 +18,6 @@ SETTINGS = {
         "name": "beam-4",
         "search": "beam",
         "beam": 4,
-        "batch": 64,
         "max_length_ratio": 2.0,
     },
 }

@@ -33,7 +33,7 @@ def same(first: Path, second: Path) -> bool:
 @pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy"])
 def test_a_trained_system_is_described_beside_its_weights(systems, tiny, family):
     folder = systems[family].parent
-    model, description = load_system(systems[family], family)
+    model, description = load_system(systems[family])
     assert not model.training
     assert description["sizes"] == tiny.sizes
     assert description["parameters"] == sum(tensor.numel() for tensor in load_tensors(systems[family]).values())
@@ -233,7 +233,7 @@ def test_a_base_that_cannot_be_used_is_named(systems, training_words, refused, t
 def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refused, tmp_path):
     out = tmp_path / "out"
     assert refused("train_refiner", training_words("score", out)) == (
-        "a refiner needs --base, the weights of a latent-variable model."
+        "a system of family score needs --base, the weights of one that is latent."
     )
     assert refused("train_refiner", training_words("score", out, base=systems["transformer"])) == (
         f"weights {systems['transformer']} are of family transformer; lvm is needed here."

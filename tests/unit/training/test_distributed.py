@@ -18,12 +18,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import workflow_src.families.lvm.validation as lvm
+import workflow_src.families.transformer.validation as transformer
 from workflow_src.config.experiment import RuntimeConfig
-from workflow_src.config.families import ElboConfig, ScoreMatchingConfig
+from workflow_src.families import refiners
 from workflow_src.families.build import build
-from workflow_src.families.lvm.validation import validate_lvm
-from workflow_src.families.refiners import validate_refiner
-from workflow_src.families.transformer.validation import validate_transformer
+from workflow_src.families.lvm import ElboConfig
+from workflow_src.losses.settings import CrossEntropyConfig, ScoreMatchingConfig
 from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import load_tensors
 from workflow_src.runtime import gpus
@@ -180,11 +181,11 @@ def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, 
         assert len(dev.batches()) >= 4
         dev.over_batches(lambda batch: looked.append(batch.indices))
         if family == "transformer":
-            made = validate_transformer(dev)
+            made = transformer.validate(dev, CrossEntropyConfig())
         elif family == "lvm":
-            made = validate_lvm(dev, ElboConfig(dev_samples=3))
+            made = lvm.validate(dev, ElboConfig(dev_samples=3))
         else:
-            made = validate_refiner(dev, "score", ScoreMatchingConfig(), frozen)
+            made = refiners.validate(dev, ScoreMatchingConfig(), frozen)
         translations = dev.translate(lambda source: greedy(model, source)) if family == "transformer" else None
         return made.figures(model), translations, looked
 

@@ -6,13 +6,14 @@ import pytest
 import sacrebleu
 import torch
 
-from workflow_src.config.families import ElboConfig, ScoreMatchingConfig
+import workflow_src.families.lvm.validation as lvm
+import workflow_src.families.transformer.validation as transformer
 from workflow_src.data.batching import collate
 from workflow_src.data.lines import read_lines
+from workflow_src.families import refiners
 from workflow_src.families.build import build
-from workflow_src.families.lvm.validation import validate_lvm
-from workflow_src.families.refiners import validate_refiner
-from workflow_src.families.transformer.validation import validate_transformer
+from workflow_src.families.lvm import ElboConfig
+from workflow_src.losses.settings import CrossEntropyConfig, ScoreMatchingConfig
 from workflow_src.nn.weights import weights_of
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.training.dev import Dev
@@ -63,7 +64,7 @@ def test_dev_batches_hold_every_pair_once_in_one_order(dev):
 
 def test_transformer_figures_are_those_of_sentences_one_by_one(dev, tiny, systems):
     model, _ = load_system(systems["transformer"])
-    figures = same_twice(validate_transformer(dev), model)
+    figures = same_twice(transformer.validate(dev, CrossEntropyConfig()), model)
     total = tokens = 0
     hypotheses = []
     with torch.no_grad():
@@ -78,18 +79,18 @@ def test_transformer_figures_are_those_of_sentences_one_by_one(dev, tiny, system
 
 
 def test_an_untrained_transformer_is_about_as_good_as_chance(dev, tiny, tiny_settings):
-    figures = validate_transformer(dev).figures(untrained("transformer", tiny, tiny_settings))
+    figures = transformer.validate(dev, CrossEntropyConfig()).figures(untrained("transformer", tiny, tiny_settings))
     assert 0.5 * math.log(62) < figures["dev_loss"] < 2 * math.log(62) and figures["dev_bleu"] < 10
 
 
 @pytest.mark.parametrize("end", [False, True])
 def test_lvm_figures_are_sane(dev, tiny, tiny_settings, end):
     model = untrained("lvm", tiny, tiny_settings, end_symbol=end)
-    figures = same_twice(validate_lvm(dev, ElboConfig()), model)
+    figures = same_twice(lvm.validate(dev, ElboConfig()), model)
     assert figures["dev_elbo"] < 0 <= figures["dev_kl"]
     assert 0 <= figures["dev_length_accuracy"] <= 1
     assert 0 <= figures["dev_bleu"] <= 100 and 0 <= figures["dev_bleu_posterior"] <= 100
-    more = validate_lvm(dev, ElboConfig(dev_samples=20)).figures(model)
+    more = lvm.validate(dev, ElboConfig(dev_samples=20)).figures(model)
     assert more["dev_kl"] == pytest.approx(figures["dev_kl"]) and more["dev_elbo"] != figures["dev_elbo"]
     assert more["dev_elbo"] == pytest.approx(figures["dev_elbo"], rel=0.05)
 
@@ -102,7 +103,7 @@ def test_lvm_figures_with_end_symbols_are_those_of_sentences_one_by_one(dev, tin
         model.posterior_head.linear.bias[4:] = -60
         # Some positions are said to be empty.
         model.output_bias[2] += 0.3
-    figures = same_twice(validate_lvm(dev, ElboConfig(dev_samples=1)), model)
+    figures = same_twice(lvm.validate(dev, ElboConfig(dev_samples=1)), model)
     bound = divergence = positions = 0.0
     translations = []
     with torch.no_grad():
@@ -149,7 +150,7 @@ class Copying:
 @pytest.mark.parametrize("end", [False, True])
 def test_posterior_bleu_is_100_when_latents_carry_the_sentence(dev, tiny, tiny_settings, end):
     model = Copying(untrained("lvm", tiny, tiny_settings, end_symbol=end), tiny.sizes["target"])
-    figures = validate_lvm(dev, ElboConfig()).figures(model)
+    figures = lvm.validate(dev, ElboConfig()).figures(model)
     assert figures["dev_bleu_posterior"] == pytest.approx(100) and figures["dev_bleu"] < 10
     # The reconstruction is certain, so the bound is all KL; at each position
     # KL = (sum of v + |difference|^2 - 1 - log v) / 2 with difference 2 (or 0 where the word is number 7).
@@ -165,7 +166,7 @@ def test_posterior_bleu_is_100_when_latents_carry_the_sentence(dev, tiny, tiny_s
 @pytest.mark.parametrize("family", ["score", "energy"])
 def test_refiner_figures_are_sane(dev, tiny, tiny_settings, frozen, family):
     model = untrained(family, tiny, tiny_settings)
-    figures = same_twice(validate_refiner(dev, family, ScoreMatchingConfig(), frozen.eval()), model)
+    figures = same_twice(refiners.validate(dev, ScoreMatchingConfig(), frozen.eval()), model)
     assert -1 <= figures["dev_cosine"] <= 1 and -1 <= figures["dev_cosine_noise0"] <= 1
     assert figures["dev_squared_error"] >= 0 and figures["dev_offset_norm"] > 0
     assert all(math.isfinite(value) for value in figures.values())
@@ -186,7 +187,7 @@ class Perfect(torch.nn.Module):
 
 @pytest.mark.parametrize("sign", [1, -1, 0])
 def test_cosine_and_error_of_a_perfect_and_of_a_contrary_refiner(dev, frozen, sign):
-    figures = validate_refiner(dev, "score", ScoreMatchingConfig(), frozen.eval()).figures(Perfect(frozen, sign))
+    figures = refiners.validate(dev, ScoreMatchingConfig(), frozen.eval()).figures(Perfect(frozen, sign))
     assert figures["dev_cosine"] == pytest.approx(sign, abs=1e-5)
     assert figures["dev_cosine_noise0"] == pytest.approx(sign, abs=1e-5)
     if sign == 1:

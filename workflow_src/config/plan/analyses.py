@@ -7,8 +7,9 @@ import json
 from typing import Any, Literal
 
 from workflow_src.config.base import ConfigError, unknown
-from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, REFINEMENTS
 from workflow_src.config.resolved import Loaded, System
+from workflow_src.registry import plain, searches, searches_of
+from workflow_src.spec import LATENT, VECTOR_FIELD, SearchSettings
 
 NAMES = ("marginal", "tokens", "lengths", "samples", "latent_space")
 # Curves are drawn on dev; what stands beside the main table or shows sentences is of its split.
@@ -55,60 +56,80 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
 
 
 def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
-    """Which searches an analysis follows; `model` is the latent-variable model that a search works in."""
+    """Which searches an analysis follows; `model` is the system whose latents a search moves."""
     if name == "latent_space":
         system = _two_dimensional(loaded)
-        return {"searches": [{"system": system, "search": "score", "step_size": 1.0}] if system else []}
+        return {"searches": [_entry(system, searches_of(loaded.systems[system].family)[0])] if system else []}
     if name == "lengths":
         return {"searches": [*_models(loaded), *_searches(loaded)]}
     if name == "samples":
-        ranked = sorted(_searches(loaded), key=lambda entry: ("score", "energy", "delta").index(entry["search"]))
+        # Trained networks before what the model does by itself.
+        ranked = sorted(_searches(loaded), key=lambda entry: _rank(entry, loaded))
         return {"searches": ranked[:1]}
     return {"searches": _searches(loaded)}
 
 
+def _entry(system: str, search: str, values: SearchSettings | None = None) -> dict[str, Any]:
+    """A search that is followed: its system, and what it keeps of its settings."""
+    values = values or searches()[search].settings()
+    kept = {name: getattr(values, name) for name in values.named("follow")}
+    return {"system": system, "search": search, **kept}
+
+
+def _rank(entry: dict[str, Any], loaded: Loaded) -> tuple[bool, int]:
+    return searches()[entry["search"]].control is None, loaded.systems[entry["system"]].family.order
+
+
 def _searches(loaded: Loaded) -> list[dict[str, Any]]:
-    """Every refining search that is decoded, once; not those whose settings dev chooses or that stop by themselves."""
+    """Every search that refines latents, once; not those with any setting that is neither followed nor the series."""
     found: dict[tuple, dict[str, Any]] = {}
     for decode in loaded.decodes:
-        if (
-            decode.search in REFINEMENTS
-            and not decode.tune
-            and not {"stop_threshold", "engine", "length_quantile", "lengthening"} & set(decode.settings)
-        ):
-            size = decode.settings["step_size"]
-            entry = {"system": decode.system, "search": decode.search, "step_size": size}
-            found[decode.system, decode.search, size] = entry | {"model": _model(loaded.systems[decode.system])}
+        search, values = searches()[decode.search], decode.values
+        if not (search.step and search.traceable) or decode.tune or not decode.own_engine:
+            continue
+        if not plain(values):
+            continue
+        entry = _entry(decode.system, decode.search, values)
+        found[tuple(entry.values())] = entry | {"model": _model(loaded.systems[decode.system], loaded).name}
     return list(found.values())
 
 
 def _models(loaded: Loaded) -> list[dict[str, Any]]:
-    """Every latent-variable model that is decoded, with a system whose bundle holds it: its own where it has one."""
+    """Every model with latents that is decoded, with a system whose bundle holds it: its own where it has one."""
     found: dict[str, str] = {}
     for decode in loaded.decodes:
-        if decode.search not in AUTOREGRESSIVE_SEARCHES:
-            model = _model(loaded.systems[decode.system])
-            found[model] = model if decode.system == model else found.get(model, decode.system)
-    return [{"system": s, "search": "prior-mean", "step_size": 1.0, "model": m} for m, s in found.items()]
+        model = _model(loaded.systems[decode.system], loaded)
+        if model is not None:
+            name = model.name
+            found[name] = name if decode.system == name else found.get(name, decode.system)
+    # Latents as they are before any step are those of the search that refining ones are compared with.
+    plain = next(search.baseline for search in searches().values() if search.step and search.baseline)
+    same = {"step_size": 1.0}
+    return [_entry(s, plain) | same | {"model": m} for m, s in found.items()]
 
 
-def _model(system: System) -> str:
-    return system.base or system.name
+def _model(system: System, loaded: Loaded) -> System | None:
+    """The system that latents belong to: itself or its base; None where neither has any."""
+    candidates = [system, *([loaded.systems[system.base]] if system.base else [])]
+    return next((one for one in candidates if LATENT in one.family.traits), None)
 
 
 def _two_dimensional(loaded: Loaded) -> str | None:
-    fits = [s.name for s in loaded.systems.values() if s.family_name == "score" and s.model.latent_dim == 2]
+    def fits(system: System) -> bool:
+        return VECTOR_FIELD in system.family.traits and getattr(system.model, "latent_dim", None) == 2
+
+    there = [system.name for system in loaded.systems.values() if fits(system)]
     named = loaded.config.analyses.latent_space.system
     if named is None:
-        return fits[0] if fits else None
+        return there[0] if there else None
     where = "analyses.latent_space.system"
     if named not in loaded.systems:
         raise unknown("system", named, list(loaded.systems), where)
-    if named not in fits:
+    if named not in there:
         system = loaded.systems[named]
         raise ConfigError(
             f"{where} is {named}, of family {system.family_name}"
             f"{f' with latent_dim {system.model.latent_dim}' if hasattr(system.model, 'latent_dim') else ''}; "
-            f"it must be a score network with latent_dim 2 ({', '.join(fits) or 'there is none: add one'})."
+            f"it must be a score network with latent_dim 2 ({', '.join(there) or 'there is none: add one'})."
         )
     return named

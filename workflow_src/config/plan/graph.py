@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from workflow_src.config.experiment import DistillationConfig
-from workflow_src.config.families import LATENT_SEARCH, REFINEMENTS
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
+from workflow_src.registry import engines, named_systems, searches
 
 
 class Graph(Paths):
@@ -58,7 +58,7 @@ class Graph(Paths):
 
     def systems_of(self, rule: str) -> list[str]:
         """Names of the systems that a training rule makes, in the order of the configuration."""
-        return [name for name, system in self.loaded.systems.items() if system.family.rule == rule]
+        return [name for name, system in self.loaded.systems.items() if system.family.training_rule == rule]
 
     @property
     def trained(self) -> list[tuple[str, int]]:
@@ -80,9 +80,14 @@ class Graph(Paths):
         return list(dict.fromkeys(s.teacher for s in self.loaded.systems.values() if s.teacher))
 
     @property
+    def training_rules(self) -> list[str]:
+        """Names of the rules that train, in the order of the systems."""
+        return list(dict.fromkeys(system.family.training_rule for system in self.loaded.systems.values()))
+
+    @property
     def exported_to_ctranslate2(self) -> list[str]:
-        """Systems that some decode runs with CTranslate2."""
-        return list(dict.fromkeys(d.system for d in self.loaded.decodes if d.engine == "ctranslate2"))
+        """Systems that some decode runs with an engine that reads a folder of its own."""
+        return list(dict.fromkeys(d.system for d in self.loaded.decodes if engines()[d.engine].exports))
 
     def initial_weights(self, system: str, seed: int | str) -> str | None:
         """Weights that a system starts from: the user's file, those of `init_from` with the same seed, or none."""
@@ -104,8 +109,12 @@ class Graph(Paths):
     def exported(self) -> list[str]:
         """Systems that decodes use, as what translates or as what ranks, without repeats."""
         decodes = self.loaded.decodes
-        rescorers = [decode.settings.get("rescorer") for decode in decodes]
-        return list(dict.fromkeys([*(decode.system for decode in decodes), *filter(None, rescorers)]))
+        others = [system for decode in decodes for system in self.systems_in_roles(decode).values()]
+        return list(dict.fromkeys([*(decode.system for decode in decodes), *others]))
+
+    def systems_in_roles(self, decode: Decode) -> dict[str, str]:
+        """Systems beside its own that a decode works with, by role."""
+        return named_systems(decode.values)
 
     @property
     def tuned(self) -> list[tuple[Decode, int]]:
@@ -119,48 +128,60 @@ class Graph(Paths):
         return self.config.distillation.get(teacher) or DistillationConfig()
 
     @cached_property
-    def _priors(self) -> list[Decode]:
-        """Prior means on test, computed by our own code."""
-        decodes = self.loaded.decodes
-        return [d for d in decodes if "test" in d.splits and (d.search, d.engine) == ("prior-mean", "continuum")]
+    def _reference(self) -> Decode | None:
+        """The row on test that others are compared with: the largest one of a reference search; the teacher's."""
+        keyed = [
+            ((*search.reference(d.values), d.system == "teacher"), d)
+            for d in self.loaded.decodes
+            if "test" in d.splits and (search := searches()[d.search]).reference
+        ]
+        return max(keyed, key=lambda pair: pair[0], default=(None, None))[1]
 
     @cached_property
-    def _beam(self) -> Decode | None:
-        """The beam search on test that others are compared with: with beam 4, or else the largest; the teacher's."""
-        beams = [d for d in self.loaded.decodes if "test" in d.splits and d.search == "beam"]
-        return max(
-            beams, key=lambda d: (d.settings["beam"] == 4, d.settings["beam"], d.system == "teacher"), default=None
-        )
+    def _own_on_test(self) -> dict[tuple[str, str], list[Decode]]:
+        """Decodes on test that our own code computes, by system and search."""
+        found: dict[tuple[str, str], list[Decode]] = {}
+        for decode in self.loaded.decodes:
+            if "test" in decode.splits and decode.own_engine:
+                found.setdefault((decode.system, decode.search), []).append(decode)
+        return found
 
     def _baseline(self, decode: Decode) -> list[str] | None:
         """(system, name) of the row that a decode is compared with; None for a baseline itself.
 
-        Refinement is compared with the prior mean of its model, latent search and the rest with the teacher's beam.
+        Refinement is compared with the unrefined translations of its model, the rest with the reference.
         """
         base = self.system(decode.system).base or decode.system
         wanted = None
-        if decode.search in REFINEMENTS:
-            priors = [d for d in self._priors if d.system == base]
+        baseline = searches()[decode.search].baseline
+        if baseline:
+            rows = self._own_on_test.get((base, baseline), []) or self._own_on_test.get((decode.system, baseline), [])
             # Lengths chosen alike, where there is such a row: else refinement would get credit for them.
-            alike = [d for d in priors if _lengths_by(d) == _lengths_by(decode)]
-            wanted = next(iter(alike or priors), None)
-        wanted = wanted or self._beam
+            alike = [d for d in rows if _lengths_by(d) == _lengths_by(decode)]
+            wanted = next(iter(alike or rows), None)
+        wanted = wanted or self._reference
         return None if wanted is None or wanted is decode else [wanted.system, wanted.name]
 
-    def _delta(self, decode: Decode) -> list[str] | None:
-        """(system, name) of the delta row on test that differs from a decode in nothing but what refines; or None.
+    def _control(self, decode: Decode) -> list[str] | None:
+        """(system, name) of the row of the base on test that differs in nothing but what refines; or None.
 
         Steps, engine, step size, and how lengths and stopping are decided are the same in both.
         """
-        base = self.system(decode.system).base
+        base, values = self.system(decode.system).base, decode.values
         if base is None:
             return None
-        alike = decode.settings | ({"refinement": "delta"} if decode.search == LATENT_SEARCH else {"search": "delta"})
+        named = {name: getattr(values, name) for name in values.named("steps") if getattr(values, name)}
+        changes = {name: searches()[value].control for name, value in named.items()}
+        alike = decode.settings | (changes or {"search": searches()[decode.search].control})
         rows = (d for d in self.loaded.decodes if d.system == base and "test" in d.splits)
         return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)
 
 
-def _lengths_by(decode: Decode) -> list[Any]:
-    """How a decode decides target lengths: its quantile and lengthening, and those it chooses from."""
-    chosen_from = decode.tune or {}
-    return [(decode.settings.get(name), chosen_from.get(name)) for name in ("length_quantile", "lengthening")]
+def _lengths_by(decode: Decode) -> dict[str, Any]:
+    """How a decode decides target lengths: settings that differ from their defaults, and those it chooses from."""
+    values, tune = decode.values, decode.tune or {}
+    return {
+        name: (getattr(values, name), tune.get(name))
+        for name in values.named("length")
+        if name in tune or getattr(values, name) != values.default(name)
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workflow_src.config.resolved import Decode, Loaded
+from workflow_src.registry import engines
 
 SPLITS = ("train", "dev", "test")
 
@@ -59,14 +60,18 @@ class Paths:
         """The file of a bundle that is written last."""
         return f"{self.bundle(system, seed)}/bundle.json"
 
+    def export_file(self, export: str, system: str, seed: int | str) -> str:
+        """The file that is written last of a folder for an engine that reads one of its own."""
+        return f"{self.system_folder(system, seed)}/{export}/bundle.json"
+
     def ctranslate2_file(self, system: str, seed: int | str) -> str:
         """The file of a CTranslate2 export that is written last."""
         return f"{self.system_folder(system, seed)}/ctranslate2/bundle.json"
 
     def decoded_with(self, decode: Decode, seed: int | str) -> str:
         """The last file of the folder that a decode translates with."""
-        make = self.ctranslate2_file if decode.engine == "ctranslate2" else self.bundle_file
-        return make(decode.system, seed)
+        export = engines()[decode.engine].exports
+        return self.export_file(export, decode.system, seed) if export else self.bundle_file(decode.system, seed)
 
     def state_folder(self, system: str, seed: int | str) -> str:
         """Training state; no rule declares it, so that Snakemake never deletes it."""

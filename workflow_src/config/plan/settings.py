@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from workflow_src.config.families import AUTOREGRESSIVE_SEARCHES, REFINEMENTS
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.resolved import Decode
+from workflow_src.registry import searches
+from workflow_src.spec import AUTOREGRESSIVE, MODEL
 
 
 class Settings(Graph):
@@ -79,7 +80,7 @@ class Settings(Graph):
                         "name": decode.name,
                         "seed": seed,
                         "baseline": self._baseline(decode),
-                        "delta": self._delta(decode),
+                        "delta": self._control(decode),
                         "autoregressive": self.system(decode.system).family.autoregressive,
                         "translations": self.translation(decode, seed, "test"),
                         "details": self.translation_details(decode, seed, "test"),
@@ -94,21 +95,25 @@ class Settings(Graph):
         return _json({"system": system, "source": self.recipe.source, "target": self.recipe.target})
 
     def settings_analysis(self) -> str:
-        """Every refining search once, with the most steps that any decode takes; the teacher with its largest beam."""
-        searches: dict[tuple[str, str, float], int] = {}
+        """Every search that can be followed, once, with the largest number of any decode; a teacher's widest search."""
+        followed: dict[tuple, dict[str, Any]] = {}
         for decode in self.loaded.decodes:
-            if decode.search in REFINEMENTS:
-                key = (decode.system, decode.search, decode.settings["step_size"])
-                searches[key] = max(searches.get(key, 0), decode.settings["steps"])
-        teachers = [d for d in self.loaded.decodes if d.search in AUTOREGRESSIVE_SEARCHES and d.engine == "continuum"]
-        teacher = max(teachers, key=lambda d: d.settings["beam"], default=None)
+            search, values = searches()[decode.search], decode.values
+            if search.traceable:
+                kept = {name: getattr(values, name) for name in values.named("follow")}
+                entry = {"system": decode.system, "search": decode.search, **kept}
+                entry = followed.setdefault(tuple(entry.values()), entry)
+                entry[search.series] = max(entry.get(search.series, 0), getattr(values, search.series))
+        teachers = [
+            decode
+            for decode in self.loaded.decodes
+            if searches()[decode.search].needs[MODEL].trait == AUTOREGRESSIVE and decode.own_engine
+        ]
+        teacher = max(teachers, key=lambda d: searches()[d.search].width(d.values), default=None)
         return _json(
             {
                 "examples": self.config.report.examples,
-                "searches": [
-                    {"system": system, "search": search, "step_size": size, "steps": steps}
-                    for (system, search, size), steps in searches.items()
-                ],
+                "searches": list(followed.values()),
                 "teacher": teacher and {"system": teacher.system} | teacher.settings,
             }
         )

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from workflow_src.data.batching import pad
-from workflow_src.decoding.latent import translate_batch
-from workflow_src.types import Refiner
+from workflow_src.decoding.latent import StepMaker, translate_batch
+from workflow_src.registry import searches, step_maker
+from workflow_src.spec import MODEL, SearchSettings
 
 
 @torch.no_grad()
@@ -47,13 +48,11 @@ def accuracy(predicted: Sequence[Sequence[int]], true: Sequence[int]) -> dict[st
 
 @dataclasses.dataclass(frozen=True)
 class Procedure:
-    """A search in a latent-variable model, as `decoding.latent.translate_batch` takes it."""
+    """Steps in a model with latents, as `decoding.latent.translate_batch` takes them."""
 
     model: Any
-    search: str
+    make_step: StepMaker | None = None
     steps: int = 0
-    step_size: float = 1.0
-    refiner: Refiner | None = None
 
 
 @torch.no_grad()
@@ -71,10 +70,8 @@ def translate_with(
         hypotheses = translate_batch(
             procedure.model,
             pad([sources[i] for i in rows], eos=True).to(device),
-            procedure.search,
+            procedure.make_step,
             procedure.steps,
-            procedure.step_size,
-            procedure.refiner,
             lengths=torch.tensor([lengths[i] for i in rows], device=device),
             scored=False,
         )
@@ -84,7 +81,15 @@ def translate_with(
 
 
 def procedure(translator: Any, entry: dict[str, Any], steps: int) -> Procedure:
-    """The search of an entry, with the models of its bundle."""
-    steps = 0 if entry["search"] == "prior-mean" else steps
-    refiner = translator.models.get(entry["search"])
-    return Procedure(translator.models["lvm"], entry["search"], steps, entry["step_size"], refiner)
+    """The search of an entry, with the networks of its bundle."""
+    settings = entry_settings(entry, steps)
+    networks = translator.networks(settings)
+    make_step = step_maker(networks, settings)
+    return Procedure(networks[MODEL], make_step, steps if make_step else 0)
+
+
+def entry_settings(entry: dict[str, Any], steps: int) -> SearchSettings:
+    """Settings of a search that an analysis follows, with this many steps where it takes any."""
+    search = searches()[entry["search"]]
+    kept = {name: entry[name] for name in search.settings.named("follow") if name in entry}
+    return search.settings.checked({**kept, **({search.series: steps} if search.series else {})})

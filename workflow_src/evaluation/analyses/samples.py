@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from workflow_src.decoding.latent import best_tokens, latent_mask, refine, step_maker, word_rows
+from workflow_src.decoding.latent import best_tokens, latent_mask, refine, word_rows
 from workflow_src.evaluation.analyses.lengths import Procedure
 from workflow_src.evaluation.analyses.marginal import sentence_generator
 
@@ -17,8 +17,7 @@ def sample_and_refine(
 ) -> tuple[list[int], list[int]]:
     """Subwords decoded from z ~ p(z|x), and after the procedure's steps from there, at the predicted length.
 
-    `source` has its end symbol. The draw depends on `seed` and `sentence` alone. Raises ValueError for a search that
-    needs a network that is not there.
+    `source` has its end symbol. The draw depends on `seed` and `sentence` alone.
     """
     model = procedure.model
     memory = model.encode(torch.tensor([list(source)], device=device))
@@ -26,7 +25,7 @@ def sample_and_refine(
     mean, deviation = model.prior(memory, mask)
     noise = torch.randn(mean.shape, generator=sentence_generator(seed, sentence)).to(mean)
     z = mean + deviation * noise
-    step = step_maker(model, procedure.search, procedure.step_size, procedure.refiner)(memory, mask)
+    step = procedure.make_step(memory, mask)
     before = best_tokens(model, memory, z, mask)
     after = best_tokens(model, memory, refine(z, step, procedure.steps), mask)
     return word_rows(before, mask)[0], word_rows(after, mask)[0]

@@ -19,9 +19,9 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from workflow_src.config.families import REFINEMENTS
 from workflow_src.evaluation.report.tables import Group, Line
 from workflow_src.records.atomic import atomic
+from workflow_src.registry import refining
 
 INK, MUTED, RULE = "#1b1b1d", "#6f6f77", "#d9d9de"
 COLOURS = {"transformer": "#4d4d53", "lvm": "#0072b2", "score": "#d55e00", "energy": "#009e73", "other": "#cc79a7"}
@@ -222,7 +222,7 @@ def _series(groups: Iterable[Group]) -> list[tuple[int, str, list[Line]]]:
         counts[group.autoregressive] += 1
         by: dict[tuple, list[Line]] = {}
         for line in group.lines:
-            unique = line.label if line.search not in REFINEMENTS else ""
+            unique = line.label if line.search not in refining() else ""
             # Without figures: what dev chose may differ from step to step.
             suffix = re.sub(r"[\d.]+", "", line.label.partition("(")[2])
             by.setdefault((line.system, line.search, line.engine, suffix, unique), []).append(line)
@@ -236,7 +236,7 @@ def refinement(groups: list[Group]) -> Figure:
     series = [
         entry
         for entry in _series(groups)
-        if entry[2][0].search in REFINEMENTS
+        if entry[2][0].search in refining()
         and entry[2][0].engine == "continuum"
         and (len(entry[2]) > 1 or "(" not in entry[2][0].label)
         and "(chosen" not in entry[2][0].label

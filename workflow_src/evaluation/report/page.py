@@ -10,12 +10,12 @@ import jinja2
 import markupsafe
 
 from workflow_src.config.experiment import Convention, Removal
-from workflow_src.config.families import REFINEMENTS
 from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
 from workflow_src.evaluation.report.results import AUTOREGRESSIVE
 from workflow_src.evaluation.report.tables import Group, Line
+from workflow_src.registry import refining
 
 TEMPLATES = Path(__file__).parent
 LANGUAGES = {
@@ -93,7 +93,7 @@ def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
     ]
     teacher = (named or sorted(beams, key=lambda line: line.system != "teacher") or [None])[0]
     # Brackets tell settings of a row's own.
-    refined = [line for line in lines if line.search in REFINEMENTS and "(" not in line.label]
+    refined = [line for line in lines if line.search in refining() and "(" not in line.label]
     told = []
     if teacher:
         told.append(

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
+from workflow_src.registry import default_engine
 
 AUTOREGRESSIVE = ("transformer",)
 
@@ -106,9 +107,10 @@ def read_results(path: str | Path) -> Results:
 
 
 def engine_of(settings: dict[str, Any]) -> str:
-    """What computes a decode: `continuum`, or an engine with its compute type, such as `ctranslate2-int8`."""
-    engine = settings.get("engine") or "continuum"
-    return engine if engine == "continuum" else f"{engine}-{settings['compute_type']}"
+    """What computes a decode: our own code, or an engine with its compute type, such as `ctranslate2-int8`."""
+    own = default_engine().name
+    engine = settings.get("engine") or own
+    return engine if engine == own else f"{engine}-{settings['compute_type']}"
 
 
 def table_split(manifest: dict[str, Any]) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from workflow_src.evaluation.report.results import engine_of
-from workflow_src.evaluation.speed.timing import Measured, RowTimes, step_series
+from workflow_src.evaluation.speed.timing import Measured, RowTimes, own_engine, row_settings, step_series, steps_of
+from workflow_src.registry import searches
 
 # Sentences are cut into at most so many groups of similar length, equally large as far as ties allow.
 LENGTH_BINS = 5
@@ -67,10 +68,12 @@ def by_length(times: RowTimes, lengths: list[int]) -> list[dict[str, Any]]:
 
 def baseline(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Our own beam-search row that speed-ups refer to: beam 4 if there is one, else the largest; `teacher` first."""
-    beams = [row for row in rows if row["search"] == "beam" and engine_of(row) == "continuum"]
-    if not beams:
-        return None
-    return max(beams, key=lambda row: (row["beam"] == 4, row["beam"], row["system"] == "teacher"))
+    keyed = [
+        ((*reference(row_settings(row)), row["system"] == "teacher"), row)
+        for row in rows
+        if engine_of(row) == own_engine() and (reference := searches()[row["search"]].reference)
+    ]
+    return max(keyed, key=lambda pair: pair[0])[1] if keyed else None
 
 
 def slopes(steps: list[int], values: np.ndarray) -> np.ndarray:
@@ -96,7 +99,7 @@ def step_costs(
     """
     costs = []
     for group in step_series(rows):
-        steps = [int(row["steps"]) for row in group]
+        steps = [steps_of(row) for row in group]
         times = np.stack([sentence_ms(alternating[(row["system"], row["name"])]) for row in group])
         first = group[0]
         costs.append(
@@ -136,9 +139,10 @@ def results(
     for row in rows:
         times = measured.times[(row["system"], row["name"])]
         done.append(row | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []})
-    reference = baseline(done)
+    told = baseline(rows)
+    reference = None if told is None else done[rows.index(told)]
     for row in done:
         row["speedup"] = None if reference is None else reference["latency_ms"] / row["latency_ms"]
     named = None if reference is None else {"system": reference["system"], "name": reference["name"]}
-    costs = step_costs(done, measured.alternating, operations) | {"other_load_cores": measured.alternating_load}
+    costs = step_costs(rows, measured.alternating, operations) | {"other_load_cores": measured.alternating_load}
     return {"rows": done, "baseline": named, "step_costs": costs}

@@ -9,31 +9,21 @@ import dataclasses
 import itertools
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import psutil
 
 from workflow_src.evaluation.report.results import engine_of
+from workflow_src.registry import default_engine, named_systems, plain, search_of, settings_of
+from workflow_src.spec import SearchSettings
 
 # A round counts as disturbed when other processes used more than this share of one core while it ran.
 DISTURBED_SHARE = 0.25
 REDOS = 2
 
-SEARCH_SETTINGS = ("search", "steps", "beam", "length_penalty", "max_length_ratio", "step_size") + (
-    "stop_threshold",
-    "length_quantile",
-    "lengthening",
-    "lengths",
-    "samples",
-    "mean_first",
-    "search_seed",
-    "refinement",
-)
-# Searches of which a single step can be priced, and settings by which a row differs from plain ones in more than steps.
-STEPPED = ("delta", "score", "energy")
-OWN_SETTINGS = {"stop_threshold", "length_quantile", "lengthening", "chosen"}
-OWN_ENGINE = "continuum"
+# What a row says beside its search, its settings and its engine.
+ROW_KEYS = ("system", "name", "chosen")
 # Sentences of the largest batch that is tried on a GPU.
 LARGEST_BATCH = 16384
 
@@ -53,7 +43,9 @@ class Timer(Protocol):
 class Translates(Protocol):
     """What is timed: text in, text out. `last_timings`, if there, is seconds of the last call by part."""
 
-    def translate(self, lines: list[str], **settings: Any) -> list[str]: ...
+    def translate(
+        self, lines: list[str], search: SearchSettings, batch: int, systems: Mapping[str, Any]
+    ) -> list[str]: ...
 
 
 @dataclasses.dataclass
@@ -100,15 +92,28 @@ def step_series(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Rows of our own engine that differ in nothing but steps, in groups of at least two different numbers of steps."""
     series: dict[tuple, list[dict[str, Any]]] = {}
     for row in rows:
-        if row["search"] in STEPPED and engine_of(row) == OWN_ENGINE and not OWN_SETTINGS & set(row):
-            series.setdefault((row["system"], row["search"], row.get("step_size")), []).append(row)
-    return [group for group in series.values() if len({row["steps"] for row in group}) > 1]
+        settings = row_settings(row)
+        search = search_of(settings)
+        if search.step_cost and search.series and engine_of(row) == own_engine() and "chosen" not in row:
+            if plain(settings):
+                kept = tuple(getattr(settings, name) for name in settings.named("follow"))
+                series.setdefault((row["system"], row["search"], *kept), []).append(row)
+    return [group for group in series.values() if len({steps_of(row) for row in group}) > 1]
 
 
-def search_settings(row: dict[str, Any], translators: dict[str, Translates] | None = None) -> dict[str, Any]:
-    """The part of a row that says how to translate, as arguments of `Translator.translate`."""
-    found = {name: row[name] for name in SEARCH_SETTINGS if row.get(name) is not None}
-    return found | ({"rescorer": translators[row["rescorer"]]} if translators and row.get("rescorer") else {})
+def row_settings(row: dict[str, Any]) -> SearchSettings:
+    """How a row translates. Raises ValueError for a setting that its search has not."""
+    return settings_of({name: value for name, value in row.items() if name not in ROW_KEYS})
+
+
+def steps_of(row: dict[str, Any]) -> int:
+    """A row's value of the series of its search."""
+    settings = row_settings(row)
+    return getattr(settings, search_of(settings).series)
+
+
+def own_engine() -> str:
+    return default_engine().name
 
 
 class OtherLoad:
@@ -164,20 +169,29 @@ class Local:
 
     def warm(self, row: dict[str, Any], lines: list[str]) -> None:
         """The first call of a row, untimed. Raises ValueError when its system has no translator here."""
-        for system in filter(None, (row["system"], row.get("rescorer"))):
+        for system in (row["system"], *named_systems(row_settings(row)).values()):
             if system not in self.translators:
                 given = ", ".join(sorted(self.translators)) or "none"
                 raise ValueError(f'speed: row {row["name"]} needs the bundle of system "{system}"; given: {given}.')
-        self.translators[row["system"]].translate(lines[:1], batch=1, **search_settings(row, self.translators))
+        self._translate(row, lines[:1], 1)
+
+    def _translate(self, row: dict[str, Any], lines: list[str], batch: int) -> None:
+        settings, systems = self._how(row)
+        self.translators[row["system"]].translate(lines, settings, batch=batch, systems=systems)
+
+    def _how(self, row: dict[str, Any]) -> tuple[SearchSettings, dict[str, Translates]]:
+        """A row's settings, and the translators of other systems that it works with, by role."""
+        settings = row_settings(row)
+        return settings, {role: self.translators[name] for role, name in named_systems(settings).items()}
 
     def time_row(self, row: dict[str, Any], lines: list[str], speed: dict[str, Any]) -> RowTimes:
         """One round of one row: untimed warm-up, every line alone, then all lines in batches."""
-        translator, settings = self.translators[row["system"]], search_settings(row, self.translators)
+        translator, how = self.translators[row["system"]], self._how(row)
         for line in lines[: speed["warmup"]]:
-            translator.translate([line], batch=1, **settings)
+            translator.translate([line], how[0], batch=1, systems=how[1])
         found = RowTimes(sentences=[[]])
         for line in lines:
-            elapsed = self._seconds(translator, [line], 1, settings)
+            elapsed = self._seconds(translator, [line], 1, how)
             found.sentences[0].append(elapsed)
             told = getattr(translator, "last_timings", None)
             if told:
@@ -189,8 +203,8 @@ class Local:
             batch = self._largest(row, lines, speed["batch"])
             many = list(itertools.islice(itertools.cycle(lines), batch))
         # Batches have other shapes than single sentences: warm those up as well.
-        translator.translate(many[:batch], batch=batch, **settings)
-        found.batches.append(self._seconds(translator, many, batch, settings))
+        translator.translate(many[:batch], how[0], batch=batch, systems=how[1])
+        found.batches.append(self._seconds(translator, many, batch, how))
         found.batch, found.batched = batch, len(many)
         return found
 
@@ -203,21 +217,21 @@ class Local:
         of them does. Untimed before it: each row once.
         """
         found = [[[0.0] * len(lines) for _ in range(speed["repeats"])] for _ in rows]
-        settings = [search_settings(row, self.translators) for row in rows]
+        hows = [self._how(row) for row in rows]
         shuffled = random.Random(0)
         for row in rows:
             self.warm(row, lines)
         for number, (at, line) in itertools.product(range(speed["repeats"]), enumerate(lines)):
             for row in shuffled.sample(range(len(rows)), len(rows)):
                 translator = self.translators[rows[row]["system"]]
-                found[row][number][at] = self._seconds(translator, [line], 1, settings[row])
+                found[row][number][at] = self._seconds(translator, [line], 1, hows[row])
         return found
 
-    def _seconds(self, translator: Translates, lines: list[str], batch: int, settings: dict[str, Any]) -> float:
+    def _seconds(self, translator: Translates, lines: list[str], batch: int, how: tuple[Any, Any]) -> float:
         """The time of one call, from an idle device to an idle device."""
         self.synchronise()
         began = time.perf_counter()
-        translator.translate(lines, batch=batch, **settings)
+        translator.translate(lines, how[0], batch=batch, systems=how[1])
         self.synchronise()
         return time.perf_counter() - began
 
@@ -227,7 +241,7 @@ class Local:
 
             def run(batch: int) -> None:
                 many = list(itertools.islice(itertools.cycle(lines), batch))
-                self.translators[row["system"]].translate(many, batch=batch, **search_settings(row, self.translators))
+                self._translate(row, many, batch)
                 self.synchronise()
 
             self._batches[key] = largest_batch(run, start)
@@ -299,7 +313,7 @@ def measure(
     stepped = [row for group in step_series(rows) for row in group]
     if stepped:
         with OtherLoad() as load:
-            seconds = timers[OWN_ENGINE].time_alternating(stepped, lines, speed)
+            seconds = timers[own_engine()].time_alternating(stepped, lines, speed)
         measured.alternating = {(r["system"], r["name"]): one for r, one in zip(stepped, seconds, strict=True)}
         measured.alternating_load = load.cores
         tell(f"steps, rows in turns: other load {load.cores:.2f} cores")

@@ -1,0 +1,38 @@
+"""The energy network of Lee, Shu & Cho 2020: a scalar whose slope is the direction in latent space."""
+
+from pathlib import Path
+
+from workflow_src.losses.settings import ScoreMatchingConfig, score_matching_cost
+from workflow_src.nn.settings import RefinerConfig, refiner_weights
+from workflow_src.spec import BASE, LATENT, REFINER, Family, Look, Role, Weights
+
+
+def weights(model: RefinerConfig, vocabulary: int) -> dict[str, int]:
+    return refiner_weights(model, 1)
+
+
+def training_cost(objective: ScoreMatchingConfig, sizes: Weights) -> float:
+    return score_matching_cost(objective, sizes, 12.0, 4.0)
+
+
+FAMILY = Family(
+    name="energy",
+    title="Energy network",
+    model=RefinerConfig,
+    objective=ScoreMatchingConfig,
+    presets=Path(__file__).parents[3] / "config/models/energy.yaml",
+    build="workflow_src.families.energy.model:build",
+    loss="workflow_src.losses.score_matching:ScoreMatching",
+    validation="workflow_src.families.refiners:validate",
+    searches=("energy", "latent-search"),
+    weights=weights,
+    # Its own, and those of the frozen base that its goal goes through.
+    layers=lambda model: 3 * model.layers,
+    training_cost=training_cost,
+    needs={BASE: Role(LATENT, agree=("dim", "latent_dim", "max_positions"))},
+    traits=frozenset({REFINER}),
+    start="workflow_src.families.refiners:start",
+    rule="train_refiner",
+    look=Look("#009e73"),
+    order=3,
+)

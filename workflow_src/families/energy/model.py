@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from workflow_src.config.families import RefinerConfig
 from workflow_src.nn.latent_stack import LatentStack
 from workflow_src.nn.layers import Memory, initialise
+from workflow_src.nn.settings import RefinerConfig
 from workflow_src.types import wide
 
 
@@ -49,3 +49,8 @@ class EnergyNetwork(LatentStack):
             finally:
                 self.stack.differentiate_twice = False
         return -gradient
+
+
+def build(config: RefinerConfig, source_size: int, target_size: int, joint: bool) -> EnergyNetwork:
+    """It reads latents and the source states of its base: no vocabulary."""
+    return EnergyNetwork(config)

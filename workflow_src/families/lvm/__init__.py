@@ -1,0 +1,80 @@
+"""The latent-variable model of Lee, Shu & Cho 2020: one Gaussian latent a target position."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
+from workflow_src.spec import LATENT, Family, Frozen, Look
+
+
+class LvmConfig(StackConfig):
+    encoder_layers: int = Field(gt=0)
+    layers: int = Field(gt=0, description="layers of the prior, of the posterior and of the decoder, each")
+    latent_dim: int = Field(8, gt=0, description="width Z of one latent")
+    max_length_difference: int = Field(50, gt=0, description="the length head classifies |y|-|x| in [-this, this]")
+    # The defaults of what came later are what bundles without them were trained with; presets say what is used now.
+    end_symbol: bool = Field(
+        False,
+        description="the target has an end symbol with a latent of its own; an end symbol in an output is dropped",
+    )
+    decoder_skip: bool = Field(
+        False, description="x <- (x0 + layer(x)) / sqrt(2) after each decoder layer, as the authors' code has it"
+    )
+    length_pooling: Literal["mean", "attention"] = Field("mean", description="of source states in the length head")
+    head_scale: float = Field(0.1, gt=0, description="scale of the mean and deviation heads at the start")
+
+
+class ElboConfig(Frozen):
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    kl_budget: float = Field(1.0, ge=0, description="free nats a target position in the first part of training")
+    budget_hold: float = Field(0.1, ge=0, le=1, description="share of training with the full budget")
+    budget_until: float = Field(0.4, ge=0, le=1, description="share of training at which it has fallen to its end")
+    budget_end: float = Field(0.0, ge=0, description="budget from then on")
+    length_weight: float = Field(1.0, ge=0)
+    length_smoothing: float = Field(
+        0.0, ge=0, description="length labels are Gaussians of this deviation, in subwords, around the true difference"
+    )
+    dev_samples: int = Field(4, gt=0, description="samples of z in the dev ELBO")
+
+    @model_validator(mode="after")
+    def _falls_after_it_was_held(self):
+        if self.budget_until < self.budget_hold:
+            raise ValueError(
+                f"budget_until {self.budget_until:g} is before budget_hold {self.budget_hold:g}; raise budget_until to "
+                "at least budget_hold"
+            )
+        return self
+
+
+def weights(model: LvmConfig, vocabulary: int) -> dict[str, int]:
+    stack = model.layers * decoder_layer(model)
+    heads = 2 * model.dim * model.latent_dim
+    return {
+        "encoder": model.encoder_layers * encoder_layer(model),
+        "prior": stack + heads,
+        "posterior": stack + heads,
+        "decoder": stack + model.latent_dim * model.dim,
+        "output": vocabulary * model.dim,
+    }
+
+
+FAMILY = Family(
+    name="lvm",
+    title="Latent-variable model",
+    model=LvmConfig,
+    objective=ElboConfig,
+    presets=Path(__file__).parents[3] / "config/models/lvm.yaml",
+    build="workflow_src.families.lvm.model:LatentVariableModel",
+    loss="workflow_src.families.lvm.objective:Elbo",
+    validation="workflow_src.families.lvm.validation:validate",
+    searches=("delta", "prior-mean", "latent-search"),
+    weights=weights,
+    layers=lambda model: model.encoder_layers + 3 * model.layers,
+    traits=frozenset({LATENT}),
+    start="workflow_src.families.lvm.model:start",
+    rule="train_lvm",
+    look=Look("#0072b2"),
+    order=1,
+)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.config.families import LvmConfig
+from workflow_src.families.lvm import LvmConfig
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, dropout, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.weights import copy_matching
@@ -123,6 +123,13 @@ class LatentVariableModel(nn.Module):
         if family == "transformer":
             return copy_matching(self, {own: weights[name] for name in weights for own in _own_names(name)})
         return copy_matching(self, weights)
+
+
+def start(
+    model: LatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, base: None
+) -> list[str] | None:
+    """Start from a teacher's weights, or from another model's of the same kind; at random without any."""
+    return None if tensors is None else model.start_from(tensors, family)
 
 
 def _own_names(teacher_name: str) -> list[str]:

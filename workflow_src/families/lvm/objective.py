@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.config.families import ElboConfig
+from workflow_src.families.lvm import ElboConfig
 from workflow_src.losses.common import gaussian_kl, smoothed_cross_entropy
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 

@@ -6,13 +6,13 @@ import sacrebleu
 import torch
 from torch import nn
 
-from workflow_src.config.families import ElboConfig
 from workflow_src.decoding.latent import best_tokens, draw_noise, translate_batch, word_rows
+from workflow_src.families.lvm import ElboConfig
 from workflow_src.families.lvm.objective import evidence_lower_bound
 from workflow_src.types import PAD, Batch, DevSet, Validation
 
 
-def validate_lvm(dev: DevSet, objective: ElboConfig) -> Validation:
+def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validation:
     """ELBO and KL in nats a target token, exact lengths, BLEU from the prior mean and from the posterior mean.
 
     The latter sees the reference: it says whether latents carry the sentence.
@@ -47,7 +47,7 @@ def validate_lvm(dev: DevSet, objective: ElboConfig) -> Validation:
             "dev_elbo": bound / tokens,
             "dev_kl": divergence / tokens,
             "dev_length_accuracy": exact / sentences,
-            "dev_bleu": dev.bleu(lambda source: translate_batch(model, source, "prior-mean")),
+            "dev_bleu": dev.bleu(lambda source: translate_batch(model, source)),
             "dev_bleu_posterior": posterior,
         }
 

@@ -1,0 +1,38 @@
+"""The score network of Lee, Shu & Cho 2020: the direction in latent space itself."""
+
+from pathlib import Path
+
+from workflow_src.losses.settings import ScoreMatchingConfig, score_matching_cost
+from workflow_src.nn.settings import RefinerConfig, refiner_weights
+from workflow_src.spec import BASE, LATENT, REFINER, VECTOR_FIELD, Family, Look, Role, Weights
+
+
+def weights(model: RefinerConfig, vocabulary: int) -> dict[str, int]:
+    return refiner_weights(model, model.latent_dim)
+
+
+def training_cost(objective: ScoreMatchingConfig, sizes: Weights) -> float:
+    return score_matching_cost(objective, sizes, 6.0, 2.0)
+
+
+FAMILY = Family(
+    name="score",
+    title="Score network",
+    model=RefinerConfig,
+    objective=ScoreMatchingConfig,
+    presets=Path(__file__).parents[3] / "config/models/score.yaml",
+    build="workflow_src.families.score.model:build",
+    loss="workflow_src.losses.score_matching:ScoreMatching",
+    validation="workflow_src.families.refiners:validate",
+    searches=("score", "latent-search"),
+    weights=weights,
+    # Its own, and those of the frozen base that its goal goes through.
+    layers=lambda model: 3 * model.layers,
+    training_cost=training_cost,
+    needs={BASE: Role(LATENT, agree=("dim", "latent_dim", "max_positions"))},
+    traits=frozenset({REFINER, VECTOR_FIELD}),
+    start="workflow_src.families.refiners:start",
+    rule="train_refiner",
+    look=Look("#d55e00"),
+    order=2,
+)

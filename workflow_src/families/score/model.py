@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from workflow_src.config.families import RefinerConfig
 from workflow_src.nn.latent_stack import LatentStack
 from workflow_src.nn.layers import Memory, initialise
+from workflow_src.nn.settings import RefinerConfig
 from workflow_src.types import wide
 
 
@@ -24,3 +24,8 @@ class ScoreNetwork(LatentStack):
     def direction(self, memory: Memory, z: Tensor, target_mask: Tensor, differentiable: bool = False) -> Tensor:
         del differentiable  # the output is a plain forward pass either way
         return wide(self.head(self.hidden(memory, z, target_mask)))
+
+
+def build(config: RefinerConfig, source_size: int, target_size: int, joint: bool) -> ScoreNetwork:
+    """It reads latents and the source states of its base: no vocabulary."""
+    return ScoreNetwork(config)

@@ -1,0 +1,41 @@
+"""The autoregressive Transformer: teacher of the others, and baseline."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from workflow_src.losses.settings import CrossEntropyConfig
+from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
+from workflow_src.spec import AUTOREGRESSIVE, Family, Look
+
+
+class TransformerConfig(StackConfig):
+    encoder_layers: int = Field(gt=0)
+    decoder_layers: int = Field(gt=0)
+
+
+def weights(model: TransformerConfig, vocabulary: int) -> dict[str, int]:
+    return {
+        "encoder": model.encoder_layers * encoder_layer(model),
+        "decoder": model.decoder_layers * decoder_layer(model),
+        "output": vocabulary * model.dim,
+    }
+
+
+FAMILY = Family(
+    name="transformer",
+    title="Autoregressive Transformer",
+    model=TransformerConfig,
+    objective=CrossEntropyConfig,
+    presets=Path(__file__).parents[3] / "config/models/transformer.yaml",
+    build="workflow_src.families.transformer.model:Transformer",
+    loss="workflow_src.families.transformer.objective:CrossEntropy",
+    validation="workflow_src.families.transformer.validation:validate",
+    searches=("beam", "greedy"),
+    weights=weights,
+    layers=lambda model: model.encoder_layers + model.decoder_layers,
+    traits=frozenset({AUTOREGRESSIVE}),
+    rule="train_teacher",
+    look=Look("#4d4d53"),
+    order=0,
+)

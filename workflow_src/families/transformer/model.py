@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.config.families import TransformerConfig
+from workflow_src.families.transformer import TransformerConfig
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, causal_bias, check_length, initialise
 from workflow_src.types import BOS, PAD, wide, with_end
 

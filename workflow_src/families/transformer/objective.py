@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from workflow_src.config.families import CrossEntropyConfig
 from workflow_src.losses.common import smoothed_cross_entropy
+from workflow_src.losses.settings import CrossEntropyConfig
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, with_end
 
 

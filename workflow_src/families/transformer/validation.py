@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from workflow_src.losses.settings import CrossEntropyConfig
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.types import Batch, DevSet, Validation
 
 
-def validate_transformer(dev: DevSet) -> Validation:
+def validate(dev: DevSet, objective: CrossEntropyConfig, base: None = None) -> Validation:
     @torch.no_grad()
     def figures(model: nn.Module) -> dict[str, float]:
         def measure(batch: Batch) -> tuple[float, int]:

@@ -1,0 +1,40 @@
+"""Beam search: the best hypotheses at every position go on."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from workflow_src.spec import AUTOREGRESSIVE, MODEL, Look, Option, Role, Search, SearchSettings, Weights
+
+
+class BeamSettings(SearchSettings):
+    beam: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
+        4, ge=1, description="hypotheses a sentence"
+    )
+    length_penalty: Annotated[float, Option(tune=True, part="-penalty{:g}")] = Field(
+        1.0, ge=0, allow_inf_nan=False, description="exponent of the length that scores are divided by"
+    )
+    max_length_ratio: Annotated[float, Option()] = Field(
+        2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10"
+    )
+
+
+def cost(settings: BeamSettings, weights: Weights, length: float) -> float:
+    model = weights[MODEL]
+    return 2.0 * length * (model["encoder"] + settings.beam * (model["decoder"] + model["output"]))
+
+
+SEARCH = Search(
+    name="beam",
+    title="beam",
+    settings=BeamSettings,
+    run="workflow_src.searches.beam.search:run",
+    cost=cost,
+    needs={MODEL: Role(AUTOREGRESSIVE)},
+    series="beam",
+    width=lambda settings: settings.beam,
+    # What others are compared with: beam 4, or else the largest.
+    reference=lambda settings: (settings.beam == 4, settings.beam),
+    label=lambda settings: f"beam {settings.beam}",
+    look=Look(marker="^"),
+)

@@ -5,10 +5,15 @@ A hypothesis is scored by its log-probability divided by (number of tokens, end 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from workflow_src.decoding.lengths import limits
+from workflow_src.searches.beam import BeamSettings
+from workflow_src.spec import MODEL
 from workflow_src.types import BOS, EOS, Hypotheses, wide
 
 
@@ -89,3 +94,10 @@ def _collect(found, running, scores: Tensor, origins: Tensor, ends: Tensor, hist
     for row, score, tokens in picked:
         if score > float("-inf"):
             found[running[row]].append((score / divisor, tokens))
+
+
+def run(
+    models: Mapping[str, Any], source: Tensor, settings: BeamSettings, scored: bool = True, trace: bool = False
+) -> Hypotheses:
+    """Translate source (B, S); scores cost nothing here."""
+    return beam_search(models[MODEL], source, settings.beam, settings.length_penalty, settings.max_length_ratio)

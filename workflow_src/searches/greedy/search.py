@@ -5,10 +5,15 @@ A hypothesis is scored by its log-probability divided by the number of tokens, e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from workflow_src.decoding.lengths import limits
+from workflow_src.searches.greedy import GreedySettings
+from workflow_src.spec import MODEL
 from workflow_src.types import BOS, EOS, Hypotheses, wide
 
 # The batch is compacted when at most this share of it is still running: copying the cache costs more than idle rows.
@@ -66,3 +71,10 @@ def _mean_gains(gains: list[tuple[list[int], Tensor]], outputs: list[list[int]])
             if position <= len(outputs[sentence]):
                 totals[sentence] += value
     return [total / (len(output) + 1) for total, output in zip(totals, outputs, strict=True)]
+
+
+def run(
+    models: Mapping[str, Any], source: Tensor, settings: GreedySettings, scored: bool = True, trace: bool = False
+) -> Hypotheses:
+    """Translate source (B, S)."""
+    return greedy(models[MODEL], source, settings.max_length_ratio, scored)

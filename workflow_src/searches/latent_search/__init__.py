@@ -1,0 +1,69 @@
+"""Latent search (Lee et al. 2020, section 4.4): several lengths, several samples of z, the best translation wins."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from workflow_src.decoding.settings import Lengthening, Steps, StepSize, prior_and_decoder
+from workflow_src.registry import searches
+from workflow_src.spec import AUTOREGRESSIVE, LATENT, MODEL, Look, Option, Role, Search, SearchSettings, Weights
+
+RESCORER = "rescorer"
+
+
+class LatentSearchSettings(SearchSettings):
+    lengths: Annotated[int, Option(tune=True, part="-{}", always=True)] = Field(
+        5, ge=1, description="most probable target lengths tried"
+    )
+    samples: Annotated[int, Option(tune=True, part="x{}", always=True)] = Field(
+        5, ge=1, description="samples of z for each length"
+    )
+    mean_first: Annotated[bool, Option(part="-mean")] = Field(False, description="the first sample is the prior mean")
+    search_seed: Annotated[int, Option()] = Field(1, ge=0, lt=2**31, description="of the samples")
+    steps: Steps
+    step_size: StepSize
+    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: "" if v else "-own", always=True)] = Field(
+        None, description="the autoregressive system that ranks candidates; none: the model's own score"
+    )
+    refinement: Annotated[str | None, Option(steps=True)] = Field(
+        None, description="the search whose steps refine candidates; none: the system's own"
+    )
+    lengthening: Lengthening
+
+
+def cost(settings: LatentSearchSettings, weights: Weights, length: float) -> float:
+    """The source is read once; every candidate is drawn, refined, decoded, and ranked by the rescorer."""
+    refinement = searches()[settings.refinement] if settings.refinement else None
+    step = refinement.step_cost(weights) if refinement and settings.steps else 0.0
+    candidate = prior_and_decoder(weights) + settings.steps * step
+    rescorer = weights.get(RESCORER)
+    ranked = 2.0 * (rescorer["decoder"] + rescorer["output"]) if rescorer else 0.0
+    once = 2.0 * weights[MODEL]["encoder"] + (2.0 * rescorer["encoder"] if rescorer else 0.0)
+    return length * (once + width(settings) * (candidate + ranked))
+
+
+def width(settings: LatentSearchSettings) -> int:
+    return settings.lengths * settings.samples
+
+
+def label(settings: LatentSearchSettings) -> str:
+    """Its refinement, candidates and steps, and what ranks where it is not another system."""
+    how = settings.refinement if settings.steps else "prior samples"
+    steps = f", L = {settings.steps}" if settings.steps else ""
+    details = ["mean first"] * settings.mean_first + ["own score"] * (settings.rescorer is None)
+    return f"{how}, search {settings.lengths} × {settings.samples}{steps}" + (
+        f" ({', '.join(details)})" if details else ""
+    )
+
+
+SEARCH = Search(
+    name="latent-search",
+    title="latent search",
+    settings=LatentSearchSettings,
+    run="workflow_src.searches.latent_search.search:run",
+    cost=cost,
+    needs={MODEL: Role(LATENT), RESCORER: Role(AUTOREGRESSIVE, agree=("subwords",), optional=True)},
+    width=width,
+    label=label,
+    look=Look(marker="*"),
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +17,11 @@ import torch
 from torch import Tensor
 
 from workflow_src.data.batching import pad
-from workflow_src.decoding.latent import latent_mask, step_maker, words
-from workflow_src.types import PAD, Hypotheses, LatentModel, Refiner, with_end
+from workflow_src.decoding.latent import StepMaker, latent_mask, refine, words
+from workflow_src.registry import step_maker
+from workflow_src.searches.latent_search import RESCORER, LatentSearchSettings
+from workflow_src.spec import MODEL
+from workflow_src.types import PAD, Hypotheses, LatentModel, with_end
 
 # Candidates whose logits are held at once. They do not influence each other, so that this changes memory alone.
 ROWS = 512
@@ -68,22 +72,30 @@ def prior_noise(source: list[int], count: int, length: int, width: int, seed: in
     return torch.from_numpy(np.stack(drawn))
 
 
+def run(
+    models: Mapping[str, Any], source: Tensor, settings: LatentSearchSettings, scored: bool = True, trace: bool = False
+) -> Hypotheses:
+    """Translate source (B, S); scores are what candidates were ranked by."""
+    candidates = Candidates(
+        settings.lengths, settings.samples, settings.search_seed, settings.mean_first, settings.lengthening
+    )
+    make_step = step_maker(models, settings) if settings.steps else None
+    return latent_search(models[MODEL], source, make_step, settings.steps, candidates, models.get(RESCORER))
+
+
 @torch.no_grad()
 def latent_search(
     model: LatentModel,
     source: Tensor,
-    search: str,
+    make_step: StepMaker | None,
     steps: int,
     candidates: Candidates,
-    step_size: float = 1.0,
-    refiner: Refiner | None = None,
     rescorer: Rescorer | None = None,
 ) -> Hypotheses:
-    """Translate source (B, S) by latent search, refining with `steps` steps of `search` (0 steps: samples as drawn).
+    """Translate source (B, S) by latent search, refining with `steps` steps (0 steps, or None: samples as drawn).
 
     Scores are the winners': the rescorer's log p(y|x) / (|y| + 1), end symbol counted, or the model's own mean
-    log p(y_t|z,x). Of equal candidates the first wins, by length rank and then by sample. Raises ValueError for an
-    unknown search.
+    log p(y_t|z,x). Of equal candidates the first wins, by length rank and then by sample.
     """
     memory = model.encode(source)
     lengths = model.length.likely(memory, candidates.lengths, candidates.lengthening)
@@ -94,7 +106,7 @@ def latent_search(
     per_sentence = lengths.size(1) * per_length
     rows = torch.arange(sentences, device=source.device).repeat_interleave(per_sentence)
     row_lengths = lengths.repeat_interleave(per_length, 1).reshape(-1)
-    make_step = step_maker(model, search, step_size, refiner)
+    steps = steps if make_step else 0
     noise = _noise(model, source, lengths, candidates)
     tokens: list[list[int]] = []
     scores: list[float] = []
@@ -104,9 +116,8 @@ def latent_search(
         own = memory.select(rows[part])
         mean, deviation = model.prior(own, mask)
         z = mean + deviation * noise[part, : mask.size(1)].to(mean)
-        step = make_step(own, mask)
-        for _ in range(0 if search == "prior-mean" else steps):
-            z = step(z)
+        if make_step and steps:
+            z = refine(z, make_step(own, mask), steps)
         found, own_scores = words(model, own, z, mask, scored=rescorer is None)
         tokens += found
         scores += own_scores
@@ -119,7 +130,7 @@ def latent_search(
     return Hypotheses(
         [list(choice) for choice in best],
         [found[choice] for found, choice in zip(distinct, best, strict=True)],
-        [0 if search == "prior-mean" else steps] * sentences,
+        [steps] * sentences,
         candidates=[len(found) for found in distinct],
     )
 

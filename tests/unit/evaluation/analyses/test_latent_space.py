@@ -3,8 +3,9 @@
 import miniatures
 import pytest
 import torch
+from miniatures import translate_batch
 
-from workflow_src.decoding.latent import best_tokens, translate_batch
+from workflow_src.decoding.latent import best_tokens
 from workflow_src.evaluation.analyses import latent_space
 from workflow_src.types import EOS
 

@@ -3,13 +3,18 @@
 import miniatures
 import pytest
 import torch
+from miniatures import translate_batch
 
 from workflow_src.data.batching import pad
-from workflow_src.decoding.latent import translate_batch
 from workflow_src.evaluation.analyses import lengths
 
 SOURCES = [[4, 7, 5], [6, 8, 9, 10, 11, 4], [5], [12, 3, 3, 4]]
 CPU = torch.device("cpu")
+
+
+def procedure_of(model, search, steps, step_size, refiner):
+    make_step = miniatures.step_maker(model, search, step_size, refiner)
+    return lengths.Procedure(model, make_step, steps if make_step else 0)
 
 
 def test_the_likeliest_lengths_are_those_of_all_classes_in_order():
@@ -43,12 +48,12 @@ def test_with_end_symbols_a_length_is_one_latent_less_than_there_are():
         told.output_bias[2] -= 1000
         untold.output_bias[2] -= 1000
     found, wanted = (
-        lengths.translate_with(lengths.Procedure(model, "delta", 2), SOURCES, given, 64, CPU)
+        lengths.translate_with(procedure_of(model, "delta", 2, 1.0, None), SOURCES, given, 64, CPU)
         for model, given in ((told, [4, 2, 7, 3]), (untold, [5, 3, 8, 4]))
     )
     assert found == wanted
     ending = miniatures.ending()
-    shorter = lengths.translate_with(lengths.Procedure(ending, "delta", 2), SOURCES, [4, 2, 7, 3], 64, CPU)
+    shorter = lengths.translate_with(procedure_of(ending, "delta", 2, 1.0, None), SOURCES, [4, 2, 7, 3], 64, CPU)
     assert all(len(row) <= length + 1 for row, length in zip(shorter, [4, 2, 7, 3], strict=True))
     assert sum(map(len, shorter)) < 20 and not any(2 in row for row in shorter)
 
@@ -56,7 +61,7 @@ def test_with_end_symbols_a_length_is_one_latent_less_than_there_are():
 @pytest.mark.parametrize("search", ["prior-mean", "delta", "score", "energy"])
 def test_translations_have_the_lengths_asked_for_whatever_the_batch(search):
     refiner = miniatures.refiner(search) if search in ("score", "energy") else None
-    procedure = lengths.Procedure(miniatures.lvm(), search, 2, 0.5, refiner)
+    procedure = procedure_of(miniatures.lvm(), search, 2, 0.5, refiner)
     wanted = [4, 2, 7, 3]
     found = lengths.translate_with(procedure, SOURCES, wanted, 64, CPU)
     assert [len(tokens) for tokens in found] == wanted

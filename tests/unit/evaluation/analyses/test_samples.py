@@ -3,8 +3,9 @@
 import miniatures
 import pytest
 import torch
+from miniatures import translate_batch
 
-from workflow_src.decoding.latent import best_tokens, translate_batch
+from workflow_src.decoding.latent import best_tokens
 from workflow_src.evaluation.analyses.lengths import Procedure
 from workflow_src.evaluation.analyses.marginal import sentence_generator
 from workflow_src.evaluation.analyses.samples import sample_and_refine
@@ -26,14 +27,15 @@ def certain(model):
 def test_a_sample_of_a_prior_without_width_is_its_mean(search, made):
     refiner = miniatures.refiner(search) if search != "delta" else None
     model = certain(made())
-    before, after = sample_and_refine(Procedure(model, search, 2, 0.7, refiner), SOURCE, 1, 0, CPU)
+    procedure = Procedure(model, miniatures.step_maker(model, search, 0.7, refiner), 2)
+    before, after = sample_and_refine(procedure, SOURCE, 1, 0, CPU)
     trace = translate_batch(model, torch.tensor([SOURCE]), search, 2, 0.7, refiner, trace=True).traces
     assert (before, after) == (trace[0][0], trace[2][0])
 
 
 def test_the_draw_is_the_priors_and_depends_on_seed_and_sentence():
     model, refiner = miniatures.lvm(), miniatures.refiner("score")
-    procedure = Procedure(model, "score", 1, 1.0, refiner)
+    procedure = Procedure(model, miniatures.step_maker(model, "score", 1.0, refiner), 1)
     before, after = sample_and_refine(procedure, SOURCE, 3, 17, CPU)
     with torch.no_grad():
         memory = model.encode(torch.tensor([SOURCE]))
@@ -46,8 +48,3 @@ def test_the_draw_is_the_priors_and_depends_on_seed_and_sentence():
     assert sample_and_refine(procedure, SOURCE, 3, 17, CPU) == (before, after)
     others = {tuple(sample_and_refine(procedure, SOURCE, seed, 17, CPU)[0]) for seed in range(20)}
     assert len(others) > 1
-
-
-def test_a_search_without_its_network_is_refused():
-    with pytest.raises(ValueError, match="search score needs a score network"):
-        sample_and_refine(Procedure(miniatures.lvm(), "score", 1), SOURCE, 1, 0, CPU)

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.config.costs import decoder_layer, step_operations
 from workflow_src.evaluation.speed import summary, timing
+from workflow_src.nn.settings import StackConfig, decoder_layer
+from workflow_src.registry import families, search_of, searches
 
 ROWS = [
-    {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0, "batch": 64},
-    {"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1, "step_size": 1.0, "batch": 64},
-    {"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2, "step_size": 1.0, "batch": 64},
+    {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0},
+    {"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1, "step_size": 1.0},
+    {"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2, "step_size": 1.0},
 ]
 SETTINGS = {"sentences": 3, "warmup": 2, "repeats": 4, "batch": 2}
 
@@ -34,7 +35,8 @@ class Recorder:
     def __init__(self, calls, clock=None):
         self.calls, self.clock = calls, clock
 
-    def translate(self, lines, **settings):
+    def translate(self, lines, search, batch, systems):
+        settings = {"search": search_of(search).name, **search.handed(), **systems, "batch": batch}
         self.calls.append((list(lines), settings))
         if self.clock is not None:
             self.clock[0] += sum(float(line) for line in lines) * (1 + settings.get("steps", 9))
@@ -100,7 +102,7 @@ def test_rounds_alternate_between_rows_and_use_their_settings(clock, quiet):
     assert again == calls
     assert {settings["batch"] for lines, settings in calls if len(lines) == 3} == {2}
     teacher = next(settings for lines, settings in calls if len(lines) == 3 and settings["search"] == "beam")
-    assert teacher == {"search": "beam", "beam": 4, "length_penalty": 1.0, "batch": 2}
+    assert teacher == {"search": "beam", "beam": 4, "length_penalty": 1.0, "max_length_ratio": 2.0, "batch": 2}
 
 
 def _loads(monkeypatch, loads):
@@ -223,9 +225,17 @@ def test_bad_input_is_named():
 
 def test_a_row_is_timed_with_all_settings_of_its_search():
     beam = {"search": "beam", "beam": 4, "length_penalty": 0.6, "max_length_ratio": 1.5}
-    assert timing.search_settings(beam | {"system": "teacher", "name": "beam-4", "batch": 64}) == beam
-    score = {"search": "score", "steps": 0, "step_size": 0.5}
-    assert timing.search_settings(score | {"system": "score", "name": "score-0", "batch": 64}) == score
+    row = beam | {"system": "teacher", "name": "beam-4"}
+    assert {"search": "beam"} | timing.row_settings(row).handed() == beam
+    score = {"search": "score", "steps": 0, "step_size": 0.5, "length_quantile": 0.7}
+    assert {"search": "score"} | timing.row_settings(score | {"system": "s", "name": "n"}).handed() == score
+
+
+@pytest.mark.parametrize("name", ["lengths", "beam", "batch", "setting_of_tomorrow"])
+def test_a_row_with_a_setting_that_its_search_has_not_is_refused(name):
+    """It would be timed without it."""
+    with pytest.raises(ValueError, match=f"{name} is no setting here; allowed: steps, step_size"):
+        timing.row_settings({"system": "s", "name": "n", "search": "score", "steps": 1, name: 3})
 
 
 def test_processes_that_were_started_are_no_load():
@@ -293,18 +303,27 @@ def test_groups_of_different_lengths_are_equally_large():
     assert [len(group) for group in summary.length_bins(list(range(50)))] == [10] * 5
 
 
+def step_operations(search: str, model: dict, vocabulary: int) -> float:
+    """Operations of a step at a position, of a latent-variable model and a network of one size."""
+    base, kind = families()["lvm"], families().get(search)
+    weights = {"model": base.weights(base.model(**model, encoder_layers=1), vocabulary)}
+    if kind:
+        weights["refiner"] = kind.weights(kind.model(**model), vocabulary)
+    return searches()[search].step_cost(weights)
+
+
 def test_the_predicted_ratio_counts_operations():
     """Against the rule of thumb 2 + V / (16 n D), which neglects Z; and against a count by hand."""
     for dim, layers, vocabulary in ((128, 2, 4000), (256, 3, 32000), (512, 6, 32000)):
-        model = {"dim": dim, "feed_forward": 4 * dim, "layers": layers, "latent_dim": 8}
-        delta, score, energy = (step_operations(s, model, vocabulary, model) for s in ("delta", "score", "energy"))
+        model = {"dim": dim, "feed_forward": 4 * dim, "layers": layers, "heads": 2, "latent_dim": 8}
+        delta, score, energy = (step_operations(s, model, vocabulary) for s in ("delta", "score", "energy"))
         assert delta / score == pytest.approx(2 + vocabulary / (16 * layers * dim), rel=0.01)
         assert energy / score == pytest.approx(2, rel=0.01)
-    model = {"dim": 2, "feed_forward": 3, "layers": 1, "latent_dim": 5}
-    assert decoder_layer(2, 3) == 4 * 4 + 4 * 4 + 2 * 6
+    model = {"dim": 2, "feed_forward": 3, "layers": 1, "heads": 1, "latent_dim": 5}
+    assert decoder_layer(StackConfig(dim=2, feed_forward=3, heads=1)) == 4 * 4 + 4 * 4 + 2 * 6
     assert step_operations("delta", model, 7) == 2 * (44 + 10 + 14 + 44 + 20)
-    assert step_operations("score", model, 7, model) == 2 * (10 + 44 + 10)
-    assert step_operations("prior-mean", model, 7) is None and step_operations("score", model, 7) is None
+    assert step_operations("score", model, 7) == 2 * (10 + 44 + 10)
+    assert searches()["prior-mean"].step_cost is None
     rows = [*steps_of("lvm", "delta", (1, 2)), *steps_of("score", "score", (1, 2))]
     alternating = seconds_of(rows[:2], 0.0012) | seconds_of(rows[2:], 0.0006)
     found = summary.step_costs(rows, alternating, {("lvm", "delta"): 30.0, ("score", "score"): 10.0})

@@ -103,7 +103,7 @@ def test_start_from_a_latent_variable_model_takes_everything():
 
 
 def test_heads_start_small():
-    from workflow_src.config.families import LvmConfig
+    from workflow_src.families.lvm import LvmConfig
     from workflow_src.families.lvm.model import LatentVariableModel
 
     sizes = {"dim": 16, "feed_forward": 24, "heads": 2, "encoder_layers": 1, "layers": 1}

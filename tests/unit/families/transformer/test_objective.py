@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from miniatures import context, gradients, one, padded, pairs, transformer
 
-from workflow_src.config.families import CrossEntropyConfig
 from workflow_src.families.transformer.objective import CrossEntropy
+from workflow_src.losses.settings import CrossEntropyConfig
 from workflow_src.types import EOS
 
 

@@ -1,0 +1,187 @@
+"""Declarations: who is declared, what follows from a settings class, and what is refused in one sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from pydantic import Field
+
+from workflow_src import registry
+from workflow_src.config.base import ConfigError
+from workflow_src.config.load import load_experiment
+from workflow_src.spec import Option, Role, SearchSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = '''
+"""A plug-in that declares what `declared` says."""
+import dataclasses
+from workflow_src import spec
+from workflow_src.families.transformer import FAMILY
+from workflow_src.searches.greedy import SEARCH
+
+class Settings(spec.SearchSettings):
+    pass
+
+search = dataclasses.replace(SEARCH, name="other-search", settings=Settings)
+family = dataclasses.replace(FAMILY, name="other-family", searches=("other-search",))
+PLUGIN = spec.Plugin("other", "1.2", families=(family,), searches=(search,))
+'''
+
+
+class Settings(SearchSettings):
+    width: Annotated[int, Option(part="-{}", always=True)] = Field(3, ge=1)
+    slope: Annotated[float, Option(tune=True, part="-slope{:g}")] = Field(1.0, gt=0, lt=4)
+    late: Annotated[bool, Option(part="-late", omit=True)] = False
+
+
+def test_names_settings_and_options_follow_from_the_class():
+    assert Settings().name_parts() == "-3" and Settings().handed() == {"width": 3, "slope": 1.0}
+    changed = Settings(width=5, slope=0.25, late=True)
+    assert changed.name_parts() == "-5-slope0.25-late"
+    assert changed.handed() == {"width": 5, "slope": 0.25, "late": True}
+    assert Settings.named("tune") == ("slope",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"width": 0}, "here.width is 0; it must be 1 or more."),
+        ({"slope": 4}, "here.slope is 4; it must be above 0 and below 4."),
+        ({"slop": 1}, "here.slop is no setting here; allowed: width, slope, late."),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_told_in_a_sentence(fields, told):
+    with pytest.raises(ValueError) as caught:
+        Settings.checked(fields, "here.")
+    assert str(caught.value) == told
+
+
+def test_what_a_rule_is_handed_gives_the_settings_back():
+    for search in registry.searches().values():
+        settings = search.settings()
+        assert registry.settings_of({"search": search.name} | settings.handed()) == settings
+    with pytest.raises(ValueError, match="nothing is no setting here"):
+        registry.settings_of({"search": "beam", "nothing": 1})
+    with pytest.raises(ValueError, match="beam is no setting here"):
+        registry.settings_of({"search": "greedy", "beam": 2})
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Write a package into the working directory; `write(text)` returns its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv(registry.VARIABLE, raising=False)
+    monkeypatch.delenv(registry.PLACES, raising=False)
+    made = []
+
+    def write(change: str = "", name: str = "other_package") -> str:
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "__init__.py").write_text(PLUGIN + change)
+        made.append(name)
+        return name
+
+    yield write
+    registry.use([])
+    for name in made:
+        sys.modules.pop(name, None)
+
+
+def test_a_plug_in_is_declared_like_any_other_member(plugin):
+    name = plugin()
+    registry.use([name])
+    assert registry.families()["other-family"].training_rule == "train_teacher"
+    assert registry.searches_of(registry.families()["other-family"]) == ("other-search",)
+    (loaded,) = registry.plugins()
+    assert loaded.record() == {"name": "other", "module": name, "version": "1.2", "digest": loaded.digest}
+    registry.use([])
+    assert "other-family" not in registry.families()
+
+
+def test_a_configuration_names_plug_ins(plugin):
+    systems = {"mine": {"family": "other-family", "preset": "miniature", "training": {"max_steps": 5}}}
+    decodes = [{"system": "mine", "search": "other-search"}]
+    loaded = load_experiment("smoke", plugins=[plugin()], systems=systems, decodes=decodes)
+    assert [decode.name for decode in loaded.decodes] == ["other-search"]
+    # Another configuration knows nothing of it.
+    with pytest.raises(ConfigError, match='unknown family "other-family"'):
+        load_experiment("smoke", systems=systems, decodes=decodes)
+
+
+def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
+    plugin()
+    path = tmp_path / "other_package/__init__.py"
+    before = registry.digest(path)
+    (tmp_path / "other_package/more.py").write_text("")
+    assert registry.digest(path) != before
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("PLUGIN = 3", 'plug-in "other_package" has no PLUGIN of type workflow_src.spec.Plugin; add it.'),
+        ("import nothing_of_that_name", 'plug-in "other_package" cannot be imported: No module named'),
+        (
+            'PLUGIN = spec.Plugin("other", "1", searches=(SEARCH,))',
+            'search "greedy" is declared by Continuum itself and by plug-in other; rename one of them.',
+        ),
+        (
+            'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, build="nowhere:x"),))',
+            'family "other-family": build "nowhere:x" cannot be found: there is no module nowhere.',
+        ),
+        (
+            'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, '
+            'loss="workflow_src.losses.common:nothing"),))',
+            'loss "workflow_src.losses.common:nothing" cannot be found: workflow_src.losses.common defines no nothing.',
+        ),
+        (
+            'role = {"model": spec.Role("telepathic")}\n'
+            "PLUGIN = dataclasses.replace(PLUGIN, searches=(dataclasses.replace(search, needs=role),))",
+            'search "other-search": role "model" asks for the trait "telepathic", which no family has',
+        ),
+        (
+            'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, searches=("delta",)),))',
+            'family "other-family" cannot be decoded by search "delta", whose role "model" asks for the trait',
+        ),
+    ],
+)  # fmt: skip
+def test_a_declaration_that_cannot_be_used_is_refused_in_one_sentence(plugin, change, told):
+    name = plugin(change)
+    with pytest.raises(registry.DeclarationError) as caught:
+        registry.use([name])
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+    # What was there before is there again.
+    assert "other-family" not in registry.families() and registry.wanted() == ()
+
+
+def test_a_plug_in_that_is_nowhere_is_told_with_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match='plug-in "nobody" is neither installed nor a package in .*; install it'):
+        load_experiment("smoke", plugins=["nobody"])
+
+
+def test_declarations_need_no_torch():
+    code = "import sys; from workflow_src import registry; registry.members(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_roles_are_filled_by_the_system_itself_before_its_base():
+    lvm, score = registry.families()["lvm"], registry.families()["score"]
+    needed = {"model": Role("latent"), "refiner": Role("refiner"), "rescorer": Role("autoregressive", optional=True)}
+    assert registry.fill(needed, [("own", score), ("base", lvm)], {}) == {"model": "base", "refiner": "own"}
+    assert registry.fill({"model": Role()}, [("own", score), ("base", lvm)], {}) == {"model": "own"}
+    with pytest.raises(ValueError, match='role "refiner" needs a network that is "refiner", and this system has none'):
+        registry.fill(needed, [("own", lvm)], {})
+
+
+def test_a_search_with_the_settings_of_another_is_refused():
+    searches = registry.members().searches
+    twin = dataclasses.replace(searches["greedy"], name="twin")
+    made = dataclasses.replace(registry.members(), searches={**searches, "twin": twin})
+    with pytest.raises(registry.DeclarationError, match='has the settings class of search "greedy"; derive a class'):
+        registry._check(made)

@@ -1,0 +1,58 @@
+"""Settings that searches in a latent space share, and what such searches cost. No torch here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from workflow_src.spec import MODEL, Option, SearchSettings, Weights
+
+# Each is declared here and nowhere else. Finished runs were made with the names of files that `part` gives.
+Steps = Annotated[int, Field(4, ge=0, description="refinement steps"), Option(required=True, part="-{}", always=True)]
+StepSize = Annotated[
+    float,
+    Field(1.0, gt=0, allow_inf_nan=False, description="times the direction is added to the latents"),
+    Option(tune=True, part="-size{:g}", follow=True),
+]
+LengthQuantile = Annotated[
+    float | None,
+    Field(None, gt=0, lt=1, description="of the predicted target lengths; none: the most probable length"),
+    Option(tune=True, part="-quantile{:g}", omit=True, length=True),
+]
+Lengthening = Annotated[
+    float,
+    Field(0.0, ge=0, allow_inf_nan=False, description="times |x|, rounded, is added to predicted target lengths"),
+    Option(tune=True, part="-longer{:g}", omit=True, length=True),
+]
+StopThreshold = Annotated[
+    float | None,
+    Field(None, gt=0, allow_inf_nan=False, description="a sentence stops after a step shorter than this"),
+    Option(tune=True, part="-stop{:g}", omit=True),
+]
+
+
+class RefinementSettings(SearchSettings):
+    """Settings of searches that move the prior mean step by step."""
+
+    steps: Steps
+    step_size: StepSize
+    length_quantile: LengthQuantile
+    lengthening: Lengthening
+    stop_threshold: StopThreshold
+
+
+def prior_and_decoder(weights: Weights) -> float:
+    """Operations for a position of one candidate without steps, the encoder left out: prior, decoder and output."""
+    model = weights[MODEL]
+    return 2.0 * (model["prior"] + model["decoder"] + model["output"])
+
+
+def refinement_cost(weights: Weights, steps: int, step: float, length: float) -> float:
+    """Operations for a sentence: encoder, prior and decoder once, and steps of `step` operations for a position."""
+    return length * (2.0 * weights[MODEL]["encoder"] + prior_and_decoder(weights) + steps * step)
+
+
+def refinement_label(title: str):
+    """A label such as `delta, L = 4`."""
+    return lambda settings: f"{title}, L = {settings.steps}"

@@ -1,0 +1,49 @@
+"""Opening the engine that computes a system's searches instead of our own code, where one serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from workflow_src import registry
+from workflow_src.engines.onnxruntime import choose_engine
+from workflow_src.spec import Engine, Family, SearchSettings
+from workflow_src.types import Hypotheses
+
+EAGER = "eager"
+
+
+class Opened:
+    """An engine opened for the networks of a system; `gives_scores` says whether it can score."""
+
+    def __init__(self, declared: Engine, inner: Any):
+        self.declared, self.inner, self.gives_scores = declared, inner, inner.gives_scores
+
+    def search(self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool) -> Hypotheses:
+        """Translate sources of subword ids (not empty, without end symbols), as one batch."""
+        name = registry.search_of(settings).name
+        steps, size = getattr(settings, "steps", 0), getattr(settings, "step_size", 1.0)
+        return self.inner.search(sources, name, steps, size, scored, settings.length_quantile, settings.lengthening)
+
+
+def choose_mode(
+    engine: str, device: str, precision: str, family: Family, searches: Sequence[str]
+) -> tuple[str, Engine | None]:
+    """The mode (eager, fast, fast-int8) for these settings, and the engine that has it; None is our own code.
+
+    Raises ValueError for a mode that is unknown or cannot serve.
+    """
+    known = [registry.searches()[name] for name in searches]
+    offered = [one for one in registry.engines().values() if set(one.modes.values()) - {EAGER}]
+    serving = [one for one in offered if any(one.serves(family, search, search.settings()) is None for search in known)]
+    mode = choose_engine(engine, device, precision, bool(serving))
+    kind = device.split(":")[0]
+    return mode, next((one for one in serving if kind in one.devices and mode in one.modes.values()), None)
+
+
+def open_engine(declared: Engine, models: Mapping[str, nn.Module], mode: str, device: torch.device) -> Opened:
+    """The engine for networks by the names of their families."""
+    return Opened(declared, registry.import_object(declared.open)(models, mode, device))

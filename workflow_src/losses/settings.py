@@ -1,0 +1,36 @@
+"""Settings of objectives that several families share, and what their training costs. No torch here."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from workflow_src.spec import BASE, MODEL, Frozen, Weights
+
+
+class CrossEntropyConfig(Frozen):
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+
+
+class ScoreMatchingConfig(Frozen):
+    delta_steps: int = Field(4, gt=0, description="delta steps from z to its goal")
+    noise_power: float = Field(3.0, gt=0, description="prior noise is scaled by u ** this, u uniform in [0, 1]")
+    noise_scale: Literal["sentence", "batch"] = Field(
+        "sentence", description="what shares one u; the authors' code draws one for a batch, with noise_power 1"
+    )
+    pre_update_probability: float = Field(0.5, ge=0, le=1, description="chance of one own step before the goal")
+    pre_update_after: float = Field(0.5, ge=0, le=1, description="share of training before own steps begin")
+    step_size: float = Field(1.0, gt=0)
+
+
+def score_matching_cost(objective: ScoreMatchingConfig, weights: Weights, learning: float, moving: float) -> float:
+    """Operations for a position: the goal, delta steps of the frozen base; then the network.
+
+    `learning` are operations for each of the network's weights in an update, `moving` those of one own step.
+    """
+    base, network = weights[BASE], weights[MODEL]["network"]
+    delta = base["decoder"] + base["output"] + base["posterior"]
+    goal = 2.0 * (base["encoder"] + base["prior"] + objective.delta_steps * delta)
+    own_steps = objective.pre_update_probability * (1 - objective.pre_update_after)
+    return goal + (learning + moving * own_steps) * network

@@ -1,0 +1,416 @@
+"""Who is declared: the folders of `families/` and `searches/`, `engines/`, and plug-ins from outside. No torch here.
+
+A plug-in is a package with a `PLUGIN` (`spec.Plugin`). It is used where a configuration lists it under `plugins`, or
+where it is installed and has an entry point in the group "continuum". Jobs learn of those that a configuration lists
+from the environment variable CONTINUUM_PLUGINS.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from workflow_src.spec import BASE, Engine, Family, Plugin, Role, Search, SearchSettings
+
+PACKAGE = Path(__file__).parent
+VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
+MODEL_FIELDS = ("dim", "max_positions")
+# What is handed to rules beside a search and its settings.
+ENGINE_SETTINGS = ("engine", "compute_type")
+
+
+class DeclarationError(ValueError):
+    """A declaration that cannot be used, or a member that nobody declares."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A plug-in with the module that declares it and the digest of the files of its package."""
+
+    plugin: Plugin
+    module: str
+    digest: str
+
+    def record(self) -> dict[str, str]:
+        """What bundles and provenance say of it."""
+        return {
+            "name": self.plugin.name, "module": self.module, "version": self.plugin.version, "digest": self.digest,
+        }  # fmt: skip
+
+
+def use(modules: Iterable[str]) -> None:
+    """Use plug-ins by the names of their modules, and no others but installed ones, here and in processes started here.
+
+    Raises DeclarationError for one that is missing or whose declarations cannot be used.
+    """
+    before, new = wanted(), tuple(dict.fromkeys(modules))
+    if new != before:
+        _want(new)
+    try:
+        members()
+    except DeclarationError:
+        _want(before)
+        raise
+
+
+def wanted() -> tuple[str, ...]:
+    """Names of the modules of plug-ins that are used beside installed ones."""
+    return tuple(filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))
+
+
+def _want(modules: tuple[str, ...]) -> None:
+    if modules:
+        os.environ[VARIABLE] = os.pathsep.join(modules)
+        # Jobs may work in another folder.
+        os.environ.setdefault(PLACES, os.pathsep.join(dict.fromkeys([os.getcwd(), os.environ.get("PWD", os.getcwd())])))
+    else:
+        os.environ.pop(VARIABLE, None)
+        os.environ.pop(PLACES, None)
+    members.cache_clear()
+
+
+@dataclasses.dataclass(frozen=True)
+class Members:
+    families: Mapping[str, Family]
+    searches: Mapping[str, Search]
+    engines: Mapping[str, Engine]
+    plugins: tuple[Loaded, ...]
+    owners: Mapping[tuple[str, str], Loaded]
+
+
+@functools.cache
+def members() -> Members:
+    """Everything that is declared. Raises DeclarationError for the first declaration that cannot be used."""
+    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}}
+    owners: dict[tuple[str, str], Loaded] = {}
+    plugins = _plugins()
+
+    def add(kind: str, member: Any, owner: Loaded | None) -> None:
+        if member.name in found[kind]:
+            other = owners.get((kind, member.name))
+            raise DeclarationError(
+                f'{kind} "{member.name}" is declared by {_owner(other)} and by {_owner(owner)}; rename one of them.'
+            )
+        found[kind][member.name] = member
+        if owner:
+            owners[kind, member.name] = owner
+
+    for kind, folder, name in (("family", "families", "FAMILY"), ("search", "searches", "SEARCH")):
+        for member in _folders(folder, name):
+            add(kind, member, None)
+    for engine in importlib.import_module("workflow_src.engines").ENGINES:
+        add("engine", engine, None)
+    for loaded in plugins:
+        for kind, group in (
+            ("family", loaded.plugin.families),
+            ("search", loaded.plugin.searches),
+            ("engine", loaded.plugin.engines),
+        ):
+            for member in group:
+                add(kind, member, loaded)
+    made = Members(found["family"], found["search"], found["engine"], plugins, owners)
+    _check(made)
+    return made
+
+
+def families() -> Mapping[str, Family]:
+    return members().families
+
+
+def searches() -> Mapping[str, Search]:
+    return members().searches
+
+
+def engines() -> Mapping[str, Engine]:
+    return members().engines
+
+
+def plugins() -> tuple[Loaded, ...]:
+    return members().plugins
+
+
+def searches_of(family: Family) -> tuple[str, ...]:
+    """Names of the searches that decode a family: those it names, the first the default, and those that name it."""
+    others = (search.name for search in searches().values() if family.name in search.families)
+    return tuple(dict.fromkeys([*family.searches, *others]))
+
+
+def default_engine() -> Engine:
+    """The engine that computes a decode which names none: the first that is declared."""
+    return next(iter(engines().values()))
+
+
+def search_of(settings: SearchSettings) -> Search:
+    """The search that a settings object belongs to."""
+    return next(search for search in searches().values() if search.settings is type(settings))
+
+
+def import_object(reference: str) -> Any:
+    """The object that "module:object" names. Raises DeclarationError where it cannot be imported."""
+    module, _, name = reference.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as failure:
+        raise DeclarationError(f'"{reference}" cannot be imported: {failure}.') from failure
+
+
+def settings_of(handed: Mapping[str, Any]) -> SearchSettings:
+    """The settings of a search from what a rule is handed. Raises ValueError for any that the search has not."""
+    search = searches().get(handed.get("search", ""))
+    if search is None:
+        raise ValueError(f'unknown search "{handed.get("search")}"; allowed: {", ".join(searches())}.')
+    rest = {name: value for name, value in handed.items() if name not in ("search", *ENGINE_SETTINGS)}
+    # What is handed for the sake of older files says nothing.
+    constants = search.settings.constants
+    return search.settings.checked({n: v for n, v in rest.items() if n not in constants or constants[n] != v})
+
+
+def named_systems(settings: SearchSettings) -> dict[str, str]:
+    """Names of the systems that settings name, by the role they fill."""
+    found = {settings.option(name).role: getattr(settings, name) for name in settings.named("role")}
+    return {role: name for role, name in found.items() if name}
+
+
+def roles() -> tuple[str, ...]:
+    """Roles that settings of any search may name systems for."""
+    kinds = (search.settings for search in searches().values())
+    return tuple(dict.fromkeys(kind.option(name).role for kind in kinds for name in kind.named("role")))
+
+
+def refining() -> tuple[str, ...]:
+    """Names of the searches that can be followed step by step."""
+    return tuple(name for name, search in searches().items() if search.traceable)
+
+
+def plain(settings: SearchSettings) -> bool:
+    """Whether settings are at their defaults but for the series and what analyses keep."""
+    free = {search_of(settings).series, *settings.named("follow")}
+    names = [name for name in type(settings).model_fields if name not in free]
+    return all(getattr(settings, name) == settings.default(name) for name in names)
+
+
+def refinement(settings: SearchSettings) -> Search | None:
+    """The search whose steps a search takes: its own, or the one that a setting names; None where it takes none."""
+    own = search_of(settings)
+    named = [getattr(settings, name) for name in settings.named("steps")]
+    if own.step is None:
+        own = searches()[named[0]] if named and named[0] else None
+    return own
+
+
+def step_maker(networks: Mapping[str, Any], settings: SearchSettings) -> Any:
+    """What makes the steps that a search takes, from networks by role: a function of (memory, mask); or None."""
+    search = refinement(settings)
+    if search is None:
+        return None
+    if not isinstance(settings, search.settings):
+        shared = {name: getattr(settings, name) for name in search.settings.model_fields if hasattr(settings, name)}
+        settings = search.settings.model_validate(shared)
+    return import_object(search.step)(networks, settings)
+
+
+def needs(settings: SearchSettings) -> dict[str, Role]:
+    """Roles of networks that a search needs with these settings: its own, and those of the steps it takes."""
+    other = refinement(settings)
+    return {**(other.needs if other else {}), **search_of(settings).needs}
+
+
+def fill(needed: Mapping[str, Role], own: Iterable[tuple[Any, Family]], named: Mapping[str, Any]) -> dict[str, Any]:
+    """What fills each role: what is named for it, or else the first of a system's `own` networks whose family fits.
+
+    Optional roles may stay out. Raises ValueError for another one that nothing fills.
+    """
+    filled, own = dict(named), list(own)
+    for name, role in needed.items():
+        if name not in filled:
+            fits = [thing for thing, family in own if role.trait is None or role.trait in family.traits]
+            if fits and not (role.optional and role.trait):
+                filled[name] = fits[0]
+            elif not role.optional:
+                raise ValueError(f'role "{name}" needs a network that is "{role.trait}", and this system has none.')
+    return filled
+
+
+def _owner(loaded: Loaded | None) -> str:
+    return f"plug-in {loaded.plugin.name}" if loaded else "Continuum itself"
+
+
+def _folders(folder: str, name: str) -> list[Any]:
+    """Declarations of the folders that have one; helpers beside them have none."""
+    paths = sorted(path.parent.name for path in (PACKAGE / folder).glob("*/__init__.py"))
+    modules = (importlib.import_module(f"workflow_src.{folder}.{path}") for path in paths)
+    found = [getattr(module, name) for module in modules if hasattr(module, name)]
+    return sorted(found, key=lambda member: getattr(member, "order", 0))
+
+
+def _plugins() -> tuple[Loaded, ...]:
+    points = {point.module: point for point in importlib.metadata.entry_points(group=GROUP)}
+    return tuple(_plugin(module) for module in dict.fromkeys([*points, *wanted()]))
+
+
+def _plugin(name: str) -> Loaded:
+    # Jobs are started with PYTHONSAFEPATH, so that no module of the working directory hides another: it comes last.
+    here = os.getcwd()
+    places = os.environ.get(PLACES, here).split(os.pathsep)
+    sys.path += [place for place in places if place not in sys.path]
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as failure:
+        if failure.name and (name == failure.name or name.startswith(failure.name + ".")):
+            raise DeclarationError(
+                f'plug-in "{name}" is neither installed nor a package in {here}; install it, or start from the folder '
+                "that has it."
+            ) from None
+        raise DeclarationError(f'plug-in "{name}" cannot be imported: {failure}.') from failure
+    except Exception as failure:
+        reason = " ".join(str(failure).split())
+        raise DeclarationError(f'plug-in "{name}" cannot be imported: {reason}') from failure
+    plugin = getattr(module, "PLUGIN", None)
+    if not isinstance(plugin, Plugin):
+        raise DeclarationError(f'plug-in "{name}" has no PLUGIN of type workflow_src.spec.Plugin; add it.')
+    return Loaded(plugin, name, digest(Path(module.__file__)))
+
+
+def digest(init: Path) -> str:
+    """SHA-256 of the files of a package by name and content, or of a single module."""
+    root = init.parent if init.name == "__init__.py" else None
+    files = sorted(p for p in root.rglob("*") if p.is_file() and "__pycache__" not in p.parts) if root else [init]
+    total = hashlib.sha256()
+    for path in files:
+        total.update(f"{path.relative_to(root) if root else path.name}\0".encode())
+        total.update(hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
+
+
+# Checks, as far as they need no torch
+
+
+def _check(made: Members) -> None:
+    traits = frozenset().union(*(family.traits for family in made.families.values()))
+    classes: dict[type, str] = {}
+    for search in made.searches.values():
+        where = f'search "{search.name}"'
+        _check_settings(where, search, classes)
+        _check_roles(where, search.needs, traits)
+        _check_objects(where, run=search.run, step=search.step)
+        for kind, others, names in (
+            ("search", made.searches, (search.baseline, search.control)),
+            ("family", made.families, search.families),
+        ):
+            _check_names(where, kind, others, filter(None, names))
+    for family in made.families.values():
+        where = f'family "{family.name}"'
+        _check_roles(where, family.needs, traits)
+        if unknown := sorted(set(family.needs) - {BASE}):
+            raise DeclarationError(f'{where} needs the role "{unknown[0]}"; a family may need "{BASE}" only.')
+        for field in MODEL_FIELDS:
+            if field not in family.model.model_fields:
+                raise DeclarationError(f"{where}: its model settings lack {field}; add it.")
+        _check_objects(where, build=family.build, loss=family.loss, validation=family.validation, start=family.start)
+        if not family.presets.is_file():
+            raise DeclarationError(f"{where}: its file of presets {family.presets} does not exist.")
+        if not family.searches:
+            raise DeclarationError(f"{where} names no search; name at least one.")
+        _check_names(where, "search", made.searches, family.searches)
+        for name in family.searches:
+            _check_fits(where, family, made.searches[name])
+    for engine in made.engines.values():
+        _check_objects(f'engine "{engine.name}"', open=engine.open)
+
+
+def _check_settings(where: str, search: Search, classes: dict[type, str]) -> None:
+    if not (isinstance(search.settings, type) and issubclass(search.settings, SearchSettings)):
+        raise DeclarationError(f"{where}: its settings are no class derived from SearchSettings.")
+    if search.settings in classes:
+        raise DeclarationError(
+            f'{where} has the settings class of search "{classes[search.settings]}"; derive a class of its own.'
+        )
+    classes[search.settings] = search.name
+    try:
+        search.settings()
+    except ValueError:
+        raise DeclarationError(f"{where}: a setting has no default; give every setting one.") from None
+    if search.series is not None and search.series not in search.settings.model_fields:
+        raise DeclarationError(f'{where}: its series "{search.series}" is none of its settings.')
+    for name in search.settings.named("role"):
+        if search.settings.option(name).role not in search.needs:
+            raise DeclarationError(f'{where}: setting "{name}" fills a role that it does not need.')
+
+
+def _check_roles(where: str, needs: Mapping[str, Any], traits: frozenset[str]) -> None:
+    for name, role in needs.items():
+        if role.trait is not None and role.trait not in traits:
+            raise DeclarationError(
+                f'{where}: role "{name}" asks for the trait "{role.trait}", which no family has; there are '
+                f"{', '.join(sorted(traits))}."
+            )
+
+
+def _check_names(where: str, kind: str, others: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if name not in others:
+            raise DeclarationError(f'{where} names the {kind} "{name}", which nobody declares.')
+
+
+def _check_fits(where: str, family: Family, search: Search) -> None:
+    """Every role of the search is filled: by the family's networks, or by systems that settings name."""
+    named = {search.settings.option(name).role for name in search.settings.named("role")}
+    own = [family.traits, *(frozenset({role.trait}) for role in family.needs.values())]
+    for name, role in search.needs.items():
+        if role.optional or name in named or role.trait is None or any(role.trait in traits for traits in own):
+            continue
+        raise DeclarationError(
+            f'{where} cannot be decoded by search "{search.name}", whose role "{name}" asks for the trait '
+            f'"{role.trait}".'
+        )
+
+
+def _check_objects(where: str, **references: str | None) -> None:
+    for kind, reference in references.items():
+        if reference is not None:
+            problem = missing(reference)
+            if problem:
+                raise DeclarationError(f'{where}: {kind} "{reference}" {problem}.')
+
+
+@functools.cache
+def missing(reference: str) -> str | None:
+    """Why "module:object" cannot be found, without importing the module; None where it can."""
+    module, colon, name = reference.partition(":")
+    if not (module and colon and name):
+        return "is not of the form module:object"
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        return f"cannot be found: there is no module {module}"
+    if not found.origin or not found.origin.endswith(".py"):
+        return None
+    tree = ast.parse(Path(found.origin).read_text(encoding="utf-8"))
+    return None if name in set(_names(tree.body)) else f"cannot be found: {module} defines no {name}"
+
+
+def _names(body: list[ast.stmt]) -> Iterable[str]:
+    """Names that a module's statements bind at its top level."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (item.id for target in targets for item in ast.walk(target) if isinstance(item, ast.Name))
+        elif isinstance(node, (ast.If, ast.Try)):
+            yield from _names([*node.body, *node.orelse])

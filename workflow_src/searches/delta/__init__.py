@@ -1,0 +1,35 @@
+"""Delta inference (Shu et al. 2020): the posterior mean of the most probable translation, again and again."""
+
+from workflow_src.decoding.settings import RefinementSettings, refinement_cost, refinement_label
+from workflow_src.spec import LATENT, MODEL, Look, Role, Search, Weights
+
+
+class DeltaSettings(RefinementSettings):
+    pass
+
+
+def step_cost(weights: Weights) -> float:
+    """Decoder, output projection, and posterior with its two heads."""
+    model = weights[MODEL]
+    return 2.0 * (model["decoder"] + model["output"] + model["posterior"])
+
+
+def cost(settings: DeltaSettings, weights: Weights, length: float) -> float:
+    return refinement_cost(weights, settings.steps, step_cost(weights), length)
+
+
+SEARCH = Search(
+    name="delta",
+    title="delta",
+    settings=DeltaSettings,
+    run="workflow_src.searches.delta.search:run",
+    cost=cost,
+    needs={MODEL: Role(LATENT)},
+    step="workflow_src.searches.delta.search:step",
+    step_cost=step_cost,
+    traceable=True,
+    series="steps",
+    baseline="prior-mean",
+    label=refinement_label("delta"),
+    look=Look(marker="s"),
+)

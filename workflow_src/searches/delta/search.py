@@ -1,0 +1,23 @@
+"""z <- mean of q(z | argmax p(y|z,x), x), step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from workflow_src.decoding.latent import StepMaker, delta_step, refined
+from workflow_src.searches.delta import DeltaSettings
+from workflow_src.spec import MODEL, SearchSettings
+from workflow_src.types import Hypotheses
+
+
+def step(models: Mapping[str, Any], settings: SearchSettings) -> StepMaker:
+    return lambda memory, mask: delta_step(models[MODEL], memory, mask)
+
+
+def run(
+    models: Mapping[str, Any], source: Tensor, settings: DeltaSettings, scored: bool = True, trace: bool = False
+) -> Hypotheses:
+    return refined(models[MODEL], source, step(models, settings), settings, scored, trace)

@@ -1,0 +1,29 @@
+"""The translation of the prior mean, without refinement."""
+
+from types import MappingProxyType
+
+from workflow_src.decoding.settings import Lengthening, LengthQuantile, refinement_cost
+from workflow_src.spec import LATENT, MODEL, Look, Role, Search, SearchSettings, Weights
+
+
+class PriorMeanSettings(SearchSettings):
+    # As earlier versions handed them to rules.
+    constants = MappingProxyType({"steps": 0, "step_size": 1.0})
+
+    length_quantile: LengthQuantile
+    lengthening: Lengthening
+
+
+def cost(settings: PriorMeanSettings, weights: Weights, length: float) -> float:
+    return refinement_cost(weights, 0, 0.0, length)
+
+
+SEARCH = Search(
+    name="prior-mean",
+    title="prior mean",
+    settings=PriorMeanSettings,
+    run="workflow_src.searches.prior_mean.search:run",
+    cost=cost,
+    needs={MODEL: Role(LATENT)},
+    look=Look(marker="o"),
+)

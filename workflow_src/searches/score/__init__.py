@@ -1,0 +1,35 @@
+"""Steps along the output of a score network (Lee et al. 2020, algorithm 1)."""
+
+from workflow_src.decoding.settings import RefinementSettings, refinement_cost, refinement_label
+from workflow_src.spec import LATENT, MODEL, REFINER, Look, Role, Search, Weights
+
+
+class ScoreSettings(RefinementSettings):
+    pass
+
+
+def step_cost(weights: Weights) -> float:
+    """One pass of the network."""
+    return 2.0 * weights["refiner"]["network"]
+
+
+def cost(settings: ScoreSettings, weights: Weights, length: float) -> float:
+    return refinement_cost(weights, settings.steps, step_cost(weights), length)
+
+
+SEARCH = Search(
+    name="score",
+    title="score",
+    settings=ScoreSettings,
+    run="workflow_src.searches.score.search:run",
+    cost=cost,
+    needs={MODEL: Role(LATENT), "refiner": Role(REFINER)},
+    step="workflow_src.searches.score.search:step",
+    step_cost=step_cost,
+    traceable=True,
+    series="steps",
+    baseline="prior-mean",
+    control="delta",
+    label=refinement_label("score"),
+    look=Look(marker="D"),
+)

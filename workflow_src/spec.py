@@ -1,0 +1,295 @@
+"""What may be declared: model families, searches, engines, and the roles between systems.
+
+A declaration says everything that the rest of the project needs to know of a member: configuration, names of files,
+command-line options, choices on dev, costs, labels and looks follow from it. Code is named as "module:object" and is
+imported inside of jobs only, so that planning needs no torch. Standard library and pydantic only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pydantic
+
+# What families may be to others. A plug-in adds a trait by declaring it in a family of its own.
+AUTOREGRESSIVE = "autoregressive"  # p(y_t | y_<t, x): may teach and rank
+LATENT = "latent"  # prior, posterior and decoder of latents z
+REFINER = "refiner"  # a direction for the latents of a base
+VECTOR_FIELD = "vector field"  # the direction is the network's own output, not a slope
+# The role that `base` in a configuration fills, and the role of a search that a system's own network fills.
+BASE, MODEL = "base", "model"
+
+
+class Frozen(pydantic.BaseModel):
+    """A configuration section: immutable, unknown keys refused."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    def canonical(self) -> str:
+        """JSON with sorted keys: equal sections give equal text, so that Snakemake can compare them."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Role:
+    """Another system or network that a family or a search needs.
+
+    `trait` is what its family must have (None: any family); `agree` names model settings that must be equal.
+    """
+
+    trait: str | None = None
+    agree: tuple[str, ...] = ()
+    optional: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """How a member is drawn: a colour (hexadecimal) and a marker of matplotlib, None for the default."""
+
+    colour: str | None = None
+    marker: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """What a field of a search's settings means outside of the search; goes into the field's `Annotated`.
+
+    required  every decode of a configuration says it
+    tune      dev may choose it
+    part      its part of a decode's name: a format such as "-size{:g}", or a function of the value
+    always    the part also stands there when the value is the field's default
+    omit      rules are not handed the setting while it has its default (settings that came later: old files stay valid)
+    role      the value names a system that fills this role of the search
+    steps     the value names the search whose steps are taken; None: the first search of the family that has steps
+    length    it decides target lengths: rows that differ in it are not compared as if lengths were equal
+    follow    analyses that follow a search step by step keep the setting; rows with any other are left out
+    """
+
+    required: bool = False
+    tune: bool = False
+    part: str | Callable[[Any], str] | None = None
+    always: bool = False
+    omit: bool = False
+    role: str | None = None
+    steps: bool = False
+    length: bool = False
+    follow: bool = False
+
+
+# Pydantic's kinds of errors of numbers out of range.
+RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
+
+
+class SearchSettings(Frozen):
+    """Base of every search's settings: one class is the only place that knows its settings."""
+
+    # What rules are handed beside the settings, for the sake of files that were made with it.
+    constants: ClassVar[Mapping[str, Any]] = {}
+
+    @classmethod
+    def option(cls, name: str) -> Option:
+        """The `Option` of a field; an empty one where none was given."""
+        return next((item for item in cls.model_fields[name].metadata if isinstance(item, Option)), Option())
+
+    @classmethod
+    def named(cls, what: str) -> tuple[str, ...]:
+        """Fields whose `Option` says `what`: `named("tune")` are those that dev may choose."""
+        return tuple(name for name in cls.model_fields if getattr(cls.option(name), what))
+
+    @classmethod
+    def default(cls, name: str) -> Any:
+        return cls.model_fields[name].get_default(call_default_factory=True)
+
+    @classmethod
+    def limits(cls, name: str) -> str:
+        """The range of a number, in words: `above 0 and below 1`."""
+        said = {type(item).__name__: item for item in cls.model_fields[name].metadata}
+        words = [f"{said['Ge'].ge:g} or more"] if "Ge" in said else []
+        words += [f"above {said['Gt'].gt:g}"] if "Gt" in said else []
+        words += [f"below {said['Lt'].lt:.0f}"] if "Lt" in said else []
+        words += [f"{said['Le'].le:g} or less"] if "Le" in said else []
+        return " and ".join(words)
+
+    @classmethod
+    def checked(cls, fields: Mapping[str, Any], where: str = "") -> Self:
+        """Settings from `fields`. Raises ValueError with one sentence for the first that is wrong.
+
+        `where` comes before the name of the setting, such as `decodes[0].`.
+        """
+        try:
+            return cls.model_validate(dict(fields))
+        except pydantic.ValidationError as failure:
+            error = failure.errors()[0]
+        name = str(error["loc"][0]) if error["loc"] else ""
+        if error["type"] == "extra_forbidden":
+            raise ValueError(f"{where}{name} is no setting here; allowed: {', '.join(cls.model_fields)}.") from None
+        if error["type"] in RANGES:
+            raise ValueError(f"{where}{name} is {error['input']}; it must be {cls.limits(name)}.") from None
+        problem = error["msg"].removeprefix("Value error, ")
+        problem = problem[0].lower() + problem[1:]
+        raise ValueError(f"{where}{name} is {error['input']!r}: {problem}.") from None
+
+    def name_part(self, name: str) -> str:
+        """What one setting adds to a decode's name."""
+        part, value = self.option(name).part, getattr(self, name)
+        if part is None:
+            return f"-{name.replace('_', '-')}{value}"
+        return part(value) if callable(part) else part.format(value)
+
+    def name_parts(self) -> str:
+        """What the settings add to a search's name in names of files: `-4-quantile0.6`."""
+        shown = (
+            name
+            for name in type(self).model_fields
+            if self.option(name).part is not None
+            and (self.option(name).always or getattr(self, name) != self.default(name))
+        )
+        return "".join(self.name_part(name) for name in shown)
+
+    def handed(self) -> dict[str, Any]:
+        """Settings as rules are handed them: exactly what changes translations."""
+        content = self.model_dump(mode="json")
+        kept = (n for n in content if not (self.option(n).omit and getattr(self, n) == self.default(n)))
+        return {**self.constants, **{name: content[name] for name in kept}}
+
+
+# Weights of matrix products by part, of every network that a search or a training works with, by role.
+Weights = Mapping[str, Mapping[str, int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A kind of model: how it is configured, built, trained and validated, and what can decode it.
+
+    model           settings; they have `dim` (width) and `max_positions`
+    presets         file of presets
+    build           (model settings, source size, target size, joint) -> nn.Module
+    loss            (objective settings) -> Objective
+    validation      (Dev, objective settings, the base or None) -> Validation
+    searches        names of searches, the first is the default
+    weights         (model settings, vocabulary) -> weights of matrix products by part; "output" is the projection onto
+                    the vocabulary
+    layers          (model settings) -> layers that a training update goes through; None: guessed from the weights
+    training_cost   (objective settings, Weights with "model" and roles) -> operations for a position of an update;
+                    None: 6 for each weight
+    needs           roles of other systems; a configuration fills the role "base" by its setting `base`
+    start           (model, tensors or None, the family they come from or None, the base or None) -> names of the
+                    parameters that were set, or None where the model starts at random; None: what agrees in name
+                    and shape is copied
+    rule            name of its training rule; None: train_NAME
+    title           of a group of table rows
+    order           place among families in tables
+    """
+
+    name: str
+    title: str
+    model: type[Frozen]
+    objective: type[Frozen]
+    presets: Path
+    build: str
+    loss: str
+    validation: str
+    searches: tuple[str, ...]
+    weights: Callable[[Any, int], dict[str, int]]
+    layers: Callable[[Any], int] | None = None
+    training_cost: Callable[[Any, Weights], float] | None = None
+    needs: Mapping[str, Role] = dataclasses.field(default_factory=dict)
+    traits: frozenset[str] = frozenset()
+    start: str | None = None
+    rule: str | None = None
+    look: Look = Look()
+    order: int = 100
+
+    @property
+    def training_rule(self) -> str:
+        return self.rule or f"train_{self.name.replace('-', '_')}"
+
+    @property
+    def autoregressive(self) -> bool:
+        return AUTOREGRESSIVE in self.traits
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """A way to decode: its settings, its code, its part in tables and curves.
+
+    settings    a class of its own
+    run         (networks by role, source (B, S), settings, scored, trace) -> Hypotheses
+    cost        (settings, Weights by role, length) -> operations for a sentence
+    needs       roles of networks; those of the system itself fill what their traits fit, its own before its base's, and
+                settings with `Option(role=…)` name systems for others
+    step        (networks by role, settings) -> function of (memory, mask) -> step of latents; for searches that refine
+    step_cost   (Weights by role) -> operations of such a step for one position
+    traceable   it can tell the translation after every step of its series
+    families    families that it decodes beside those which name it
+    series      the setting that curves run over
+    width       (settings) -> hypotheses that are held for a sentence
+    baseline    the search of the same model that its rows are compared with; None: the reference
+    reference   (settings) -> a key: of all rows with a key the largest is what others are compared with
+    control     the search of the base that differs from this one in nothing but what refines
+    label       (settings) -> what a row is called in tables; None: the title with its series
+    """
+
+    name: str
+    title: str
+    settings: type[SearchSettings]
+    run: str
+    cost: Callable[[Any, Weights, float], float]
+    needs: Mapping[str, Role] = dataclasses.field(default_factory=lambda: {MODEL: Role()})
+    step: str | None = None
+    step_cost: Callable[[Weights], float] | None = None
+    traceable: bool = False
+    families: tuple[str, ...] = ()
+    series: str | None = None
+    width: Callable[[Any], int] = lambda settings: 1
+    baseline: str | None = None
+    reference: Callable[[Any], tuple] | None = None
+    control: str | None = None
+    label: Callable[[Any], str] | None = None
+    look: Look = Look()
+
+    def row_label(self, settings: SearchSettings) -> str:
+        """What a row is called in tables."""
+        if self.label:
+            return self.label(settings)
+        return self.title if self.series is None else f"{self.title}, {self.series} {getattr(settings, self.series)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """What computes a decode.
+
+    compute_types   precisions that a decode may ask for, the first is the default; none: that of the machine
+    serves          (family, search, settings) -> None, or why not: the end of a sentence that begins with its name
+    devices         kinds of devices that it serves on
+    modes           names for `Translator.load(engine=…)` by compute type, where that opens it
+    exports         the folder beside a bundle that it reads, and the rule that makes it; None: the bundle
+    selectable      decodes of a configuration may name it
+    """
+
+    name: str
+    title: str
+    serves: Callable[[Family, Search, SearchSettings], str | None]
+    open: str
+    compute_types: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    modes: Mapping[str | None, str] = dataclasses.field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    exports: str | None = None
+    selectable: bool = True
+    look: Look = Look()
+
+
+@dataclasses.dataclass(frozen=True)
+class Plugin:
+    """What a package adds: a module named in `plugins`, or behind an entry point, has one as `PLUGIN`."""
+
+    name: str
+    version: str
+    families: tuple[Family, ...] = ()
+    searches: tuple[Search, ...] = ()
+    engines: tuple[Engine, ...] = ()

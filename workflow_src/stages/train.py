@@ -1,0 +1,9 @@
+"""Stage train: a system of any family. The rule that runs it is named by the family."""
+
+from workflow_src.jobs import start
+from workflow_src.training.job import arguments, run
+
+__all__ = ["arguments", "run"]
+
+if __name__ == "__main__":
+    start(run, arguments(__doc__))
