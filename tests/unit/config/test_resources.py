@@ -9,6 +9,7 @@ import pytest
 
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
+from workflow_src.config.costs import decode_operations, parts
 from workflow_src.config.load import experiment_names
 from workflow_src.config.resources import Requests
 
@@ -135,3 +136,20 @@ def test_every_job_of_every_experiment_asks_for_whole_positive_numbers(name, gpu
             memory, minutes = of(requests, rule, **case)
             assert isinstance(memory, int) and 1000 <= memory < 100_000, (rule, case, memory)
             assert isinstance(minutes, int) and 15 <= minutes <= 1440, (rule, case, minutes)
+
+
+def test_a_latent_search_costs_its_candidates_steps_and_ranking():
+    """Against a sum by hand; and without candidates beside the prior mean's it is a prior mean."""
+    row = {"system": "score", "search": "latent-search", "steps": 2, "lengths": 3, "samples": 4}
+    prior = {"system": "lvm", "search": "prior-mean"}
+    one = row | {"steps": 0, "lengths": 1, "samples": 1, "name": "one"}
+    rows = [row, row | {"rescorer": "teacher"}, one, prior]
+    plan = asked("tatoeba", decodes=rows).plan
+    own, ranked, single, mean = (decode_operations(plan, decode, 10, 7.0) for decode in plan.loaded.decodes)
+    vocabulary = plan.recipe.subwords.vocabulary_size
+    lvm, score, teacher = (parts(plan.system(name), vocabulary) for name in ("lvm", "score", "teacher"))
+    candidate = lvm["prior"] + lvm["decoder"] + lvm["output"] + 2 * score["network"]
+    assert own == pytest.approx(10 * 7 * 2 * (lvm["encoder"] + 12 * candidate))
+    ranking = teacher["encoder"] + 12 * (teacher["decoder"] + teacher["output"])
+    assert ranked - own == pytest.approx(10 * 7 * 2 * ranking)
+    assert single == mean

@@ -1,0 +1,54 @@
+"""No module names a family, a search or an engine: their names stand in their own folders and in YAML alone."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from workflow_src import registry
+
+PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
+OWN = ("families", "searches", "engines")
+# Words that mean something else there: a figure of a translation, a key of records, a setting, a package.
+MEANS = {
+    "data/shards.py": {"score"},
+    "records/provenance.py": {"ctranslate2"},
+    "serving/ctranslate2.py": {"beam"},
+    "serving/decode.py": {"score"},
+    "stages/distill.py": {"score"},
+    "stages/merge_distilled.py": {"score"},
+    "stages/compare_rows.py": {"delta"},
+    "config/plan/settings.py": {"delta"},
+}
+# What still reads names to label and draw rows: to be emptied.
+NOT_YET = ("evaluation", "stages/report.py", "stages/distill.py", "stages/map_latent_space.py")
+
+
+def names() -> set[str]:
+    # Our own engine has the project's name.
+    return {*registry.families(), *registry.searches(), *registry.engines()} - {registry.default_engine().name}
+
+
+def literals(path: Path) -> set[str]:
+    """String literals of a module."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in OWN)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_literal_names_a_member(path):
+    place = path.relative_to(PACKAGE).as_posix()
+    found = (literals(path) & names()) - MEANS.get(place, set())
+    if place.startswith(NOT_YET):
+        pytest.skip("still labels rows by their names")
+    assert not found
+
+
+def test_what_is_excused_is_there():
+    for place, words in MEANS.items():
+        assert words <= literals(PACKAGE / place), place
