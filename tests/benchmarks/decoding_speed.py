@@ -32,13 +32,13 @@ def main() -> None:
     translator = Translator.load(given.bundle, given.device, threads=given.threads)
     lines = list(itertools.islice(read_lines(given.source), max(given.sentences, given.batched)))
     for search in given.searches or translator.searches:
-        found = {}
+        found, (settings, _) = {}, translator.settings(search)
         for batch, count in ((1, given.sentences), (given.batch, given.batched)):
-            translator.search(lines[:20], search=search, batch=batch)
+            translator.search(lines[:20], settings, batch=batch)
             rates = []
             for _ in range(given.repeats):
                 began = time.perf_counter()
-                translator.search(lines[:count], search=search, batch=batch)
+                translator.search(lines[:count], settings, batch=batch)
                 translator.runtime.synchronise()
                 rates.append(min(count, len(lines)) / (time.perf_counter() - began))
             found[f"batch_{batch}"] = round(max(rates), 1)

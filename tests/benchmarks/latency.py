@@ -31,8 +31,9 @@ def rows_of(given: argparse.Namespace) -> dict[str, Callable[[str], str]]:
         translator = Translator.load(given.bundle, "cpu", threads=given.threads, engine=engine)
         for search, steps in ROWS:
             if search in translator.searches:
-                made[f"{engine} {search} {steps}"] = lambda line, t=translator, s=search, n=steps: t.translate(
-                    [line], search=s, steps=n, batch=1
+                settings, _ = translator.settings(search, **({"steps": steps} if steps else {}))
+                made[f"{engine} {search} {steps}"] = lambda line, t=translator, s=settings: t.translate(
+                    [line], s, batch=1
                 )[0]
     if given.ctranslate2:
         made |= _autoregressive(given.ctranslate2, translator, given.threads)
