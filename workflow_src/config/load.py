@@ -79,8 +79,10 @@ def _inherited(parent: dict[str, Any]) -> dict[str, Any]:
 
 
 def _extended(raw: dict[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    """`raw` laid over what it extends. The result extends nothing, so that a key removed by null stays removed."""
     parent = raw.get("extends")
-    return merge(_inherited(_experiment(str(parent), seen)), raw) if parent else raw
+    own = {key: value for key, value in raw.items() if key != "extends"}
+    return merge(_inherited(_experiment(str(parent), seen)), own) if parent else raw
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:

@@ -322,7 +322,8 @@ def test_long_sentences_and_line_breaks_in_outputs_keep_lines_aligned(tiny, syst
         return found
 
     monkeypatch.setattr(distill, "search_all", spelling_line_breaks)
-    summary = run_stage("distill", distill_words(tiny, systems, tmp_path / "s.jsonl", source=source))
+    words = distill_words(tiny, systems, tmp_path / "s.jsonl", source=source)
+    summary = run_stage("distill", [*words, "--engine", "continuum"])
     assert summary.endswith("4 sentences, 1 too long and left empty")
     run_stage("merge_distilled", merge_words(tiny, systems, [tmp_path / "s.jsonl"], tmp_path, source))
     lines = (tmp_path / "train.en").read_text().split("\n")

@@ -182,7 +182,9 @@ def _union(parts: list[Batch]) -> Batch:
 @pytest.mark.parametrize("clip", [None, 0.05])
 def test_one_accumulated_update_is_the_update_on_the_union(make_trainer, tiny, tiny_settings, clip):
     """Against autograd on both parts joined, and AdamW's first step by hand, in float64 without dropout."""
+    # Two batches of different size come first.
     more = {"accumulate": 2, "max_steps": 1, "clip_norm": clip, "epsilon": 1e-4, "keep": "last", "warmup_steps": 0}
+    more["batch_tokens"] = 240
     options = {"model": {"dropout": 0.0}, "prepare": lambda model: model.double(), **more}
     trainer, twin = make_trainer("transformer", **options), make_trainer("transformer", **options)
     size = trainer.config.batch_tokens // 2
