@@ -33,10 +33,10 @@ def run(given) -> str:
         for old in (*folder.glob("*vocabulary.json"), *folder.glob("*.bin")):
             old.unlink()
         names = sorted(path.name for path in Path(building).iterdir())
-        for name in names:
-            made = Path(building, name)
+        for file in names:
+            made = Path(building, file)
             made.chmod(0o644)
-            made.replace(folder / name)
+            made.replace(folder / file)
     names += copy_subwords(given.bundle / "subwords", folder)
     model = bundle.description["models"][name] | {
         "weights": "model.bin",
