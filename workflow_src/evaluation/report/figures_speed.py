@@ -21,7 +21,7 @@ from workflow_src.evaluation.report.figures import (
 )
 from workflow_src.evaluation.report.results import engine_of
 from workflow_src.evaluation.report.speed_page import label
-from workflow_src.evaluation.speed.timing import STEPPED
+from workflow_src.registry import refining
 
 # With more lines than this, only the fastest of those alike are drawn.
 CROWDED = 16
@@ -46,14 +46,14 @@ def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _fewest_steps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     least: dict[tuple, int] = {}
     for row in rows:
-        if row["search"] in STEPPED:
+        if row["search"] in refining():
             key = (row["system"], row["search"])
             least[key] = min(row["steps"], least.get(key, row["steps"]))
     return [
         row
         for row in rows
         if row.get("by_length")
-        and (row["search"] not in STEPPED or row["steps"] == least[(row["system"], row["search"])])
+        and (row["search"] not in refining() or row["steps"] == least[(row["system"], row["search"])])
     ]
 
 
