@@ -10,7 +10,7 @@ from workflow_src.engines.ctranslate2_spec import library, write_model
 from workflow_src.jobs import parser, start
 from workflow_src.records.atomic import ArtifactError, room_for, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
-from workflow_src.registry import searches, searches_of
+from workflow_src.registry import families, searches, searches_of
 from workflow_src.serving import bundle as bundles
 from workflow_src.serving.bundle import DESCRIPTION, copy_subwords
 from workflow_src.serving.translator import Translator
@@ -22,9 +22,12 @@ def run(given) -> str:
     folder: Path = given.output_folder
     bundle = Translator.load(given.bundle, device="cpu", precision="float32", threads=1)
     name, family = bundles.networks(bundle.description)[0]
-    reason = serves(CTRANSLATE2, family)
-    if reason:
-        raise ArtifactError(f"{given.bundle} holds a system of family {family.name}; {CTRANSLATE2.title} {reason}.")
+    if not serves(CTRANSLATE2, family):
+        served = ", ".join(other.name for other in families().values() if serves(CTRANSLATE2, other))
+        raise ArtifactError(
+            f"{given.bundle} holds {bundle.description['system']}; {CTRANSLATE2.title} can hold systems of family "
+            f"{served} only."
+        )
     (folder / DESCRIPTION).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
@@ -51,11 +54,10 @@ def run(given) -> str:
     return f"{bundle.description['system']} is in {folder}, for {CTRANSLATE2.title} {version}"
 
 
-def serves(engine: Engine, family: Family) -> str | None:
-    """Why an engine serves no search of a family; None where it serves one."""
+def serves(engine: Engine, family: Family) -> bool:
+    """Whether an engine serves some search of a family."""
     known = [searches()[name] for name in searches_of(family)]
-    reasons = [engine.serves(family, search, search.settings()) for search in known]
-    return None if None in reasons else reasons[0]
+    return any(engine.serves(family, search, search.settings()) is None for search in known)
 
 
 def arguments():

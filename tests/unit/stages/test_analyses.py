@@ -72,8 +72,9 @@ def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
     assert points.keys() == {(search, steps) for search in ("delta", "score") for steps in (0, 1, 3)}
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
     translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
-    start = translator.search(lines, search="prior-mean", normalised=True).tokens
-    end = translator.search(lines, search="score", steps=3, step_size=0.5, normalised=True).tokens
+    start = translator.search(lines, translator.settings("prior-mean")[0], normalised=True).tokens
+    three, _ = translator.settings("score", steps=3, step_size=0.5)
+    end = translator.search(lines, three, normalised=True).tokens
     assert points["score", 3]["changed"] == sum(a != b for a, b in zip(start, end, strict=True)) / 6
     assert points["delta", 0]["edit_distance"] == points["score", 0]["edit_distance"] == 0
 
@@ -96,7 +97,8 @@ def test_lengths_are_measured_on_text_without_repetitions(run, tiny_bundles, tin
     assert found["remove_repetitions"] == removal
     lines, references = ((tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.reference.en"))
     translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
-    tokens = translator.search(lines, search="score", steps=1, step_size=0.5, normalised=True).tokens
+    one, _ = translator.settings("score", steps=1, step_size=0.5)
+    tokens = translator.search(lines, one, normalised=True).tokens
     scores = {what: score(translator.text(tokens, what), references) for what in ("none", "words", "subwords")}
     assert found["rows"][2]["bleu"]["predicted"] == scores[removal] and scores["subwords"] != scores["none"]
 

@@ -55,7 +55,8 @@ def test_the_folder_holds_all_a_translation_needs(exported):
     assert [path.name for path in exported.parent.iterdir()] == [exported.name]
     description = read_json(exported / "bundle.json")
     assert description["engine"] == "ctranslate2" and description["provenance"]["ctranslate2"]
-    assert description["searches"] == ["greedy", "beam"]
+    # The default search comes first.
+    assert description["searches"] == ["beam", "greedy"]
 
 
 @pytest.mark.parametrize("settings", [{"search": "greedy"}, {"search": "beam", "beam": 4}, {}])

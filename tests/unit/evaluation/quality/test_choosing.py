@@ -4,14 +4,14 @@ from workflow_src.evaluation.quality.choosing import choose, combinations
 
 
 def test_every_combination_is_tried_once_in_order():
-    assert combinations({"step_size": [0.5, 1.0], "lengths": [1.0, 3.0]}) == [
+    assert combinations({"step_size": [0.5, 1.0], "lengths": [1, 3]}) == [
         {"step_size": 0.5, "lengths": 1},
         {"step_size": 0.5, "lengths": 3},
         {"step_size": 1.0, "lengths": 1},
         {"step_size": 1.0, "lengths": 3},
     ]
-    # Numbers of things are whole numbers, because they index.
-    assert all(isinstance(settings["lengths"], int) for settings in combinations({"lengths": [1.0]}))
+    # Values stay as they are: whole numbers are whole, because they index.
+    assert [type(settings["lengths"]) for settings in combinations({"lengths": [1, 1.0]})] == [int, float]
 
 
 def test_the_highest_bleu_wins_and_the_curve_is_whole():
