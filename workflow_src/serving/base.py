@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ from workflow_src.spec import AUTOREGRESSIVE, MODEL, Role, Search, SearchSetting
 from workflow_src.types import Hypotheses
 
 
-class BaseTranslator:
+class BaseTranslator(ABC):
     """A trained system, ready to translate; a subclass searches.
 
     `searches` are the searches it knows; `device`, `precision` and `engine` say what was chosen. `last_timings` holds
@@ -90,6 +91,7 @@ class BaseTranslator:
             return [[""] * (getattr(settings, declared.series) + 1) for _ in lines]
         return [list(texts) for texts in zip(*(self.text(tokens) for tokens in found.traces), strict=True)]
 
+    @abstractmethod
     def search(
         self,
         lines: list[str],
@@ -102,7 +104,6 @@ class BaseTranslator:
         first_line: int = 1,
     ) -> Hypotheses:
         """Subword hypotheses with scores for `lines`; see `Translator.search`."""
-        raise NotImplementedError
 
     def _sources(self, lines: list[str], normalised: bool, first_line: int) -> list[list[int]]:
         began = time.perf_counter()
@@ -181,9 +182,9 @@ class BaseTranslator:
                 raise ValueError(f'{name} is "{value}"; it must be {" or ".join(stepping)}.')
         return settings
 
+    @abstractmethod
     def _positions(self) -> int:
         """Longest sequence in subwords, end symbol counted."""
-        raise NotImplementedError
 
     def _check_lengths(self, sources: list[list[int]], first_line: int) -> None:
         limit = self._positions() - 1
