@@ -5,13 +5,14 @@ Searches differ in `step` alone (Lee et al. 2020, algorithm 1; Shu et al. 2020 f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from workflow_src.decoding.settings import RefinementSettings
+from workflow_src.spec import REFINER, SearchSettings
 from workflow_src.types import EOS, Batch, Hypotheses, LatentModel, RefinementStep, Refiner, wide
 
 # (memory, mask (B, T)) -> one step of latents (B, T, Z).
@@ -39,6 +40,11 @@ def gradient_step(refiner: Refiner, memory, target_mask: Tensor, step_size: floa
         return z + step_size * refiner.direction(memory, z, target_mask)
 
     return step
+
+
+def direction_steps(models: Mapping[str, Any], settings: SearchSettings) -> StepMaker:
+    """What makes the steps of a search along its network's direction: a score's output, or an energy's slope."""
+    return lambda memory, mask: gradient_step(models[REFINER], memory, mask, settings.step_size)
 
 
 def refine(z: Tensor, step: RefinementStep, steps: int) -> Tensor:

@@ -45,15 +45,16 @@ def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _fewest_steps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     least: dict[tuple, int] = {}
+    stepped = refining()
     for row in rows:
-        if row["search"] in refining():
+        if row["search"] in stepped:
             key = (row["system"], row["search"])
             least[key] = min(row["steps"], least.get(key, row["steps"]))
     return [
         row
         for row in rows
         if row.get("by_length")
-        and (row["search"] not in refining() or row["steps"] == least[(row["system"], row["search"])])
+        and (row["search"] not in stepped or row["steps"] == least[(row["system"], row["search"])])
     ]
 
 

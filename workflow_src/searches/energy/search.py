@@ -7,14 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from workflow_src.decoding.latent import StepMaker, gradient_step, refined
+from workflow_src.decoding.latent import direction_steps as step
+from workflow_src.decoding.latent import refined
 from workflow_src.searches.energy import EnergySettings
-from workflow_src.spec import MODEL, REFINER, SearchSettings
+from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses
-
-
-def step(models: Mapping[str, Any], settings: SearchSettings) -> StepMaker:
-    return lambda memory, mask: gradient_step(models[REFINER], memory, mask, settings.step_size)
 
 
 def run(
