@@ -20,6 +20,7 @@ AUTOREGRESSIVE = "autoregressive"  # p(y_t | y_<t, x): may teach and rank
 LATENT = "latent"  # prior, posterior and decoder of latents z
 REFINER = "refiner"  # a direction for the latents of a base
 VECTOR_FIELD = "vector field"  # the direction is the network's own output, not a slope
+ALIGNED = "aligned"  # slots, blanks and alignments: outputs are read off by merging and dropping
 # The role that `base` in a configuration fills, and the role of a search that a system's own network fills.
 BASE, MODEL = "base", "model"
 
@@ -180,6 +181,7 @@ class Family:
     start           (model, tensors or None, the family they come from or None, the base or None) -> names of the
                     parameters that were set, or None where the model starts at random; None: what agrees in name
                     and shape is copied
+    symbols         what is added to the target vocabulary, after the subwords, such as a blank
     rule            name of its training rule; None: train_NAME
     title           of a group of table rows
     order           place among families in tables
@@ -201,6 +203,7 @@ class Family:
     traits: frozenset[str] = frozenset()
     start: str | None = None
     rule: str | None = None
+    symbols: tuple[str, ...] = ()
     look: Look = Look()
     order: int = 100
 

@@ -18,7 +18,12 @@ def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Modul
     """
     declared = families()[family]
     config = parse(declared.model, model, f"{family}.model")
-    return import_object(declared.build)(config, sizes["source"], sizes["target"], sizes["joint"])
+    return import_object(declared.build)(
+        config,
+        sizes["source"] + len(declared.symbols) * sizes["joint"],
+        sizes["target"] + len(declared.symbols),
+        sizes["joint"],
+    )
 
 
 def build_objective(family: str, settings: dict[str, Any]) -> Objective:

@@ -1,0 +1,29 @@
+"""The best symbol of every slot, equal neighbours merged, blanks dropped: one pass and no search."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from workflow_src.spec import ALIGNED, MODEL, Look, Option, Role, Search, SearchSettings, Weights
+
+
+class CtcGreedySettings(SearchSettings):
+    blank_penalty: Annotated[float, Option(tune=True, part="-blank{:g}")] = Field(
+        0.0, allow_inf_nan=False, description="taken off the logit of the blank: more makes outputs longer"
+    )
+
+
+def cost(settings: CtcGreedySettings, weights: Weights, length: float) -> float:
+    model = weights[MODEL]
+    return 2.0 * length * (model["encoder"] + model["decoder"] + model["output"])
+
+
+SEARCH = Search(
+    name="ctc-greedy",
+    title="one pass",
+    settings=CtcGreedySettings,
+    run="workflow_src.searches.ctc_greedy.search:run",
+    cost=cost,
+    needs={MODEL: Role(ALIGNED)},
+    look=Look(marker="D"),
+)
