@@ -19,7 +19,7 @@ class NatConfig(StackConfig):
     loss: Literal["ctc"] = Field("ctc", description="what it learns by: ctc sums over all alignments with the slots")
     upsample: float = Field(2.0, ge=1, le=8, description="slots for each source subword, the end symbol counted")
     copy_source: Literal["soft", "uniform"] = Field(
-        "uniform", description="a slot reads the source state at its place, or (soft) a mean of the states around it"
+        "soft", description="a slot begins with a mean of the source states around its place, or (uniform) with one"
     )
     copy_temperature: float = Field(
         0.3, gt=0, description="soft copy: weights are softmax(-distance in source positions / this)"
