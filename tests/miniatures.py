@@ -10,6 +10,8 @@ from workflow_src.decoding import latent
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm import LvmConfig
 from workflow_src.families.lvm.model import LatentVariableModel
+from workflow_src.families.nat import NatConfig
+from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
@@ -39,6 +41,13 @@ def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **mo
     torch.manual_seed(seed)
     settings = {**SIZES, "encoder_layers": 2, "layers": 2, "latent_dim": 3, "max_length_difference": 4}
     return lively(LatentVariableModel(LvmConfig(**{**settings, **more}), source_size, target_size, joint), seed)
+
+
+def nat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> NonAutoregressiveModel:
+    """`target_size` counts the blank."""
+    torch.manual_seed(seed)
+    config = NatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, **more})
+    return lively(NonAutoregressiveModel(config, source_size, target_size, joint), seed)
 
 
 @torch.no_grad()

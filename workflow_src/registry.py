@@ -314,19 +314,33 @@ def _check(made: Members) -> None:
         _check_roles(where, family.needs, traits)
         if unknown := sorted(set(family.needs) - {BASE}):
             raise DeclarationError(f'{where} needs the role "{unknown[0]}"; a family may need "{BASE}" only.')
-        for field in MODEL_FIELDS:
-            if field not in family.model.model_fields:
-                raise DeclarationError(f"{where}: its model settings lack {field}; add it.")
-        _check_objects(where, build=family.build, loss=family.loss, validation=family.validation, start=family.start)
+        _check_learning(where, family)
+        _check_objects(
+            where, build=family.build, loss=family.loss, validation=family.validation, fit=family.fit, start=family.start
+        )
         if not family.presets.is_file():
             raise DeclarationError(f"{where}: its file of presets {family.presets} does not exist.")
-        if not family.searches:
-            raise DeclarationError(f"{where} names no search; name at least one.")
         _check_names(where, "search", made.searches, family.searches)
         for name in family.searches:
             _check_fits(where, family, made.searches[name])
     for engine in made.engines.values():
         _check_objects(f'engine "{engine.name}"', open=engine.open)
+
+
+def _check_learning(where: str, family: Family) -> None:
+    """A family is trained by updates, or fitted at once."""
+    if family.fit is not None:
+        if family.loss or family.validation or family.searches:
+            raise DeclarationError(f"{where} is fitted at once: leave out its loss, validation and searches.")
+        return
+    for name in ("loss", "validation"):
+        if getattr(family, name) is None:
+            raise DeclarationError(f"{where} has no {name}; name one, or a function that fits it at once.")
+    for field in MODEL_FIELDS:
+        if field not in family.model.model_fields:
+            raise DeclarationError(f"{where}: its model settings lack {field}; add it.")
+    if not family.searches:
+        raise DeclarationError(f"{where} names no search; name at least one.")
 
 
 def _check_settings(where: str, search: Search, classes: dict[type, str]) -> None:

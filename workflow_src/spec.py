@@ -21,6 +21,7 @@ LATENT = "latent"  # prior, posterior and decoder of latents z
 REFINER = "refiner"  # a direction for the latents of a base
 VECTOR_FIELD = "vector field"  # the direction is the network's own output, not a slope
 ALIGNED = "aligned"  # slots, blanks and alignments: outputs are read off by merging and dropping
+LANGUAGE_MODEL = "language model"  # p(y) word by word, by counting: ranks prefixes while they grow
 # The role that `base` in a configuration fills, and the role of a search that a system's own network fills.
 BASE, MODEL = "base", "model"
 
@@ -65,6 +66,7 @@ class Option:
     always    the part also stands there when the value is the field's default
     omit      rules are not handed the setting while it has its default (settings that came later: old files stay valid)
     role      the value names a system that fills this role of the search
+    carried   bundles of a system carry the system that a decode of it names here
     steps     the value names the search whose steps are taken; None: the first search of the family that has steps
     length    it decides target lengths: rows that differ in it are not compared as if lengths were equal
     follow    analyses that follow a search step by step keep the setting; rows with any other are left out
@@ -76,6 +78,7 @@ class Option:
     always: bool = False
     omit: bool = False
     role: str | None = None
+    carried: bool = False
     steps: bool = False
     length: bool = False
     follow: bool = False
@@ -171,6 +174,8 @@ class Family:
     build           (model settings, source size, target size, joint) -> nn.Module
     loss            (objective settings) -> Objective
     validation      (Dev, objective settings, the base or None) -> Validation
+    fit             for what is counted and not trained by updates, in place of loss and validation: (model, train and
+                    dev corpora, subwords, a file of the user's or None) -> figures on dev
     searches        names of searches, the first is the default
     weights         (model settings, vocabulary) -> weights of matrix products by part; "output" is the projection onto
                     the vocabulary
@@ -193,10 +198,11 @@ class Family:
     objective: type[Frozen]
     presets: Path
     build: str
-    loss: str
-    validation: str
-    searches: tuple[str, ...]
     weights: Callable[[Any, int], dict[str, int]]
+    loss: str | None = None
+    validation: str | None = None
+    fit: str | None = None
+    searches: tuple[str, ...] = ()
     layers: Callable[[Any], int] | None = None
     training_cost: Callable[[Any, Weights], float] | None = None
     needs: Mapping[str, Role] = dataclasses.field(default_factory=dict)

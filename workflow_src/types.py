@@ -160,6 +160,15 @@ class LatentModel(Protocol):
         """Logits of p(y|z,x) at every position, (B, T, V)."""
 
 
+class LanguageModel(Protocol):
+    """Probabilities of words one after another. States are opaque."""
+
+    start: Any
+
+    def step(self, state: Any, word: int) -> tuple[float, Any]:
+        """log p(word | state) in nats, and the state after it; EOS ends a sentence."""
+
+
 class Refiner(Protocol):
     """A network that moves latents: direction (B, T, Z) to be added to z."""
 

@@ -10,33 +10,18 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from workflow_src.data.batching import pad
 from workflow_src.decoding.latent import StepMaker, latent_mask, refine, words
+from workflow_src.decoding.ranking import ROWS, Rescorer, best_of, rescored
 from workflow_src.registry import step_maker
 from workflow_src.searches.latent_search import RESCORER, LatentSearchSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import PAD, Hypotheses, LatentModel, with_end
-
-# Candidates whose logits are held at once. They do not influence each other, so that this changes memory alone.
-ROWS = 512
-
-
-class Rescorer(Protocol):
-    """What ranking needs of an autoregressive model; `config.max_positions` counts the end symbol."""
-
-    config: Any
-
-    def encode(self, source: Tensor): ...
-
-    def log_probabilities(self, source: Tensor, target: Tensor, memory=None) -> Tensor:
-        """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding."""
-
+from workflow_src.types import PAD, Hypotheses, LatentModel
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
@@ -125,14 +110,8 @@ def latent_search(
     # A dictionary keeps the first of equal candidates. Its own score is that of its best z.
     distinct = [_distinct([(tuple(tokens[i]), scores[i]) for i in group]) for group in groups]
     if rescorer is not None:
-        distinct = _rescored(rescorer, source, distinct)
-    best = [max(found, key=found.__getitem__) for found in distinct]
-    return Hypotheses(
-        [list(choice) for choice in best],
-        [found[choice] for found, choice in zip(distinct, best, strict=True)],
-        [steps] * sentences,
-        candidates=[len(found) for found in distinct],
-    )
+        distinct = rescored(rescorer, source, distinct)
+    return dataclasses.replace(best_of(distinct), steps=[steps] * sentences)
 
 
 def _noise(model, source: Tensor, lengths: Tensor, candidates: Candidates) -> Tensor:
@@ -155,19 +134,3 @@ def _distinct(found: list[tuple[tuple[int, ...], float]]) -> dict[tuple[int, ...
     for choice, score in found:
         best[choice] = max(score, best.get(choice, float("-inf")))
     return best
-
-
-def _rescored(rescorer: Rescorer, source: Tensor, distinct: list[dict]) -> list[dict[tuple[int, ...], float]]:
-    """Every candidate with the rescorer's log-probability divided by its length, end symbol counted."""
-    memory = rescorer.encode(source)
-    flat = [(row, choice) for row, found in enumerate(distinct) for choice in found]
-    scored: list[dict[tuple[int, ...], float]] = [{} for _ in distinct]
-    for start in range(0, len(flat), ROWS):
-        part = flat[start : start + ROWS]
-        rows = torch.tensor([row for row, _ in part], device=source.device)
-        target = pad([choice for _, choice in part], eos=False).to(source.device)
-        found = rescorer.log_probabilities(source[rows], target, memory.select(rows))
-        mean = found.sum(1) / (with_end(target) != PAD).sum(1)
-        for (row, choice), score in zip(part, mean.tolist(), strict=True):
-            scored[row][choice] = score
-    return scored

@@ -1,0 +1,139 @@
+"""N-gram models against counting with dictionaries, and against irstlm's perplexity where that is installed."""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import math
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from workflow_src.decoding.ngram import estimate, read_arpa, write_arpa
+from workflow_src.records.atomic import ArtifactError
+from workflow_src.types import BOS, EOS
+
+SIZE = 12
+PIECES = [f"w{i}" for i in range(SIZE)]
+IDS = {f"w{i}": i for i in range(4, SIZE)}
+IRSTLM = Path("/usr/lib/irstlm/bin/compile-lm")
+
+
+def text(sentences: int = 80, seed: int = 1) -> list[tuple[int, ...]]:
+    drawn = random.Random(seed)
+    return [tuple(drawn.choices(range(4, SIZE), [8, 7, 5, 3, 2, 1, 1, 1], k=drawn.randint(0, 7))) for _ in range(sentences)]
+
+
+def counted(sentences, order: int):
+    tokens = np.array([word for sentence in sentences for word in sentence])
+    return estimate(tokens, np.cumsum([0, *map(len, sentences)]), SIZE, order)
+
+
+def by_dictionaries(sentences, order: int):
+    """p(word | history) by the formula, with nothing but counts of tuples."""
+    counts = [collections.Counter() for _ in range(order + 1)]
+    for sentence in sentences:
+        marked = (BOS, *sentence, EOS)
+        for n in range(1, order + 1):
+            counts[n].update(marked[i : i + n] for i in range(len(marked) - n + 1))
+    before = collections.defaultdict(set)
+    for n in range(2, order + 1):
+        for gram in counts[n]:
+            before[gram[1:]].add(gram[0])
+    adjusted = {order: dict(counts[order])}
+    for n in range(1, order):
+        adjusted[n] = {g: c if g[0] == BOS else len(before[g]) for g, c in counts[n].items()}
+    adjusted[1] = {g: c for g, c in adjusted[1].items() if g != (BOS,)}
+
+    def discount(n: int, count: int) -> float:
+        of = collections.Counter(adjusted[n].values())
+        share = of[1] / (of[1] + 2 * of[2])
+        i = min(count, 3)
+        return i - (i + 1) * share * of[i + 1] / of[i]
+
+    def probability(history: tuple[int, ...], word: int) -> float:
+        shorter = probability(history[1:], word) if history else 1 / (SIZE - 2)
+        n = len(history) + 1
+        follow = {g: c for g, c in adjusted[n].items() if g[:-1] == history}
+        total = sum(follow.values())
+        if not total:
+            return shorter
+        left = sum(discount(n, c) for c in follow.values()) / total
+        own = follow.get((*history, word), 0)
+        return (max(own - discount(n, own), 0) if own else 0) / total + left * shorter
+
+    return probability
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_probabilities_are_those_of_counting_with_dictionaries(order):
+    sentences = text()
+    model, wanted = counted(sentences, order), by_dictionaries(sentences, order)
+    for history in [(BOS,), (BOS, 5), (BOS, 4, 5, 4), (BOS, 11, 11), (BOS, 9, 10, 6)]:
+        state = model.start
+        for word in history[1:]:
+            state = model.step(state, word)[1]
+        found = {word: math.exp(model.step(state, word)[0]) for word in range(2, SIZE)}
+        assert sum(found.values()) == pytest.approx(1, abs=1e-12)
+        for word, value in found.items():
+            assert value == pytest.approx(wanted(history[len(history) - order + 1 :] if order > 1 else (), word), abs=1e-12)
+
+
+def test_a_sentence_is_as_probable_as_its_words_in_turn():
+    model, wanted = counted(text(), 3), by_dictionaries(text(), 3)
+    words = (BOS, 4, 5, 5, 9, EOS)
+    total = sum(math.log(wanted(words[max(0, i - 2) : i], words[i])) for i in range(1, len(words)))
+    assert model.log_probability(words[1:-1]) == pytest.approx(total, abs=1e-10)
+    assert model.perplexity([words[1:-1]]) == pytest.approx(math.exp(-total / 5), abs=1e-10)
+
+
+def test_arpa_files_keep_every_probability(tmp_path):
+    model = counted(text(), 4)
+    write_arpa(model, tmp_path / "model.arpa", PIECES)
+    (tmp_path / "model.arpa.gz").write_bytes(gzip.compress((tmp_path / "model.arpa").read_bytes()))
+    for name in ("model.arpa", "model.arpa.gz"):
+        again, left_out = read_arpa(tmp_path / name, IDS, SIZE)
+        assert left_out == 0
+        for sentence in text(20, seed=2):
+            assert again.log_probability(sentence) == pytest.approx(model.log_probability(sentence), abs=1e-5)
+
+
+def test_words_that_the_subwords_lack_are_left_out_of_a_file(tmp_path):
+    write_arpa(counted(text(), 2), tmp_path / "model.arpa", PIECES)
+    fewer = {word: i for word, i in IDS.items() if i != 6}
+    again, left_out = read_arpa(tmp_path / "model.arpa", fewer, SIZE)
+    lines = (tmp_path / "model.arpa").read_text(encoding="utf-8").splitlines()
+    assert left_out == sum("w6" in line for line in lines) > 0
+    # As probable as an unknown word.
+    unknown = next(float(line.split("\t")[0]) for line in lines if "\t<unk>" in line)
+    assert again.step((0, 0), 6)[0] == pytest.approx(unknown * math.log(10), rel=1e-6)
+
+
+@pytest.mark.parametrize("content", ["", "no model\n", "\\data\\\nngram 1=1\n\n\\1-grams:\n-1 a b c\n\\end\\\n"])
+def test_a_file_of_another_form_is_refused(tmp_path, content):
+    (tmp_path / "model.arpa").write_text(content, encoding="utf-8")
+    with pytest.raises(ArtifactError, match="model.arpa"):
+        read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+
+
+def test_without_text_there_is_no_model():
+    with pytest.raises(ValueError, match="needs text"):
+        counted([], 3)
+
+
+@pytest.mark.skipif(not IRSTLM.is_file() and not shutil.which("irstlm"), reason="irstlm is not installed")
+def test_perplexity_is_that_of_irstlm(tmp_path):
+    model, test = counted(text(300), 4), text(400, seed=7)
+    write_arpa(model, tmp_path / "model.arpa", PIECES)
+    lines = [" ".join(["<s>", *(PIECES[word] for word in sentence), "</s>"]) for sentence in test]
+    (tmp_path / "test.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = [str(IRSTLM), "model.arpa", "--eval=test.txt"]
+    found = subprocess.run(words, cwd=tmp_path, env={"IRSTLM": str(IRSTLM.parents[1])}, capture_output=True, text=True)
+    (perplexity,) = re.findall(r" PP=([\d.]+)", found.stdout)
+    # It prints two decimals.
+    assert model.perplexity(test) == pytest.approx(float(perplexity), abs=0.006)

@@ -1,0 +1,117 @@
+"""Searches over alignments against enumeration of all outputs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from miniatures import nat, tokens, transformer
+from workflow_src.decoding.ctc import collapse, collapsed, slot_logits
+from workflow_src.decoding.ngram import estimate
+from workflow_src.searches.ctc_beam import CtcBeamSettings
+from workflow_src.searches.ctc_beam.search import ctc_beam
+from workflow_src.searches.ctc_greedy.search import ctc_greedy
+
+SIZE = 7
+SOURCE = tokens([1, 2, 1], SIZE, end=True)
+EVERYTHING = {"beam": 10**6, "min_probability": 0.0}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return nat(target_size=SIZE, source_size=SIZE, upsample=1.5, seed=4)
+
+
+@pytest.fixture(scope="module")
+def language_model():
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(1, 5, 40)
+    return estimate(generator.integers(3, SIZE - 1, lengths.sum()), np.cumsum([0, *lengths]), SIZE, 3)
+
+
+def outputs(model, row: int) -> dict[tuple[int, ...], float]:
+    """log p of every output of a sentence, over all alignments with symbols that may be put out."""
+    logits, mask = slot_logits(model, SOURCE)
+    scores = logits[row, mask[row]].log_softmax(-1)
+    found: dict[tuple[int, ...], list[float]] = {}
+    for path in itertools.product(range(3, SIZE), repeat=len(scores)):
+        value = sum(float(scores[slot, symbol]) for slot, symbol in enumerate(path))
+        found.setdefault(tuple(collapse(list(path), model.blank)), []).append(value)
+    return {output: math.log(sum(map(math.exp, values))) for output, values in found.items()}
+
+
+def test_greedy_puts_out_the_best_symbol_of_every_slot(model):
+    logits, mask = slot_logits(model, SOURCE)
+    found = ctc_greedy(model, SOURCE)
+    for row in range(len(SOURCE)):
+        path = logits[row, mask[row]].argmax(-1)
+        assert found.tokens[row] == collapse(path.tolist(), model.blank)
+        own = logits[row, mask[row]].log_softmax(-1).gather(-1, path[:, None])
+        assert found.scores[row] == pytest.approx(float(own.mean()), abs=1e-9)
+
+
+def test_collapsing_on_the_device_is_collapsing_by_definition():
+    slots = torch.randint(0, 4, (50, 9), generator=torch.Generator().manual_seed(0))
+    lengths = torch.randint(1, 10, (50,), generator=torch.Generator().manual_seed(1))
+    found = collapsed(slots, torch.arange(9) < lengths[:, None], 3)
+    assert found == [collapse(row[:length], 3) for row, length in zip(slots.tolist(), lengths.tolist(), strict=True)]
+    assert collapse([1, 1, 3, 1, 2, 2, 3, 3], 3) == [1, 1, 2]
+
+
+def test_a_blank_penalty_makes_outputs_longer(model):
+    counts = [sum(map(len, ctc_greedy(model, SOURCE, penalty).tokens)) for penalty in (-20.0, 0.0, 20.0)]
+    assert counts[0] == 0 and counts[0] <= counts[1] <= counts[2] and counts[2] > 0
+
+
+@pytest.mark.parametrize("with_model", [False, True])
+def test_an_unlimited_beam_finds_the_best_of_all_outputs(model, language_model, with_model):
+    settings = CtcBeamSettings(**EVERYTHING, lm_weight=0.7, word_bonus=0.9)
+    found = ctc_beam(model, SOURCE, settings, language_model if with_model else None)
+    for row in range(len(SOURCE)):
+        every = {
+            output: value + 0.9 * len(output) + (0.7 * language_model.log_probability(output) if with_model else 0)
+            for output, value in outputs(model, row).items()
+        }
+        best = max(every, key=every.__getitem__)
+        assert tuple(found.tokens[row]) == best
+        assert found.scores[row] == pytest.approx(every[best], abs=1e-9)
+        assert found.candidates[row] == len(every)
+
+
+def test_a_beam_of_one_over_certain_slots_is_greedy(model):
+    settings = CtcBeamSettings(beam=1, min_probability=0.999)
+    assert ctc_beam(model, SOURCE, settings).tokens == ctc_greedy(model, SOURCE).tokens
+
+
+def test_neither_batch_nor_padding_changes_a_translation(model, language_model):
+    settings = CtcBeamSettings(beam=3, min_probability=0.05, lm_weight=0.3, word_bonus=0.5)
+    together = ctc_beam(model, SOURCE, settings, language_model)
+    for row, source in enumerate(SOURCE):
+        alone = ctc_beam(model, source[source != 0][None], settings, language_model)
+        assert alone.tokens[0] == together.tokens[row]
+        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-9)
+
+
+def test_a_rescorer_ranks_what_the_beam_found(model):
+    rescorer = transformer(SIZE, SIZE, seed=2)
+    found = ctc_beam(model, SOURCE, CtcBeamSettings(**EVERYTHING), rescorer=rescorer)
+    for row, source in enumerate(SOURCE):
+        source = source[source != 0][None]
+        scores = {
+            output: float(rescorer.log_probabilities(source, torch.tensor([output], dtype=torch.int64)).sum())
+            / (len(output) + 1)
+            for output in outputs(model, row)
+        }
+        best = max(scores, key=scores.__getitem__)
+        assert tuple(found.tokens[row]) == best and found.scores[row] == pytest.approx(scores[best], abs=1e-9)
+
+
+def test_many_slots_do_not_underflow():
+    model = nat(target_size=SIZE, source_size=SIZE, upsample=8, seed=4, max_positions=4000)
+    source = tokens([300], SIZE, end=True)
+    found = ctc_beam(model, source, CtcBeamSettings(beam=2, min_probability=0.0))
+    assert math.isfinite(found.scores[0]) and found.scores[0] < -300

@@ -1,0 +1,328 @@
+"""N-gram language models of subwords: estimation, storage as arrays, ARPA files, and scoring word by word.
+
+Interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999, section 3): of an n-gram h w with count c,
+    p(w|h) = max(c - D(c), 0) / c(h) + g(h) p(w|h'),    g(h) = (D1 N1(h) + D2 N2(h) + D3 N3(h)) / c(h)
+where h' lacks the first word of h, N_i(h) counts the words that follow h i times (3: three times or more), and counts of
+all but the longest n-grams are the numbers of different words before them. Unigrams are interpolated with 1 / V.
+
+The n-grams of one order are sorted by (node of their first n-1 words, last word), so that the words that follow one
+context stand side by side: the arrays are a trie. Logarithms are natural.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import gzip
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from workflow_src.records.atomic import ArtifactError, atomic
+from workflow_src.types import BOS, EOS, PAD, UNK
+
+LOG10 = math.log(10.0)
+# The least probability, of what no text holds, and its logarithm.
+NEVER = 1e-99
+LEAST = math.log(NEVER)
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """The n-grams of one order, sorted by context and word; `backoff`, `first` and `suffix` have an entry for each.
+
+    context   (n,) int64, row of the first n-1 words in the table below; 0 for unigrams
+    words     (n,) int64, last words
+    logp      (n,) float64, log p(word | context)
+    backoff   (n,) float64, log g of the n-gram as a context; 0 for the longest
+    suffix    (n,) int64, row of the n-gram without its first word in the table below; 0 for unigrams
+    """
+
+    context: np.ndarray
+    words: np.ndarray
+    logp: np.ndarray
+    backoff: np.ndarray
+    suffix: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+class NgramModel:
+    """Scores sentences of subword ids. Unknown words share the probability of UNK.
+
+    Every unigram of the vocabulary has a row, at the row of its id.
+    """
+
+    def __init__(self, tables: Sequence[Table]):
+        self.tables = list(tables)
+        self.order = len(self.tables)
+        self.size = len(self.tables[0])
+        # Plain sequences: one look-up in a NumPy array costs as much as a whole step without one.
+        self._words = [memoryview(np.ascontiguousarray(table.words)) for table in self.tables]
+        self._logp = [memoryview(np.ascontiguousarray(table.logp)) for table in self.tables]
+        self._backoff = [memoryview(np.ascontiguousarray(table.backoff)) for table in self.tables]
+        self._suffix = [memoryview(np.ascontiguousarray(table.suffix)) for table in self.tables]
+        # Children of row r of order n are rows first[n][r] … first[n][r + 1] of order n + 1.
+        self._first = [
+            memoryview(np.searchsorted(above.context, np.arange(len(below) + 1)))
+            for below, above in zip(self.tables, self.tables[1:], strict=False)
+        ]
+        self._known: dict[tuple[int, int, int], tuple[float, tuple[int, int]]] = {}
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """The state at the beginning of a sentence: (length of the context, its row)."""
+        return (1, BOS) if self.order > 1 else (0, 0)
+
+    def step(self, state: tuple[int, int], word: int) -> tuple[float, tuple[int, int]]:
+        """log p(word | state) in nats, and the state after it. EOS ends a sentence."""
+        key = (*state, word)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) > 2**20:
+                self._known.clear()
+            found = self._known[key] = self._look_up(*state, word)
+        return found
+
+    def _look_up(self, length: int, row: int, word: int) -> tuple[float, tuple[int, int]]:
+        if not 0 <= word < self.size:
+            word = UNK
+        total = 0.0
+        while length:
+            first = self._first[length - 1]
+            end = first[row + 1]
+            place = bisect.bisect_left(self._words[length], word, first[row], end)
+            if place < end and self._words[length][place] == word:
+                total += self._logp[length][place]
+                length += 1
+                if length == self.order:
+                    length, place = length - 1, self._suffix[length - 1][place]
+                return total, (length, place)
+            total += self._backoff[length - 1][row]
+            row, length = (self._suffix[length - 1][row] if length > 1 else 0), length - 1
+        return total + self._logp[0][word], (1, word) if self.order > 1 else (0, 0)
+
+    def log_probability(self, sentence: Sequence[int]) -> float:
+        """log p of a sentence and its end, in nats."""
+        total, state = 0.0, self.start
+        for word in (*sentence, EOS):
+            value, state = self.step(state, word)
+            total += value
+        return total
+
+    def perplexity(self, sentences: Iterable[Sequence[int]]) -> float:
+        """exp of the mean negative log-probability of a word, ends of sentences counted."""
+        total, words = 0.0, 0
+        for sentence in sentences:
+            total += self.log_probability(sentence)
+            words += len(sentence) + 1
+        return math.exp(-total / max(1, words))
+
+
+def estimate(tokens: np.ndarray, offsets: np.ndarray, size: int, order: int) -> NgramModel:
+    """A model of `order` from sentences tokens[offsets[i]:offsets[i+1]] of ids below `size`.
+
+    Raises ValueError where there is no text.
+    """
+    if len(tokens) == 0:
+        raise ValueError("a language model needs text, and there is none: look at the training text.")
+    counted = _count(tokens, offsets, size, order)
+    probabilities = np.zeros(0)
+    tables: list[Table] = []
+    for n, level in enumerate(counted):
+        discounts = _discounts(level.counts)
+        # What an n-gram leaves to shorter ones, summed over its context; unigrams have one context, nothing.
+        taken = discounts[np.minimum(level.counts, 3)]
+        totals = np.bincount(level.context, level.counts)
+        left = np.bincount(level.context, taken) / np.maximum(totals, 1)
+        shorter = probabilities[level.suffix] if n else _uniform(size)
+        probabilities = np.maximum(level.counts - taken, 0) / np.maximum(totals, 1)[level.context]
+        probabilities = probabilities + left[level.context] * shorter
+        if n:
+            below = tables[-1]
+            weights = np.ones(len(below))
+            weights[: len(left)] = np.where(totals > 0, left, 1.0)
+            tables[-1] = dataclasses.replace(below, backoff=np.log(weights))
+        nothing = np.zeros(len(level.counts))
+        tables.append(Table(level.context, level.words, _log(probabilities), nothing, level.suffix))
+    return NgramModel(tables)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Level:
+    """The n-grams of one order, sorted, with the counts that smoothing works on."""
+
+    context: np.ndarray
+    words: np.ndarray
+    suffix: np.ndarray
+    counts: np.ndarray
+
+
+def _count(tokens: np.ndarray, offsets: np.ndarray, size: int, order: int) -> list[_Level]:
+    text, sentence = _marked(tokens.astype(np.int64), offsets)
+    every = np.arange(size)
+    nothing = np.zeros(size, dtype=np.int64)
+    # Row of the n-gram that begins at each place, -1 where the sentence ends before it does.
+    rows = text
+    found = [(nothing, every, nothing, np.bincount(text, minlength=size))]
+    for n in range(2, order + 1):
+        begins = np.flatnonzero(sentence[: -(n - 1)] == sentence[n - 1 :])
+        keys = rows[begins] * size + text[begins + n - 1]
+        unique, where, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        suffix = rows[begins[where] + 1]
+        found.append((unique // size, unique % size, suffix, counts))
+        rows = np.full(len(text), -1)
+        rows[begins] = inverse
+    levels = []
+    starts = every == BOS
+    for n, (context, words, suffix, counts) in enumerate(found):
+        if n:
+            starts = starts[context]
+        if n + 1 < len(found):
+            # Different words before it; nothing stands before the start of a sentence.
+            before = np.bincount(found[n + 1][2], minlength=len(words))
+            counts = np.where(starts, counts, before)
+        if n == 0:
+            counts = np.where(every == BOS, 0, counts)
+        levels.append(_Level(context, words, suffix, counts))
+    return levels
+
+
+def _marked(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The text with BOS before and EOS after each sentence, and the number of each word's sentence."""
+    lengths = np.diff(offsets)
+    sentence = np.repeat(np.arange(len(lengths)), lengths + 2)
+    text = np.empty(len(tokens) + 2 * len(lengths), dtype=np.int64)
+    begins = offsets[:-1] + 2 * np.arange(len(lengths))
+    ends = begins + lengths + 1
+    inside = np.ones(len(text), dtype=bool)
+    inside[begins] = inside[ends] = False
+    text[begins], text[ends], text[inside] = BOS, EOS, tokens
+    return text, sentence
+
+
+def _discounts(counts: np.ndarray) -> np.ndarray:
+    """What is taken off a count of 0, 1, 2, and 3 or more (Chen & Goodman 1999, equation 26).
+
+    Where a text is so small that the formula gives no discount, 0.5, 1 and 1.5 are taken off.
+    """
+    of = np.bincount(np.minimum(counts, 5), minlength=5).astype(float)
+    share = of[1] / max(1.0, of[1] + 2 * of[2])
+    found = [i - (i + 1) * share * of[i + 1] / of[i] if of[i] else -1.0 for i in (1, 2, 3)]
+    usable = all(0 < value <= i for i, value in enumerate(found, 1))
+    return np.array([0.0, *(found if usable else (0.5, 1.0, 1.5))])
+
+
+def _uniform(size: int) -> np.ndarray:
+    """1 / V for each id that a text may hold: all but padding and the start symbol."""
+    share = np.full(size, 1.0 / max(1, size - 2))
+    share[[PAD, BOS]] = 0
+    return share
+
+
+def _log(probabilities: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(probabilities, NEVER))
+
+
+# Files in ARPA's format
+
+
+def write_arpa(model: NgramModel, path: Path, pieces: Sequence[str]) -> None:
+    """Write a model as ARPA text (logarithms to base 10), `pieces[id]` the word of an id."""
+    names = [*pieces[:BOS], "<s>", "</s>", "<unk>", *pieces[UNK + 1 :]]
+    with atomic(path) as file:
+        file.write("\\data\\\n")
+        kept = [np.flatnonzero(table.logp > LEAST) if n == 0 else np.arange(len(table)) for n, table in _numbered(model)]
+        kept[0] = np.union1d(kept[0], [BOS])
+        file.writelines(f"ngram {n}={len(rows)}\n" for n, rows in enumerate(kept, 1))
+        texts: list[str] = []
+        for n, table in _numbered(model):
+            last = n + 1 == model.order
+            file.write(f"\n\\{n + 1}-grams:\n")
+            words = [names[word] for word in table.words.tolist()]
+            texts = words if n == 0 else [f"{texts[c]} {w}" for c, w in zip(table.context.tolist(), words, strict=True)]
+            values = np.maximum(table.logp / LOG10, -99).tolist()
+            weights = (table.backoff / LOG10).tolist()
+            for row in kept[n].tolist():
+                ending = "" if last else f"\t{weights[row]:.7g}"
+                file.write(f"{values[row]:.7g}\t{texts[row]}{ending}\n")
+        file.write("\n\\end\\\n")
+
+
+def _numbered(model: NgramModel):
+    return list(enumerate(model.tables))
+
+
+def read_arpa(path: Path, ids: dict[str, int], size: int) -> tuple[NgramModel, int]:
+    """A model from ARPA text, also gzipped, and the number of n-grams left out because of words that `ids` lacks.
+
+    `ids` are ids below `size` by word; <s>, </s> and <unk> are known. Raises ArtifactError for a file of another form.
+    """
+    known = {**ids, "<s>": BOS, "</s>": EOS, "<unk>": UNK, "<UNK>": UNK}
+    orders, left_out = _arpa_entries(path, known)
+    if not orders or not orders[0]:
+        raise ArtifactError(f"{path} is no language model in ARPA format: it has no 1-grams.")
+    tables: list[Table] = []
+    rows: dict[tuple[int, ...], int] = {}
+    below: dict[tuple[int, ...], int] = {}
+    for n, entries in enumerate(orders):
+        if n == 0:
+            # Every id has a row; what the file lacks is as probable as an unknown word.
+            unknown = entries.get((UNK,), (LEAST, 0.0))
+            entries = {(i,): entries.get((i,), (LEAST if i in (PAD, BOS) else unknown[0], 0.0)) for i in range(size)}
+        for gram in list(entries):
+            # A file that was pruned may lack the beginning of an n-gram, which then cannot be reached.
+            if n and (gram[:-1] not in rows or gram[1:] not in rows):
+                del entries[gram]
+                left_out += 1
+        keys = sorted(entries, key=lambda gram: (rows[gram[:-1]] if n else 0, gram[-1]))
+        below, rows = rows, {gram: row for row, gram in enumerate(keys)}
+        values = np.array([entries[gram] for gram in keys]).reshape(-1, 2)
+        tables.append(
+            Table(
+                np.array([below[gram[:-1]] if n else 0 for gram in keys], dtype=np.int64),
+                np.array([gram[-1] for gram in keys], dtype=np.int64),
+                values[:, 0],
+                values[:, 1],
+                np.array([below[gram[1:]] if n else 0 for gram in keys], dtype=np.int64),
+            )
+        )
+    return NgramModel(tables), left_out
+
+
+def _arpa_entries(path: Path, known: dict[str, int]) -> tuple[list[dict[tuple[int, ...], tuple[float, float]]], int]:
+    """(log p, log backoff) in nats by n-gram, a mapping for each order; and how many n-grams were left out."""
+    orders: list[dict[tuple[int, ...], tuple[float, float]]] = []
+    left_out = 0
+    order = 0
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            line = line.rstrip("\n")
+            if line.startswith("\\"):
+                head = line[1:].partition("-grams:")[0]
+                if line.endswith("-grams:") and head.isdecimal():
+                    order = int(head)
+                    orders.append({})
+                elif line.strip() == "\\end\\":
+                    break
+                continue
+            if not order or not line.strip():
+                continue
+            fields = line.split("\t") if "\t" in line else line.split(" ", 1)
+            try:
+                value, words = float(fields[0]), fields[1].split()
+                weight = float(fields[2]) if len(fields) > 2 else 0.0
+            except (IndexError, ValueError):
+                words = []
+            if len(words) != order:
+                raise ArtifactError(f'{path}, line {number}: "{line}" is no {order}-gram; write the file again.')
+            if all(word in known for word in words):
+                entry = (max(value * LOG10, LEAST), weight * LOG10)
+                orders[order - 1][tuple(known[word] for word in words)] = entry
+            else:
+                left_out += 1
+    return orders, left_out

@@ -1,0 +1,85 @@
+"""The n-gram language model as a network that is saved, exported and loaded like all others."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.subwords import Subwords
+from workflow_src.decoding.ngram import NgramModel, Table, estimate, read_arpa
+from workflow_src.families.ngram import NgramConfig
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("context", "words", "logp", "backoff", "suffix")
+
+
+class NgramLanguageModel(nn.Module):
+    """Tables of n-grams as parameters that have no gradient: `order-2.logp` and so on."""
+
+    def __init__(self, config: NgramConfig, source_size: int, target_size: int, joint: bool):
+        super().__init__()
+        self.config = config
+        for n in range(1, config.order + 1):
+            self.add_module(f"order-{n}", nn.Module())
+
+    def reshape(self, weights: dict[str, Tensor]) -> None:
+        """Make room for `weights`: how many n-grams there are follows from the text."""
+        for name, tensor in weights.items():
+            part, _, column = name.rpartition(".")
+            module = dict(self.named_children()).get(part)
+            if module is not None and column in COLUMNS:
+                module.register_parameter(column, nn.Parameter(torch.empty_like(tensor), requires_grad=False))
+
+    def hold(self, model: NgramModel) -> None:
+        """Take the tables of `model`."""
+        for n, table in enumerate(model.tables, 1):
+            for column in COLUMNS:
+                values = torch.from_numpy(np.ascontiguousarray(getattr(table, column)))
+                # Single precision is finer than what ARPA files have; rows fit into 32 bits.
+                values = values.float() if values.is_floating_point() else values.int()
+                part = self.get_submodule(f"order-{n}")
+                part.register_parameter(column, nn.Parameter(values, requires_grad=False))
+
+    @functools.cached_property
+    def scorer(self) -> NgramModel:
+        """What searches ask for probabilities."""
+        tables = []
+        for n in range(1, self.config.order + 1):
+            part = self.get_submodule(f"order-{n}")
+            columns = {name: getattr(part, name).cpu().numpy() for name in COLUMNS}
+            tables.append(Table(**{k: v.astype(np.float64 if v.dtype.kind == "f" else np.int64) for k, v in columns.items()}))
+        return NgramModel(tables)
+
+
+def fit(
+    model: NgramLanguageModel, train: EncodedCorpus, dev: EncodedCorpus, subwords: Subwords, initial: Path | None
+) -> dict[str, float]:
+    """Count the target side of `train`, or read an ARPA file of subwords; returns figures on dev.
+
+    Raises ArtifactError for a file of another form, or of another order than the model's.
+    """
+    targets = [dev.target(row).tolist() for row in range(len(dev))]
+    if initial is not None:
+        ids = {piece: i for i, piece in enumerate(subwords.target_pieces)}
+        counted, left_out = read_arpa(initial, ids, subwords.target_size)
+        if counted.order != model.config.order:
+            raise ValueError(
+                f"{initial} has n-grams of up to {counted.order} words, model.order is {model.config.order}; set "
+                f"model.order to {counted.order}."
+            )
+        if left_out:
+            log.info("%d n-grams of %s were left out: the subwords lack a word of them", left_out, initial)
+    else:
+        rows = [train.target(row) for row in range(len(train))]
+        offsets = np.cumsum([0, *map(len, rows)])
+        counted = estimate(np.concatenate(rows) if rows else np.zeros(0), offsets, subwords.target_size, model.config.order)
+    model.hold(counted)
+    sizes = {f"ngrams_{n}": len(table) for n, table in enumerate(counted.tables, 1)}
+    return {**sizes, "dev_perplexity": counted.perplexity(targets)}

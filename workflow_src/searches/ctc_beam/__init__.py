@@ -1,0 +1,80 @@
+"""Prefix beam search over latent alignments, with a language model and a rescorer where they are named."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from workflow_src.spec import (
+    ALIGNED,
+    AUTOREGRESSIVE,
+    LANGUAGE_MODEL,
+    MODEL,
+    Look,
+    Option,
+    Role,
+    Search,
+    SearchSettings,
+    Weights,
+)
+
+RESCORER, LM = "rescorer", "language_model"
+
+
+def _by(mark: str):
+    return lambda system: f"-{mark}-{system}" if system else ""
+
+
+class CtcBeamSettings(SearchSettings):
+    """A prefix y has the score log p(y|x) + lm_weight log p_LM(y) + word_bonus |y| (Gu & Kong 2021, equation 6)."""
+
+    beam: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
+        5, ge=1, description="prefixes kept at every slot"
+    )
+    language_model: Annotated[str | None, Option(role=LM, part=_by("lm"), carried=True)] = Field(
+        None, description="the system whose probabilities of words are added; none: no language model"
+    )
+    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}")] = Field(
+        0.2, ge=0, allow_inf_nan=False, description="times the language model's log-probability is added"
+    )
+    word_bonus: Annotated[float, Option(tune=True, part="-bonus{:g}")] = Field(
+        0.0, allow_inf_nan=False, description="added for each subword: more makes outputs longer"
+    )
+    min_probability: Annotated[float, Option(tune=True, part="-above{:g}")] = Field(
+        0.02, ge=0, lt=1, description="symbols of a slot that are less probable are left out, but for the best one"
+    )
+    rescorer: Annotated[str | None, Option(role=RESCORER, part=_by("by"))] = Field(
+        None, description="the autoregressive system that ranks the prefixes at the end; none: their own scores"
+    )
+
+
+def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:
+    """One pass; the rescorer reads every candidate in one more. Counting words of a beam costs nothing beside them."""
+    model, rescorer = weights[MODEL], weights.get(RESCORER)
+    total = model["encoder"] + model["decoder"] + model["output"]
+    if rescorer:
+        total += rescorer["encoder"] + settings.beam * (rescorer["decoder"] + rescorer["output"])
+    return 2.0 * length * total
+
+
+def label(settings: CtcBeamSettings) -> str:
+    """Such as `one pass, beam 20, language model, ranked`."""
+    details = ["language model"] * bool(settings.language_model) + ["ranked"] * bool(settings.rescorer)
+    return ", ".join(["one pass", f"beam {settings.beam}", *details])
+
+
+SEARCH = Search(
+    name="ctc-beam",
+    title="one pass, beam",
+    settings=CtcBeamSettings,
+    run="workflow_src.searches.ctc_beam.search:run",
+    cost=cost,
+    needs={
+        MODEL: Role(ALIGNED),
+        LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),
+        RESCORER: Role(AUTOREGRESSIVE, agree=("subwords",), optional=True),
+    },
+    series="beam",
+    width=lambda settings: settings.beam,
+    label=label,
+    look=Look(marker="P"),
+)
