@@ -316,7 +316,12 @@ def _check(made: Members) -> None:
             raise DeclarationError(f'{where} needs the role "{unknown[0]}"; a family may need "{BASE}" only.')
         _check_learning(where, family)
         _check_objects(
-            where, build=family.build, loss=family.loss, validation=family.validation, fit=family.fit, start=family.start
+            where,
+            build=family.build,
+            loss=family.loss,
+            validation=family.validation,
+            fit=family.fit,
+            start=family.start,
         )
         if not family.presets.is_file():
             raise DeclarationError(f"{where}: its file of presets {family.presets} does not exist.")

@@ -2,8 +2,8 @@
 
 Interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999, section 3): of an n-gram h w with count c,
     p(w|h) = max(c - D(c), 0) / c(h) + g(h) p(w|h'),    g(h) = (D1 N1(h) + D2 N2(h) + D3 N3(h)) / c(h)
-where h' lacks the first word of h, N_i(h) counts the words that follow h i times (3: three times or more), and counts of
-all but the longest n-grams are the numbers of different words before them. Unigrams are interpolated with 1 / V.
+where h' lacks the first word of h, and N_i(h) counts the words that follow h i times (3: three times or more). Counts
+of all but the longest n-grams are the numbers of different words before them. Unigrams are interpolated with 1 / V.
 
 The n-grams of one order are sorted by (node of their first n-1 words, last word), so that the words that follow one
 context stand side by side: the arrays are a trie. Logarithms are natural.
@@ -235,7 +235,9 @@ def write_arpa(model: NgramModel, path: Path, pieces: Sequence[str]) -> None:
     names = [*pieces[:BOS], "<s>", "</s>", "<unk>", *pieces[UNK + 1 :]]
     with atomic(path) as file:
         file.write("\\data\\\n")
-        kept = [np.flatnonzero(table.logp > LEAST) if n == 0 else np.arange(len(table)) for n, table in _numbered(model)]
+        kept = [
+            np.flatnonzero(table.logp > LEAST) if n == 0 else np.arange(len(table)) for n, table in _numbered(model)
+        ]
         kept[0] = np.union1d(kept[0], [BOS])
         file.writelines(f"ngram {n}={len(rows)}\n" for n, rows in enumerate(kept, 1))
         texts: list[str] = []

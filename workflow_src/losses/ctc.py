@@ -142,8 +142,8 @@ def ctc_loss(
     """-log p(y|x) in nats, (B,), and which sentences have an alignment at all, (B,) bool; the others' loss is 0.
 
     hidden (B, N, D) at slots where mask (B, N) is True (the first of each sentence), output projection weight (V, D)
-    and bias (V,), target (B, T) padded. Gradients, softmax minus expected shares, are computed with the loss, a block of
-    rows at a time: logits are never held for all slots at once.
+    and bias (V,), target (B, T) padded. Gradients, softmax minus expected shares, are computed a block of rows at a
+    time, so that logits are never held for all slots at once.
     """
     lattice = Lattice(target, mask.sum(1))
     rows = mask.nonzero()[:, 0]

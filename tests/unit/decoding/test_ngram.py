@@ -26,7 +26,9 @@ IRSTLM = Path("/usr/lib/irstlm/bin/compile-lm")
 
 def text(sentences: int = 80, seed: int = 1) -> list[tuple[int, ...]]:
     drawn = random.Random(seed)
-    return [tuple(drawn.choices(range(4, SIZE), [8, 7, 5, 3, 2, 1, 1, 1], k=drawn.randint(0, 7))) for _ in range(sentences)]
+    return [
+        tuple(drawn.choices(range(4, SIZE), [8, 7, 5, 3, 2, 1, 1, 1], k=drawn.randint(0, 7))) for _ in range(sentences)
+    ]
 
 
 def counted(sentences, order: int):
@@ -81,7 +83,9 @@ def test_probabilities_are_those_of_counting_with_dictionaries(order):
         found = {word: math.exp(model.step(state, word)[0]) for word in range(2, SIZE)}
         assert sum(found.values()) == pytest.approx(1, abs=1e-12)
         for word, value in found.items():
-            assert value == pytest.approx(wanted(history[len(history) - order + 1 :] if order > 1 else (), word), abs=1e-12)
+            assert value == pytest.approx(
+                wanted(history[len(history) - order + 1 :] if order > 1 else (), word), abs=1e-12
+            )
 
 
 def test_a_sentence_is_as_probable_as_its_words_in_turn():

@@ -111,7 +111,12 @@ def test_padding_changes_neither_loss_nor_gradient():
     for row in range(len(SLOTS)):
         own = hidden[row : row + 1, : SLOTS[row]].detach().requires_grad_()
         alone, _ = ctc_loss(
-            own, weight, bias, MASK[row : row + 1, : SLOTS[row]], TARGET[row : row + 1, : max(1, len(words(row)))], BLANK
+            own,
+            weight,
+            bias,
+            MASK[row : row + 1, : SLOTS[row]],
+            TARGET[row : row + 1, : max(1, len(words(row)))],
+            BLANK,
         )
         assert alone.item() == pytest.approx(losses[row].item(), abs=1e-12)
         (together,) = torch.autograd.grad(losses[row], hidden, retain_graph=True)

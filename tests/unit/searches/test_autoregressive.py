@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from miniatures import one, pairs, transformer
 
 from workflow_src.decoding.lengths import limits
+from workflow_src.decoding.ngram import estimate
 from workflow_src.searches.beam.search import beam_search
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.types import EOS, PAD
@@ -43,6 +45,24 @@ def scores(model, source, outputs: list[tuple[int, ...]]) -> torch.Tensor:
     target = torch.tensor([list(words) + [PAD] * (width - len(words)) for words in outputs])
     with torch.no_grad():
         return model.log_probabilities(source.expand(len(outputs), -1), target).sum(1)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_wide_beam_with_a_language_model_finds_the_best_sum(longest, seed):
+    longest(3)
+    model = peaked(seed)
+    batch = pairs([4, 1], [1, 1], seed=seed)
+    drawn = np.random.default_rng(seed).integers(3, V, 30)
+    language_model = estimate(drawn, np.arange(0, 31, 3), V, 2)
+    outputs = [words for n in range(4) for words in itertools.product(range(3, V), repeat=n)]
+    # At the longest length an output ends whatever its end costs.
+    extra = torch.tensor([language_model.log_probability(words) for words in outputs])
+    divisors = torch.tensor([len(words) + 1.0 for words in outputs], dtype=torch.float64)
+    found = beam_search(model, batch.source, beam=V**3, language_model=language_model, lm_weight=0.8)
+    for row in range(2):
+        wanted = (scores(model, one(batch, row).source, outputs) + 0.8 * extra) / divisors
+        assert found.tokens[row] == list(outputs[int(wanted.argmax())])
+        assert found.scores[row] == pytest.approx(float(wanted.max()), rel=1e-6)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])

@@ -1,6 +1,7 @@
 """The fully non-autoregressive model (Gu & Kong 2021): source states, upsampled to slots, through one parallel decoder.
 
-Every slot puts out a subword or the blank; equal neighbours merge, blanks go (`decoding/ctc.py`). No length is predicted.
+Every slot puts out a subword or the blank; equal neighbours merge, blanks go (`decoding/ctc.py`). The output's length
+follows from that.
 """
 
 from __future__ import annotations

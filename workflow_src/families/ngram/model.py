@@ -54,7 +54,9 @@ class NgramLanguageModel(nn.Module):
         for n in range(1, self.config.order + 1):
             part = self.get_submodule(f"order-{n}")
             columns = {name: getattr(part, name).cpu().numpy() for name in COLUMNS}
-            tables.append(Table(**{k: v.astype(np.float64 if v.dtype.kind == "f" else np.int64) for k, v in columns.items()}))
+            tables.append(
+                Table(**{k: v.astype(np.float64 if v.dtype.kind == "f" else np.int64) for k, v in columns.items()})
+            )
         return NgramModel(tables)
 
 
@@ -79,7 +81,9 @@ def fit(
     else:
         rows = [train.target(row) for row in range(len(train))]
         offsets = np.cumsum([0, *map(len, rows)])
-        counted = estimate(np.concatenate(rows) if rows else np.zeros(0), offsets, subwords.target_size, model.config.order)
+        counted = estimate(
+            np.concatenate(rows) if rows else np.zeros(0), offsets, subwords.target_size, model.config.order
+        )
     model.hold(counted)
     sizes = {f"ngrams_{n}": len(table) for n, table in enumerate(counted.tables, 1)}
     return {**sizes, "dev_perplexity": counted.perplexity(targets)}

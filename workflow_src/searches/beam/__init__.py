@@ -4,7 +4,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.spec import AUTOREGRESSIVE, MODEL, Look, Option, Role, Search, SearchSettings, Weights
+from workflow_src.spec import (
+    AUTOREGRESSIVE,
+    LANGUAGE_MODEL,
+    MODEL,
+    Look,
+    Option,
+    Role,
+    Search,
+    SearchSettings,
+    Weights,
+)
+
+LM = "language_model"
 
 
 class BeamSettings(SearchSettings):
@@ -13,6 +25,12 @@ class BeamSettings(SearchSettings):
     )
     length_penalty: Annotated[float, Option(tune=True, part="-penalty{:g}")] = Field(
         1.0, ge=0, allow_inf_nan=False, description="exponent of the length that scores are divided by"
+    )
+    language_model: Annotated[
+        str | None, Option(role=LM, part=lambda system: f"-lm-{system}" if system else "", carried=True, omit=True)
+    ] = Field(None, description="the system whose probabilities of words are added; none: no language model")
+    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", omit=True)] = Field(
+        0.2, ge=0, allow_inf_nan=False, description="times the language model's log-probability is added"
     )
     max_length_ratio: Annotated[float, Option()] = Field(
         2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10"
@@ -30,11 +48,11 @@ SEARCH = Search(
     settings=BeamSettings,
     run="workflow_src.searches.beam.search:run",
     cost=cost,
-    needs={MODEL: Role(AUTOREGRESSIVE)},
+    needs={MODEL: Role(AUTOREGRESSIVE), LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True)},
     series="beam",
     width=lambda settings: settings.beam,
     # What others are compared with: beam 4, or else the largest.
-    reference=lambda settings: (settings.beam == 4, settings.beam),
-    label=lambda settings: f"beam {settings.beam}",
+    reference=lambda settings: (settings.language_model is None, settings.beam == 4, settings.beam),
+    label=lambda settings: f"beam {settings.beam}" + ", language model" * bool(settings.language_model),
     look=Look(marker="^"),
 )

@@ -12,21 +12,31 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.lengths import limits
-from workflow_src.searches.beam import BeamSettings
+from workflow_src.searches.beam import LM, BeamSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import BOS, EOS, Hypotheses, wide
+from workflow_src.types import BOS, EOS, Hypotheses, LanguageModel, wide
 
 
 @torch.no_grad()
 def beam_search(
-    model, source: Tensor, beam: int = 4, length_penalty: float = 1.0, max_length_ratio: float = 2.0
+    model,
+    source: Tensor,
+    beam: int = 4,
+    length_penalty: float = 1.0,
+    max_length_ratio: float = 2.0,
+    language_model: LanguageModel | None = None,
+    lm_weight: float = 0.0,
 ) -> Hypotheses:
     """The best finished hypothesis of a beam for each sentence of source (B, S).
 
     At every position the 2 * beam best continuations are looked at; those among the first `beam` that end are kept as
     hypotheses, and the first `beam` that do not end go on. A sentence is done when it has `beam` hypotheses; at the
     longest length every hypothesis ends.
+
+    With a language model, lm_weight log p_LM of every subword and of the end is added (shallow fusion, Gulcehre et al.
+    2015); continuations then are the best of the FUSED most probable ones of each hypothesis.
     """
+    fusion = _Fusion(language_model, lm_weight, source.size(0)) if language_model else None
     decoder = model.start(model.encode(source))
     device, count = source.device, source.size(0)
     longest = limits(source, max_length_ratio, model.config.max_positions).tolist()
@@ -38,7 +48,7 @@ def beam_search(
     for position in range(max(longest) + 1):
         width = scores.size(1)
         full = [position >= longest[sentence] for sentence in running]
-        scores, origins, tokens = _candidates(decoder.step(tokens), scores, beam, full)
+        scores, origins, tokens = _candidates(decoder.step(tokens), scores, beam, full, fusion)
         ends = tokens == EOS
         done: list[int] = []
         if bool(ends[:, :beam].any()):
@@ -53,6 +63,8 @@ def beam_search(
             scores, origins, tokens = scores.gather(1, order), origins.gather(1, order), tokens.gather(1, order)
         else:
             scores, origins, tokens = scores[:, :beam], origins[:, :beam], tokens[:, :beam]
+        if fusion:
+            fusion.go_on(origins, tokens)
         history = torch.cat([history.gather(1, origins[..., None].expand(-1, -1, position)), tokens[..., None]], 2)
         base = torch.arange(len(running), device=device)[:, None] * width
         decoder.reorder((base + origins).view(-1))
@@ -61,13 +73,45 @@ def beam_search(
             left = torch.tensor([i for i in range(len(running)) if i not in gone], device=device)
             decoder.keep(left)
             running = [sentence for i, sentence in enumerate(running) if i not in gone]
+            if fusion:
+                fusion.states = [states for i, states in enumerate(fusion.states) if i not in gone]
             scores, tokens, history = scores[left], tokens[left], history[left]
         tokens = tokens.reshape(-1)
     best = [max(hypotheses, key=lambda pair: pair[0]) for hypotheses in found]
     return Hypotheses([tokens for _, tokens in best], [score for score, _ in best])
 
 
-def _candidates(logits: Tensor, scores: Tensor, beam: int, full: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
+# Continuations of a hypothesis, for each of the beam, that a language model is asked about.
+FUSED = 4
+
+
+class _Fusion:
+    """A language model beside a beam: the state of every hypothesis, `states[sentence][hypothesis]`."""
+
+    def __init__(self, model: LanguageModel, weight: float, sentences: int):
+        self.model, self.weight = model, weight
+        self.states: list[list[Any]] = [[model.start] for _ in range(sentences)]
+
+    def scores(self, tokens: Tensor) -> Tensor:
+        """weight log p_LM of tokens (B, W, C) after each hypothesis."""
+        step = self.model.step
+        found = [
+            [[step(state, word)[0] for word in words] for state, words in zip(states, rows, strict=True)]
+            for states, rows in zip(self.states, tokens.tolist(), strict=True)
+        ]
+        return self.weight * torch.tensor(found, device=tokens.device)
+
+    def go_on(self, origins: Tensor, tokens: Tensor) -> None:
+        """Hypotheses become those `origins` (B, W) with one more of `tokens` (B, W)."""
+        self.states = [
+            [self.model.step(states[origin], word)[1] for origin, word in zip(row, words, strict=True)]
+            for states, row, words in zip(self.states, origins.tolist(), tokens.tolist(), strict=True)
+        ]
+
+
+def _candidates(
+    logits: Tensor, scores: Tensor, beam: int, full: list[bool], fusion: _Fusion | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """The 2 * beam best continuations of W hypotheses a sentence, best first: scores, origins in W, tokens.
 
     logits (B * W, V) are overwritten; scores (B, W) are log-probabilities so far. Sentences that are `full` can only
@@ -80,9 +124,11 @@ def _candidates(logits: Tensor, scores: Tensor, beam: int, full: list[bool]) -> 
     if any(full):
         rows = torch.tensor(full, device=logits.device).repeat_interleave(W)
         logits[rows, EOS + 1 :] = float("-inf")
-    wanted = min(2 * beam, logits.size(1))
+    wanted = min((FUSED if fusion else 2) * beam, logits.size(1))
     values, tokens = logits.topk(wanted, -1)
     totals = (wide(values) - normaliser).view(B, W, wanted) + scores[..., None]
+    if fusion:
+        totals = totals + fusion.scores(tokens.view(B, W, wanted)).to(totals)
     top, index = totals.view(B, -1).topk(min(2 * beam, W * wanted), -1)
     return top, index // wanted, tokens.view(B, -1).gather(1, index)
 
@@ -100,4 +146,7 @@ def run(
     models: Mapping[str, Any], source: Tensor, settings: BeamSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores cost nothing here."""
-    return beam_search(models[MODEL], source, settings.beam, settings.length_penalty, settings.max_length_ratio)
+    return beam_search(
+        models[MODEL], source, settings.beam, settings.length_penalty, settings.max_length_ratio,
+        models[LM].scorer if LM in models else None, settings.lm_weight,
+    )  # fmt: skip

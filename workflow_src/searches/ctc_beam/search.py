@@ -7,12 +7,12 @@ certain: with one symbol left after pruning, a slot costs one addition a prefix.
 
 from __future__ import annotations
 
-import heapq
+import itertools
 import math
 from collections.abc import Mapping, Sequence
+from math import log
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,30 +27,29 @@ Slot = Sequence[tuple[int, float]]
 
 
 class Prefixes:
-    """All prefixes that were ever in a beam, as a tree: equal ones are one node. Node 0 is the empty prefix."""
+    """All prefixes that were ever in a beam, as a tree: equal ones are one node. Node 0 is the empty prefix.
+
+    `extra` is lm_weight log p_LM + word_bonus |y| of each, `last` its last symbol.
+    """
 
     def __init__(self, language_model: LanguageModel | None, lm_weight: float, word_bonus: float):
         self.language_model, self.lm_weight, self.word_bonus = language_model, lm_weight, word_bonus
-        self.parent, self.last = [-1], [-1]
-        # lm_weight log p_LM + word_bonus |y| of each prefix.
-        self.extra = [0.0]
+        self.parent, self.last, self.extra = [-1], [-1], [0.0]
         self.states: list[Any] = [language_model.start if language_model else None]
+        # The node of a prefix with one more symbol, by node and symbol.
         self.children: dict[tuple[int, int], int] = {}
 
-    def extended(self, node: int, symbol: int) -> int:
-        """The prefix with one more symbol."""
-        key = (node, symbol)
-        child = self.children.get(key)
-        if child is None:
-            child = self.children[key] = len(self.last)
-            extra, state = self.extra[node] + self.word_bonus, None
-            if self.language_model:
-                value, state = self.language_model.step(self.states[node], symbol)
-                extra += self.lm_weight * value
-            self.parent.append(node)
-            self.last.append(symbol)
-            self.extra.append(extra)
-            self.states.append(state)
+    def add(self, node: int, symbol: int) -> int:
+        """A new node for the prefix with one more symbol."""
+        extra, state = self.extra[node] + self.word_bonus, None
+        if self.language_model:
+            value, state = self.language_model.step(self.states[node], symbol)
+            extra += self.lm_weight * value
+        child = self.children[node, symbol] = len(self.last)
+        self.parent.append(node)
+        self.last.append(symbol)
+        self.extra.append(extra)
+        self.states.append(state)
         return child
 
     def finished(self, node: int) -> float:
@@ -72,41 +71,53 @@ def prefix_beam(slots: Sequence[Slot], blank: int, width: int, prefixes: Prefixe
 
     Scores are log p(y|x), relative to the best symbol of every slot, plus what the prefixes add.
     """
+    last, extra, children, add = prefixes.last, prefixes.extra, prefixes.children, prefixes.add
     # By prefix: probability of the alignments that end in a blank, and of those that end in the last symbol.
-    beam: dict[int, tuple[float, float]] = {0: (1.0, 0.0)}
-    last, extended, extra = prefixes.last, prefixes.extended, prefixes.extra
-    scale = 0.0
+    beam: dict[int, list[float]] = {0: [1.0, 0.0]}
+    scale, certain = 0.0, -1
     for slot in slots:
-        grown: dict[int, tuple[float, float]] = {}
-        if len(slot) == 1 and slot[0][0] == blank:
-            beam = {node: (ended + open_, 0.0) for node, (ended, open_) in beam.items()}
-            continue
+        if len(slot) == 1:
+            # The same certain symbol again merges with the one before it: nothing changes.
+            if slot[0][0] == certain:
+                continue
+            certain = slot[0][0]
+            if certain == blank:
+                beam = {node: [ended + open_, 0.0] for node, (ended, open_) in beam.items()}
+                continue
+        else:
+            certain = -1
+        grown: dict[int, list[float]] = {}
         for node, (ended, open_) in beam.items():
             both, end = ended + open_, last[node]
             for symbol, p in slot:
-                if symbol == blank:
-                    a, b = grown.get(node, (0.0, 0.0))
-                    grown[node] = (a + both * p, b)
-                    continue
-                reached = both
-                if symbol == end:
-                    # Again the last symbol: the same prefix, or, after a blank, one more of it.
-                    a, b = grown.get(node, (0.0, 0.0))
-                    grown[node] = (a, b + open_ * p)
-                    reached = ended
-                if reached:
-                    child = extended(node, symbol)
-                    a, b = grown.get(child, (0.0, 0.0))
-                    grown[child] = (a, b + reached * p)
+                reached, target, place = both, node, 0
+                if symbol != blank:
+                    if symbol == end:
+                        # Again the last symbol: the same prefix, or, after a blank, one more of it.
+                        cell = grown.get(node)
+                        if cell is None:
+                            grown[node] = [0.0, open_ * p]
+                        else:
+                            cell[1] += open_ * p
+                        reached = ended
+                        if not ended:
+                            continue
+                    target, place = children.get((node, symbol)) or add(node, symbol), 1
+                cell = grown.get(target)
+                if cell is None:
+                    grown[target] = [0.0, reached * p] if place else [reached * p, 0.0]
+                else:
+                    cell[place] += reached * p
         if len(grown) > width:
-            best = heapq.nlargest(width, ((math.log(a + b) + extra[n], n) for n, (a, b) in grown.items() if a + b))
-            grown = {node: grown[node] for _, node in best}
+            scored = [(log(a + b) + extra[node], node) for node, (a, b) in grown.items() if a + b]
+            scored.sort(reverse=True)
+            grown = {node: grown[node] for _, node in scored[:width]}
         most = max(a + b for a, b in grown.values())
         if most < 1e-100:
-            grown = {node: (a / most, b / most) for node, (a, b) in grown.items()}
-            scale += math.log(most)
+            grown = {node: [a / most, b / most] for node, (a, b) in grown.items()}
+            scale += log(most)
         beam = grown
-    ranked = [(math.log(a + b) + scale + prefixes.finished(n), n) for n, (a, b) in beam.items() if a + b]
+    ranked = [(log(a + b) + scale + prefixes.finished(n), n) for n, (a, b) in beam.items() if a + b]
     return sorted(ranked, reverse=True)
 
 
@@ -116,18 +127,20 @@ def probable(logits: Tensor, mask: Tensor, min_probability: float) -> tuple[list
     logits (B, N, V), mask (B, N). Probabilities are relative to the best symbol's; the second value is the sum over a
     sentence's slots of the logarithm of the best symbol's probability.
     """
-    best, symbol = logits.max(-1)
-    normaliser = logits.logsumexp(-1)
-    relative = logits - best[..., None]
-    # p >= min_probability, written with logits relative to the best one's.
-    least = (math.log(min_probability) if min_probability else -math.inf) + (normaliser - best)
-    kept = relative >= least.clamp(max=0)[..., None] if min_probability else relative > -math.inf
-    sentences, slots, symbols = (found.tolist() for found in np.nonzero((kept & mask[..., None]).cpu().numpy()))
-    values = relative[kept & mask[..., None]].double().exp().tolist()
-    result: list[list[list[tuple[int, float]]]] = [[[] for _ in range(count)] for count in mask.sum(1).tolist()]
-    for row, slot, one, value in zip(sentences, slots, symbols, values, strict=True):
-        result[row][slot].append((one, value))
-    return result, ((best - normaliser) * mask).sum(1).tolist()
+    flat = logits[mask]
+    best, normaliser = flat.amax(-1), flat.logsumexp(-1)
+    # Not below the best one, so that it always stays; -inf is no output.
+    least = torch.minimum(normaliser + math.log(min_probability), best) if min_probability else best.new_tensor(-1e30)
+    places = (flat >= least.reshape(-1, 1)).nonzero()
+    slots, symbols = places.T.tolist()
+    values = (flat[places[:, 0], places[:, 1]] - best[places[:, 0]]).double().exp().tolist()
+    rows: list[list[tuple[int, float]]] = [[] for _ in range(len(flat))]
+    for slot, symbol, value in zip(slots, symbols, values, strict=True):
+        rows[slot].append((symbol, value))
+    counts = mask.sum(1).tolist()
+    certain = [float(part.sum()) for part in (best - normaliser).split(counts)]
+    ends = list(itertools.accumulate(counts, initial=0))
+    return [rows[start:end] for start, end in itertools.pairwise(ends)], certain
 
 
 @torch.no_grad()
@@ -159,6 +172,4 @@ def run(
     models: Mapping[str, Any], source: Tensor, settings: CtcBeamSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
     language_model = models.get(LM)
-    return ctc_beam(
-        models[MODEL], source, settings, language_model and language_model.scorer, models.get(RESCORER)
-    )
+    return ctc_beam(models[MODEL], source, settings, language_model and language_model.scorer, models.get(RESCORER))

@@ -23,6 +23,7 @@ from workflow_src.searches.latent_search import RESCORER, LatentSearchSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import PAD, Hypotheses, LatentModel
 
+
 @dataclasses.dataclass(frozen=True)
 class Candidates:
     """Which candidates a sentence has: `lengths` of them times `samples` of z, drawn from `seed`.

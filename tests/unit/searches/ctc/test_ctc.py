@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 import torch
-
 from miniatures import nat, tokens, transformer
+
 from workflow_src.decoding.ctc import collapse, collapsed, slot_logits
 from workflow_src.decoding.ngram import estimate
 from workflow_src.searches.ctc_beam import CtcBeamSettings
