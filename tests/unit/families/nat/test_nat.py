@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from miniatures import context, nat, one, padded, pairs, transformer
+
+from workflow_src.families.nat import NatObjectiveConfig
+from workflow_src.families.nat.model import start
+from workflow_src.families.nat.objective import Ctc
+from workflow_src.nn.weights import weights_of
+from workflow_src.types import PAD
+
+
+def batch():
+    return pairs([4, 1, 6, 5], [3, 2, 1, 6])
+
+
+@pytest.mark.parametrize("copy_source", ["soft", "uniform"])
+@pytest.mark.parametrize("upsample", [1.0, 1.5, 2.0, 3.0])
+def test_neither_batch_nor_padding_changes_the_slots_of_a_sentence(copy_source, upsample):
+    model = nat(upsample=upsample, copy_source=copy_source)
+    hidden, mask = model.hidden(model.encode(padded(batch()).source))
+    for row in range(4):
+        source = one(batch(), row).source
+        alone, own = model.hidden(model.encode(source))
+        assert own.all() and int(mask[row].sum()) == own.size(1) == math.ceil(upsample * source.size(1))
+        assert torch.allclose(hidden[row, mask[row]], alone[0], atol=1e-12)
+
+
+def test_slots_never_outnumber_the_positions():
+    model = nat(upsample=3.0, max_positions=16)
+    source = pairs([14, 2], [1, 1]).source
+    hidden, mask = model.hidden(model.encode(source))
+    assert mask.sum(1).tolist() == [16, 9] and torch.isfinite(hidden[mask]).all()
+
+
+def test_soft_copy_weighs_source_states_by_their_distance():
+    model = nat(upsample=1.5, copy_source="soft", copy_temperature=0.7)
+    source = pairs([4, 2], [1, 1]).source
+    memory = model.encode(source)
+    slots = model.slots(memory)
+    found = model.copied(memory, slots, torch.arange(int(slots.max())))
+    for row in range(2):
+        length, count = int(memory.mask[row].sum()), int(slots[row])
+        for slot in range(count):
+            centre = (slot + 0.5) * length / count - 0.5
+            weights = [math.exp(-abs(j - centre) / 0.7) for j in range(length)]
+            wanted = sum(w / sum(weights) * memory.states[row, j] for j, w in enumerate(weights))
+            assert torch.allclose(found[row, slot], wanted, atol=1e-6)
+
+
+def test_uniform_copy_repeats_source_states_in_order():
+    model = nat(upsample=2.0, copy_source="uniform")
+    source = pairs([4, 2], [1, 1]).source
+    memory = model.encode(source)
+    found = model.copied(memory, model.slots(memory), torch.arange(10))
+    assert torch.equal(found[0], memory.states[0].repeat_interleave(2, 0))
+    assert torch.equal(found[1, :6], memory.states[1, :3].repeat_interleave(2, 0))
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_teacher_gives_all_rows_but_the_blanks(joint):
+    sizes = (11, 11) if joint else (13, 11)
+    teacher = transformer(*sizes, joint=joint, seed=1)
+    model = nat(sizes[0] + joint, sizes[1] + 1, joint=joint, seed=2)
+    with torch.no_grad():
+        model.output_bias.zero_()
+    fresh = model.target_embedding.weight[-1].clone()
+    took = start(model, weights_of(teacher), "transformer", None)
+    own = weights_of(model)
+    for name, tensor in weights_of(teacher).items():
+        assert torch.equal(own[name][: len(tensor)], tensor.to(own[name])), name
+    assert set(took) >= set(weights_of(teacher))
+    assert torch.equal(model.target_embedding.weight[-1], fresh) and model.output_bias[-1] == 0
+
+
+def test_a_model_of_the_same_kind_gives_everything():
+    other, model = nat(seed=1), nat(seed=2)
+    start(model, weights_of(other), "nat", None)
+    assert all(torch.equal(a, b) for a, b in zip(weights_of(model).values(), weights_of(other).values(), strict=True))
+
+
+def test_targets_out_of_reach_are_counted_and_change_nothing_else():
+    """The second target has two tokens more than its source has slots."""
+    model, objective = nat(upsample=1.0), Ctc(NatObjectiveConfig())
+    both = pairs([4, 1], [3, 4])
+    whole, first = (objective(model, x, context()) for x in (both, one(both, 0)))
+    assert float(whole.figures["unreachable"]) == 0.5 and float(first.figures["unreachable"]) == 0
+    assert float(whole.total) * whole.count == pytest.approx(float(first.total) * first.count, rel=1e-9)
+    assert whole.count == int((both.target != PAD).sum()) + 2
+
+
+def test_one_update_lowers_the_loss():
+    model, objective = nat(seed=3).train(), Ctc(NatObjectiveConfig())
+    optimiser = torch.optim.SGD(model.parameters(), 0.05)
+    before = objective(model, batch(), context())
+    before.total.backward()
+    optimiser.step()
+    assert float(objective(model, batch(), context()).total) < float(before.total)
