@@ -21,12 +21,10 @@ rule all:
 
 
 include: "rules/data.smk"
-include: "rules/teacher.smk"
-include: "rules/distill.smk"
-include: "rules/lvm.smk"
-include: "rules/refine.smk"
 include: "rules/train.smk"
+include: "rules/distill.smk"
 include: "rules/decode.smk"
+include: "rules/export.smk"
 include: "rules/evaluate.smk"
 include: "rules/analyse.smk"
 include: "rules/report.smk"

@@ -34,7 +34,7 @@ from workflow_src.records.cuts import Cuts
 from workflow_src.config.resolved import Decode
 from workflow_src.config.plan import SPLITS
 from workflow_src.config.resources import Requests
-from workflow_src.registry import roles
+from workflow_src.registry import engines, families, roles
 from workflow_src.runtime import guard
 
 # Jobs end with the Snakemake that runs them, also where it is killed.
@@ -178,15 +178,18 @@ def bundle_words(wildcards, input):
     return [f"{system}={os.path.dirname(bundle)}" for system, bundle in zip(DECODED, input.bundles)]
 
 
-def ctranslate2_words(wildcards, input):
-    """`SYSTEM=FOLDER` for each system that is decoded with CTranslate2, as words of a command."""
-    folders = [os.path.dirname(bundle) for bundle in input.ctranslate2]
-    return [f"{system}={folder}" for system, folder in zip(plan.exported_to_ctranslate2, folders)]
+def export_words(export):
+    """A function for params: `SYSTEM=FOLDER` for each system that is decoded from such folders, as words of a command."""
+
+    def words(wildcards, input):
+        folders = [os.path.dirname(bundle) for bundle in input[export]]
+        return [f"{system}={folder}" for system, folder in zip(plan.exported_to(export), folders)]
+
+    return words
 
 
-def analysis_inputs(name):
+def analysis_inputs(analysis):
     """Inputs of an analysis: the bundles it reads, and the text of its split."""
-    analysis = plan.analyses[name]
     return {
         "bundles": [plan.bundle_file(system, FIRST_SEED) for system in analysis.systems],
         "source": plan.corpus(analysis.split, "source"),
@@ -201,12 +204,23 @@ def analysis_bundles(wildcards, input):
     return [f"{folder.parent.parent.name}={folder}" for folder in folders]
 
 
-# Rules of families that are not among the three that have files of their own.
-OTHER_TRAININGS = [rule for rule in plan.training_rules if rule not in ("train_teacher", "train_lvm", "train_refiner")]
+def stage_of(rule_name, general):
+    """The stage of a declared training or export: the one of its name, where there is one, or the general one."""
+    return rule_name if find_spec(f"workflow_src.stages.{rule_name}") else general
+
+
+# Whether the experiment has such systems or not, `--forcerun` and `--set-resources` may name them.
+TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values()))
+EXPORTING = [engine for engine in engines().values() if engine.exports]
 DECODED = plan.exported
 # Speed and examples are taken from the first seed.
 BUNDLES = [plan.bundle_file(system, FIRST_SEED) for system in DECODED]
-CTRANSLATE2 = [plan.ctranslate2_file(system, FIRST_SEED) for system in plan.exported_to_ctranslate2]
+EXPORTED = {
+    engine.exports: [
+        plan.export_file(engine.exports, system, FIRST_SEED) for system in plan.exported_to(engine.exports)
+    ]
+    for engine in EXPORTING
+}
 TRAINED = plan.trained
 TARGETS = {
     "normalised": plan.corpus_summary,

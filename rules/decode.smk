@@ -67,33 +67,6 @@ rule choose_settings:
         " --threads {threads} --batch {resources.batch}"
 
 
-rule export_ctranslate2:
-    input:
-        bundle=rules.export_bundle.output.bundle,
-    output:
-        bundle=plan.ctranslate2_file("{system}", "{seed}"),
-    log:
-        f"{LOGS}/export_ctranslate2/{{system}}-{{seed}}.log",
-    benchmark:
-        f"{BENCHMARKS}/export_ctranslate2/{{system}}-{{seed}}.tsv"
-    conda:
-        "../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=needs.memory("export_ctranslate2"),
-        runtime=needs.minutes("export_ctranslate2"),
-        slurm_partition=needs.partition(gpu=False),
-    params:
-        settings="{}",
-        bundle=input_folder("bundle"),
-        folder=output_folder("bundle"),
-    message:
-        "Exporting {wildcards.system}, seed {wildcards.seed}, to CTranslate2"
-    shell:
-        "python -m workflow_src.stages.export_ctranslate2 --settings {params.settings:q} --log {log:q}"
-        " --bundle {params.bundle:q} --output-folder {params.folder:q}"
-
-
 rule decode_shard:
     input:
         unpack(decode_inputs),

@@ -57,11 +57,14 @@ rule compare_rows:
         " --reference {input.reference:q} --output {output.significance:q}"
 
 
+EXPORT_OPTIONS = " ".join(f"--{export} {{params.{export}:q}}" for export in EXPORTED)
+
+
 rule measure_speed:
     input:
+        **EXPORTED,
         chosen=[plan.chosen(decode, FIRST_SEED) for decode, seed in plan.tuned if seed == FIRST_SEED],
         bundles=BUNDLES,
-        ctranslate2=CTRANSLATE2,
         source=plan.corpus("test", "source"),
     output:
         speed=plan.speed,
@@ -83,14 +86,14 @@ rule measure_speed:
         device=RUNTIME.device,
         precision=RUNTIME.precision,
     params:
+        **{export: export_words(export) for export in EXPORTED},
         settings=plan.settings_speed(),
         bundles=bundle_words,
-        ctranslate2=ctranslate2_words,
     message:
         "Measuring the speed of every system, alone on the machine"
     shell:
         "python -m workflow_src.stages.measure_speed --settings {params.settings:q} --log {log:q}"
-        " --bundles {params.bundles:q} --ctranslate2 {params.ctranslate2:q} --source {input.source:q}"
+        f" --bundles {{params.bundles:q}} {EXPORT_OPTIONS} --source {{input.source:q}}"
         " --output {output.speed:q}"
         " --device {resources.device} --precision {resources.precision}"
 

@@ -1,6 +1,6 @@
-"""Systems of families that name another rule than those above, such as families of plug-ins: the same body."""
+"""Every training: one body, and a rule for each name that families declare, such as train_teacher and train_refiner."""
 
-for training_rule in OTHER_TRAININGS:
+for training_rule in TRAININGS:
 
     rule:
         name:
@@ -46,7 +46,8 @@ for training_rule in OTHER_TRAININGS:
         message:
             "Training {wildcards.system}, seed {wildcards.seed}"
         shell:
-            "{resources.launch} workflow_src.stages.train --settings {params.settings:q} --log {log:q}"
+            f"{{resources.launch}} workflow_src.stages.{stage_of(training_rule, 'train')}"
+            " --settings {params.settings:q} --log {log:q}"
             " --seed {wildcards.seed} --train {params.train:q} --dev {params.dev:q} --subwords {params.subwords:q}"
             " --reference {input.reference:q} --corpus-summary {input.summary:q} {params.base} {params.initial}"
             " --state {params.state:q} --output-folder {params.folder:q} --threads {threads}"

@@ -63,8 +63,10 @@ if record:
     made = {"settings": settings} | ({"shards": max(1, len(given.shards))} if stage == "decode" else {})
     record.write_text(json.dumps({"provenance": made}))
 """
-# `train` is the body of rules that families of plug-ins name.
-STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__", "train"})
+# `train` and `export_engine` are run by rules of plug-ins.
+STAGES = sorted(
+    {path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__", "train", "export_engine"}
+)
 
 
 @pytest.fixture(scope="session")

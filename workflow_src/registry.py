@@ -15,6 +15,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -323,13 +324,20 @@ def _check(made: Members) -> None:
             fit=family.fit,
             start=family.start,
         )
+        if not re.fullmatch(r"train_\w+", family.training_rule):
+            raise DeclarationError(f'{where}: its rule "{family.training_rule}" is no name such as train_NAME.')
         if not family.presets.is_file():
             raise DeclarationError(f"{where}: its file of presets {family.presets} does not exist.")
         _check_names(where, "search", made.searches, family.searches)
         for name in family.searches:
             _check_fits(where, family, made.searches[name])
     for engine in made.engines.values():
-        _check_objects(f'engine "{engine.name}"', open=engine.open)
+        where = f'engine "{engine.name}"'
+        _check_objects(where, open=engine.open, export=engine.export)
+        if bool(engine.exports) != bool(engine.export):
+            raise DeclarationError(f"{where} has only one of exports and export; declare both or none.")
+        if engine.exports and (not engine.exports.isidentifier() or engine.export_rule == "export_bundle"):
+            raise DeclarationError(f'{where}: "{engine.exports}" cannot name its exports; use letters, digits and _.')
 
 
 def _check_learning(where: str, family: Family) -> None:

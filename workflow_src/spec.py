@@ -276,7 +276,8 @@ class Engine:
     serves          (family, search, settings) -> None, or why not: the end of a sentence that begins with its name
     devices         kinds of devices that it serves on
     modes           names for `Translator.load(engine=…)` by compute type, where that opens it
-    exports         the folder beside a bundle that it reads, and the rule that makes it; None: the bundle
+    exports         the folder beside a bundle that it reads; the rule export_EXPORTS makes it. None: it reads bundles
+    export          (translator of the bundle, folder to write into) -> an `Export`; for engines that export
     selectable      decodes of a configuration may name it
     """
 
@@ -289,8 +290,21 @@ class Engine:
     modes: Mapping[str | None, str] = dataclasses.field(default_factory=dict)
     packages: tuple[str, ...] = ()
     exports: str | None = None
+    export: str | None = None
     selectable: bool = True
     look: Look = Look()
+
+    @property
+    def export_rule(self) -> str | None:
+        return f"export_{self.exports}" if self.exports else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """What `Engine.export` wrote: the file with the weights, by its name in the folder, and versions of libraries."""
+
+    weights: str
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

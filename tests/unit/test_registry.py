@@ -185,3 +185,29 @@ def test_a_search_with_the_settings_of_another_is_refused():
     made = dataclasses.replace(registry.members(), searches={**searches, "twin": twin})
     with pytest.raises(registry.DeclarationError, match='has the settings class of search "greedy"; derive a class'):
         registry._check(made)
+
+
+@pytest.mark.parametrize(
+    ("exports", "export", "told"),
+    [
+        ("mine", None, "has only one of exports and export; declare both or none"),
+        ("bundle", "workflow_src.engines.ctranslate2_spec:export", '"bundle" cannot name its exports'),
+        ("two words", "workflow_src.engines.ctranslate2_spec:export", '"two words" cannot name its exports'),
+        ("mine", "workflow_src.engines:nothing", 'export "workflow_src.engines:nothing" cannot be found'),
+    ],
+)
+def test_an_engine_whose_export_cannot_have_a_rule_is_refused(exports, export, told):
+    engines = registry.engines()
+    first = registry.default_engine()
+    wrong = dataclasses.replace(first, name="wrong", exports=exports, export=export)
+    made = dataclasses.replace(registry.members(), engines={**engines, "wrong": wrong})
+    with pytest.raises(registry.DeclarationError, match='engine "wrong".*' + told):
+        registry._check(made)
+
+
+def test_a_family_whose_rule_has_no_name_of_a_training_is_refused():
+    families = registry.families()
+    wrong = dataclasses.replace(next(iter(families.values())), name="wrong", rule="report")
+    made = dataclasses.replace(registry.members(), families={**families, "wrong": wrong})
+    with pytest.raises(registry.DeclarationError, match='family "wrong": its rule "report" is no name such as train_'):
+        registry._check(made)

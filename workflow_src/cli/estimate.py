@@ -36,16 +36,13 @@ from workflow_src.config.costs import (
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
 from workflow_src.records.atomic import ArtifactError, read_json
+from workflow_src.registry import engines
 
 PEAK = 312e12
 GPU = "NVIDIA A100 in bfloat16"
 TRAINING_SHARE = {"wide": (0.10, 0.40), "narrow": (0.03, 0.15)}
 DECODING_SHARE = (0.003, 0.05)
 BYTES_A_SUBWORD = 4.5
-ANALYSIS_RULES = {
-    "marginal": "estimate_marginal", "tokens": "compare_tokens", "lengths": "measure_lengths",
-    "samples": "sample_translations", "latent_space": "map_latent_space",
-}  # fmt: skip
 
 
 def jobs(plan: Plan) -> dict[str, int]:
@@ -63,14 +60,14 @@ def jobs(plan: Plan) -> dict[str, int]:
         "merge_distilled": len(plan.teachers),
         "export_bundle": seeds * len(plan.exported) + len(extra),
         "choose_settings": len(plan.tuned),
-        "export_ctranslate2": seeds * len(plan.exported_to_ctranslate2),
+        **{e.export_rule: seeds * len(plan.exported_to(e.exports)) for e in engines().values() if e.exports},
         "decode": len(plan.rows),
         "decode_shard": sum(decode.shards for decode, _, _ in plan.rows if decode.shards > 1),
         "score_quality": len(plan.rows),
         "compare_rows": 1,
         "measure_speed": 1,
         "analyse": 1,
-        **{ANALYSIS_RULES[analysis.name]: 1 for analysis in analyses},
+        **{analysis.rule: 1 for analysis in analyses},
         "report": 1,
     }
     return {rule: count for rule, count in counts.items() if count}

@@ -120,7 +120,7 @@ class Requests:
             return self._distillation(system, shards)
         if rule in ("decode", "decode_shard", "choose_settings"):
             return self._decoding(self.plan.decode(system, search), rule == "choose_settings", shards)
-        if rule in ("export_bundle", "export_ctranslate2"):
+        if rule.startswith("export_"):
             return PROCESS + self._weights_mb(system, copies=4), STARTING_MINUTES
         # Speed and analyses open several systems, one after the other or all at once.
         everything = sum(self._weights_mb(name) for name in self.plan.loaded.systems)

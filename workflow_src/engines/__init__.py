@@ -47,6 +47,7 @@ CTRANSLATE2 = Engine(
     compute_types=("float32", "int8", "float16"),
     packages=("ctranslate2",),
     exports="ctranslate2",
+    export="workflow_src.engines.ctranslate2_spec:export",
     look=Look(marker="<"),
 )
 ONNXRUNTIME = Engine(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from workflow_src.spec import Export
 from workflow_src.types import BOS, EOS, PAD, UNK
 
 # In float16 too, exp of it is 0.
@@ -30,6 +31,14 @@ def library() -> Any:
     except ImportError as failure:
         raise ValueError(f"engine ctranslate2 needs a package that is not there ({failure}); {FIX}.") from None
     return ctranslate2
+
+
+def export(translator: Any, folder: Path) -> Export:
+    """Write the network of a bundle to `folder`. Raises ValueError where the library is missing; see `write_model`."""
+    version = library().__version__
+    (model,) = translator.models.values()
+    write_model(model, translator.subwords.names(), folder)
+    return Export("model.bin", {"ctranslate2": version})
 
 
 def write_model(model: Any, pieces: dict[str, list[str]], folder: str | Path) -> None:

@@ -297,6 +297,6 @@ def test_engines_make_decodes_of_their_own_and_leave_ours_as_they_were():
     assert (own.engine, other.engine) == ("continuum", "ctranslate2")
     assert plan.decoded_with(own, 1).endswith("teacher/seed-1/bundle/bundle.json")
     assert plan.decoded_with(other, 1).endswith("teacher/seed-1/ctranslate2/bundle.json")
-    assert plan.exported_to_ctranslate2 == ["teacher"]
+    assert plan.exported_to("ctranslate2") == ["teacher"]
     # The examples show our own translations.
     assert '"beam": 4' in plan.settings_analysis() and "ctranslate2" not in plan.settings_analysis()

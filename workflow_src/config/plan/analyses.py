@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from workflow_src.config.base import ConfigError, unknown
@@ -11,7 +12,16 @@ from workflow_src.config.resolved import Loaded, System
 from workflow_src.registry import plain, searches, searches_of
 from workflow_src.spec import LATENT, VECTOR_FIELD, SearchSettings
 
-NAMES = ("marginal", "tokens", "lengths", "samples", "latent_space")
+# Every analysis with the rule that makes it, which is the stage's name too, and what it does.
+RULES = {
+    "marginal": ("estimate_marginal", "Estimating the marginal log-probability of every procedure's outputs"),
+    "tokens": ("compare_tokens", "Counting what refinement changes, in subwords"),
+    "lengths": ("measure_lengths", "Measuring how well lengths are predicted"),
+    "samples": ("sample_translations", "Refining translations of samples from the prior"),
+    "latent_space": ("map_latent_space", "Mapping the latent space of one sentence"),
+}
+# Settings that bound memory and change no result.
+LIMITS = ("chunk",)
 # Curves are drawn on dev; what stands beside the main table or shows sentences is of its split.
 SPLITS: dict[str, Literal["dev", "test"]] = {"marginal": "dev", "tokens": "dev"}
 
@@ -20,15 +30,18 @@ SPLITS: dict[str, Literal["dev", "test"]] = {"marginal": "dev", "tokens": "dev"}
 class Analysis:
     """One analysis of an experiment: its file, the systems whose bundles it reads, and what changes its result.
 
-    `enabled` also is False where the experiment has nothing to analyse.
+    `enabled` also is False where the experiment has nothing to analyse. `limits` bound memory and change no result.
     """
 
     name: str
+    rule: str
+    message: str
     path: str
     split: Literal["dev", "test"]
     enabled: bool
     systems: tuple[str, ...]
     settings: str
+    limits: Mapping[str, int]
 
 
 def analyses(loaded: Loaded) -> dict[str, Analysis]:
@@ -37,20 +50,23 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
     Raises ConfigError when latent_space names a system that cannot be drawn.
     """
     found = {}
-    for name in NAMES:
+    for name, (rule, message) in RULES.items():
         config: Any = getattr(loaded.config.analyses, name)
         entries = _entries(name, loaded)
-        settings = config.model_dump(mode="json", exclude={"enabled", "chunk", "system"}) | entries
+        settings = config.model_dump(mode="json", exclude={"enabled", "system", *LIMITS}) | entries
         if name == "lengths":
             settings["remove_repetitions"] = loaded.config.report.remove_repetitions
         systems = tuple(dict.fromkeys(entry["system"] for entry in entries["searches"]))
         found[name] = Analysis(
             name=name,
+            rule=rule,
+            message=message,
             path=f"results/{loaded.config.experiment}/analysis/{name.replace('_', '-')}.json",
             split=SPLITS.get(name, "test"),
             enabled=config.enabled and bool(systems),
             systems=systems,
             settings=json.dumps(settings, sort_keys=True, ensure_ascii=False),
+            limits={limit: getattr(config, limit) for limit in LIMITS if hasattr(config, limit)},
         )
     return found
 

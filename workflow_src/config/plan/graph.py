@@ -84,10 +84,9 @@ class Graph(Paths):
         """Names of the rules that train, in the order of the systems."""
         return list(dict.fromkeys(system.family.training_rule for system in self.loaded.systems.values()))
 
-    @property
-    def exported_to_ctranslate2(self) -> list[str]:
-        """Systems that some decode runs with an engine that reads a folder of its own."""
-        return list(dict.fromkeys(d.system for d in self.loaded.decodes if engines()[d.engine].exports))
+    def exported_to(self, export: str) -> list[str]:
+        """Systems that some decode runs with the engine that reads such folders (`Engine.exports`)."""
+        return list(dict.fromkeys(d.system for d in self.loaded.decodes if engines()[d.engine].exports == export))
 
     def initial_weights(self, system: str, seed: int | str) -> str | None:
         """Weights that a system starts from: the user's file, those of `init_from` with the same seed, or none."""

@@ -64,10 +64,6 @@ class Paths:
         """The file that is written last of a folder for an engine that reads one of its own."""
         return f"{self.system_folder(system, seed)}/{export}/bundle.json"
 
-    def ctranslate2_file(self, system: str, seed: int | str) -> str:
-        """The file of a CTranslate2 export that is written last."""
-        return f"{self.system_folder(system, seed)}/ctranslate2/bundle.json"
-
     def decoded_with(self, decode: Decode, seed: int | str) -> str:
         """The last file of the folder that a decode translates with."""
         export = engines()[decode.engine].exports

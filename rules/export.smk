@@ -1,0 +1,32 @@
+"""Bundles -> folders of engines that read files of their own: a rule for each that is declared."""
+
+for engine in EXPORTING:
+
+    rule:
+        name:
+            engine.export_rule
+        input:
+            bundle=rules.export_bundle.output.bundle,
+        output:
+            bundle=plan.export_file(engine.exports, "{system}", "{seed}"),
+        log:
+            f"{LOGS}/{engine.export_rule}/{{system}}-{{seed}}.log",
+        benchmark:
+            f"{BENCHMARKS}/{engine.export_rule}/{{system}}-{{seed}}.tsv"
+        conda:
+            "../envs/cpu.yaml"
+        threads: 1
+        resources:
+            mem_mb=needs.memory(engine.export_rule),
+            runtime=needs.minutes(engine.export_rule),
+            slurm_partition=needs.partition(gpu=False),
+        params:
+            settings="{}",
+            bundle=input_folder("bundle"),
+            folder=output_folder("bundle"),
+        message:
+            f"Exporting {{wildcards.system}}, seed {{wildcards.seed}}, to {engine.title}"
+        shell:
+            f"python -m workflow_src.stages.{stage_of(engine.export_rule, f'export_engine --engine {engine.name}')}"
+            " --settings {params.settings:q} --log {log:q}"
+            " --bundle {params.bundle:q} --output-folder {params.folder:q}"

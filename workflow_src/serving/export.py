@@ -1,0 +1,75 @@
+"""A bundle as a folder for an engine that reads files of its own (`Engine.exports`), subwords included."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from workflow_src.jobs import parser
+from workflow_src.records.atomic import ArtifactError, room_for, sha256, write_json
+from workflow_src.records.provenance import digests, provenance
+from workflow_src.registry import families, import_object, searches, searches_of
+from workflow_src.serving import bundle as bundles
+from workflow_src.serving.bundle import DESCRIPTION, copy_subwords
+from workflow_src.serving.translator import Translator
+from workflow_src.spec import Engine, Export, Family
+
+
+def export(engine: Engine, given: argparse.Namespace) -> str:
+    """Write the bundle `given.bundle` to `given.output_folder` for `engine`. Returns a summary.
+
+    Raises ArtifactError for a system that the engine does not serve, ValueError where its library is missing.
+    """
+    folder: Path = given.output_folder
+    bundle = Translator.load(given.bundle, device="cpu", precision="float32", threads=1)
+    name, family = bundles.networks(bundle.description)[0]
+    if not serves(engine, family):
+        served = ", ".join(other.name for other in families().values() if serves(engine, other))
+        raise ArtifactError(
+            f"{given.bundle} holds {bundle.description['system']}; {engine.title} can hold systems of family "
+            f"{served} only."
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
+        with room_for(folder):
+            written: Export = import_object(engine.export)(bundle, Path(building))
+        names = _moved(Path(building), folder)
+    names += copy_subwords(given.bundle / "subwords", folder)
+    weights = {"weights": written.weights, "sha256": sha256(folder / written.weights)}
+    inputs, files = {"bundle": given.bundle / DESCRIPTION}, digests(folder, names)
+    made_by = provenance(given.settings, inputs, files, **written.versions)
+    models = {name: bundle.description["models"][name] | weights}
+    write_json(
+        folder / DESCRIPTION, bundle.description | {"engine": engine.name, "models": models, "provenance": made_by}
+    )
+    version = "".join(f" {version}" for version in written.versions.values())
+    return f"{bundle.description['system']} is in {folder}, for {engine.title}{version}"
+
+
+def _moved(building: Path, folder: Path) -> list[str]:
+    """Names of the files of `building`, which then lie in `folder` instead of older ones of their kinds."""
+    (folder / DESCRIPTION).unlink(missing_ok=True)
+    folder.mkdir(exist_ok=True)
+    names = sorted(path.name for path in building.iterdir())
+    kinds = {Path(name).suffix for name in names}
+    for old in folder.iterdir():
+        if old.is_file() and old.suffix in kinds:
+            old.unlink()
+    for name in names:
+        (building / name).chmod(0o644)
+        (building / name).replace(folder / name)
+    return names
+
+
+def serves(engine: Engine, family: Family) -> bool:
+    """Whether an engine serves some search of a family."""
+    known = [searches()[name] for name in searches_of(family)]
+    return any(engine.serves(family, search, search.settings()) is None for search in known)
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    made = parser(description)
+    made.add_argument("--bundle", type=Path, required=True)
+    made.add_argument("--output-folder", type=Path, required=True)
+    return made
