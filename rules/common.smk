@@ -36,6 +36,7 @@ from workflow_src.config.plan import SPLITS
 from workflow_src.config.resources import Requests
 from workflow_src.registry import engines, families, roles
 from workflow_src.runtime import guard
+from workflow_src.spec import BASE
 
 # Jobs end with the Snakemake that runs them, also where it is killed.
 os.environ[guard.VARIABLE] = guard.identity()
@@ -59,6 +60,8 @@ SEVERAL_NODES = (
 )
 
 ANY_DECODE = Decode(system="{system}", search="", name="{search}", settings={}, splits=())
+# Before the names of roles in inputs, so that they cannot be names of other inputs.
+ROLE = "role_"
 FIRST_SEED = plan.config.seeds[0]
 LANGUAGES = [plan.recipe.source, plan.recipe.target]
 ENCODED = plan.encoded("{text}", "{split}")
@@ -98,6 +101,15 @@ def output_folder(name):
     return lambda wildcards, output: os.path.dirname(output[name])
 
 
+def role_inputs(wildcards):
+    """Weights of the systems that a system is built on: `base`, and `role_NAME` for other roles of its family."""
+    filled = plan.system(wildcards.system).filled
+    return {
+        name if name == BASE else f"{ROLE}{name}": plan.weights(system, wildcards.seed)
+        for name, system in filled.items()
+    }
+
+
 def training_inputs(wildcards):
     """Inputs of every training rule, by the names that its command uses."""
     system = plan.system(wildcards.system)
@@ -108,8 +120,7 @@ def training_inputs(wildcards):
         "reference": plan.reference("dev"),
         "summary": plan.corpus_summary,
     }
-    if system.base:
-        inputs["base"] = plan.weights(system.base, wildcards.seed)
+    inputs |= role_inputs(wildcards)
     if plan.initial_weights(system.name, wildcards.seed):
         inputs["initial"] = plan.initial_weights(system.name, wildcards.seed)
     return inputs
@@ -123,6 +134,13 @@ def input_prefix(name):
 def option(name):
     """A function for params: `--name FILE` where the rule has an input `name`, else nothing."""
     return lambda wildcards, input: f"--{name} {shlex.quote(input[name])}" if name in input.keys() else ""
+
+
+def option_built_on(wildcards, input):
+    """For params: `--base FILE` and `--roles NAME=FILE …` for the systems that a system is built on, as far as it is."""
+    words = [f"{name.removeprefix(ROLE)}={input[name]}" for name in input.keys() if name.startswith(ROLE)]
+    others = shlex.join(["--roles", *words]) if words else ""
+    return " ".join(filter(None, [option("base")(wildcards, input), others]))
 
 
 def option_roles(wildcards, input):
@@ -150,13 +168,12 @@ def state_folder(wildcards):
 
 
 def bundle_inputs(wildcards):
-    """Inputs of an export: the weights, those of the base beside a refiner's, and the subwords."""
+    """Inputs of an export: the weights, those of the systems that it is built on, and the subwords."""
     system = plan.system(wildcards.system)
-    base = {"base": plan.weights(system.base, wildcards.seed)} if system.base else {}
     return {
         "model": plan.weights(system.name, wildcards.seed),
         "subwords": SUBWORDS,
-        **base,
+        **role_inputs(wildcards),
     }
 
 

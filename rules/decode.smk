@@ -21,7 +21,7 @@ rule export_bundle:
         settings=lambda wildcards: plan.settings_bundle(wildcards.system),
         normalisation=plan.loaded.normalisation.canonical(),
         subwords=input_folder("subwords"),
-        base=option("base"),
+        base=option_built_on,
         folder=output_folder("bundle"),
     message:
         "Exporting {wildcards.system}, seed {wildcards.seed}"

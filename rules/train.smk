@@ -39,7 +39,7 @@ for training_rule in TRAININGS:
             train=input_prefix("train"),
             dev=input_prefix("dev"),
             subwords=input_folder("subwords"),
-            base=option("base"),
+            base=option_built_on,
             initial=option("initial"),
             state=state_folder,
             folder=output_folder("weights"),

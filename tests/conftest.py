@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +15,38 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[1]
 
 
+def _command(words: tuple[str, ...], snakefile: Path) -> list[str]:
+    return [str(Path(sys.executable).parent / "snakemake"), "--snakefile", str(snakefile), *words]
+
+
+def _environment() -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return environment | {"PATH": os.defpath}
+
+
 def snakemake(*words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path) -> subprocess.CompletedProcess:
     """Run Snakemake in `folder` as a user would from there, without an activated environment."""
-    command = [str(Path(sys.executable).parent / "snakemake"), "--snakefile", str(snakefile), *words]
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    environment["PATH"] = os.defpath
+    command, environment = _command(words, snakefile), _environment()
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def snakemake_started(*words: str, folder: Path) -> subprocess.Popen:
+    """Snakemake as `snakemake` runs it, not waited for; what it says goes to snakemake.txt."""
+    command = _command(words, PROJECT / "Snakefile")
+    with open(folder / "snakemake.txt", "w") as told:
+        return subprocess.Popen(command, cwd=folder, env=_environment(), stdout=told, stderr=told)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float, running: subprocess.Popen | None = None) -> None:
+    ends = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends, "it took too long"
+        assert running is None or running.poll() is None, "it ended by itself"
+        time.sleep(0.05)
+
+
+def told_in(path: Path, text: str) -> bool:
+    return path.is_file() and text in path.read_text()
 
 
 FAKE_STAGE = """

@@ -76,7 +76,8 @@ def step_maker(model: nn.Module, search: str, step_size: float = 1.0, refiner: n
     if declared.step is None:
         return None
     networks = {spec.MODEL: model} | ({spec.REFINER: refiner} if refiner is not None else {})
-    return registry.step_maker(networks, declared.settings(step_size=step_size))
+    sized = {"step_size": step_size} if "step_size" in declared.settings.model_fields else {}
+    return registry.step_maker(networks, declared.settings(**sized))
 
 
 def translate_batch(model, source: Tensor, search: str, steps: int = 0, step_size: float = 1.0, refiner=None, **more):

@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import psutil
 import pytest
-from conftest import PROJECT, snakemake
+from conftest import PROJECT, snakemake, snakemake_started, told_in, wait_for
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 WORDS = ("teachers", "--cores", "1", "--configfile", SMOKE)
 LOG = "logs/smoke/train_teacher/teacher-1.log"
 
 
-def started(folder: Path) -> subprocess.Popen:
-    command = [str(Path(sys.executable).parent / "snakemake"), "--snakefile", str(PROJECT / "Snakefile"), *WORDS]
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    with open(folder / "snakemake.txt", "w") as told:
-        return subprocess.Popen(command, cwd=folder, env=environment | {"PATH": os.defpath}, stdout=told, stderr=told)
-
-
-def wait_for(condition, seconds: float, running: subprocess.Popen | None = None) -> None:
-    ends = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < ends, "it took too long"
-        assert running is None or running.poll() is None, "it ended by itself"
-        time.sleep(0.05)
-
-
-def told_in(path: Path, text: str) -> bool:
-    return path.is_file() and text in path.read_text()
-
-
 @pytest.mark.slow
 def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
-    running = started(tmp_path)
+    running = snakemake_started(*WORDS, folder=tmp_path)
     log = tmp_path / LOG
     try:
         # The state of step 100 is saved, the training goes on.

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.spec import BASE, Engine, Family, Plugin, Role, Search, SearchSettings
+from workflow_src.spec import MODEL, Engine, Family, Plugin, Role, Search, SearchSettings
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
@@ -182,10 +182,23 @@ def named_systems(settings: SearchSettings) -> dict[str, str]:
     return {role: name for role, name in found.items() if name}
 
 
+def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a family's `filled` roles that a search gets by name: all but the ones that its settings say."""
+    said = {settings.option(name).role for name in settings.named("role")}
+    return {role: thing for role, thing in filled.items() if role not in said}
+
+
 def roles() -> tuple[str, ...]:
     """Roles that settings of any search may name systems for."""
     kinds = (search.settings for search in searches().values())
     return tuple(dict.fromkeys(kind.option(name).role for kind in kinds for name in kind.named("role")))
+
+
+def followed(settings: SearchSettings) -> dict[str, Any]:
+    """What analyses that follow a search keep of its settings, or of its constants where it has no such setting."""
+    names = dict.fromkeys(name for search in searches().values() for name in search.settings.named("follow"))
+    there = {**settings.constants, **settings.model_dump()}
+    return {name: there[name] for name in names if name in there}
 
 
 def refining() -> tuple[str, ...]:
@@ -231,7 +244,7 @@ def fill(needed: Mapping[str, Role], own: Iterable[tuple[Any, Family]], named: M
 
     Optional roles may stay out. Raises ValueError for another one that nothing fills.
     """
-    filled, own = dict(named), list(own)
+    filled, own = {role: thing for role, thing in named.items() if role in needed}, list(own)
     for name, role in needed.items():
         if name not in filled:
             fits = [thing for thing, family in own if role.trait is None or role.trait in family.traits]
@@ -313,8 +326,11 @@ def _check(made: Members) -> None:
     for family in made.families.values():
         where = f'family "{family.name}"'
         _check_roles(where, family.needs, traits)
-        if unknown := sorted(set(family.needs) - {BASE}):
-            raise DeclarationError(f'{where} needs the role "{unknown[0]}"; a family may need "{BASE}" only.')
+        for name in family.needs:
+            if not name.isidentifier() or name == MODEL:
+                raise DeclarationError(f'{where}: "{name}" cannot name a role; use letters, digits and _.')
+        if len(set(family.symbols)) < len(family.symbols) or not all(map(str.isidentifier, family.symbols)):
+            raise DeclarationError(f"{where}: its symbols must be different names of letters, digits and _.")
         _check_learning(where, family)
         _check_objects(
             where,

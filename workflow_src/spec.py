@@ -173,7 +173,7 @@ class Family:
     presets         file of presets
     build           (model settings, source size, target size, joint) -> nn.Module
     loss            (objective settings) -> Objective
-    validation      (Dev, objective settings, the base or None) -> Validation
+    validation      (Dev, objective settings, the base or None, other roles by name as keywords) -> Validation
     fit             for what is counted and not trained by updates, in place of loss and validation: (model, train and
                     dev corpora, subwords, a file of the user's or None) -> figures on dev
     searches        names of searches, the first is the default
@@ -182,7 +182,10 @@ class Family:
     layers          (model settings) -> layers that a training update goes through; None: guessed from the weights
     training_cost   (objective settings, Weights with "model" and roles) -> operations for a position of an update;
                     None: 6 for each weight
-    needs           roles of other systems; a configuration fills the role "base" by its setting `base`
+    needs           roles of other systems; a configuration fills the role "base" by its setting `base`, others by
+                    `roles`. They are frozen; objectives find the base in `context.frozen`, others in `context.roles`
+    symbols         symbols that it adds to the vocabulary, such as "mask": the ids after those of the subwords of the
+                    target (of both sides, where they share a vocabulary). `model.symbols` has their ids by name
     start           (model, tensors or None, the family they come from or None, the base or None) -> names of the
                     parameters that were set, or None where the model starts at random; None: what agrees in name
                     and shape is copied
@@ -207,9 +210,9 @@ class Family:
     training_cost: Callable[[Any, Weights], float] | None = None
     needs: Mapping[str, Role] = dataclasses.field(default_factory=dict)
     traits: frozenset[str] = frozenset()
+    symbols: tuple[str, ...] = ()
     start: str | None = None
     rule: str | None = None
-    symbols: tuple[str, ...] = ()
     look: Look = Look()
     order: int = 100
 
@@ -277,7 +280,7 @@ class Engine:
     devices         kinds of devices that it serves on
     modes           names for `Translator.load(engine=…)` by compute type, where that opens it
     exports         the folder beside a bundle that it reads; the rule export_EXPORTS makes it. None: it reads bundles
-    export          (translator of the bundle, folder to write into) -> an `Export`; for engines that export
+    export          (network, subwords, folder to write into) -> an `Export`; for engines that export
     selectable      decodes of a configuration may name it
     """
 

@@ -13,13 +13,32 @@ Masks are bool and True at real positions.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Symbols:
+    """Symbols that a family adds to the vocabulary, after its subwords: `symbols["mask"]` is the id of one."""
+
+    names: tuple[str, ...] = ()
+    # The id of the first: the number of subwords of the target.
+    first: int = 0
+
+    def __getitem__(self, name: str) -> int:
+        """Raises KeyError for a symbol that the family does not declare."""
+        if name not in self.names:
+            raise KeyError(name)
+        return self.first + self.names.index(name)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(range(self.first, self.first + len(self.names)))
 
 
 def wide(x: Tensor) -> Tensor:
@@ -82,6 +101,8 @@ class TrainingContext:
     total_steps: int
     generator: torch.Generator
     frozen: Any = None
+    # Models in the roles that the family needs beside its base, by role.
+    roles: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def progress(self) -> float:

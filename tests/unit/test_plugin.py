@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+import wordbag
 
 from workflow_src import registry
 from workflow_src.cli.estimate import estimate, jobs
@@ -16,113 +17,12 @@ from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import export_bundle, train
 
-DECLARATIONS = """
-from pathlib import Path
-from typing import Annotated
-
-from pydantic import Field
-
-from workflow_src.spec import Family, Frozen, Option, Plugin, Search, SearchSettings
-
-
-class Model(Frozen):
-    dim: int = Field(gt=0)
-    max_positions: int = 60
-
-
-class Objective(Frozen):
-    sharpness: float = Field(1.0, gt=0)
-
-
-class Settings(SearchSettings):
-    rank: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(1, ge=1, description="of a word")
-    stretch: Annotated[float, Option(tune=True, part="-stretch{:g}")] = Field(1.0, gt=0, description="of lengths")
-
-
-def weights(model, vocabulary):
-    return {"output": model.dim * vocabulary}
-
-
-FAMILY = Family(
-    name="bag", title="Bag of words", model=Model, objective=Objective,
-    presets=Path(__file__).with_name("presets.yaml"),
-    build="bagged.code:build", loss="bagged.code:Loss", validation="bagged.code:validate", searches=("pick",),
-    weights=weights, traits=frozenset({"bagging"}),
-)
-SEARCH = Search(
-    name="pick", title="pick", settings=Settings, run="bagged.code:run", series="rank",
-    cost=lambda settings, weights, length: 2.0 * length * settings.rank * weights["model"]["output"],
-)
-PLUGIN = Plugin("bagged", "0.3", families=(FAMILY,), searches=(SEARCH,))
-"""
-PRESETS = "tiny: {dim: 8}\nlarger: {dim: 16}\n"
-CODE = '''
-import torch
-from torch import nn
-
-from workflow_src.types import EOS, PAD, Hypotheses, LossTerms, Validation
-
-
-class Bag(nn.Module):
-    """Words at positions, from the mean of the source's embeddings."""
-
-    def __init__(self, config, source_size, target_size):
-        super().__init__()
-        self.config = config
-        self.words = nn.Embedding(source_size, config.dim)
-        self.positions = nn.Embedding(config.max_positions, config.dim)
-        self.output = nn.Linear(config.dim, target_size)
-
-    def forward(self, source, length):
-        mask = (source != PAD)[..., None]
-        mean = (self.words(source) * mask).sum(1) / mask.sum(1)
-        return self.output(mean[:, None] + self.positions.weight[:length])
-
-
-def build(config, source_size, target_size, joint):
-    return Bag(config, source_size, target_size)
-
-
-class Loss:
-    def __init__(self, config):
-        self.config = config
-
-    def __call__(self, model, batch, context):
-        logits = self.config.sharpness * model(batch.source, batch.target.size(1))
-        losses = nn.functional.cross_entropy(logits.transpose(1, 2), batch.target, reduction="none")
-        count = int(batch.target_mask.sum())
-        return LossTerms((losses * batch.target_mask).sum() / count, count, {})
-
-
-def validate(dev, objective, base):
-    @torch.no_grad()
-    def figures(model):
-        def right(batch):
-            words = model(batch.source, batch.target.size(1)).argmax(-1)
-            return int(((words == batch.target) & batch.target_mask).sum()), int(batch.target_mask.sum())
-
-        found = dev.over_batches(right)
-        return {"dev_words": sum(hits for hits, _ in found) / sum(count for _, count in found)}
-
-    return Validation(figures, "dev_words")
-
-
-def run(models, source, settings, scored=True, trace=False):
-    lengths = (((source != PAD).sum(1) - 1) * settings.stretch).long().clamp(min=1).tolist()
-    logits = models["model"](source, max(lengths))
-    logits[..., : EOS + 1] = float("-inf")
-    words = logits.topk(settings.rank, -1).indices[..., -1].tolist()
-    return Hypotheses([row[:count] for row, count in zip(words, lengths)], [0.0] * len(lengths))
-'''
-
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
     """The package in a folder of its own, and used."""
     folder = tmp_path_factory.mktemp("outside")
-    (folder / "bagged").mkdir()
-    for name, text in (("__init__.py", DECLARATIONS), ("code.py", CODE), ("presets.yaml", PRESETS)):
-        (folder / "bagged" / name).write_text(text)
+    wordbag.write(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "path", [*sys.path])
@@ -135,10 +35,10 @@ def package(tmp_path_factory):
         sys.modules.pop(name, None)
 
 
-SYSTEM = {"family": "bag", "preset": "tiny", "data": "distilled-by-teacher", "training": {"max_steps": 20}}
+SYSTEM = {"family": "wordbag", "preset": "miniature", "data": "distilled-by-teacher", "training": {"max_steps": 20}}
 DECODES = [
-    {"system": "bag", "search": "pick", "rank": [1, 3], "stretch": [1.0, 1.5], "shards": 2},
-    {"system": "bag", "search": "pick", "rank": 1, "tune": {"stretch": [1.0, 1.2]}},
+    {"system": "bag", "search": "unrepeat", "passes": [0, 2], "stretch": [1.0, 1.5], "shards": 2},
+    {"system": "bag", "search": "unrepeat", "passes": 1, "tune": {"stretch": [1.0, 1.2]}},
 ]
 
 
@@ -150,17 +50,20 @@ def planned():
 def test_it_is_planned_beside_the_families_in_the_tree(package):
     plan = planned()
     names = [decode.name for decode in plan.loaded.decodes if decode.system == "bag"]
-    assert names == ["pick-1", "pick-1-stretch1.5", "pick-3", "pick-3-stretch1.5", "pick-1-tuned"]
+    assert names == [
+        *("unrepeat-0", "unrepeat-0-stretch1.5", "unrepeat-2", "unrepeat-2-stretch1.5"),
+        "unrepeat-1-tuned",
+    ]
     (tuned,) = [decode for decode in plan.loaded.decodes if decode.tune]
-    assert json.loads(plan.settings_decode(tuned)) == {"search": "pick", "rank": 1, "stretch": 1.0}
-    assert plan.systems_of("train_bag") == ["bag"] and "train_bag" in plan.training_rules
+    assert json.loads(plan.settings_decode(tuned)) == {"search": "unrepeat", "passes": 1, "stretch": 1.0}
+    assert plan.systems_of("train_wordbag") == ["bag"] and "train_wordbag" in plan.training_rules
     rows = {(r["system"], r["name"]): r["baseline"] for r in json.loads(plan.settings_significance())["rows"]}
-    assert rows["bag", "pick-3"] == ["teacher", "beam-4"]
-    assert jobs(plan)["train_bag"] == 1
+    assert rows["bag", "unrepeat-2"] == ["teacher", "beam-4"]
+    assert jobs(plan)["train_wordbag"] == 1
     work = {row["work"]: row for row in estimate(plan)["work"]}
     assert work["train bag"]["parameters"] > 0 and work["train bag"]["operations"] > 0
     requests = Requests(plan, gpu=False)
-    for rule, search in (("train_bag", None), ("decode", "pick-3"), ("choose_settings", "pick-1-tuned")):
+    for rule, search in (("train_wordbag", None), ("decode", "unrepeat-2"), ("choose_settings", "unrepeat-1-tuned")):
         wildcards = type("Wildcards", (), {"system": "bag", "search": search})()
         assert all(value > 0 for value in requests.need(rule, wildcards))
 
@@ -169,9 +72,10 @@ def test_it_is_planned_beside_the_families_in_the_tree(package):
 def bundle(package, tiny, training_words, tmp_path_factory):
     """A system that was trained and exported."""
     folder = tmp_path_factory.mktemp("bag")
-    settings = {"system": "bag", "family": "bag", "preset": "tiny", "data": "raw", "model": {"dim": 8},
-                "objective": {}, "training": {"max_steps": 30, "batch_tokens": 300, "validate_every": 15}}  # fmt: skip
-    words = training_words("bag", folder, settings=settings)
+    settings = {"system": "bag", "family": "wordbag", "preset": "miniature", "data": "raw", "model": {"dim": 8},
+                "objective": {}, "training": {"max_steps": 60, "batch_tokens": 300, "validate_every": 30,
+                                              "warmup_steps": 5, "learning_rate": 0.02}}  # fmt: skip
+    words = training_words("wordbag", folder, settings=settings)
     train.run(train.arguments("train").parse_args(words))
     words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(folder / "model.safetensors")]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
@@ -187,27 +91,27 @@ def test_it_is_trained_and_validated_by_its_own_figure(bundle):
     description = read_json(bundle / "bundle.json")
     (loaded,) = registry.plugins()
     assert description["plugins"] == description["provenance"]["plugins"] == [loaded.record()]
-    assert loaded.record()["version"] == "0.3" and description["defaults"] == {"search": "pick"}
+    assert loaded.record()["version"] == "0.3" and description["defaults"] == {"search": "unrepeat"}
 
 
 def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, run_stage, tmp_path, capsys):
     translator = Translator.load(bundle, device="cpu", threads=1)
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
-    wanted = translator.translate(lines, "pick", rank=2, stretch=1.5)
-    assert wanted != translator.translate(lines, "pick", rank=1, stretch=1.5)
-    with pytest.raises(ValueError, match="^search pick takes no steps; it takes rank, stretch."):
+    wanted = translator.translate(lines, "unrepeat", passes=2, stretch=1.5)
+    assert wanted != translator.translate(lines, "unrepeat", passes=0, stretch=1.5)
+    with pytest.raises(ValueError, match="^search unrepeat takes no steps; it takes passes, stretch."):
         translator.translate(lines, steps=1)
     words = ["--bundle", str(bundle), "--device", "cpu", "--input", str(tiny.corpus / "dev.de")]
     out = tmp_path / "out.txt"
-    command.main([*words, "--plugins", "bagged", "--rank", "2", "--stretch", "1.5", "--output", str(out)])
+    command.main([*words, "--plugins", "bagged", "--passes", "2", "--stretch", "1.5", "--output", str(out)])
     assert out.read_text().splitlines() == wanted
     capsys.readouterr()
     with pytest.raises(SystemExit):
-        command.main(["--bundle", str(bundle), "--search", "pick", "--help"])
+        command.main(["--bundle", str(bundle), "--search", "unrepeat", "--help"])
     told = capsys.readouterr().out
-    assert "options of search pick" in told and "--rank RANK" in told and "of lengths; default 1.0" in told
+    assert "options of search unrepeat" in told and "--passes PASSES" in told and "of lengths; default 1.0" in told
     assert "--steps" not in told
-    settings = {"search": "pick", "rank": 2, "stretch": 1.5}
+    settings = {"search": "unrepeat", "passes": 2, "stretch": 1.5}
     words = ["--bundle", str(bundle), "--device", "cpu", "--source", str(tiny.corpus / "dev.de")]
     decoded = tmp_path / "dev.txt"
     run_stage("decode", ["--settings", json.dumps(settings), *words, "--output", str(decoded)])

@@ -110,12 +110,11 @@ def _disk(plan: Plan, pairs: int | None, length: float) -> float:
     models = 0.0
     for system in plan.loaded.systems.values():
         weights = 4.0 * parameters(system, subwords.vocabulary_size, subwords.joint)
-        base = (
-            4.0 * parameters(plan.system(system.base), subwords.vocabulary_size, subwords.joint) if system.base else 0
-        )
+        others = map(plan.system, system.filled.values())
+        frozen = 4.0 * sum(parameters(other, subwords.vocabulary_size, subwords.joint) for other in others)
         averaged = system.training.average_last if system.training.keep == "average" else 1
-        # Final weights, the bundle (with the base), two states of weights and two moments, and validated weights.
-        models += (2 * weights + base + 2 * 3 * weights + averaged * weights) * sum(
+        # Final weights, the bundle (with other roles), two states of weights and two moments, and validated weights.
+        models += (2 * weights + frozen + 2 * 3 * weights + averaged * weights) * sum(
             name == system.name for name, _ in plan.trained
         )
     return texts + models

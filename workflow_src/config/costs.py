@@ -11,8 +11,8 @@ from typing import Any
 
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
-from workflow_src.registry import fill, named_systems, needs, search_of, searches
-from workflow_src.spec import BASE, MODEL, SearchSettings, Weights
+from workflow_src.registry import fill, named_systems, needs, of_the_family, search_of, searches
+from workflow_src.spec import MODEL, SearchSettings, Weights
 
 # From this width on, a GPU's products are large enough for its higher rates.
 WIDE = 512
@@ -25,7 +25,7 @@ OUTPUT, LAYER = "output", 12
 
 def parts(system: System, vocabulary: int) -> dict[str, int]:
     """Weights of a system's matrix products by part; `output` is the projection onto the vocabulary."""
-    return system.family.weights(system.model, vocabulary)
+    return system.family.weights(system.model, vocabulary + len(system.family.symbols))
 
 
 def parameters(system: System, vocabulary: int, joint: bool) -> int:
@@ -47,8 +47,7 @@ def operations_a_position(system: System, plan: Plan) -> float:
     """Floating-point operations of training on one position of a batch, source and target taken as equally long."""
     vocabulary = plan.recipe.subwords.vocabulary_size
     weights = {MODEL: parts(system, vocabulary)}
-    if system.base:
-        weights[BASE] = parts(plan.system(system.base), vocabulary)
+    weights |= {role: parts(plan.system(name), vocabulary) for role, name in system.filled.items()}
     if system.family.training_cost is None:
         return 6.0 * sum(weights[MODEL].values())
     return system.family.training_cost(system.objective, weights)
@@ -57,8 +56,10 @@ def operations_a_position(system: System, plan: Plan) -> float:
 def weights_of(plan: Plan, system: System, settings: SearchSettings) -> Weights:
     """Weights by part of what a search works with, by role."""
     vocabulary = plan.recipe.subwords.vocabulary_size
-    own = [system, *([plan.system(system.base)] if system.base else [])]
-    named = {role: plan.system(name) for role, name in named_systems(settings).items()}
+    own = [system, *map(plan.system, system.filled.values())]
+    # A role of the search that has the name of one of the family's is filled by the same system.
+    names = of_the_family(settings, system.roles) | named_systems(settings)
+    named = {role: plan.system(name) for role, name in names.items()}
     filled = fill(needs(settings), [(one, one.family) for one in own], named)
     return {role: parts(one, vocabulary) for role, one in filled.items()}
 

@@ -152,7 +152,7 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             teacher = system.data.removeprefix("distilled-by-")
             if teacher not in names:
                 raise unknown("system", teacher, names, f"{where}.data")
-        _check_base(name, system, config)
+        _check_roles(name, system, config)
     for name, distillation in config.distillation.items():
         if name not in names:
             raise unknown("system", name, names, "distillation")
@@ -168,25 +168,36 @@ def _having(trait: str | None) -> str:
     return " or ".join(name for name, family in families().items() if trait is None or trait in family.traits)
 
 
-def _check_base(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
-    role = families()[system.family].needs.get(BASE)
-    if role is None:
-        if system.base is not None:
-            raise ConfigError(f"systems.{name}: family {system.family} is built on no base; remove the setting base.")
-        return
-    if system.base is None:
-        if role.optional:
-            return
-        raise ConfigError(
-            f"systems.{name}: family {system.family} needs base, the name of a system of family {_having(role.trait)}."
-        )
-    family = config.systems[system.base].family
-    if family not in families():
-        raise unknown("family", family, list(families()), f"systems.{system.base}")
-    if role.trait is not None and role.trait not in families()[family].traits:
-        raise ConfigError(
-            f"systems.{name}.base is {system.base}, of family {family}; it must be of family {_having(role.trait)}."
-        )
+def _check_roles(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
+    """Every role that the family needs is filled by a system that fits, and no other. Raises ConfigError."""
+    needed = families()[system.family].needs
+    if BASE in system.roles:
+        raise ConfigError(f"systems.{name}.roles has {BASE}, which is a setting of its own; write {BASE}: SYSTEM.")
+    if system.base is not None and BASE not in needed:
+        raise ConfigError(f"systems.{name}: family {system.family} is built on no base; remove the setting base.")
+    others = [role for role in needed if role != BASE]
+    for role in system.roles:
+        if role not in others:
+            raise unknown("role", role, others, f"systems.{name}.roles (family {system.family})")
+    for role, need in needed.items():
+        where = role if role == BASE else f"roles.{role}"
+        other = system.base if role == BASE else system.roles.get(role)
+        if other is None:
+            if need.optional:
+                continue
+            raise ConfigError(
+                f"systems.{name}: family {system.family} needs {where}, the name of a system of family "
+                f"{_having(need.trait)}."
+            )
+        if other not in config.systems:
+            raise unknown("system", other, list(config.systems), f"systems.{name}.{where}")
+        family = config.systems[other].family
+        if family not in families():
+            raise unknown("family", family, list(families()), f"systems.{other}")
+        if need.trait is not None and need.trait not in families()[family].traits:
+            raise ConfigError(
+                f"systems.{name}.{where} is {other}, of family {family}; it must be of family {_having(need.trait)}."
+            )
 
 
 def _refuse_cycles(config: WorkflowConfig) -> None:
@@ -194,7 +205,7 @@ def _refuse_cycles(config: WorkflowConfig) -> None:
         system = config.systems[name]
         data = system.data or ""
         teacher = data.removeprefix("distilled-by-") if data.startswith("distilled-by-") else None
-        return [other for other in (system.base, system.init_from, teacher) if other]
+        return [other for other in (system.base, *system.roles.values(), system.init_from, teacher) if other]
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
@@ -237,15 +248,14 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         model=model,
         objective=parse(family.objective, system.objective, f"{where}.objective"),
         training=system.training,
+        roles=system.roles,
     )
-    if system.base:
-        base = _resolve(system.base, config)
-        for setting in family.needs[BASE].agree:
-            own, other = getattr(model, setting, None), getattr(base.model, setting, None)
+    for role, name in resolved.filled.items():
+        built_on = _resolve(name, config)
+        for setting in family.needs[role].agree:
+            own, other = getattr(model, setting, None), getattr(built_on.model, setting, None)
             if own != other:
-                raise ConfigError(
-                    f"{where}.model.{setting} is {own}, its base {system.base} has {other}; they must agree."
-                )
+                raise ConfigError(f"{where}.model.{setting} is {own}, its {role} {name} has {other}; they must agree.")
     if system.training.max_steps == 0 and not system.initial_weights:
         raise ConfigError(f"{where}.training.max_steps is 0 without initial_weights; give weights or steps.")
     return resolved

@@ -10,7 +10,7 @@ from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import WorkflowConfig
 from workflow_src.registry import default_engine, families
-from workflow_src.spec import Family, SearchSettings
+from workflow_src.spec import BASE, Family, SearchSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +27,13 @@ class System:
     model: Frozen
     objective: Frozen
     training: Frozen
+    # Systems in the roles that the family needs beside a base.
+    roles: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def filled(self) -> dict[str, str]:
+        """Systems that this one is built on and that it works with, by role, the base first."""
+        return ({BASE: self.base} if self.base else {}) | self.roles
 
     @property
     def family(self) -> Family:
@@ -39,7 +46,7 @@ class System:
 
     @property
     def built_on(self) -> list[str]:
-        return [name for name in (self.base, self.init_from, self.teacher) if name]
+        return [name for name in (*self.filled.values(), self.init_from, self.teacher) if name]
 
 
 @dataclasses.dataclass(frozen=True)

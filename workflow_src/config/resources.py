@@ -132,12 +132,13 @@ class Requests:
         return GPU_PROCESS if self.gpu else PROCESS
 
     def _weights_mb(self, name: str, copies: int = 1) -> float:
-        """Megabytes of a system's weights in float32, and once those of the system it works in."""
+        """Megabytes of a system's weights in float32, and once those of the systems it works in or with."""
         subwords = self.plan.recipe.subwords
         system = self.plan.system(name)
         own = parameters(system, subwords.vocabulary_size, subwords.joint)
-        base = parameters(self.plan.system(system.base), subwords.vocabulary_size, subwords.joint) if system.base else 0
-        return 4 * (copies * own + base) / 1e6
+        others = map(self.plan.system, system.filled.values())
+        frozen = sum(parameters(other, subwords.vocabulary_size, subwords.joint) for other in others)
+        return 4 * (copies * own + frozen) / 1e6
 
     def _training(self, name: str) -> tuple[float, float]:
         """Weights, gradients and two moments; weights validated so far; a state being written; activations."""
@@ -190,7 +191,8 @@ class Requests:
     def _hypotheses_mb(self, name: str, hypotheses: float) -> float:
         """Scores of all subwords at every position, twice, and the layers' values at every position."""
         system = self.plan.system(name)
-        width = 2 * self.plan.recipe.subwords.vocabulary_size + 40 * system.model.dim + 8 * _feed_forward(system.model)
+        vocabulary = self.plan.recipe.subwords.vocabulary_size + len(system.family.symbols)
+        width = 2 * vocabulary + 40 * system.model.dim + 8 * _feed_forward(system.model)
         return 4 * hypotheses * 2 * self.length * width / 1e6
 
 

@@ -179,7 +179,11 @@ class Subwords:
         return self._source.decode(ids)
 
     def decode_target(self, ids: list[list[int]]) -> list[str]:
-        return self._target.decode(ids)
+        return self._target.decode([self._known(sentence) for sentence in ids])
+
+    def _known(self, ids: list[int]) -> list[int]:
+        """Ids of target subwords: symbols that a family adds to the vocabulary have no text."""
+        return [i for i in ids if i < self._target.size]
 
     def names(self) -> dict[str, list[str]]:
         """The pieces of all ids in their order, {"source": …, "target": …}."""
@@ -188,14 +192,14 @@ class Subwords:
 
     def pieces_target(self, ids: list[int]) -> list[str]:
         """The pieces as the model names them, to show."""
-        return self._target.pieces(ids)
+        return self._target.pieces(self._known(ids))
 
     def without_repetitions(self, ids: list[list[int]]) -> list[list[int]]:
         """Every target sentence of ids with runs of the same subword reduced to one, to be joined afterwards.
 
         Pieces that spell an unknown character stay: two equal ones may be the two halves of a byte.
         """
-        return [collapse(sentence, keep=self._spelling) for sentence in ids]
+        return [collapse(self._known(sentence), keep=self._spelling) for sentence in ids]
 
     @cached_property
     def _spelling(self) -> frozenset[int]:

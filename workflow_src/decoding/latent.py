@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.settings import RefinementSettings
 from workflow_src.spec import REFINER, SearchSettings
 from workflow_src.types import EOS, Batch, Hypotheses, LatentModel, RefinementStep, Refiner, wide
 
@@ -127,9 +126,9 @@ def translate_batch(
 
 
 def refined(
-    model: LatentModel, source: Tensor, make_step: StepMaker, settings: RefinementSettings, scored: bool, trace: bool
+    model: LatentModel, source: Tensor, make_step: StepMaker, settings: SearchSettings, scored: bool, trace: bool
 ) -> Hypotheses:
-    """`translate_batch` as the settings of a refining search say."""
+    """`translate_batch` as the settings of a refining search say: its steps, lengths and when it stops."""
     return translate_batch(
         model, source, make_step, settings.steps, trace=trace, scored=scored, stop_threshold=settings.stop_threshold,
         length_quantile=settings.length_quantile, lengthening=settings.lengthening,

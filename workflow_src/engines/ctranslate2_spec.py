@@ -33,11 +33,10 @@ def library() -> Any:
     return ctranslate2
 
 
-def export(translator: Any, folder: Path) -> Export:
-    """Write the network of a bundle to `folder`. Raises ValueError where the library is missing; see `write_model`."""
+def export(model: Any, subwords: Any, folder: Path) -> Export:
+    """Write a bundle's network to `folder`. Raises ValueError where the library is missing; see `write_model`."""
     version = library().__version__
-    (model,) = translator.models.values()
-    write_model(model, translator.subwords.names(), folder)
+    write_model(model, subwords.names(), folder)
     return Export("model.bin", {"ctranslate2": version})
 
 

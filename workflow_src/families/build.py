@@ -6,24 +6,38 @@ from typing import Any
 
 from torch import nn
 
-from workflow_src.config.base import parse
+from workflow_src.config.base import ConfigError, parse
+from workflow_src.data.subwords import Subwords
 from workflow_src.registry import families, import_object
-from workflow_src.types import Objective
+from workflow_src.types import Objective, Symbols
 
 
 def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Module:
     """A model of `family` from its settings and the sizes of the vocabulary {"source", "target", "joint"}.
 
-    Raises ConfigError for settings that are not the family's.
+    The family's symbols are added to the sizes; `symbols` of the model has their ids. Where `sizes` says which symbols
+    a model was trained with, they must be these. Raises ConfigError for settings or symbols that are not the family's.
     """
     declared = families()[family]
     config = parse(declared.model, model, f"{family}.model")
-    return import_object(declared.build)(
-        config,
-        sizes["source"] + len(declared.symbols) * sizes["joint"],
-        sizes["target"] + len(declared.symbols),
-        sizes["joint"],
-    )
+    trained = tuple(sizes.get("symbols", declared.symbols))
+    if trained != declared.symbols:
+        raise ConfigError(
+            f"a model of family {family} was trained with the symbols {', '.join(trained) or 'none'}, and the family "
+            f"has {', '.join(declared.symbols) or 'none'}; use the version that it was trained with."
+        )
+    more, joint = len(declared.symbols), sizes["joint"]
+    source = sizes["source"] + (more if joint else 0)
+    made = import_object(declared.build)(config, source, sizes["target"] + more, joint)
+    made.symbols = Symbols(declared.symbols, sizes["target"])
+    return made
+
+
+def sizes_of(family: str, subwords: Subwords) -> dict[str, Any]:
+    """Sizes of the vocabulary for `build`, with the symbols of a family that has some."""
+    symbols = list(families()[family].symbols)
+    sizes = {"source": subwords.source_size, "target": subwords.target_size, "joint": subwords.joint}
+    return sizes | ({"symbols": symbols} if symbols else {})
 
 
 def build_objective(family: str, settings: dict[str, Any]) -> Objective:

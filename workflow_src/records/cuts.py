@@ -79,7 +79,7 @@ class Cuts:
         wanted = json.loads(self.plan.settings_training(name))
         if _made(self.plan.weights(name, seed), "config.json").get("settings", wanted) != wanted:
             return True
-        others = [(name, seed) for name in (system.base, system.init_from) if name]
+        others = [(name, seed) for name in (*system.filled.values(), system.init_from) if name]
         others += [(system.teacher, self.plan.distillation_seed(system.teacher))] if system.teacher else []
         return any(self._to_train_anew(*other) for other in others)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +51,23 @@ def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
 
 
 def networks(description: dict[str, Any]) -> list[tuple[str, Family]]:
-    """Names of a bundle's networks with their families, the system's own first, then that of its base."""
+    """Names of a bundle's networks with their families: the system's own, that of its base, then other roles."""
     found = [(name, registry.families()[part["family"]]) for name, part in description["models"].items()]
 
-    def place(entry: tuple[str, Family]) -> bool:
+    def place(entry: tuple[str, Family]) -> int:
         # Bundles of earlier versions do not say roles: of two networks, the one that needs the other is the system's.
         role = description["models"][entry[0]].get("role")
-        return role == BASE if role else len(found) > 1 and not entry[1].needs
+        if role:
+            return {MODEL: 0, BASE: 1}.get(role, 2)
+        return int(len(found) > 1 and not entry[1].needs)
 
     return sorted(found, key=place)
+
+
+def roles(description: dict[str, Any]) -> dict[str, str]:
+    """Names of a bundle's networks by the role that they fill beside the system's own and its base's."""
+    parts = description["models"]
+    return {part["role"]: name for name, part in parts.items() if part.get("role", BASE) not in (MODEL, BASE)}
 
 
 def searches(families: list[Family]) -> list[str]:
@@ -66,12 +75,15 @@ def searches(families: list[Family]) -> list[str]:
     return list(dict.fromkeys(name for family in reversed(families) for name in registry.searches_of(family)))
 
 
-def describe(family: Family, base: Family | None = None) -> dict[str, Any]:
-    """What a bundle of a system can do: `searches` and `defaults`; and the plug-ins that it needs."""
+def describe(family: Family, base: Family | None = None, others: Iterable[Family] = ()) -> dict[str, Any]:
+    """What a bundle of a system can do: `searches` and `defaults`; and the plug-ins that it needs, also for `others`:
+    the families of systems in other roles than the base."""
     families = [family, *([base] if base else [])]
     owners = registry.members().owners
     known = searches(families)
-    needed = [owners.get(("family", one.name)) for one in families] + [owners.get(("search", name)) for name in known]
+    needed = [owners.get(("family", one.name)) for one in [*families, *others]] + [
+        owners.get(("search", name)) for name in known
+    ]
     plugins = {loaded.plugin.name: loaded.record() for loaded in needed if loaded}
     about = {"searches": known, "defaults": {"search": family.searches[0]}}
     return about | ({"plugins": list(plugins.values())} if plugins else {})

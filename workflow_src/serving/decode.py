@@ -32,7 +32,7 @@ def translate(given: argparse.Namespace, lines: list[str], first_line: int = 1) 
     columns = (texts, found.tokens, found.scores, steps, candidates, joined)
     for text, tokens, score, count, ranked, without in zip(*columns, strict=True):
         pieces = translator.subwords.pieces_target(tokens)
-        about = {"score": score, "length": len(tokens), "steps": count, "candidates": ranked, "subwords": pieces}
+        about = {"score": score, "length": len(pieces), "steps": count, "candidates": ranked, "subwords": pieces}
         yield {"text": text} | about | {WITHOUT_REPEATED_SUBWORDS: without}
 
 

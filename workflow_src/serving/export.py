@@ -33,7 +33,7 @@ def export(engine: Engine, given: argparse.Namespace) -> str:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
         with room_for(folder):
-            written: Export = import_object(engine.export)(bundle, Path(building))
+            written: Export = import_object(engine.export)(bundle.models[name], bundle.subwords, Path(building))
         names = _moved(Path(building), folder)
     names += copy_subwords(given.bundle / "subwords", folder)
     weights = {"weights": written.weights, "sha256": sha256(folder / written.weights)}

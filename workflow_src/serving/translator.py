@@ -19,6 +19,7 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all, search_rows
 from workflow_src.engines.choose import Opened, choose_mode, open_engine
 from workflow_src.runtime.device import Runtime, choose, set_threads
+from workflow_src.serving import bundle
 from workflow_src.serving.base import BaseTranslator, check_batch
 from workflow_src.serving.bundle import load_models, read_bundle
 from workflow_src.spec import Role, Search, SearchSettings
@@ -68,7 +69,8 @@ class Translator(BaseTranslator):
         self._automatic, self._fast = engine == "auto", None
         self.engine, declared = choose_mode(engine, self.device, self.precision, families[0], self.searches)
         if declared is not None:
-            own = {family.name: self.models[name] for name, family in self._families}
+            # The system's own comes before another of its family.
+            own = {family.name: self.models[name] for name, family in reversed(self._families)}
             self._fast = open_engine(declared, own, self.engine, self.runtime.device)
         return self
 
@@ -112,7 +114,9 @@ class Translator(BaseTranslator):
         self, settings: SearchSettings, systems: Mapping[str, BaseTranslator] | None = None
     ) -> dict[str, nn.Module]:
         """The networks that a search works with, by role. Raises ValueError for a role that nothing fills."""
-        needed, named = registry.needs(settings), {}
+        needed = registry.needs(settings)
+        others = registry.of_the_family(settings, bundle.roles(self.description))
+        named = {role: self.models[name] for role, name in others.items()}
         for name in settings.named("role"):
             role = settings.option(name).role
             other = (systems or {}).get(role)

@@ -12,17 +12,26 @@ from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names
 from workflow_src.spec import BASE, MODEL
-from workflow_src.training.systems import check_subwords, load_system, read_description
+from workflow_src.training.systems import (
+    add_roles,
+    check_subwords,
+    load_system,
+    named_files,
+    read_description,
+    role_input,
+)
 
 
 def run(given) -> str:
     folder: Path = given.output_folder
     models = {}
     _check_base(given)
+    _check_roles(given)
     subwords = Subwords.load(given.subwords)
     (folder / DESCRIPTION).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    parts = {role: path for role, path in ((BASE, given.base), (MODEL, given.model)) if path}
+    others = named_files(given.roles)
+    parts = {role: path for role, path in ((BASE, given.base), (MODEL, given.model), *others.items()) if path}
     kinds = {role: read_description(path)["family"] for role, path in parts.items()}
     called = names(kinds)
     for role, weights in parts.items():
@@ -48,6 +57,7 @@ def run(given) -> str:
         raise ArtifactError(f"the copy {folder}/subwords differs from {given.subwords}: export again.")
     inputs = {"model": given.model, "subwords": given.subwords / "subwords.json"}
     inputs |= {"base": given.base} if given.base else {}
+    inputs |= {role_input(role): path for role, path in others.items()}
     settings = given.settings | {"normalisation": given.normalisation}
     copies = [part["weights"] for part in models.values()] + copied_subwords
     content = {
@@ -57,7 +67,11 @@ def run(given) -> str:
         "languages": {"source": given.settings["source"], "target": given.settings["target"]},
         "normalisation": given.normalisation,
         "models": models,
-        **describe(families()[kinds[MODEL]], families()[kinds[BASE]] if BASE in kinds else None),
+        **describe(
+            families()[kinds[MODEL]],
+            families()[kinds[BASE]] if BASE in kinds else None,
+            [families()[kinds[role]] for role in others],
+        ),
         "provenance": provenance(settings, inputs, digests(folder, copies)),
     }
     write_json(folder / DESCRIPTION, content)
@@ -80,10 +94,28 @@ def _check_base(given) -> None:
     )
 
 
+def _check_roles(given) -> None:
+    """Raises ArtifactError where roles beside the base are missing, unknown, or filled by what does not fit."""
+    family, files = families()[read_description(given.model)["family"]], named_files(given.roles)
+    needed = {name: role for name, role in family.needs.items() if name != BASE}
+    missing = [name for name, role in needed.items() if name not in files and not role.optional]
+    if missing or set(files) - set(needed):
+        name = (missing or sorted(set(files) - set(needed)))[0]
+        raise ArtifactError(
+            f"{given.model} is of family {family.name}, which {'needs' if missing else 'has'} "
+            f"{'the' if missing else 'no'} role {name}; {'add it to' if missing else 'remove it from'} --roles."
+        )
+    for name, path in files.items():
+        there = families()[read_description(path)["family"]]
+        if needed[name].trait not in (None, *there.traits):
+            raise ArtifactError(f"{path} is of family {there.name}, and the {name} must be {needed[name].trait}.")
+
+
 def arguments():
     made = parser(__doc__)
     made.add_argument("--model", type=Path, required=True)
     made.add_argument("--base", type=Path, help="weights of the system that it is built on")
+    add_roles(made)
     made.add_argument("--subwords", type=Path, required=True)
     made.add_argument("--normalisation", type=json.loads, required=True)
     made.add_argument("--output-folder", type=Path, required=True)

@@ -127,7 +127,7 @@ def operations(rows: list[dict[str, Any]], folders: dict[str, Path]) -> dict[tup
         description = read_json(path)
         if description.get("models"):
             networks = [(name, family) for name, family in bundle.networks(description)]
-            filled = fill(search.needs, networks, {})
+            filled = fill(search.needs, networks, bundle.roles(description))
             found[key] = search.step_cost({role: _weights(description["models"][n]) for role, n in filled.items()})
     return found
 
@@ -135,7 +135,8 @@ def operations(rows: list[dict[str, Any]], folders: dict[str, Path]) -> dict[tup
 def _weights(part: dict[str, Any]) -> dict[str, int]:
     """Weights by part of a network that a bundle describes."""
     family = families()[part["family"]]
-    return family.weights(family.model.model_validate(part["model"]), part["sizes"]["target"])
+    vocabulary = part["sizes"]["target"] + len(part["sizes"].get("symbols", ()))
+    return family.weights(family.model.model_validate(part["model"]), vocabulary)
 
 
 def start(

@@ -20,7 +20,7 @@ from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
-from workflow_src.families.build import build, build_objective
+from workflow_src.families.build import build, build_objective, sizes_of
 from workflow_src.jobs import add_runtime, boolean, lease_devices, log, parser
 from workflow_src.nn.weights import copy_matching, count_parameters, weights_of
 from workflow_src.records.atomic import (
@@ -43,7 +43,15 @@ from workflow_src.spec import BASE, Family
 from workflow_src.training.dev import Dev
 from workflow_src.training.loop import Progress, Trainer
 from workflow_src.training.state import StateFolder
-from workflow_src.training.systems import check_digest, family_of, load_system, read_description
+from workflow_src.training.systems import (
+    add_roles,
+    check_digest,
+    family_of,
+    load_system,
+    named_files,
+    read_description,
+    role_input,
+)
 from workflow_src.training.update import parts_of_an_update
 
 LEASE_SECONDS = 60.0
@@ -58,6 +66,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     made.add_argument("--reference", type=Path, required=True, help="dev references, one a line")
     made.add_argument("--corpus-summary", type=Path, required=True)
     made.add_argument("--base", type=Path, help="weights of the system that this one is built on")
+    add_roles(made)
     made.add_argument("--initial", type=Path, help="weights to start from where names and shapes agree")
     made.add_argument("--state", type=Path, required=True, help="folder of the training state")
     made.add_argument("--output-folder", type=Path, required=True)
@@ -132,19 +141,19 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
     for prefix, part in ((given.train, corpus), (given.dev, dev)):
         if part.summary.get("subwords_digest", subwords.digest) != subwords.digest:
             raise ArtifactError(f"{prefix} was encoded with other subwords than {given.subwords}; encode it again.")
-    sizes = {"source": subwords.source_size, "target": subwords.target_size, "joint": subwords.joint}
+    sizes = sizes_of(settings["family"], subwords)
     torch.manual_seed(given.seed)
     model = build(settings["family"], settings["model"], sizes)
     for prefix, part in ((given.train, corpus), (given.dev, dev)):
         _check_positions(prefix, part, model.config.max_positions)
     family = families()[settings["family"]]
-    base = _base(family, given)
+    base, roles = _base(family, given), _roles(family, given)
     _start(family, model, base, given)
     inputs = _inputs(given)
     states = _states(given, config, group, inputs, corpus, dev, subwords) if group.first else None
     on_dev = _dev(dev, given, subwords, runtime, config, group)
     objective_settings = parse(family.objective, settings["objective"], "objective")
-    validation = import_object(family.validation)(on_dev, objective_settings, base)
+    validation = import_object(family.validation)(on_dev, objective_settings, base, **roles)
     objective = build_objective(family.name, settings["objective"])
     parameters = count_parameters(model)
     precision = str(runtime.dtype).removeprefix("torch.")
@@ -158,6 +167,7 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
         log_every=given.log_every,
         group=group,
         split_batches=given.split_batches,
+        roles=roles,
     )
     progress = trainer.run()
     if not group.first:
@@ -202,7 +212,8 @@ def _states(given, config: TrainingConfig, group: Group, inputs: dict[str, Path]
     """The folder of the state, of what makes the weights: settings, seed, contents of inputs."""
     # Contents, not files: encoding the same text again changes times in a JSON file, but nothing that matters here.
     contents = {"train": corpus.summary["digest"], "dev": dev.summary["digest"], "subwords": subwords.digest}
-    contents |= {name: sha256(inputs[name]) for name in ("reference", "base", "initial") if name in inputs}
+    files = ("reference", "base", "initial", *map(role_input, named_files(given.roles)))
+    contents |= {name: sha256(inputs[name]) for name in files if name in inputs}
     identity = {"settings": given.settings, "seed": given.seed, "inputs": contents}
     parts = parts_of_an_update(config.accumulate, group.size)
     # As many parts as were configured are the same parts, however many processes compute them.
@@ -228,6 +239,7 @@ def _inputs(given: argparse.Namespace) -> dict[str, Path]:
         "subwords": given.subwords / "subwords.json",
         "reference": given.reference,
     }
+    inputs |= {role_input(role): path for role, path in named_files(given.roles).items()}
     return inputs | {name: path for name, path in (("base", given.base), ("initial", given.initial)) if path}
 
 
@@ -263,6 +275,18 @@ def _base(family: Family, given: argparse.Namespace) -> nn.Module | None:
             return None
         raise ValueError(f"a system of family {family.name} needs --base, the weights of one that is {role.trait}.")
     return load_system(given.base, role.trait)[0]
+
+
+def _roles(family: Family, given: argparse.Namespace) -> dict[str, nn.Module]:
+    """The frozen systems in the roles that a family needs beside its base. Raises ValueError, as for the base."""
+    files = named_files(given.roles)
+    others = {name: role for name, role in family.needs.items() if name != BASE}
+    if unknown := sorted(set(files) - set(others)):
+        raise ValueError(f"a system of family {family.name} needs no {unknown[0]}; remove it from --roles.")
+    for name, role in others.items():
+        if name not in files and not role.optional:
+            raise ValueError(f"a system of family {family.name} needs --roles {name}=FILE, weights of a system.")
+    return {name: load_system(path, others[name].trait)[0] for name, path in files.items()}
 
 
 def _start(family: Family, model: nn.Module, base: nn.Module | None, given: argparse.Namespace) -> None:

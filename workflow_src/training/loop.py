@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,9 +58,10 @@ class Progress:
 class Trainer:
     """Trains `model` for `config.max_steps` updates.
 
-    `frozen` is handed to the objective. The same seed gives the same weights; so does a training that was killed and
-    resumed (bit for bit on one CPU thread). In several processes, all of a `group` run this with the same arguments;
-    only the first has `states`. `split_batches`: a batch that memory does not suffice for is computed in halves.
+    `frozen` and `roles` are handed to the objective. The same seed gives the same weights; so does a training that was
+    killed and resumed (bit for bit on one CPU thread). In several processes, all of a `group` run this with the same
+    arguments; only the first has `states`. `split_batches`: a batch that memory does not suffice for is computed in
+    halves.
     """
 
     def __init__(
@@ -77,9 +78,11 @@ class Trainer:
         log_every: int = 100,
         group: Group | None = None,
         split_batches: bool = True,
+        roles: Mapping[str, nn.Module] | None = None,
     ):
         self.model = model.to(runtime.device)
         frozen = frozen.to(runtime.device).eval().requires_grad_(False) if frozen is not None else None
+        roles = {role: one.to(runtime.device).eval().requires_grad_(False) for role, one in (roles or {}).items()}
         self.config = config
         self.corpus = corpus
         self.validation = validation
@@ -90,10 +93,12 @@ class Trainer:
         self.group = group or Group()
         if runtime.compile:
             compile_stacks(self.model)
-            if frozen is not None:
-                compile_stacks(frozen)
+            for other in ([frozen] if frozen is not None else []) + list(roles.values()):
+                compile_stacks(other)
         self.update = Updater(
-            self.model, objective, config, corpus, runtime, self.group, seed, frozen, split_parts=split_batches
+            *(self.model, objective, config, corpus, runtime, self.group, seed, frozen),
+            split_parts=split_batches,
+            roles=roles,
         )
         self.progress = Progress()
         self.preemption = Preemption()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,29 @@ def read_description(weights: str | Path) -> dict[str, Any]:
             f"{path} does not describe a system (missing or unknown: {', '.join(missing) or 'family'})."
         )
     return description
+
+
+def add_roles(made: argparse.ArgumentParser) -> None:
+    """The option for weights of systems in roles beside the base: `--roles critic=FILE`."""
+    made.add_argument(
+        "--roles", nargs="+", default=[], metavar="ROLE=FILE", help="weights in other roles of the family"
+    )
+
+
+def named_files(words: list[str]) -> dict[str, Path]:
+    """ROLE=FILE words as a mapping. Raises ValueError for a word of another form."""
+    found = {}
+    for word in words:
+        role, equals, file = word.partition("=")
+        if not (role and equals and file):
+            raise ValueError(f'--roles has "{word}"; write ROLE=FILE.')
+        found[role] = Path(file)
+    return found
+
+
+def role_input(role: str) -> str:
+    """What a record calls the weights in a role."""
+    return f"role {role}"
 
 
 def family_of(weights: str | Path) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,7 @@ class Updater:
         seed: int,
         frozen: nn.Module | None,
         split_parts: bool,
+        roles: Mapping[str, nn.Module] | None = None,
     ):
         self.model = model
         self.objective = objective
@@ -104,6 +106,7 @@ class Updater:
         self.group = group
         self.seed = seed
         self.frozen = frozen
+        self.roles = roles or {}
         self.split_parts = split_parts
         self.parts = parts_of_an_update(config.accumulate, group.size)
         self.optimiser = make_optimiser(model, config)
@@ -210,7 +213,7 @@ class Updater:
             torch.manual_seed(seed)
             self.generator.manual_seed(seed)
         batch = collate(self.corpus, part.rows).to(self.runtime.device)
-        context = TrainingContext(step, self.config.max_steps, self.generator, self.frozen)
+        context = TrainingContext(step, self.config.max_steps, self.generator, self.frozen, self.roles)
         with self.runtime.autocast():
             terms = self.objective(self.model, batch, context)
         (terms.total * terms.count).backward()

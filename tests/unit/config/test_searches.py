@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from workflow_src import registry
 from workflow_src.config.base import ConfigError
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
@@ -62,6 +63,10 @@ def test_names_tell_rows_apart():
         (LATENT | {"lengths": 0}, "lengths"),
         (LATENT | {"stop_threshold": 0.1}, "search latent-search takes no stop_threshold, which belongs to delta"),
         ({"system": "score", "search": "score", "steps": 1, "samples": 3}, "search score takes no samples"),
+        # Its steps go to a mean: they have no size.
+        ({"system": "lvm", "search": "delta", "steps": 1, "step_size": 0.5},
+         "search delta takes no step_size, which belongs to energy, latent-search, score; remove step_size"),
+        ({"system": "lvm", "search": "delta", "steps": 1, "tune": {"step_size": [0.5]}}, "takes no step_size"),
         ({"system": "score", "search": "score", "steps": 1, "rescorer": "teacher"}, "takes no rescorer"),
         ({"system": "score", "search": "score", "steps": 1, "stop_threshold": 0}, "stop_threshold"),
         ({"system": "teacher", "search": "beam", "beam": 4, "tune": {"step_size": [1]}}, "takes no step_size"),
@@ -197,3 +202,11 @@ def test_networks_are_compared_with_delta_where_nothing_but_the_network_differs(
         {"system": "score", "search": "score", "steps": 1},
     ]
     assert compared(decodes=decodes) == {("score", "score-1"): None}
+
+
+def test_settings_that_were_handed_with_a_step_size_are_still_those_of_delta():
+    (decode,) = decodes({"system": "lvm", "search": "delta", "steps": 2, "step_size": 1.0})
+    assert decode.settings == {"search": "delta", "steps": 2, "step_size": 1.0}
+    assert registry.settings_of(decode.settings) == decode.values
+    with pytest.raises(ValueError, match="step_size is no setting here"):
+        registry.settings_of(decode.settings | {"step_size": 0.5})

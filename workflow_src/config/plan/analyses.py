@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.resolved import Loaded, System
-from workflow_src.registry import plain, searches, searches_of
+from workflow_src.registry import followed, plain, searches, searches_of
 from workflow_src.spec import LATENT, VECTOR_FIELD, SearchSettings
 
 # Every analysis with the rule that makes it, which is the stage's name too, and what it does.
@@ -41,7 +41,7 @@ class Analysis:
     enabled: bool
     systems: tuple[str, ...]
     settings: str
-    limits: Mapping[str, int]
+    limits: Mapping[str, int] = dataclasses.field(compare=False)
 
 
 def analyses(loaded: Loaded) -> dict[str, Analysis]:
@@ -88,8 +88,7 @@ def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
 def _entry(system: str, search: str, values: SearchSettings | None = None) -> dict[str, Any]:
     """A search that is followed: its system, and what it keeps of its settings."""
     values = values or searches()[search].settings()
-    kept = {name: getattr(values, name) for name in values.named("follow")}
-    return {"system": system, "search": search, **kept}
+    return {"system": system, "search": search, **followed(values)}
 
 
 def _rank(entry: dict[str, Any], loaded: Loaded) -> tuple[bool, int]:
@@ -120,8 +119,7 @@ def _models(loaded: Loaded) -> list[dict[str, Any]]:
             found[name] = name if decode.system == name else found.get(name, decode.system)
     # Latents as they are before any step are those of the search that refining ones are compared with.
     plain = next(search.baseline for search in searches().values() if search.step and search.baseline)
-    same = {"step_size": 1.0}
-    return [_entry(s, plain) | same | {"model": m} for m, s in found.items()]
+    return [_entry(s, plain) | {"model": m} for m, s in found.items()]
 
 
 def _model(system: System, loaded: Loaded) -> System | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.resolved import Decode
-from workflow_src.registry import searches
+from workflow_src.registry import followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL
 
 
@@ -96,13 +96,12 @@ class Settings(Graph):
 
     def settings_analysis(self) -> str:
         """Every search that can be followed, once, with the largest number of any decode; a teacher's widest search."""
-        followed: dict[tuple, dict[str, Any]] = {}
+        entries: dict[tuple, dict[str, Any]] = {}
         for decode in self.loaded.decodes:
             search, values = searches()[decode.search], decode.values
             if search.traceable:
-                kept = {name: getattr(values, name) for name in values.named("follow")}
-                entry = {"system": decode.system, "search": decode.search, **kept}
-                entry = followed.setdefault(tuple(entry.values()), entry)
+                entry = {"system": decode.system, "search": decode.search, **followed(values)}
+                entry = entries.setdefault(tuple(entry.values()), entry)
                 entry[search.series] = max(entry.get(search.series, 0), getattr(values, search.series))
         teachers = [
             decode
@@ -113,7 +112,7 @@ class Settings(Graph):
         return _json(
             {
                 "examples": self.config.report.examples,
-                "searches": list(followed.values()),
+                "searches": list(entries.values()),
                 "teacher": teacher and {"system": teacher.system} | teacher.settings,
             }
         )

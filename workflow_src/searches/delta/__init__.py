@@ -1,11 +1,26 @@
 """Delta inference (Shu et al. 2020): the posterior mean of the most probable translation, again and again."""
 
-from workflow_src.decoding.settings import RefinementSettings, refinement_cost, refinement_label
-from workflow_src.spec import LATENT, MODEL, Look, Role, Search, Weights
+from types import MappingProxyType
+
+from workflow_src.decoding.settings import (
+    Lengthening,
+    LengthQuantile,
+    Steps,
+    StopThreshold,
+    refinement_cost,
+    refinement_label,
+)
+from workflow_src.spec import LATENT, MODEL, Look, Role, Search, SearchSettings, Weights
 
 
-class DeltaSettings(RefinementSettings):
-    pass
+class DeltaSettings(SearchSettings):
+    # Its steps have no size; earlier versions handed one to rules.
+    constants = MappingProxyType({"step_size": 1.0})
+
+    steps: Steps
+    length_quantile: LengthQuantile
+    lengthening: Lengthening
+    stop_threshold: StopThreshold
 
 
 def step_cost(weights: Weights) -> float:

@@ -1,0 +1,256 @@
+"""A family that adds symbols to the vocabulary and works with a system in a role of its own, beside no base."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+
+import pytest
+import torch
+import wordbag
+import yaml
+from conftest import snakemake
+
+from workflow_src import registry
+from workflow_src.config import ConfigError, Plan, load_experiment
+from workflow_src.config.costs import parameters, parts, weights_of
+from workflow_src.config.resources import Requests
+from workflow_src.families.build import build
+from workflow_src.records.atomic import read_json
+from workflow_src.records.cuts import Cuts
+from workflow_src.serving.translator import Translator
+from workflow_src.stages import export_bundle, train
+
+DECLARATIONS = """
+import dataclasses
+
+from bagged import FAMILY, SEARCH, Settings
+from workflow_src.spec import AUTOREGRESSIVE, MODEL, Plugin, Role
+
+
+class MarkedSettings(Settings):
+    pass
+
+
+family = dataclasses.replace(
+    FAMILY, name="marked", build="marked.code:build", loss="marked.code:Loss", validation="marked.code:validate",
+    searches=("mark",), symbols=("mask", "blank"), needs={"critic": Role(AUTOREGRESSIVE, agree=("max_positions",))},
+)
+search = dataclasses.replace(
+    SEARCH, name="mark", settings=MarkedSettings, run="marked.code:run",
+    needs={MODEL: Role("bagging"), "critic": Role(AUTOREGRESSIVE)},
+)
+PLUGIN = Plugin("marked", "1", families=(family,), searches=(search,))
+"""
+CODE = '''
+import torch
+
+from bagged import code as plain
+from workflow_src.data.batching import pad
+from workflow_src.types import Hypotheses, LossTerms
+
+
+def build(config, source_size, target_size, joint):
+    return plain.Bag(config, source_size, target_size)
+
+
+class Loss(plain.Loss):
+    def __call__(self, model, batch, context):
+        terms, critic = super().__call__(model, batch, context), context.roles["critic"]
+        frozen = not critic.training and not any(p.requires_grad for p in critic.parameters())
+        scores = critic.log_probabilities(batch.source, batch.target)
+        figures = {"critic": scores.mean(), "frozen": float(frozen)}
+        # The logit of a symbol is trained like any other.
+        lift = torch.nn.functional.softplus(-model(batch.source, 1)[..., model.symbols["mask"]]).mean()
+        return LossTerms(terms.total + lift, terms.count, figures)
+
+
+def validate(dev, objective, base, critic):
+    found = plain.validate(dev, objective, base)
+    size = float(sum(p.numel() for p in critic.parameters()))
+    return type(found)(lambda model: found.figures(model) | {"dev_critic_size": size}, found.criterion)
+
+
+def run(models, source, settings, scored=True, trace=False):
+    """A mask before every word and a blank at the end; what the critic thinks of the words."""
+    found, symbols = plain.run(models, source, settings, scored, trace), models["model"].symbols
+    words = [[word for word in row if word not in symbols.ids] or [3] for row in found.tokens]
+    target = pad(words, eos=False).to(source.device)
+    scores = models["critic"].log_probabilities(source, target).mean(1).tolist()
+    marked = [[one for word in row for one in (symbols["mask"], word)] + [symbols["blank"]] for row in words]
+    return Hypotheses(marked, scores)
+'''
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("outside")
+    wordbag.write(folder)
+    (folder / "marked").mkdir()
+    (folder / "marked/__init__.py").write_text(DECLARATIONS)
+    (folder / "marked/code.py").write_text(CODE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", [*sys.path])
+        patch.delenv(registry.VARIABLE, raising=False)
+        patch.delenv(registry.PLACES, raising=False)
+        registry.use(["bagged", "marked"])
+        yield folder
+        registry.use([])
+    for name in ("bagged", "bagged.code", "marked", "marked.code"):
+        sys.modules.pop(name, None)
+
+
+SYSTEM = {"family": "marked", "preset": "miniature", "roles": {"critic": "teacher"}, "training": {"max_steps": 20}}
+DECODES = [{"system": "marked", "search": "mark", "passes": 0}]
+
+
+def planned(**changes):
+    systems = {"marked": {"model": {"max_positions": 256}} | SYSTEM | changes}
+    return Plan(load_experiment("smoke", plugins=["bagged", "marked"], systems=systems, decodes=DECODES))
+
+
+def teacher_positions() -> int:
+    return load_experiment("smoke", plugins=["bagged", "marked"]).systems["teacher"].model.max_positions
+
+
+def test_a_role_is_part_of_the_plan_and_symbols_of_the_costs(package, monkeypatch, tmp_path):
+    plan = planned(model={"max_positions": teacher_positions()})
+    system = plan.system("marked")
+    assert system.filled == {"critic": "teacher"} and ("teacher", 1) in plan.trained
+    # The weights in a role are an input of training; its settings are as without.
+    assert "critic" not in plan.settings_training("marked")
+    assert parts(system, 100)["output"] == 8 * 102
+    (decode,) = plan.loaded.decodes
+    weights = weights_of(plan, system, decode.values)
+    assert weights["critic"] == parts(plan.system("teacher"), 300) and weights["model"] == parts(system, 300)
+    own, teacher = (4 * parameters(plan.system(name), 300, True) / 1e6 for name in ("marked", "teacher"))
+    assert Requests(plan, gpu=False)._weights_mb("marked") == pytest.approx(own + teacher)
+    # What is distilled with other settings of the critic is not taken as made.
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / plan.system_folder("teacher", 1)
+    place.mkdir(parents=True)
+    (place / "config.json").write_text(json.dumps({"provenance": {"settings": {"other": 1}}}))
+    assert Cuts(plan)._trained_otherwise("marked", 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"roles": {}},
+            "systems.marked: family marked needs roles.critic, the name of a system of family transformer.",
+        ),
+        ({"roles": {"critik": "teacher"}}, 'unknown role "critik" in systems.marked.roles (family marked)'),
+        ({"roles": {"critic": "nobody"}}, 'unknown system "nobody" in systems.marked.roles.critic'),
+        ({"roles": {"critic": "lvm"}}, "systems.marked.roles.critic is lvm, of family lvm; it must be of family "),
+        ({"roles": {"critic": "teacher", "base": "lvm"}}, "roles has base, which is a setting of its own"),
+        ({"model": {"max_positions": 11}}, "systems.marked.model.max_positions is 11, its critic teacher has "),
+        ({"roles": {"critic": "marked"}}, "systems.marked.roles.critic is marked, of family marked; it must be"),
+    ],
+)
+def test_a_role_that_is_not_filled_as_declared_is_told_in_a_sentence(package, changes, told):
+    with pytest.raises(ConfigError) as caught:
+        planned(**({"model": {"max_positions": teacher_positions()}} | changes))
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_rules_hand_over_the_weights_in_a_role(package):
+    system = SYSTEM | {"model": {"max_positions": teacher_positions()}}
+    # What smoke has is removed, all but the teacher.
+    systems = {"lvm": None, "score": None, "energy": None, "marked": system}
+    content = {"experiment": "smoke", "plugins": ["bagged", "marked"], "systems": systems, "decodes": DECODES}
+    (package / "roles.yaml").write_text(yaml.safe_dump(content))
+    words = ("bundles", "--dry-run", "--printshellcmds", "--configfile", "roles.yaml")
+    done = snakemake(*words, folder=package)
+    assert done.returncode == 0, done.stderr + done.stdout
+    weights = "results/smoke/systems/teacher/seed-1/model.safetensors"
+    told = done.stdout + done.stderr
+    for stage in ("train", "export_bundle"):
+        (command,) = re.findall(rf"stages\.{stage} .*marked.*", told)
+        assert f" --roles critic={weights} " in command and "--base" not in command
+
+
+@pytest.fixture(scope="module")
+def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("marked")
+    run_stage("train_teacher", training_words("transformer", folder / "teacher", max_steps=6))
+    critic = ["--roles", f"critic={folder / 'teacher/model.safetensors'}"]
+    settings = {"system": "marked", "family": "marked", "preset": "miniature", "data": "raw", "model": {"dim": 8},
+                "objective": {}, "training": {"max_steps": 20, "batch_tokens": 300, "validate_every": 10}}  # fmt: skip
+    words = training_words("marked", folder, settings=settings)
+    with pytest.raises(ValueError, match="family marked needs --roles critic=FILE"):
+        train.run(train.arguments("train").parse_args(words))
+    train.run(train.arguments("train").parse_args([*words, *critic]))
+    words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(folder / "model.safetensors")]
+    words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
+    words += ["--output-folder", str(folder / "bundle")]
+    with pytest.raises(ValueError, match="family marked, which needs the role critic; add it to --roles"):
+        export_bundle.run(export_bundle.arguments().parse_args(words))
+    export_bundle.run(export_bundle.arguments().parse_args([*words, *critic]))
+    return folder / "bundle"
+
+
+def test_it_trains_with_the_system_in_its_role_and_keeps_a_record_of_it(bundle):
+    history = [json.loads(line) for line in (bundle.parent / "training.jsonl").read_text().splitlines()]
+    figures = [entry for entry in history if "dev_critic_size" in entry]
+    assert figures and all(entry["dev_critic_size"] > 1000 for entry in figures)
+    updates = [entry for entry in history if "critic" in entry]
+    assert all(entry["critic"] < 0 and entry["frozen"] == 1 for entry in updates)
+    config, exported = read_json(bundle.parent / "config.json"), read_json(bundle / "bundle.json")
+    assert config["sizes"]["symbols"] == ["mask", "blank"]
+    for record in (config, exported):
+        assert record["provenance"]["inputs"]["role critic"]["path"].endswith("teacher/model.safetensors")
+    by_role = {part["role"]: part for part in exported["models"].values()}
+    assert set(by_role) == {"model", "critic"} and by_role["critic"]["family"] == "transformer"
+    assert exported["searches"] == ["mark"] and "symbols" not in by_role["critic"]["sizes"]
+
+
+def test_symbols_have_ids_after_the_subwords_and_no_text(bundle, tiny):
+    translator = Translator.load(bundle, device="cpu", threads=1)
+    size = tiny.sizes["target"]
+    symbols = translator.models["marked"].symbols
+    assert (symbols["mask"], symbols["blank"], symbols.ids) == (size, size + 1, (size, size + 1))
+    with pytest.raises(KeyError):
+        symbols["nothing"]
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    settings, _ = translator.settings()
+    found = translator.search(lines, settings)
+    assert all(row[0] == size and row[-1] == size + 1 for row in found.tokens)
+    assert all(score < 0 for score in found.scores)
+    words = [[word for word in row if word < size] for row in found.tokens]
+    assert translator.text(found.tokens) == translator.text(words)
+    assert translator.text(found.tokens, "subwords") == translator.text(words, "subwords")
+    assert [translator.subwords.pieces_target(row) for row in found.tokens] == [
+        translator.subwords.pieces_target(row) for row in words
+    ]
+
+
+def test_sizes_grow_where_the_symbols_are(package, tiny):
+    model = build("marked", {"dim": 8}, {"source": 30, "target": 20, "joint": False})
+    assert (model.words.num_embeddings, model.output.out_features) == (30, 22)
+    model = build("marked", {"dim": 8}, {"source": 20, "target": 20, "joint": True})
+    assert (model.words.num_embeddings, model.output.out_features) == (22, 22)
+    assert torch.isfinite(model(torch.tensor([[20, 21, 2]]), 2)).all()
+
+
+def test_a_model_that_was_trained_with_other_symbols_is_told(package):
+    with pytest.raises(ConfigError, match="trained with the symbols mask, and the family has mask, blank; use"):
+        build("marked", {"dim": 8}, {"source": 20, "target": 20, "joint": True, "symbols": ["mask"]})
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"symbols": ("mask", "mask")}, "its symbols must be different names"),
+        ({"symbols": ("a mask",)}, "its symbols must be different names"),
+        ({"needs": {"model": registry.Role()}}, '"model" cannot name a role'),
+    ],
+)
+def test_declarations_that_cannot_be_used_are_refused(package, change, told):
+    members = registry.members()
+    wrong = dataclasses.replace(members.families["marked"], **change)
+    with pytest.raises(registry.DeclarationError, match=told):
+        registry._check(dataclasses.replace(members, families={**members.families, "marked": wrong}))

@@ -1,0 +1,154 @@
+"""A package from outside, as text: a family that puts words at positions, and a search of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+DECLARATIONS = """
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from workflow_src.spec import Engine, Family, Frozen, Option, Plugin, Search, SearchSettings
+
+
+class Model(Frozen):
+    dim: int = Field(gt=0)
+    max_positions: int = 200
+
+
+class Objective(Frozen):
+    sharpness: float = Field(1.0, gt=0)
+
+
+class Settings(SearchSettings):
+    passes: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(1, ge=0, description="over a line")
+    stretch: Annotated[float, Option(tune=True, part="-stretch{:g}")] = Field(1.0, gt=0, description="of lengths")
+
+
+def weights(model, vocabulary):
+    return {"output": model.dim * vocabulary}
+
+
+FAMILY = Family(
+    name="wordbag", title="Bag of words", model=Model, objective=Objective,
+    presets=Path(__file__).with_name("presets.yaml"),
+    build="bagged.code:build", loss="bagged.code:Loss", validation="bagged.code:validate", searches=("unrepeat",),
+    weights=weights, traits=frozenset({"bagging"}),
+)
+SEARCH = Search(
+    name="unrepeat", title="without repetitions", settings=Settings, run="bagged.code:run", series="passes",
+    traceable=True, cost=lambda settings, weights, length: 2.0 * length * weights["model"]["output"],
+)
+
+
+def serves(family, search, settings):
+    return None if family is FAMILY and search is SEARCH else "computes bags of words only; remove the engine"
+
+
+ENGINE = Engine(
+    name="ledger", title="Ledger", serves=serves, compute_types=("float32",), exports="ledger",
+    export="bagged.ledger:export", open="bagged.ledger:Ledger",
+)
+PLUGIN = Plugin("bagged", "0.3", families=(FAMILY,), searches=(SEARCH,), engines=(ENGINE,))
+"""
+PRESETS = "miniature: {dim: 8}\nlarger: {dim: 16}\n"
+CODE = '''
+import torch
+from torch import nn
+
+from workflow_src.types import EOS, PAD, Hypotheses, LossTerms, Validation
+
+
+class Bag(nn.Module):
+    """Words at positions, from the mean of the source's embeddings."""
+
+    def __init__(self, config, source_size, target_size):
+        super().__init__()
+        self.config = config
+        self.words = nn.Embedding(source_size, config.dim)
+        self.positions = nn.Embedding(config.max_positions, config.dim)
+        self.output = nn.Linear(config.dim, target_size)
+
+    def forward(self, source, length):
+        mask = (source != PAD)[..., None]
+        mean = (self.words(source) * mask).sum(1) / mask.sum(1)
+        return self.output(mean[:, None] + self.positions.weight[:length])
+
+
+def build(config, source_size, target_size, joint):
+    return Bag(config, source_size, target_size)
+
+
+class Loss:
+    def __init__(self, config):
+        self.config = config
+
+    def __call__(self, model, batch, context):
+        logits = self.config.sharpness * model(batch.source, batch.target.size(1))
+        losses = nn.functional.cross_entropy(logits.transpose(1, 2), batch.target, reduction="none")
+        count = int(batch.target_mask.sum())
+        return LossTerms((losses * batch.target_mask).sum() / count, count, {})
+
+
+def validate(dev, objective, base):
+    @torch.no_grad()
+    def figures(model):
+        def right(batch):
+            words = model(batch.source, batch.target.size(1)).argmax(-1)
+            return int(((words == batch.target) & batch.target_mask).sum()), int(batch.target_mask.sum())
+
+        found = dev.over_batches(right)
+        return {"dev_words": sum(hits for hits, _ in found) / sum(count for _, count in found)}
+
+    return Validation(figures, "dev_words")
+
+
+def run(models, source, settings, scored=True, trace=False):
+    """The most probable words; then, `passes` times, the next best word where one follows itself."""
+    lengths = (((source != PAD).sum(1) - 1) * settings.stretch).long().clamp(min=1).tolist()
+    logits = models["model"](source, max(lengths))
+    logits[..., : EOS + 1] = float("-inf")
+    ranked = logits.argsort(-1, descending=True)
+    places, traces = torch.zeros_like(ranked[..., :1]), []
+    for number in range(settings.passes + 1):
+        words = ranked.gather(-1, places)[..., 0]
+        traces.append([row[:count] for row, count in zip(words.tolist(), lengths)])
+        places[:, 1:, 0] += words[:, 1:] == words[:, :-1]
+    return Hypotheses(traces[-1], [0.0] * len(lengths), traces=traces if trace else None)
+'''
+
+
+LEDGER = """
+from workflow_src.data.subwords import Subwords
+from workflow_src.nn.weights import weights_of
+from workflow_src.records.atomic import save_tensors
+from workflow_src.runtime.device import choose, set_threads
+from workflow_src.serving.bundle import load_models
+from workflow_src.serving.translator import Translator
+from workflow_src.spec import Export
+
+
+def export(model, subwords, folder):
+    save_tensors(folder / "ledger.safetensors", weights_of(model))
+    return Export("ledger.safetensors", {"ledger": "1.0"})
+
+
+class Ledger(Translator):
+    @classmethod
+    def open(cls, folder, description, device, precision, threads):
+        set_threads(threads)
+        runtime = choose("cpu", "float32", training=False)
+        return cls(description, load_models(folder, description, runtime), Subwords.load(folder / "subwords"), runtime)
+"""
+FILES = {"__init__.py": DECLARATIONS, "code.py": CODE, "ledger.py": LEDGER, "presets.yaml": PRESETS}
+
+
+def write(folder: Path) -> str:
+    """Write the package into `folder`; returns its name."""
+    package = folder / "bagged"
+    package.mkdir()
+    for name, text in FILES.items():
+        (package / name).write_text(text)
+    return package.name
