@@ -170,10 +170,12 @@ def state_folder(wildcards):
 def bundle_inputs(wildcards):
     """Inputs of an export: the weights, those of the systems that it is built on, and the subwords."""
     system = plan.system(wildcards.system)
+    carried = {f"{ROLE}{role}": plan.weights(name, wildcards.seed) for role, name in plan.carried(system.name).items()}
     return {
         "model": plan.weights(system.name, wildcards.seed),
         "subwords": SUBWORDS,
         **role_inputs(wildcards),
+        **carried,
     }
 
 
@@ -228,6 +230,8 @@ def stage_of(rule_name, general):
 
 # Whether the experiment has such systems or not, `--forcerun` and `--set-resources` may name them.
 TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values()))
+# Rules whose families are counted at once, on one CPU.
+COUNTED = {family.training_rule for family in families().values() if family.fit}
 EXPORTING = [engine for engine in engines().values() if engine.exports]
 DECODED = plan.exported
 # Speed and examples are taken from the first seed.

@@ -21,12 +21,12 @@ for training_rule in TRAININGS:
             "../envs/gpu.yaml"
         threads: RUNTIME.training_threads * RUNTIME.devices
         resources:
-            **SEVERAL_NODES,
+            **({} if training_rule in COUNTED else SEVERAL_NODES),
             mem_mb=needs.memory(training_rule),
             runtime=needs.minutes(training_rule),
-            slurm_partition=needs.partition(gpu=True),
-            gpu=GPUS * RUNTIME.devices * RUNTIME.nodes,
-            launch=RUNTIME.launch,
+            slurm_partition=needs.partition(gpu=training_rule not in COUNTED),
+            gpu=0 if training_rule in COUNTED else GPUS * RUNTIME.devices * RUNTIME.nodes,
+            launch="python -m" if training_rule in COUNTED else RUNTIME.launch,
             device=RUNTIME.device,
             precision=RUNTIME.precision,
             compile=str(RUNTIME.compile),

@@ -188,6 +188,12 @@ def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[s
     return {role: thing for role, thing in filled.items() if role not in said}
 
 
+def carried(family: Family) -> dict[str, str]:
+    """Settings of a family's searches whose systems its bundles carry, by the role that these fill."""
+    kinds = (searches()[name].settings for name in searches_of(family))
+    return {kind.option(name).role: name for kind in kinds for name in kind.named("carried")}
+
+
 def roles() -> tuple[str, ...]:
     """Roles that settings of any search may name systems for."""
     kinds = (search.settings for search in searches().values())

@@ -179,6 +179,7 @@ class Family:
     searches        names of searches, the first is the default
     weights         (model settings, vocabulary) -> weights of matrix products by part; "output" is the projection onto
                     the vocabulary
+    repeats         (model settings) -> times that parts are computed for a source position, 1 for those left out
     layers          (model settings) -> layers that a training update goes through; None: guessed from the weights
     training_cost   (objective settings, Weights with "model" and roles) -> operations for a position of an update;
                     None: 6 for each weight
@@ -189,7 +190,6 @@ class Family:
     start           (model, tensors or None, the family they come from or None, the base or None) -> names of the
                     parameters that were set, or None where the model starts at random; None: what agrees in name
                     and shape is copied
-    symbols         what is added to the target vocabulary, after the subwords, such as a blank
     rule            name of its training rule; None: train_NAME
     title           of a group of table rows
     order           place among families in tables
@@ -206,6 +206,7 @@ class Family:
     validation: str | None = None
     fit: str | None = None
     searches: tuple[str, ...] = ()
+    repeats: Callable[[Any], Mapping[str, float]] | None = None
     layers: Callable[[Any], int] | None = None
     training_cost: Callable[[Any, Weights], float] | None = None
     needs: Mapping[str, Role] = dataclasses.field(default_factory=dict)

@@ -90,7 +90,7 @@ def _system_row(plan: Plan, system: System) -> dict[str, Any]:
         "parameters": parameters(system, subwords.vocabulary_size, subwords.joint),
         "tokens": tokens,
         "operations": operations,
-        "hours": _hours(operations, TRAINING_SHARE["wide" if system.model.dim >= WIDE else "narrow"]),
+        "hours": _hours(operations, TRAINING_SHARE["wide" if getattr(system.model, "dim", 0) >= WIDE else "narrow"]),
     }
 
 

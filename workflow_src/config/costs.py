@@ -23,6 +23,12 @@ LENGTH = {"generated": 12.0, "files": 28.0, "folder": 28.0}
 OUTPUT, LAYER = "output", 12
 
 
+def products(system: System, vocabulary: int) -> dict[str, float]:
+    """Multiplications of a system for one position by part: its weights, as often as each part is computed."""
+    times = system.family.repeats(system.model) if system.family.repeats else {}
+    return {part: count * times.get(part, 1) for part, count in parts(system, vocabulary).items()}
+
+
 def parts(system: System, vocabulary: int) -> dict[str, int]:
     """Weights of a system's matrix products by part; `output` is the projection onto the vocabulary."""
     return system.family.weights(system.model, vocabulary + len(system.family.symbols))
@@ -46,8 +52,8 @@ def layers(system: System) -> float:
 def operations_a_position(system: System, plan: Plan) -> float:
     """Floating-point operations of training on one position of a batch, source and target taken as equally long."""
     vocabulary = plan.recipe.subwords.vocabulary_size
-    weights = {MODEL: parts(system, vocabulary)}
-    weights |= {role: parts(plan.system(name), vocabulary) for role, name in system.filled.items()}
+    weights = {MODEL: products(system, vocabulary)}
+    weights |= {role: products(plan.system(name), vocabulary) for role, name in system.filled.items()}
     if system.family.training_cost is None:
         return 6.0 * sum(weights[MODEL].values())
     return system.family.training_cost(system.objective, weights)
@@ -61,7 +67,7 @@ def weights_of(plan: Plan, system: System, settings: SearchSettings) -> Weights:
     names = of_the_family(settings, system.roles) | named_systems(settings)
     named = {role: plan.system(name) for role, name in names.items()}
     filled = fill(needs(settings), [(one, one.family) for one in own], named)
-    return {role: parts(one, vocabulary) for role, one in filled.items()}
+    return {role: products(one, vocabulary) for role, one in filled.items()}
 
 
 def decoding_operations(plan: Plan, system: System, settings: SearchSettings, sentences: float, length: float) -> float:

@@ -61,7 +61,7 @@ class SystemConfig(Frozen):
     initial_weights: str | None = Field(None, description="a safetensors file of the user's to start from")
     model: dict[str, Any] = Field({}, description="settings that differ from the preset's")
     objective: dict[str, Any] = {}
-    training: TrainingConfig
+    training: TrainingConfig | None = Field(None, description="how long it learns; none where it is counted at once")
 
 
 class DistillationConfig(Frozen):

@@ -10,7 +10,7 @@ import yaml
 from workflow_src.config.base import ConfigError, parse, unknown
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.decodes import resolve_decodes
-from workflow_src.config.experiment import SystemConfig, WorkflowConfig
+from workflow_src.config.experiment import SystemConfig, TrainingConfig, WorkflowConfig
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.registry import DeclarationError, engines, families, use
 from workflow_src.spec import AUTOREGRESSIVE, BASE, Family
@@ -218,6 +218,17 @@ def _refuse_cycles(config: WorkflowConfig) -> None:
         visit(name, ())
 
 
+def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:
+    """How a system learns: not at all where its family is counted at once."""
+    if family.fit:
+        if system.training is not None:
+            raise ConfigError(f"{where}: family {family.name} is counted at once; remove the setting training.")
+        return TrainingConfig(max_steps=0)
+    if system.training is None:
+        raise ConfigError(f"missing setting {where}.training: add it to the configuration.")
+    return system.training
+
+
 def _resolve(name: str, config: WorkflowConfig) -> System:
     system = config.systems[name]
     family = families()[system.family]
@@ -247,7 +258,7 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         initial_weights=system.initial_weights,
         model=model,
         objective=parse(family.objective, system.objective, f"{where}.objective"),
-        training=system.training,
+        training=_training(system, family, where),
         roles=system.roles,
     )
     for role, name in resolved.filled.items():
@@ -256,6 +267,6 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
             own, other = getattr(model, setting, None), getattr(built_on.model, setting, None)
             if own != other:
                 raise ConfigError(f"{where}.model.{setting} is {own}, its {role} {name} has {other}; they must agree.")
-    if system.training.max_steps == 0 and not system.initial_weights:
+    if not family.fit and resolved.training.max_steps == 0 and not system.initial_weights:
         raise ConfigError(f"{where}.training.max_steps is 0 without initial_weights; give weights or steps.")
     return resolved

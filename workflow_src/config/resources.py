@@ -48,6 +48,8 @@ THREAD_DECODING = 1e9
 PROCESS, GPU_PROCESS = 1500, 6000
 MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2
 STARTING_MINUTES = 15
+# Counting n-grams: memory for each subword of the text, and subwords a minute, with room to spare.
+COUNTED_BYTES, COUNTED_A_MINUTE = 600, 4e6
 # Megabytes and minutes of jobs whose need hardly depends on anything.
 FIXED = {"download": (2000, 240), "score_quality": (4000, 60), "compare_rows": (4000, 120), "report": (4000, 60)}
 # Bytes a training pair, and pairs a minute, of stages that read the whole corpus.
@@ -143,6 +145,10 @@ class Requests:
     def _training(self, name: str) -> tuple[float, float]:
         """Weights, gradients and two moments; weights validated so far; a state being written; activations."""
         system = self.plan.system(name)
+        if system.family.fit:
+            # Every subword of the target, and what is counted of it, a few times over.
+            subwords = self.pairs * self.length
+            return PROCESS + COUNTED_BYTES * subwords / 1e6, STARTING_MINUTES + subwords / COUNTED_A_MINUTE
         training, model = system.training, system.model
         averaged = training.average_last if training.keep == "average" else 1
         held = self._weights_mb(name, copies=4 + averaged + 4)

@@ -20,6 +20,9 @@ def set_weights(model: nn.Module, weights: dict[str, Tensor], where: str | Path)
 
     Raises ArtifactError naming the first that is missing, unknown, of another shape or not finite.
     """
+    if hasattr(model, "reshape"):
+        # What is counted has as many entries as its text gave.
+        model.reshape(weights)
     own = dict(model.named_parameters())
     for name in own:
         if name not in weights:

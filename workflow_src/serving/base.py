@@ -147,6 +147,8 @@ class BaseTranslator(ABC):
                 raise ValueError(f"{next(iter(fields))} is given beside settings; change the settings instead.")
             return self._completed(search), {}
         defaults = self.description["defaults"]
+        if not self.searches:
+            raise ValueError(f"{self.description['system']} is no system that translates; give the bundle of one.")
         declared = self._search(search or defaults["search"])
         kind, systems = declared.settings, {}
         for name in fields:

@@ -85,7 +85,7 @@ def describe(family: Family, base: Family | None = None, others: Iterable[Family
         owners.get(("search", name)) for name in known
     ]
     plugins = {loaded.plugin.name: loaded.record() for loaded in needed if loaded}
-    about = {"searches": known, "defaults": {"search": family.searches[0]}}
+    about = {"searches": known, "defaults": {"search": family.searches[0]} if known else {}}
     return about | ({"plugins": list(plugins.values())} if plugins else {})
 
 

@@ -115,13 +115,16 @@ class Translator(BaseTranslator):
     ) -> dict[str, nn.Module]:
         """The networks that a search works with, by role. Raises ValueError for a role that nothing fills."""
         needed = registry.needs(settings)
-        others = registry.of_the_family(settings, bundle.roles(self.description))
+        carried = bundle.roles(self.description)
+        others = registry.of_the_family(settings, carried)
         named = {role: self.models[name] for role, name in others.items()}
         for name in settings.named("role"):
             role = settings.option(name).role
             other = (systems or {}).get(role)
             if other is not None:
                 named[role] = self._network_of(other, name, needed[role])
+            elif role in carried and getattr(settings, name) == self.description["defaults"].get(name):
+                named[role] = self.models[carried[role]]
             elif getattr(settings, name) is not None:
                 raise ValueError(f'{name} is "{getattr(settings, name)}", and its bundle is not given; give it.')
         own = [(self.models[name], family) for name, family in self._families]
@@ -154,4 +157,5 @@ class Translator(BaseTranslator):
         return None if fast.declared.serves(self._families[0][1], search, settings) else fast
 
     def _positions(self) -> int:
-        return min(model.config.max_positions for model in self.models.values())
+        others = bundle.roles(self.description).values()
+        return min(model.config.max_positions for name, model in self.models.items() if name not in others)

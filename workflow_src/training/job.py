@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,34 @@ def _own_device(device: str, group: processes.Processes) -> str:
     return own
 
 
+def _fit(family: Family, given: argparse.Namespace) -> str:
+    """Make what is counted at once: its weights, description and figures on dev."""
+    began, settings = time.perf_counter(), given.settings
+    corpus, dev = EncodedCorpus.open(given.train), EncodedCorpus.open(given.dev)
+    corpus.verify()
+    subwords = Subwords.load(given.subwords)
+    sizes = sizes_of(family.name, subwords)
+    model = build(family.name, settings["model"], sizes)
+    figures = import_object(family.fit)(model, corpus, dev, subwords, given.initial)
+    description = {
+        **{name: settings[name] for name in ("system", "family", "preset", "data", "model")},
+        "seed": given.seed,
+        "steps": 0,
+        "minutes": round((time.perf_counter() - began) / 60, 2),
+        "sizes": sizes,
+        "parameters": count_parameters(model),
+        "device": "cpu",
+        "precision": "float32",
+    }
+    inputs = _inputs(given)
+    _write(given.output_folder, model, description, [figures], lambda files: provenance(settings, inputs, files))
+    return f"{settings['system']}: {', '.join(f'{name} {value:.6g}' for name, value in figures.items())}"
+
+
 def _train(given: argparse.Namespace, group: Group) -> str | None:
+    family = families()[given.settings["family"]]
+    if family.fit:
+        return _fit(family, given) if group.first else None
     if group.size == 1:
         set_threads(given.threads)
     runtime = choose(given.device, given.precision, given.compile)

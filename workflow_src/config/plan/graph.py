@@ -115,6 +115,17 @@ class Graph(Paths):
         """Systems beside its own that a decode works with, by role."""
         return named_systems(decode.values)
 
+    def carried(self, system: str) -> dict[str, str]:
+        """Systems that a system's bundle carries, by role: the first that one of its decodes names."""
+        found: dict[str, str] = {}
+        for decode in self.loaded.decodes:
+            if decode.system == system:
+                kept = {decode.values.option(name).role for name in decode.values.named("carried")}
+                for role, other in self.systems_in_roles(decode).items():
+                    if role in kept:
+                        found.setdefault(role, other)
+        return found
+
     @property
     def tuned(self) -> list[tuple[Decode, int]]:
         """Decodes that choose settings on dev, with each seed."""

@@ -44,6 +44,7 @@ class Settings(Graph):
         training = resolved.training.model_dump(mode="json", exclude={"save_every", "max_skipped"})
         if training["explode_factor"] is None:
             del training["explode_factor"]
+        learning = {"objective": resolved.objective.model_dump(mode="json"), "training": training}
         return _json(
             {
                 "system": system,
@@ -51,8 +52,7 @@ class Settings(Graph):
                 "preset": resolved.preset,
                 "data": resolved.data,
                 "model": resolved.model.model_dump(mode="json"),
-                "objective": resolved.objective.model_dump(mode="json"),
-                "training": training,
+                **({} if resolved.family.fit else learning),
             }
         )
 

@@ -31,12 +31,16 @@ class NatObjectiveConfig(Frozen):
 
 
 def weights(model: NatConfig, vocabulary: int) -> dict[str, int]:
-    """Weights of matrix products for a source position; what works on slots counts `upsample` times."""
     return {
         "encoder": model.encoder_layers * encoder_layer(model),
-        "decoder": round(model.upsample * model.layers * decoder_layer(model)),
-        "output": round(model.upsample * vocabulary * model.dim),
+        "decoder": model.layers * decoder_layer(model),
+        "output": vocabulary * model.dim,
     }
+
+
+def repeats(model: NatConfig) -> dict[str, float]:
+    """What works on slots is computed for each of them."""
+    return {"decoder": model.upsample, "output": model.upsample}
 
 
 FAMILY = Family(
@@ -50,6 +54,7 @@ FAMILY = Family(
     validation="workflow_src.families.nat.validation:validate",
     searches=("ctc-greedy", "ctc-beam"),
     weights=weights,
+    repeats=repeats,
     layers=lambda model: model.encoder_layers + round(model.upsample * model.layers),
     traits=frozenset({ALIGNED}),
     start="workflow_src.families.nat.model:start",

@@ -27,7 +27,7 @@ class BeamSettings(SearchSettings):
         1.0, ge=0, allow_inf_nan=False, description="exponent of the length that scores are divided by"
     )
     language_model: Annotated[
-        str | None, Option(role=LM, part=lambda system: f"-lm-{system}" if system else "", carried=True, omit=True)
+        str | None, Option(role=LM, part=lambda system: f"-with-{system}" if system else "", omit=True)
     ] = Field(None, description="the system whose probabilities of words are added; none: no language model")
     lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", omit=True)] = Field(
         0.2, ge=0, allow_inf_nan=False, description="times the language model's log-probability is added"

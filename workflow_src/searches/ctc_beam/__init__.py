@@ -30,7 +30,7 @@ class CtcBeamSettings(SearchSettings):
     beam: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
         5, ge=1, description="prefixes kept at every slot"
     )
-    language_model: Annotated[str | None, Option(role=LM, part=_by("lm"), carried=True)] = Field(
+    language_model: Annotated[str | None, Option(role=LM, part=_by("with"), carried=True)] = Field(
         None, description="the system whose probabilities of words are added; none: no language model"
     )
     lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}")] = Field(
