@@ -119,7 +119,7 @@ def training_words(tiny):
 def _run(stage: str, words: list[str]) -> str:
     """Run a stage in this process; returns its summary. Errors come through."""
     module = importlib.import_module(f"workflow_src.stages.{stage}")
-    parser = module.arguments(stage) if stage.startswith("train_") else module.arguments()
+    parser = module.arguments(stage) if stage.startswith("train") else module.arguments()
     return module.run(parser.parse_args(words))
 
 
@@ -134,7 +134,7 @@ def refused(capsys):
 
     def run(stage: str, words: list[str]) -> str:
         module = importlib.import_module(f"workflow_src.stages.{stage}")
-        parser = module.arguments(stage) if stage.startswith("train_") else module.arguments()
+        parser = module.arguments(stage) if stage.startswith("train") else module.arguments()
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
             jobs.start(module.run, parser, words)

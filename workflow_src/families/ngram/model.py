@@ -69,7 +69,7 @@ def fit(
     """
     targets = [dev.target(row).tolist() for row in range(len(dev))]
     if initial is not None:
-        ids = {piece: i for i, piece in enumerate(subwords.target_pieces)}
+        ids = {piece: i for i, piece in enumerate(subwords.names()["target"])}
         counted, left_out = read_arpa(initial, ids, subwords.target_size)
         if counted.order != model.config.order:
             raise ValueError(

@@ -1,0 +1,138 @@
+"""A language model beside a one-pass system: counted, carried in its bundle, and used where a search names it."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from workflow_src.config import ConfigError, load_experiment
+from workflow_src.config.plan import Plan
+from workflow_src.decoding.ngram import estimate, write_arpa
+from workflow_src.records.atomic import read_json
+from workflow_src.registry import carried, families
+from workflow_src.serving.translator import Translator
+
+LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
+BEAM = {"search": "ctc-beam", "beam": 3, "min_probability": 0.0, "lm_weight": 2.0}
+
+
+def settings(family: str, model: dict, **more) -> dict:
+    return {
+        "system": more.pop("system", family),
+        "family": family,
+        "preset": "miniature",
+        "data": "raw",
+        "model": model,
+    } | more
+
+
+@pytest.fixture(scope="module")
+def made(tiny, training_words, run_stage, tmp_path_factory):
+    """A one-pass system, two language models, and bundles of all."""
+    root = tmp_path_factory.mktemp("made")
+    kind = families()["nat"]
+    model = kind.model(dim=16, feed_forward=32, heads=2, encoder_layers=1, layers=1, max_positions=60)
+    training = {"max_steps": 6, "batch_tokens": 150, "learning_rate": 0.01, "warmup_steps": 1, "validate_every": 3,
+                "dev_sentences": 4}  # fmt: skip
+    nat = settings("nat", model.model_dump(mode="json"), objective={}, training=training, system="ctc")
+    run_stage("train", training_words("nat", root / "nat", settings=nat))
+    for name, order in (("lm", 3), ("other", 2)):
+        counted = settings("ngram", {"order": order}, system=name)
+        run_stage("train", training_words("ngram", root / name, settings=counted))
+    words = ["--settings", json.dumps({"system": "ctc", "source": "de", "target": "en"})]
+    words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
+
+    def export(folder, model, *more):
+        run_stage("export_bundle", [*words, "--model", str(model), "--output-folder", str(folder), *more])
+        return folder
+
+    weights = {name: root / name / "model.safetensors" for name in ("nat", "lm", "other")}
+    return SimpleNamespace(
+        weights=weights, export=export, lm=export(root / "bundle-lm", weights["lm"]),
+        other=export(root / "bundle-other", weights["other"]), plain=export(root / "plain", weights["nat"]),
+        carrying=export(root / "carrying", weights["nat"], "--roles", f"language_model={weights['lm']}"),
+    )  # fmt: skip
+
+
+def load(folder) -> Translator:
+    return Translator.load(folder, device="cpu", threads=1, engine="eager")
+
+
+def test_what_was_counted_is_what_counting_gives(made, tiny):
+    model = load(made.lm).models["ngram"].scorer
+    rows = [tiny.train.target(row).tolist() for row in range(len(tiny.train))]
+    ends = [sum(map(len, rows[:i])) for i in range(len(rows) + 1)]
+    wanted = estimate(np.array(sum(rows, [])), np.array(ends), tiny.sizes["target"], 3)
+    sentences = [tiny.dev.target(row).tolist() for row in range(len(tiny.dev))]
+    assert [model.log_probability(s) for s in sentences] == pytest.approx(
+        [wanted.log_probability(s) for s in sentences], rel=1e-5
+    )
+    figures = json.loads((made.weights["lm"].parent / "training.jsonl").read_text())
+    assert figures["dev_perplexity"] == pytest.approx(wanted.perplexity(sentences), rel=1e-5)
+    assert read_json(made.weights["lm"].parent / "config.json")["parameters"] > 0
+
+
+def scores(translator, **fields) -> list[float]:
+    chosen, systems = translator.settings(**BEAM, **fields)
+    return translator.search(LINES, chosen, systems).scores
+
+
+def test_a_bundle_uses_the_language_model_that_it_carries(made):
+    carrying, plain = load(made.carrying), load(made.plain)
+    assert carrying.description["defaults"] == {"search": "ctc-greedy", "language_model": "lm"}
+    alone, given = scores(plain), scores(plain, language_model=load(made.lm))
+    assert scores(carrying) == given != alone
+    assert carrying.translate(LINES, **BEAM) == plain.translate(LINES, language_model=load(made.lm), **BEAM)
+    # Another one in its place.
+    other = scores(plain, language_model=load(made.other))
+    assert scores(carrying, language_model=load(made.other)) == other != given
+
+
+def test_greedy_needs_no_language_model(made):
+    assert load(made.carrying).translate(LINES) == load(made.plain).translate(LINES, search="ctc-greedy")
+
+
+def test_a_language_model_translates_nothing(made):
+    with pytest.raises(ValueError, match="no system that translates"):
+        load(made.lm).translate(LINES)
+
+
+def test_what_is_no_language_model_is_refused(made):
+    with pytest.raises(ValueError, match='language_model "ctc" is not language model'):
+        load(made.plain).translate(LINES, language_model=load(made.plain), **BEAM)
+    with pytest.raises(ValueError, match="its bundle is not given"):
+        load(made.carrying).translate(LINES, language_model="unknown", **BEAM)
+
+
+def test_an_arpa_file_of_the_users_serves(made, tiny, training_words, run_stage, refused, tmp_path):
+    model = load(made.lm).models["ngram"].scorer
+    write_arpa(model, tmp_path / "own.arpa", tiny.subwords.names()["target"])
+    words = lambda order: training_words(  # noqa: E731
+        "ngram", tmp_path / "own", settings=settings("ngram", {"order": order}), initial=tmp_path / "own.arpa"
+    )
+    run_stage("train", words(3))
+    bundle = made.export(tmp_path / "bundle", tmp_path / "own/model.safetensors")
+    own, sentence = load(bundle).models["ngram"].scorer, tiny.dev.target(0).tolist()
+    assert own.log_probability(sentence) == pytest.approx(model.log_probability(sentence), rel=1e-5)
+    assert "set model.order to 3" in refused("train", words(4))
+
+
+def experiment(**systems):
+    return load_experiment("tatoeba", systems=systems)
+
+
+def test_a_language_model_has_no_training_and_all_others_have():
+    with pytest.raises(ConfigError, match="systems.lm: family ngram is counted at once; remove the setting training"):
+        experiment(lm={"training": {"max_steps": 5}})
+    with pytest.raises(ConfigError, match="missing setting systems.more.training"):
+        experiment(more={"family": "transformer", "preset": "tiny"})
+
+
+def test_bundles_carry_what_their_own_decodes_name():
+    plan = Plan(load_experiment("tatoeba"))
+    assert plan.carried("ctc-raw") == {"language_model": "lm-raw"} and plan.carried("teacher") == {}
+    assert carried(families()["nat"]) == {"language_model": "language_model"}
+    assert "training" not in json.loads(plan.settings_training("lm"))
