@@ -187,9 +187,9 @@ def roles() -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind.option(name).role for kind in kinds for name in kind.named("role")))
 
 
-def refining() -> tuple[str, ...]:
-    """Names of the searches that can be followed step by step."""
-    return tuple(name for name, search in searches().items() if search.traceable)
+def controls() -> tuple[str, ...]:
+    """Names of the searches that others are compared with which differ from them in nothing but what refines."""
+    return tuple(dict.fromkeys(search.control for search in searches().values() if search.control))
 
 
 def plain(settings: SearchSettings) -> bool:

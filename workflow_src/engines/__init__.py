@@ -47,7 +47,7 @@ CTRANSLATE2 = Engine(
     compute_types=("float32", "int8", "float16"),
     packages=("ctranslate2",),
     exports="ctranslate2",
-    look=Look(marker="<"),
+    look=Look(marker="P"),
 )
 ONNXRUNTIME = Engine(
     name="onnxruntime",
@@ -59,7 +59,7 @@ ONNXRUNTIME = Engine(
     devices=("cpu",),
     modes={"float32": "fast", "int8": "fast-int8"},
     packages=("onnx", "onnxruntime"),
-    look=Look(marker=">"),
+    look=Look(marker="X"),
 )
 CUDA_GRAPHS = Engine(
     name="cuda_graphs",

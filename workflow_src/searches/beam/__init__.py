@@ -36,5 +36,5 @@ SEARCH = Search(
     # What others are compared with: beam 4, or else the largest.
     reference=lambda settings: (settings.beam == 4, settings.beam),
     label=lambda settings: f"beam {settings.beam}",
-    look=Look(marker="^"),
+    look=Look(marker="s"),
 )
