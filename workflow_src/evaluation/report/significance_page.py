@@ -33,7 +33,8 @@ def main_caption(significance: Significance | None, comparisons: int, manifest: 
     """What p is in the main table, and how many it has; empty where it has none."""
     if not significance or not comparisons:
         return ""
-    start, reference = manifest.start, manifest.reference
+    refined = any(decode.search.traceable for decode in manifest.decodes)
+    start, reference = manifest.start if refined else None, manifest.reference
     against = [f"of refined rows against the {start.title} of their model"] if start else []
     if reference:
         others = "all others" if start else "all rows"
