@@ -19,11 +19,7 @@ MEANS = {
     "serving/decode.py": {"score"},
     "stages/distill.py": {"score"},
     "stages/merge_distilled.py": {"score"},
-    "stages/compare_rows.py": {"delta"},
-    "config/plan/settings.py": {"delta"},
 }
-# What still reads names to label and draw rows: to be emptied.
-NOT_YET = ("evaluation", "stages/report.py", "stages/distill.py", "stages/map_latent_space.py")
 
 
 def names() -> set[str]:
@@ -44,8 +40,6 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACK
 def test_no_literal_names_a_member(path):
     place = path.relative_to(PACKAGE).as_posix()
     found = (literals(path) & names()) - MEANS.get(place, set())
-    if place.startswith(NOT_YET):
-        pytest.skip("still labels rows by their names")
     assert not found
 
 

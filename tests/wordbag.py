@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.spec import Engine, Family, Frozen, Option, Plugin, Search, SearchSettings
+from workflow_src.spec import Engine, Family, Frozen, Look, Option, Plugin, Search, SearchSettings
 
 
 class Model(Frozen):
@@ -36,10 +36,12 @@ FAMILY = Family(
     presets=Path(__file__).with_name("presets.yaml"),
     build="bagged.code:build", loss="bagged.code:Loss", validation="bagged.code:validate", searches=("unrepeat",),
     weights=weights, traits=frozenset({"bagging"}),
+    look=Look("#a0522d", dark="#d08a5d"), order=7,
 )
 SEARCH = Search(
     name="unrepeat", title="without repetitions", settings=Settings, run="bagged.code:run", series="passes",
     traceable=True, cost=lambda settings, weights, length: 2.0 * length * weights["model"]["output"],
+    look=Look(marker="h"),
 )
 
 

@@ -207,9 +207,9 @@ def followed(settings: SearchSettings) -> dict[str, Any]:
     return {name: there[name] for name in names if name in there}
 
 
-def refining() -> tuple[str, ...]:
-    """Names of the searches that can be followed step by step."""
-    return tuple(name for name, search in searches().items() if search.traceable)
+def controls() -> tuple[str, ...]:
+    """Names of the searches that others are compared with which differ from them in nothing but what refines."""
+    return tuple(dict.fromkeys(search.control for search in searches().values() if search.control))
 
 
 def plain(settings: SearchSettings) -> bool:

@@ -50,10 +50,15 @@ class Role:
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """How a member is drawn: a colour (hexadecimal) and a marker of matplotlib, None for the default."""
+    """How a member is drawn: a colour (hexadecimal) and a marker of matplotlib, None for the default.
+
+    `light` and `dark` replace the colour where a page is light or dark; None: the colour itself.
+    """
 
     colour: str | None = None
     marker: str | None = None
+    light: str | None = None
+    dark: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +75,7 @@ class Option:
     steps     the value names the search whose steps are taken; None: the first search of the family that has steps
     length    it decides target lengths: rows that differ in it are not compared as if lengths were equal
     follow    analyses that follow a search step by step keep the setting; rows with any other are left out
+    stop      it decides after how many steps a sentence stops: tables say the mean
     """
 
     required: bool = False
@@ -82,6 +88,7 @@ class Option:
     steps: bool = False
     length: bool = False
     follow: bool = False
+    stop: bool = False
 
 
 # Pydantic's kinds of errors of numbers out of range.
@@ -193,6 +200,7 @@ class Family:
     rule            name of its training rule; None: train_NAME
     title           of a group of table rows
     order           place among families in tables
+    loss_title      of the panel of its training loss; families that say the same share one
     """
 
     name: str
@@ -216,6 +224,7 @@ class Family:
     rule: str | None = None
     look: Look = Look()
     order: int = 100
+    loss_title: str = "Training loss"
 
     @property
     def training_rule(self) -> str:
@@ -224,6 +233,11 @@ class Family:
     @property
     def autoregressive(self) -> bool:
         return AUTOREGRESSIVE in self.traits
+
+
+def single(settings: SearchSettings) -> int:
+    """One hypothesis for a sentence."""
+    return 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,6 +259,9 @@ class Search:
     reference   (settings) -> a key: of all rows with a key the largest is what others are compared with
     control     the search of the base that differs from this one in nothing but what refines
     label       (settings) -> what a row is called in tables; None: the title with its series
+    details     (settings) -> what stands in brackets behind the label; None: the decode's name where it says more than
+                the label
+    look        its marker; its colour, where it differs from that of the family
     """
 
     name: str
@@ -258,11 +275,12 @@ class Search:
     traceable: bool = False
     families: tuple[str, ...] = ()
     series: str | None = None
-    width: Callable[[Any], int] = lambda settings: 1
+    width: Callable[[Any], int] = single
     baseline: str | None = None
     reference: Callable[[Any], tuple] | None = None
     control: str | None = None
     label: Callable[[Any], str] | None = None
+    details: Callable[[Any], list[str]] | None = None
     look: Look = Look()
 
     def row_label(self, settings: SearchSettings) -> str:

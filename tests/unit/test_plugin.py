@@ -11,11 +11,15 @@ import wordbag
 from workflow_src import registry
 from workflow_src.cli.estimate import estimate, jobs
 from workflow_src.config import Plan, load_experiment
+from workflow_src.config.manifest import Manifest, build
 from workflow_src.config.resources import Requests
-from workflow_src.records.atomic import ArtifactError, read_json
+from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.report import figures, figures_quality, results, tables
+from workflow_src.evaluation.report.results import read_results
+from workflow_src.records.atomic import ArtifactError, read_json, write_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
-from workflow_src.stages import export_bundle, train
+from workflow_src.stages import export_bundle, report, train
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +134,89 @@ def test_a_bundle_whose_plug_in_is_missing_says_so(bundle):
             Translator.load(bundle, device="cpu")
     finally:
         registry.use(["bagged"])
+
+
+def scored(bleu):
+    """A quality file."""
+    variant = {"bleu": bleu, "bleu_ci": [bleu - 1, bleu + 1], "chrf": 50.0, "validity": None}
+    variant |= {"bleu_signature": "tok:13a", "chrf_signature": "nc:6"}
+    return {**{name: variant for name in VARIANTS.values()}, "sentences": 9, "mean_steps": 1.0}
+
+
+def report_files(plan, folder):
+    """Fabricated measurements of every row; returns the words of the report's stage."""
+    manifest = json.loads(plan.settings_report())
+    speed, compared = [], []
+    for number, row in enumerate(manifest["rows"]):
+        of = {"system": row["system"], "name": row["name"]}
+        write_json(folder / row["quality"], scored(20.0 + number))
+        if "chosen" in row:
+            curve = [{"settings": {"stretch": s}, "bleu": 20.0, "mean_steps": 0.0} for s in (1.0, 1.2)]
+            write_json(folder / row["chosen"], {"chosen": {"stretch": 1.2}, "curve": curve})
+        bins = [{"mean_length": 4.0, "latency_ms": 1.0 + number, "shortest": 3, "longest": 5}]
+        times = {"latency_ms": 1.0 + number, "latency_mean": 1.0, "latency_std": 0.1, "sentences_per_second": 99.0}
+        speed.append(of | times | {"speedup": 1.0, "batch": 8, "by_length": bins})
+        compared.append(of | {"seed": row["seed"], "p_value": dict.fromkeys(VARIANTS.values(), 0.0123)})
+    for entry in manifest["training"]:
+        (folder / entry["log"]).parent.mkdir(parents=True, exist_ok=True)
+        lines = [{"step": step, "loss": 2.0, "dev_words": 0.1 * step} for step in (1, 2)]
+        (folder / entry["log"]).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_json(folder / entry["config"], {"steps": 2})
+    write_json(folder / "speed.json", {"rows": speed, "protocol": PROTOCOL, "protocols": []})
+    write_json(folder / "significance.json", {"test": TEST, "rows": compared, "against_delta": []})
+    example = {"index": 0, "source": "s", "reference": "r", "teacher": "t", "searches": {"pick": ["a", "b"]}}
+    named = {"pick": {"system": "bag", "search": "pick"}}
+    write_json(folder / "traces.json", {"pool": 9, "searches": named, "examples": [example]})
+    words = ["--settings", json.dumps(manifest), "--output-folder", str(folder / "report")]
+    return [*words, *(f"--{name}={folder / name}.json" for name in ("speed", "significance", "traces"))]
+
+
+TEST = {"name": "a test", "two_sided": True, "trials": 10}
+PROTOCOL = {
+    "sentences": 9, "warmup": 1, "repeats": 1, "batch": 8, "threads": 1, "device": "cpu", "device_name": None,
+    "precision": "float32", "baseline": None, "other_load_cores": [0.0], "disturbed_rounds": 0, "redone_rounds": 0,
+    "disturbed_above_cores": 0.25,
+}  # fmt: skip
+
+
+def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = planned()
+    report.run(report.make_parser().parse_args(report_files(plan, tmp_path)))
+    rows = [row for row in read_results(tmp_path / "report/results.json").rows if row.system == "bag"]
+    assert {(row.title, row.series, row.value, row.autoregressive) for row in rows} == {
+        ("pick", "rank", 1.0, False), ("pick", "rank", 3.0, False),
+    }  # fmt: skip
+    text = (tmp_path / "report/results.md").read_text()
+    table = text[text.index("| **Bag of words “bag”, tiny, distilled data** |") :].splitlines()[1:6]
+    assert [line.split(" | ")[0] for line in table] == [
+        "| pick, rank 1",
+        "| pick, rank 1 (pick-1-stretch1.5)",
+        "| pick, rank 1 (chosen: stretch 1.2)",
+        "| pick, rank 3",
+        "| pick, rank 3 (pick-3-stretch1.5)",
+    ]
+    assert all(" | 0.012 | " in line for line in table)
+    page = (tmp_path / "report/index.html").read_text()
+    assert ".c-a0522d { color: var(--c-a0522d)" in page and "--c-a0522d: #d08a5d;" in page
+    assert '<dt class="c-a0522d first">pick 1</dt>' in page
+    pictures = dict(zip(("quality", "length", "refinement", "learning"), page.split("<figure")[1:], strict=False))
+    for name, wanted in (("quality", ">pick, rank 3<"), ("length", ">bag: pick, rank 3<"), ("learning", ">bag<")):
+        assert wanted in pictures[name] and "var(--c-a0522d)" in pictures[name], name
+    # A figure of its validation has a panel.
+    assert ">Words on dev<" in pictures["learning"] and ">pick<" not in pictures["refinement"]
+
+
+def test_its_series_is_a_curve_and_its_legend_its_title(package):
+    manifest = build(json.loads(planned().settings_report()), lambda path: {"stretch": 1.2})
+    assert Manifest.from_json(manifest.json()) == manifest
+    qualities = {row.quality: scored(20.0 + number) for number, row in enumerate(manifest.rows)}
+    speed = {"rows": [{"system": d.system.name, "name": d.name, "latency_ms": 2.0} for d in manifest.decodes]}
+    groups = tables.groups(results.build_rows(manifest, qualities, speed, "test"), manifest, "none")
+    assert [group.key for group in groups] == ["teacher", "lvm", "bag"]
+    curves = [[line.name for line in curve.lines] for curve in figures.curves_of(groups) if curve.group == "bag"]
+    assert curves == [["pick-1", "pick-3"], ["pick-1-stretch1.5", "pick-3-stretch1.5"], ["pick-1-tuned"]]
+    entries = figures_quality.legend_entries([line for group in groups for line in group.lines])
+    assert list(entries) == ["autoregressive", "delta", "pick"]
+    assert (entries["pick"]["color"], entries["pick"]["marker"]) == ("#a0522d", "h")
+    assert figures_quality.joined_by(groups) == "rank"

@@ -28,7 +28,7 @@ Lengthening = Annotated[
 StopThreshold = Annotated[
     float | None,
     Field(None, gt=0, allow_inf_nan=False, description="a sentence stops after a step shorter than this"),
-    Option(tune=True, part="-stop{:g}", omit=True),
+    Option(tune=True, part="-stop{:g}", omit=True, stop=True),
 ]
 
 

@@ -48,7 +48,7 @@ CTRANSLATE2 = Engine(
     packages=("ctranslate2",),
     exports="ctranslate2",
     export="workflow_src.engines.ctranslate2_spec:export",
-    look=Look(marker="<"),
+    look=Look(marker="P"),
 )
 ONNXRUNTIME = Engine(
     name="onnxruntime",
@@ -60,7 +60,7 @@ ONNXRUNTIME = Engine(
     devices=("cpu",),
     modes={"float32": "fast", "int8": "fast-int8"},
     packages=("onnx", "onnxruntime"),
-    look=Look(marker=">"),
+    look=Look(marker="X"),
 )
 CUDA_GRAPHS = Engine(
     name="cuda_graphs",

@@ -12,7 +12,7 @@ from workflow_src.evaluation.analyses.changes import pick
 from workflow_src.evaluation.speed.timing import row_settings
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import settings_of
+from workflow_src.registry import searches, settings_of
 from workflow_src.serving.folders import bundle_files, bundles, load
 
 # The sentences that examples are picked from: enough to find telling ones, few enough to trace in seconds.
@@ -22,17 +22,18 @@ POOL = 200
 def label(entry: dict[str, Any], entries: list[dict[str, Any]]) -> str:
     """Name of a traced search: the search, with its system and step size where others share the search."""
     twins = [other for other in entries if other["search"] == entry["search"]]
-    name = entry["search"] if len(twins) == 1 else f"{entry['system']} {entry['search']}"
+    title = searches()[entry["search"]].title
+    name = title if len(twins) == 1 else f"{entry['system']} {title}"
     sizes = {other.get("step_size", 1.0) for other in twins}
     return name if len(sizes) == 1 else f"{name}, step size {entry['step_size']:g}"
 
 
 def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
-    searches, teacher = settings["searches"], settings.get("teacher")
+    followed, teacher = settings["searches"], settings.get("teacher")
     sources, references = (lines[:POOL] for lines in read_aligned(arguments.source, arguments.reference))
     folders = bundles(arguments.bundles)
-    needed = {entry["system"] for entry in [*searches, *([teacher] if teacher else [])]}
+    needed = {entry["system"] for entry in [*followed, *([teacher] if teacher else [])]}
     for system in sorted(needed - set(folders)):
         raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
     translators = load(folders, needed, arguments)
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> str:
         translators[e["system"]].trace(
             sources, settings_of({name: value for name, value in e.items() if name != "system"}), normalised=True
         )
-        for e in searches
+        for e in followed
     ]
     chosen = pick(traces, settings["examples"])
     by_teacher: dict[int, str] = {}
@@ -55,14 +56,16 @@ def run(arguments: argparse.Namespace) -> str:
             "source": sources[index],
             "reference": references[index],
             "teacher": by_teacher.get(index),
-            "searches": {label(e, searches): trace[index] for e, trace in zip(searches, traces, strict=True)},
+            "searches": {label(e, followed): trace[index] for e, trace in zip(followed, traces, strict=True)},
         }
         for index in chosen
     ]
     inputs = {"source": arguments.source, "reference": arguments.reference} | bundle_files(folders, needed)
     made = provenance(settings, inputs)
-    write_json(arguments.output, {"examples": examples, "pool": len(sources), "provenance": made})
-    return f"{arguments.output}: {len(examples)} of {len(sources)} sentences, {len(searches)} searches"
+    named = {label(entry, followed): {key: entry[key] for key in ("system", "search")} for entry in followed}
+    content = {"examples": examples, "searches": named, "pool": len(sources), "provenance": made}
+    write_json(arguments.output, content)
+    return f"{arguments.output}: {len(examples)} of {len(sources)} sentences, {len(followed)} searches"
 
 
 def make_parser() -> argparse.ArgumentParser:

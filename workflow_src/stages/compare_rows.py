@@ -1,4 +1,4 @@
-"""Compare the test translations of every row with those of its baseline, and of networks with delta: p-values."""
+"""Compare the test translations of every row with its baseline's, and of networks with their control's: p-values."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.quality.significance import TEST, randomisation_test, statistics
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
+from workflow_src.registry import controls
 
 Key = tuple[str, str, int]
 
@@ -61,8 +62,8 @@ def run(given: argparse.Namespace) -> str:
     rows = given.settings["rows"]
     references = list(read_lines(given.reference))
     done = compared(rows, references)
-    # Does a trained network beat delta, which needs none?
-    networks = compared(rows, references, "delta")
+    # Does a trained network beat its control, which needs none?
+    networks = {name: compared(rows, references, name) for name in controls()}
     inputs = {"reference": given.reference} | {
         f"{row['system']} {row['name']} {row['seed']}": row["translations"] for row in rows
     }
@@ -71,9 +72,10 @@ def run(given: argparse.Namespace) -> str:
         for row in rows
         if not row["autoregressive"]
     }
-    content = {"test": TEST, "rows": done, "against_delta": networks}
+    content = {"test": TEST, "rows": done} | {f"against_{name}": found for name, found in networks.items()}
     write_json(given.output, content | {"provenance": provenance(given.settings, inputs)})
-    return f"{given.output}: {len(done)} of {len(rows)} rows compared with their baseline, {len(networks)} with delta"
+    told = "".join(f", {len(found)} with {name}" for name, found in networks.items())
+    return f"{given.output}: {len(done)} of {len(rows)} rows compared with their baseline{told}"
 
 
 def arguments() -> argparse.ArgumentParser:

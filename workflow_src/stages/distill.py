@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from workflow_src.config.experiment import DistillationConfig
 from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.shards import bounds, check_number, distillation_inputs, write_shard_record
 from workflow_src.data.subwords import Subwords
@@ -21,6 +22,7 @@ from workflow_src.engines.ctranslate2 import Engine, installed
 from workflow_src.engines.ctranslate2_spec import write_model
 from workflow_src.jobs import add_runtime, log, parser, start
 from workflow_src.records.atomic import atomic
+from workflow_src.registry import default_engine, engines
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
 from workflow_src.searches.beam.search import beam_search
 from workflow_src.spec import AUTOREGRESSIVE
@@ -74,7 +76,8 @@ Search = Callable[[list[list[int]]], Hypotheses]
 
 def _search(given, model, subwords: Subwords, runtime: Runtime) -> Search:
     """Beam search over many sources, by our own code or, with the same outputs, by CTranslate2."""
-    beam, penalty = given.settings["beam"], given.settings["length_penalty"]
+    wanted = DistillationConfig.model_validate(given.settings)
+    beam, penalty = wanted.beam, wanted.length_penalty
 
     def own(sources: list[list[int]]) -> Hypotheses:
         return search_all(
@@ -82,7 +85,7 @@ def _search(given, model, subwords: Subwords, runtime: Runtime) -> Search:
         )
 
     exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
-    if given.engine == "continuum" or given.engine == "auto" and not (exact and installed()):
+    if given.engine == default_engine().name or given.engine == "auto" and not (exact and installed()):
         return own
     # The library holds the model in memory once it is loaded; the folder is only how it gets there.
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +134,8 @@ def arguments():
     made.add_argument("--shards", type=int, required=True)
     made.add_argument("--output", type=Path, required=True)
     made.add_argument("--batch", type=int, default=128, help="sentences decoded together")
-    made.add_argument("--engine", default="auto", choices=("auto", "continuum", "ctranslate2"))
+    exporting = [name for name, engine in engines().items() if engine.exports]
+    made.add_argument("--engine", default="auto", choices=("auto", default_engine().name, *exporting))
     add_runtime(made)
     return made
 

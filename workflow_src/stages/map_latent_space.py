@@ -6,9 +6,11 @@ import argparse
 from typing import Any
 
 from workflow_src import jobs
+from workflow_src.decoding.latent import StepMaker
 from workflow_src.evaluation.analyses import inputs
 from workflow_src.evaluation.analyses.latent_space import choose, map_sentence
 from workflow_src.evaluation.analyses.lengths import entry_settings
+from workflow_src.registry import searches, step_maker
 from workflow_src.spec import MODEL, REFINER
 from workflow_src.types import EOS
 
@@ -31,9 +33,10 @@ def run(arguments: argparse.Namespace) -> str:
         place = taken.numbers.index(wanted)
     else:
         raise ValueError(f"line {wanted} of {arguments.source}, counted from 0, is empty or not there; name another.")
+    makers = _step_makers(entry, settings["steps"], networks)
     found = map_sentence(
-        model, refiner, sources[place], targets[place], settings["steps"], settings["resolution"], settings["arrows"],
-        device,
+        model, refiner, makers, sources[place], targets[place], settings["steps"], settings["resolution"],
+        settings["arrows"], device,
     )  # fmt: skip
     ids = sorted({cell for panel in found["panels"] for row in panel["regions"] for cell in row}
                  | {token for tokens in found["outputs"].values() for token in tokens}
@@ -46,6 +49,13 @@ def run(arguments: argparse.Namespace) -> str:
         reference=taken.references[place], steps=settings["steps"], pieces=pieces, texts=texts, **found,
     )  # fmt: skip
     return f"{arguments.output}: sentence {taken.numbers[place]}, {len(found['panels'])} positions"
+
+
+def _step_makers(entry: dict[str, Any], steps: int, networks: dict[str, Any]) -> dict[str, StepMaker]:
+    """Steps of the control of a search and of the search itself, by name."""
+    names = [name for name in (searches()[entry["search"]].control, entry["search"]) if name]
+    wanted = {name: entry_settings(entry | {"search": name}, steps) for name in names}
+    return {name: step_maker(networks, settings) for name, settings in wanted.items()}
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
+from workflow_src.config.manifest import engine_of
 from workflow_src.data.lines import read_lines
 from workflow_src.engines.ctranslate2 import cores
-from workflow_src.evaluation.report.results import engine_of
 from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.processes import Worker
 from workflow_src.records.atomic import read_chosen, read_json, write_json

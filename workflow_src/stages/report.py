@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import markupsafe
+from matplotlib.figure import Figure
 
 from workflow_src import jobs
+from workflow_src.config.manifest import Manifest, RowInfo, build
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import (
@@ -25,11 +29,11 @@ from workflow_src.evaluation.report import (
     results,
     significance_page,
     speed_page,
+    summary,
     tables,
 )
 from workflow_src.records.atomic import ArtifactError, atomic, read_chosen, read_json
 from workflow_src.records.provenance import digests, provenance
-from workflow_src.registry import refining
 
 # What the user ran, set by the workflow.
 COMMAND = "CONTINUUM_COMMAND"
@@ -60,21 +64,21 @@ def read_quality(path: str) -> dict[str, Any]:
     return found
 
 
-def read_systems(manifest: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def read_systems(manifest: Manifest) -> tuple[list[figures.Log], list[dict[str, str]]]:
     """Training logs for the curves, and what is told of each trained system, as text."""
     logs, told = [], []
-    for entry in manifest["training"]:
-        system = manifest["systems"][entry["system"]]
-        config, history = read_json(entry["config"]), read_log(Path(entry["log"]))
-        logs.append({"system": entry["system"], "family": system["family"], "seed": entry["seed"], "entries": history})
+    for entry in manifest.training:
+        system = manifest.system(entry.system)
+        config, history = read_json(entry.config), read_log(Path(entry.log))
+        logs.append(figures.Log(system, entry.seed, history))
         minutes = config.get("minutes")
         told.append(
             {
-                "system": entry["system"],
-                "family": system["family"],
-                "preset": system["preset"],
-                "data": system["data"],
-                "seed": str(entry["seed"]),
+                "system": system.name,
+                "family": system.family,
+                "preset": system.preset,
+                "data": system.data,
+                "seed": str(entry.seed),
                 "parameters": _count(config.get("parameters")),
                 "updates": _count(config.get("steps")),
                 "target tokens seen": _count(config.get("target_tokens_seen")),
@@ -126,16 +130,16 @@ def corpus_table(corpus: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def facts(
-    manifest: dict[str, Any], made: dict[str, Any], signatures: dict[str, str], threads: str, checksum: str | None
+    manifest: Manifest, made: dict[str, Any], signatures: dict[str, str], threads: str, checksum: str | None
 ) -> list[tuple[str, str]]:
     """Provenance as (name, value) pairs for reading."""
     versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items() if version)
     hardware = made["hardware"]
-    seeds = ", ".join(str(seed) for seed in sorted({row["seed"] for row in manifest["rows"]}))
-    terms = manifest.get("dataset_terms", {})
+    seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in manifest.rows}))
+    terms = manifest.dataset_terms
     dataset = [text for text in (terms.get("citation"), terms.get("licence"), terms.get("homepage")) if text]
     return [
-        *([("dataset", "; ".join([manifest["dataset"], *dataset]))] if dataset else []),
+        *([("dataset", "; ".join([manifest.dataset, *dataset]))] if dataset else []),
         *([("checksum", f"SHA-256 {checksum} of the sums of its texts")] if checksum else []),
         ("command", made["command"]),
         ("code", f"commit {made['commit']}" if made["commit"] else "not in version control"),
@@ -147,162 +151,191 @@ def facts(
     ]
 
 
-def load(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Everything the report is made of, read and checked."""
-    manifest = arguments.settings
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Everything that a report is made of, read and checked; what was not handed is None or empty.
+
+    `qualities` are by path; `files` are all inputs by what they are, for provenance.
+    """
+
+    manifest: Manifest
+    qualities: dict[str, dict[str, Any]]
+    logs: list[figures.Log]
+    systems: list[dict[str, str]]
+    analyses: dict[str, dict[str, Any]]
+    choices: list[results.Choice]
+    significance: results.Significance | None
+    speed: dict[str, Any] | None
+    traces: dict[str, Any] | None
+    corpus: dict[str, Any]
+    files: dict[str, Any]
+
+    @property
+    def sums(self) -> dict[str, str] | None:
+        """SHA-256 of the corpus's files."""
+        return self.corpus.get("sha256")
+
+
+def load(arguments: argparse.Namespace) -> Inputs:
+    """Read and check what the arguments name."""
+    # From here on a row has the settings that it was decoded with.
+    manifest = build(arguments.settings, read_chosen)
     names = ("speed", "traces", "corpus", "significance")
-    optional = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
-    tuned = [row for row in manifest["rows"] if "chosen" in row]
-    for row in tuned:
-        # From here on a row has the settings that it was decoded with.
-        row["picked"] = read_chosen(row["chosen"])
-        row["settings"] = row["settings"] | row["picked"]
+    files = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
+    files |= {f"analysis {path.stem}": path for path in arguments.analyses}
+    for entry in manifest.training:
+        of = f"of {entry.system} {entry.seed}"
+        files |= {f"config {of}": entry.config, f"log {of}": entry.log}
     # Dev and test of a decode share what was chosen.
-    choices = {row["chosen"]: row for row in tuned}
-    qualities = {row["quality"]: read_quality(row["quality"]) for row in manifest["rows"]}
+    tuned = {row.chosen: row for row in manifest.rows if row.chosen}
+    files |= {f"chosen {row.system} {row.name} {row.seed}": path for path, row in tuned.items()}
+    qualities = {row.quality: read_quality(row.quality) for row in manifest.rows}
+    files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
     logs, systems = read_systems(manifest)
-    return {
-        "manifest": manifest,
-        "qualities": qualities,
-        "logs": logs,
-        "systems": systems,
-        "analyses": analyses.read(arguments.analyses),
-        "inputs": optional
-        | {f"analysis {path.stem}": path for path in arguments.analyses}
-        | {f"{kind} of {t['system']} {t['seed']}": t[kind] for t in manifest["training"] for kind in ("config", "log")}
-        | {f"chosen {row['system']} {row['name']} {row['seed']}": path for path, row in choices.items()}
-        | {f"quality {number}": path for number, path in enumerate(qualities, 1)},
-        "choices": [
-            {key: row[key] for key in ("system", "name", "seed")}
-            | {"search": row["settings"]["search"], "content": read_json(path)}
-            for path, row in choices.items()
-        ],
-        "significance": significance_page.read(arguments.significance) if arguments.significance else None,
-        "speed": read_json(arguments.speed) if arguments.speed else None,
-        "traces": read_json(arguments.traces) if arguments.traces else None,
-        "corpus": read_json(arguments.corpus) if arguments.corpus else {},
-    }
-
-
-def describe(found: dict[str, Any], command_line: str) -> dict[str, Any]:
-    """The provenance block of results.json."""
-    first = next(iter(found["qualities"].values()))["kept"]
-    summary = {key: found["corpus"].get(key) for key in ("pairs", "words", "dropped", "sha256")}
-    return provenance(
-        {"experiment": found["manifest"]["experiment"], "report": found["manifest"]["report"]},
-        found["inputs"],
-        command=command_line,
-        seeds=sorted({row["seed"] for row in found["manifest"]["rows"]}),
-        signatures={"BLEU": first["bleu_signature"], "chrF": first["chrf_signature"]},
-        corpus=summary,
-        systems=found["systems"],
-        significance=found["significance"] and found["significance"]["test"],
-        speed=found["speed"] and {key: found["speed"].get(key) for key in ("protocol", "step_costs", "provenance")},
+    return Inputs(
+        manifest=manifest,
+        qualities=qualities,
+        logs=logs,
+        systems=systems,
+        analyses=analyses.read(arguments.analyses),
+        choices=[_choice(manifest, row, read_json(path)) for path, row in tuned.items()],
+        significance=results.read_significance(arguments.significance) if arguments.significance else None,
+        speed=read_json(arguments.speed) if arguments.speed else None,
+        traces=read_json(arguments.traces) if arguments.traces else None,
+        corpus=read_json(arguments.corpus) if arguments.corpus else {},
+        files=files,
     )
 
 
-def context_of(found: dict[str, Any], made: dict[str, Any], rows: list[dict[str, Any]], split: str) -> dict[str, Any]:
+def _choice(manifest: Manifest, row: RowInfo, content: dict[str, Any]) -> results.Choice:
+    return results.Choice(manifest.decode(*row.key), row.seed, content["chosen"], content["curve"])
+
+
+def describe(found: Inputs, command_line: str) -> dict[str, Any]:
+    """The provenance block of results.json."""
+    first = next(iter(found.qualities.values()))["kept"]
+    corpus = {key: found.corpus.get(key) for key in ("pairs", "words", "dropped", "sha256")}
+    manifest = found.manifest
+    return provenance(
+        {"experiment": manifest.experiment, "report": manifest.report.model_dump(mode="json")},
+        found.files,
+        command=command_line,
+        seeds=sorted({row.seed for row in manifest.rows}),
+        signatures={"BLEU": first["bleu_signature"], "chrF": first["chrf_signature"]},
+        corpus=corpus,
+        systems=found.systems,
+        significance=found.significance and found.significance.test,
+        speed=found.speed and {key: found.speed.get(key) for key in ("protocol", "step_costs", "provenance")},
+    )
+
+
+def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row], split: str) -> dict[str, Any]:
     """What page and Markdown show, apart from pictures."""
-    manifest, speed = found["manifest"], found["speed"]
-    report = manifest["report"]
-    removed = report["remove_repetitions"]
-    table, convention = tables.groups(rows, manifest, removed), report["expected_convention"]
+    manifest, speed = found.manifest, found.speed
+    report = manifest.report
+    removed = report.remove_repetitions
+    table, convention = tables.groups(rows, manifest, removed), report.expected_convention
     comparisons = sum(line.p_value is not None for group in table for line in group.lines)
-    compared = significance_page.main_caption(found["significance"], comparisons)
-    sentences = next(iter(found["qualities"].values())).get("sentences")
+    compared = significance_page.main_caption(found.significance, comparisons, manifest)
+    sentences = next(iter(found.qualities.values())).get("sentences")
     protocol = (speed or {}).get("protocol", {})
     hardware = (speed or {}).get("provenance", {}).get("hardware", {}).get("processor")
     timing = f"; speed on {protocol.get('device_name') or hardware}" if hardware else ""
-    trained, about = carried.report_words(manifest["dataset"], found["corpus"].get("sha256"), found["systems"], rows)
+    trained, about = carried.report_words(manifest.dataset, found.sums, found.systems, rows)
     caption = page.caption(removed, manifest, split, sentences, speed is not None, compared)
+    source, target = page.language(manifest.source), page.language(manifest.target)
     return {
-        "title": report["title"]
-        or f"{manifest['experiment']}: {page.language(manifest['source'])} to "
-        f"{page.language(manifest['target'])} without autoregression",
-        "experiment": manifest["experiment"],
-        "dataset": manifest["dataset"],
-        "source_language": page.language(manifest["source"]),
-        "target_language": page.language(manifest["target"]),
-        "source_code": manifest["source"],
-        "target_code": manifest["target"],
-        "description": manifest["description"],
-        "notes": report["notes"],
-        "summary": page.summary(table, protocol.get("baseline")),
+        "title": report.title or f"{manifest.experiment}: {source} to {target} without autoregression",
+        "experiment": manifest.experiment,
+        "dataset": manifest.dataset,
+        "source_language": source,
+        "target_language": target,
+        "source_code": manifest.source,
+        "target_code": manifest.target,
+        "description": manifest.description,
+        "notes": report.notes,
+        "palette": page.palette(manifest),
+        "start_title": manifest.start.title if manifest.start else "",
+        "summary": summary.summary(table, protocol.get("baseline")),
         "groups": table,
         "removals": tables.removals(rows, manifest),
         "removal_heads": list(tables.REMOVAL_LABELS.values()),
         "removal_caption": conventions.removal_caption(removed, split),
         "small_digits": not figures_quality.crowded(table),
+        "series": figures_quality.joined_by(table),
         "table": page.table_cells(table, convention),
         "caption": f"{caption} {trained} {about}",
         "carried": about,
-        "delta_table": significance_page.delta_table(found["significance"], rows, manifest, removed),
-        "chosen": page.chosen_words(found["choices"]),
-        "conventions": page.by_convention(manifest, found["qualities"], split, removed),
+        "control_tables": significance_page.control_tables(found.significance, rows, manifest, removed),
+        "chosen": page.chosen_words(found.choices),
+        "conventions": page.by_convention(manifest, found.qualities, split, removed),
         "expected_convention": convention,
         "published": conventions.published_words(report),
-        "unmatched": tables.unmatched_expected(table, report["expected"]),
+        "unmatched": tables.unmatched_expected(table, report.expected),
         "protocol": page.protocol_words(speed),
-        "step_cost": page.step_cost_words(speed),
+        "step_cost": page.step_cost_words(speed, manifest),
         "protocols": speed_page.protocol_tables(speed, manifest),
-        "examples": page.examples(found["traces"]),
-        "pool": (found["traces"] or {}).get("pool"),
-        "facts": facts(manifest, made, made["signatures"], timing, carried.checksum(found["corpus"].get("sha256"))),
-        "systems": found["systems"],
-        "corpus": corpus_table(found["corpus"]),
-        "checksums": sorted((found["corpus"].get("sha256") or {}).items()),
+        "examples": page.examples(found.traces, manifest),
+        "pool": (found.traces or {}).get("pool"),
+        "facts": facts(manifest, made, made["signatures"], timing, carried.checksum(found.sums)),
+        "systems": found.systems,
+        "corpus": corpus_table(found.corpus),
+        "checksums": sorted((found.sums or {}).items()),
         "created": made["created"][:10],
     }
 
 
-def _refinement_groups(found: dict[str, Any], table: list[tables.Group], split: str) -> tuple[list[tables.Group], str]:
+def _refinement_groups(
+    found: Inputs, table: list[tables.Group], split: str, where: str
+) -> tuple[list[tables.Group], str]:
     """Curves are drawn on dev where refinement was decoded there, else on the split of the tables."""
-    manifest = found["manifest"]
-    rows = results.build_rows(manifest, found["qualities"], found["speed"], "dev")
-    if any(row["search"] in refining() for row in rows):
-        return tables.groups(rows, manifest, manifest["report"]["remove_repetitions"]), "dev"
+    manifest = found.manifest
+    if any(row.split == "dev" and manifest.decode(*row.key).search.traceable for row in manifest.rows):
+        rows = results.build_rows(manifest, found.qualities, found.speed, "dev", where=where)
+        return tables.groups(rows, manifest, manifest.report.remove_repetitions), "dev"
     return table, split
+
+
+def draw(found: Inputs, table: list[tables.Group], refined: list[tables.Group]) -> dict[str, Figure]:
+    """Figures by name; `table` has the groups of the main table, `refined` those of the curves of refinement."""
+    drawn = {
+        "learning_curves": figures.learning_curves(found.logs),
+        "quality_speed": figures_quality.quality_speed(table),
+        "time_by_length": figures_speed.time_by_length(found.speed, found.manifest),
+        "refinement": figures.refinement(refined),
+    }
+    stopping = figures.stopping(found.choices)
+    drawn |= {"stopping": stopping} if stopping else {}
+    return drawn | analyses.draw(found.analyses, found.manifest)
 
 
 def run(arguments: argparse.Namespace) -> str:
     folder: Path = arguments.output_folder
     found = load(arguments)
-    manifest = found["manifest"]
-    command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest['experiment']}"
+    manifest = found.manifest
+    command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest.experiment}"
     made = describe(found, command_line)
-    split = results.table_split(manifest)
-    rows = results.build_rows(manifest, found["qualities"], found["speed"], split, found["significance"])
-    content = {"experiment": manifest["experiment"], "dataset": manifest["dataset"], "provenance": made, "rows": rows}
-    results.validate(content, str(folder / "results.json"))
+    split, where = results.table_split(manifest), str(folder / "results.json")
+    rows = results.build_rows(manifest, found.qualities, found.speed, split, found.significance, where)
     context = context_of(found, made, rows, split)
-    refined, refined_split = _refinement_groups(found, context["groups"], split)
-    drawn = {
-        "learning_curves": figures.learning_curves(found["logs"]),
-        "quality_speed": figures_quality.quality_speed(context["groups"]),
-        "time_by_length": figures_speed.time_by_length(found["speed"], manifest),
-        "refinement": figures.refinement(refined),
-    }
-    stopping = figures.stopping(
-        [
-            {"system": entry["system"], "search": entry["search"], "points": entry["content"]["curve"]}
-            for entry in found["choices"]
-        ]
-    )
-    drawn |= {"stopping": stopping} if stopping else {}
-    drawn |= analyses.draw(found["analyses"])
+    refined, refined_split = _refinement_groups(found, context["groups"], split, where)
+    drawn = draw(found, context["groups"], refined)
     # A page that is there vouches for the files beside it.
     (folder / "index.html").unlink(missing_ok=True)
-    svg = {name: markupsafe.Markup(figures.save(figure, folder / "figures", name)) for name, figure in drawn.items()}
-    analysed = analyses.context_of(found["analyses"], context["carried"])
-    languages = (manifest["source"], manifest["target"])
-    section = analyses.render(analysed, svg, 5 if context["examples"] else 4, languages) if found["analyses"] else ""
+    colours = [look.colour for look in manifest.palette]
+    pictures = folder / "figures"
+    svg = {name: markupsafe.Markup(figures.save(figure, pictures, name, colours)) for name, figure in drawn.items()}
+    analysed = analyses.context_of(found.analyses, manifest, context["carried"])
+    languages = (manifest.source, manifest.target)
+    section = analyses.render(analysed, svg, 5 if context["examples"] else 4, languages) if found.analyses else ""
     context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed)}
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
     texts = {"table.csv": tables.csv_text(rows), "results.md": page.markdown(context), "index.html": html}
     drawings = [f"figures/{name}.{ending}" for name in drawn for ending in ("svg", "png")]
     sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     made["files"] = digests(folder, drawings) | sums
-    results.write_results(folder / "results.json", content)
+    content = {"experiment": manifest.experiment, "dataset": manifest.dataset, "provenance": made}
+    results.write_results(folder / "results.json", content | {"rows": [row.model_dump(mode="json") for row in rows]})
     for name, text in texts.items():
         with atomic(folder / name) as file:
             file.write(text)

@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import reports
 
 from workflow_src import jobs
 from workflow_src.evaluation.quality import metrics
@@ -143,7 +144,7 @@ def test_a_map_has_a_panel_for_the_end_symbol(run, narrow_bundle, tiny):
         assert len(tokens) == len(found["panels"])
         (text,) = tiny.subwords.decode_target([[token for token in tokens if token != 2]])
         assert found["texts"][name] == " ".join(text.split())
-    assert analyses.draw({"latent_space": found}).keys() == {"latent_space"}
+    assert analyses.draw({"latent_space": found}, reports.manifest()).keys() == {"latent_space"}
 
 
 def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tiny_bundles, tmp_path):

@@ -221,12 +221,12 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     folder = _build(report_inputs(significance=True))
     rows = read_results(folder / "results.json").rows
     score = {row.repetitions_removed: row for row in rows if row.name == "score-4"}
-    assert (score["subwords"].p_value, score["subwords"].delta_p_value) == (0.0123, 0.5)
-    assert {removed: row.delta_difference for removed, row in score.items()} == {
+    assert (score["subwords"].p_value, score["subwords"].control_p_value) == (0.0123, 0.5)
+    assert {removed: row.control_difference for removed, row in score.items()} == {
         "none": -0.5, "words": 0.125, "subwords": 0.25,
     }  # fmt: skip
-    assert (score["none"].delta_p_value, score["words"].p_value) == (0.0004, 0.1)
-    assert {row.delta_p_value for row in rows if row.family not in ("score", "energy")} == {None}
+    assert (score["none"].control_p_value, score["words"].p_value) == (0.0004, 0.1)
+    assert {row.control_p_value for row in rows if row.family not in ("score", "energy")} == {None}
     markdown = (folder / "results.md").read_text(encoding="utf-8")
     # Fifteen rows have a p, all but the beam; and six a network of their own.
     for text in (markdown, " ".join((folder / "index.html").read_text(encoding="utf-8").split())):

@@ -10,7 +10,7 @@ from workflow_src.config.experiment import DistillationConfig
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
-from workflow_src.registry import engines, named_systems, searches
+from workflow_src.registry import controls, engines, named_systems, refinement, searches
 
 
 class Graph(Paths):
@@ -171,6 +171,12 @@ class Graph(Paths):
             wanted = next(iter(alike or rows), None)
         wanted = wanted or self._reference
         return None if wanted is None or wanted is decode else [wanted.system, wanted.name]
+
+    def _controls(self, decode: Decode) -> dict[str, list[str] | None]:
+        """The row of each control that a decode is compared with, by the control's name; None where it has none."""
+        steps = refinement(decode.values)
+        own = steps.control if steps else None
+        return {name: self._control(decode) if name == own else None for name in controls()}
 
     def _control(self, decode: Decode) -> list[str] | None:
         """(system, name) of the row of the base on test that differs in nothing but what refines; or None.

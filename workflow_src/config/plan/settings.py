@@ -80,7 +80,7 @@ class Settings(Graph):
                         "name": decode.name,
                         "seed": seed,
                         "baseline": self._baseline(decode),
-                        "delta": self._control(decode),
+                        **self._controls(decode),
                         "autoregressive": self.system(decode.system).family.autoregressive,
                         "translations": self.translation(decode, seed, "test"),
                         "details": self.translation_details(decode, seed, "test"),

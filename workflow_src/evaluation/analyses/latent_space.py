@@ -7,13 +7,13 @@ may end in a region of another subword than it decodes to; both are told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import best_tokens, delta_step, gradient_step, latent_mask, refine
+from workflow_src.decoding.latent import StepMaker, best_tokens, gradient_step, latent_mask, refine
 from workflow_src.types import EOS, LatentModel, RefinementStep, Refiner
 
 # Sequences decoded together: bounds memory, changes nothing.
@@ -108,16 +108,17 @@ def choose(
 
 @torch.no_grad()
 def map_sentence(
-    model: LatentModel, refiner: Refiner, source: Sequence[int], reference: Sequence[int], steps: int,
-    resolution: int, arrows: int, device: Any,
+    model: LatentModel, refiner: Refiner, makers: Mapping[str, StepMaker], source: Sequence[int],
+    reference: Sequence[int], steps: int, resolution: int, arrows: int, device: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """What the picture shows of one sentence, for the length of its reference; subwords as ids.
 
+    `makers` make the steps of the searches whose paths are shown, by their names, which `paths` tells in order.
     `outputs` are the subwords from the prior mean, the posterior mean of the reference, and after the last step of
-    delta and of the score network. Each of `panels` has a square (`centre`, `half`), `regions` (resolution rows from
-    below of subword ids), `arrows` (x, y, dx, dy) in a grid, the points `prior` and `posterior`, and the paths `delta`
-    and `score` from the prior mean on. Where targets have an end symbol, `end_symbol` is its id (else None), the
-    last panel is of its latent, and outputs keep their end symbols. Raises ValueError for latents of another width.
+    each of them. Each of `panels` has a square (`centre`, `half`), `regions` (resolution rows from below of subword
+    ids), `arrows` (x, y, dx, dy) in a grid, the points `prior` and `posterior`, and each path by the name of its
+    search, from the prior mean on. Where targets have an end symbol, `end_symbol` is its id (else None), the last
+    panel is of its latent, and outputs keep their end symbols. Raises ValueError for latents of another width.
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
     target = model.whole_target(torch.tensor([list(reference)], device=device))
@@ -128,10 +129,7 @@ def map_sentence(
             f"latents are {mean.size(-1)} wide, and a picture has 2 dimensions; set model.latent_dim to 2."
         )
     posterior, _ = model.posterior(memory, target, mask)
-    paths = {
-        "delta": path(mean, delta_step(model, memory, mask), steps),
-        "score": path(mean, gradient_step(refiner, memory, mask, 1.0), steps),
-    }
+    paths = {name: path(mean, make(memory, mask), steps) for name, make in makers.items()}
     ends = {"prior": mean, "posterior": posterior} | {name: z[-1:] for name, z in paths.items()}
     panels = []
     for position in range(target.size(1)):
@@ -145,11 +143,11 @@ def map_sentence(
                 "half": half,
                 "regions": [cells[row * resolution : (row + 1) * resolution] for row in range(resolution)],
                 "arrows": torch.cat([places, field(refiner, memory, mean, position, places)], -1).tolist(),
-                "prior": points["delta"][0].tolist(),
+                "prior": mean[0, position].double().cpu().tolist(),
                 "posterior": points["posterior"][0].tolist(),
-                "delta": points["delta"].tolist(),
-                "score": points["score"].tolist(),
+                **{name: points[name].tolist() for name in paths},
             }
         )
     outputs = {name: best_tokens(model, memory, z, mask)[0].tolist() for name, z in ends.items()}
-    return {"end_symbol": EOS if model.extra_positions else None, "outputs": outputs, "panels": panels}
+    end = EOS if model.extra_positions else None
+    return {"end_symbol": end, "paths": list(paths), "outputs": outputs, "panels": panels}

@@ -8,10 +8,10 @@ from typing import Any
 import jinja2
 import markupsafe
 
+from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report import page
-from workflow_src.evaluation.report.analysis_figures import DRAWN, curve_label
+from workflow_src.evaluation.report.analysis_figures import DRAWN, curve_label, paths, start_title
 from workflow_src.evaluation.report.conventions import removal_words
-from workflow_src.evaluation.report.tables import SEARCH_LABELS
 from workflow_src.records.atomic import ArtifactError, read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
@@ -32,9 +32,9 @@ def read(paths: list[Path]) -> dict[str, dict[str, Any]]:
     return {name: found[name] for name in NAMES if name in found}
 
 
-def draw(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def draw(found: dict[str, dict[str, Any]], manifest: Manifest) -> dict[str, Any]:
     """Figures by name."""
-    return {name: DRAWN[name](content) for name, content in found.items() if name in DRAWN}
+    return {name: DRAWN[name](content, manifest) for name, content in found.items() if name in DRAWN}
 
 
 def _signed(value: float, digits: int = 2) -> str:
@@ -45,28 +45,29 @@ def _table(heads: list[str], rows: list[list[str]]) -> dict[str, Any]:
     return {"heads": heads, "rows": rows}
 
 
-def _curve_rows(found: dict[str, Any], cells: Any) -> list[list[str]]:
+def _curve_rows(found: dict[str, Any], manifest: Manifest, cells: Any) -> list[list[str]]:
     """A row for each procedure and step; what all procedures of a model share, L = 0, stands once."""
     rows, starts = [], set()
     for curve in found["curves"]:
         for point in curve["points"]:
-            name = curve_label(curve, found["curves"])
+            name = curve_label(curve, found["curves"], manifest)
             if point["steps"] == 0:
                 if curve["model"] in starts:
                     continue
                 starts.add(curve["model"])
                 several = len({other["model"] for other in found["curves"]}) > 1
-                name = "prior mean" + (f" · {curve['model']}" if several else "")
+                name = start_title(manifest) + (f" · {curve['model']}" if several else "")
             rows.append([name, str(point["steps"]), *cells(point)])
     return rows
 
 
-def marginal_table(found: dict[str, Any]) -> dict[str, Any]:
+def marginal_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
     heads = ["", "L", "log p(y|x)", "gain", "risen, %", "fallen, %", "effective samples"]
     return _table(
         heads,
         _curve_rows(
             found,
+            manifest,
             lambda p: [
                 f"{_signed(p['log_probability'])} ± {p['error']:.2f}",
                 f"{_signed(p['gain'])} ± {p['gain_error']:.2f}" if p["steps"] else "",
@@ -78,7 +79,7 @@ def marginal_table(found: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def tokens_table(found: dict[str, Any]) -> dict[str, Any]:
+def tokens_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
     def relative(point: dict[str, Any]) -> str:
         ratio = point["relative_repetitions"]
         return "–" if ratio is None else f"{100 * ratio:.0f} ± {100 * point['relative_repetitions_error']:.0f}"
@@ -88,6 +89,7 @@ def tokens_table(found: dict[str, Any]) -> dict[str, Any]:
         heads,
         _curve_rows(
             found,
+            manifest,
             lambda p: [
                 f"{p['edit_distance']:.2f} ± {p['edit_distance_error']:.2f}" if p["steps"] else "",
                 f"{100 * p['changed']:.0f}" if p["steps"] else "",
@@ -113,69 +115,89 @@ def accuracy_table(found: dict[str, Any]) -> dict[str, Any]:
     return _table(heads, rows)
 
 
-def length_table(found: dict[str, Any]) -> dict[str, Any]:
+def length_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
     several = len(found["models"]) > 1
     heads = ["", "predicted length", "reference's length", f"best of the {found['candidates']} likeliest"]
     rows = []
     for row in found["rows"]:
-        name = SEARCH_LABELS[row["search"]] + (f", L = {row['steps']}" if row["steps"] else "")
+        name = manifest.title(row["search"]) + (f", L = {row['steps']}" if row["steps"] else "")
         name += f" ({row['system']})" if several else ""
         rows.append([name, *(f"{row['bleu'][key]:.1f}" for key in ("predicted", "reference", "oracle"))])
     return _table(heads, rows)
 
 
-def captions(found: dict[str, dict[str, Any]]) -> dict[str, str]:
+def captions(found: dict[str, dict[str, Any]], manifest: Manifest) -> dict[str, str]:
     """What pictures and tables show, by analysis."""
-    told = {}
-    where = {name: f"{content['split']}" for name, content in found.items()}
-    if "marginal" in found:
-        content = found["marginal"]
-        told["marginal"] = (
-            f"Marginal log-probability of what each procedure puts out after L steps, the mean over the first "
-            f"{content['sentences']:,} sentences of {where['marginal']}, by importance sampling with "
-            f"{content['samples']:,} samples of q(z|y,x); given the length, whose own probability is left out. "
-            "Bars on the left are standard errors from sampling; on the right, paired standard errors over sentences. "
-            "Compare the shapes of these curves with Figure 1 of Lee, Shu & Cho 2020, not their heights: the paper's "
-            "released code makes the importance weights sum to one and divides log-probabilities by the length; here "
-            "values are log p(y|x) of whole sentences."
-        )
-    if "tokens" in found:
-        content = found["tokens"]
-        told["tokens"] = (
-            f"What L steps change on the first {content['sentences']:,} sentences of {where['tokens']}, in subwords: "
-            "edit distance from the prior mean's output, and subwords that repeat the one before, relative to the "
-            "prior mean's. Bars are standard errors over sentences."
-        )
-    if "lengths" in found:
-        content = found["lengths"]
-        sentences = f"the first {content['sentences']:,} sentences of {where['lengths']}"
-        told["accuracy"] = f"Predicted target lengths against the references', in subwords, on {sentences}."
-        told["lengths"] = (
-            f"BLEU on {sentences}, by where lengths come from; "
-            f"{removal_words(content['remove_repetitions'])}. The best is chosen by the "
-            "reference, which no system can do: it bounds what another choice of length could reach."
-        )
-    if "latent_space" in found:
-        content = found["latent_space"]
-        told["latent_space"] = (
-            f"The latents of sentence {content['sentence'] + 1} of {where['latent_space']} with the score network "
-            f"{content['system']}, a panel for each target subword{_and_end(content)}, at the reference's length. "
-            "Background: the subword "
-            "decoded where only this position moves and the others stay at the prior mean. Arrows: the score "
-            "network's field there. Paths move all positions at once, so their ends may decode to another subword "
-            "than the background's; markers shrink from step to step. Above each panel: the subwords decoded from "
-            f"the posterior mean of the reference, the prior mean, and after {content['steps']} steps."
-        )
-    if "samples" in found:
-        content = found["samples"]
-        steps = content["search"]["steps"]
-        told["samples"] = (
-            f"Translations of one sample from the prior, and after {page.in_words(steps)} "
-            f"{'step' if steps == 1 else 'steps'} of {content['search']['search']}: of the first "
-            f"{content['sentences']:,} sentences of {where['samples']}, those in which refinement changes most words. "
-            "What it takes away and what it puts in is marked."
-        )
-    return told
+    return {name: CAPTIONS[name](content, manifest) for name, content in found.items()} | (
+        {"accuracy": _accuracy_caption(found["lengths"])} if "lengths" in found else {}
+    )
+
+
+def _first(content: dict[str, Any]) -> str:
+    return f"the first {content['sentences']:,} sentences of {content['split']}"
+
+
+def _marginal_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    return (
+        f"Marginal log-probability of what each procedure puts out after L steps, the mean over {_first(content)}, by "
+        f"importance sampling with {content['samples']:,} samples of q(z|y,x); given the length, whose own probability "
+        "is left out. "
+        "Bars on the left are standard errors from sampling; on the right, paired standard errors over sentences. "
+        "Compare the shapes of these curves with Figure 1 of Lee, Shu & Cho 2020, not their heights: the paper's "
+        "released code makes the importance weights sum to one and divides log-probabilities by the length; here "
+        "values are log p(y|x) of whole sentences."
+    )
+
+
+def _tokens_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    start = start_title(manifest)
+    return (
+        f"What L steps change on {_first(content)}, in subwords: edit distance from the {start}'s output, and subwords "
+        f"that repeat the one before, relative to the {start}'s. Bars are standard errors over sentences."
+    )
+
+
+def _accuracy_caption(content: dict[str, Any]) -> str:
+    return f"Predicted target lengths against the references', in subwords, on {_first(content)}."
+
+
+def _lengths_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    return (
+        f"BLEU on {_first(content)}, by where lengths come from; {removal_words(content['remove_repetitions'])}. The "
+        "best is chosen by the reference, which no system can do: it bounds what another choice of length could reach."
+    )
+
+
+def _latent_space_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    titles = (system.title.lower() for system in manifest.systems if system.name == content["system"])
+    kind, start = next(titles, "network"), start_title(manifest)
+    return (
+        f"The latents of sentence {content['sentence'] + 1} of {content['split']} with the {kind} "
+        f"{content['system']}, a panel for each target subword{_and_end(content)}, at the reference's length. "
+        "Background: the subword "
+        f"decoded where only this position moves and the others stay at the {start}. Arrows: the {kind}'s field there. "
+        "Paths move all positions at once, so their ends may decode to another subword "
+        "than the background's; markers shrink from step to step. Above each panel: the subwords decoded from "
+        f"the posterior mean of the reference, the {start}, and after {content['steps']} steps."
+    )
+
+
+def _samples_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    steps = content["search"]["steps"]
+    return (
+        f"Translations of one sample from the prior, and after {page.in_words(steps)} "
+        f"{'step' if steps == 1 else 'steps'} of {manifest.title(content['search']['search'])}: of {_first(content)}, "
+        "those in which refinement changes most words. What it takes away and what it puts in is marked."
+    )
+
+
+CAPTIONS = {
+    "marginal": _marginal_caption,
+    "tokens": _tokens_caption,
+    "lengths": _lengths_caption,
+    "latent_space": _latent_space_caption,
+    "samples": _samples_caption,
+}
 
 
 def _and_end(content: dict[str, Any]) -> str:
@@ -184,24 +206,26 @@ def _and_end(content: dict[str, Any]) -> str:
     return "" if number is None else f" and one for the end symbol ({content['pieces'][str(number)]}: nothing is said)"
 
 
-def context_of(found: dict[str, dict[str, Any]], carried: str = "") -> dict[str, Any]:
+def context_of(found: dict[str, dict[str, Any]], manifest: Manifest, carried: str = "") -> dict[str, Any]:
     """Numbers, tables and captions, apart from pictures. `carried` stands under every table."""
     drawn = [name for name in found if name in DRAWN]
     context: dict[str, Any] = {
         "found": found,
         "carried": carried,
-        "captions": captions(found),
+        "captions": captions(found, manifest),
         "figure_numbers": {name: FIRST_FIGURE + number for number, name in enumerate(drawn)},
         "tables": {},
-        "table_captions": captions(found),
+        "table_captions": captions(found, manifest),
+        "points": _points(found, manifest),
+        "refined_class": _refined_class(found, manifest),
     }
     if "marginal" in found:
-        context["tables"]["marginal"] = marginal_table(found["marginal"])
+        context["tables"]["marginal"] = marginal_table(found["marginal"], manifest)
     if "tokens" in found:
-        context["tables"]["tokens"] = tokens_table(found["tokens"])
+        context["tables"]["tokens"] = tokens_table(found["tokens"], manifest)
     if "lengths" in found:
         context["tables"]["accuracy"] = accuracy_table(found["lengths"])
-        context["tables"]["lengths"] = length_table(found["lengths"])
+        context["tables"]["lengths"] = length_table(found["lengths"], manifest)
     numbered = [*context["tables"], *(["samples"] if "samples" in found else [])]
     for name in drawn:
         if name in context["tables"]:
@@ -216,6 +240,21 @@ def context_of(found: dict[str, dict[str, Any]], carried: str = "") -> dict[str,
         for example in found.get("samples", {}).get("examples", [])
     ]
     return context
+
+
+def _points(found: dict[str, dict[str, Any]], manifest: Manifest) -> list[tuple[str, str]]:
+    """Outputs that a map of the latent space tells, with their titles."""
+    if "latent_space" not in found:
+        return []
+    ends = [(name, manifest.title(name)) for name in paths(found["latent_space"])]
+    return [("posterior", "posterior"), ("prior", start_title(manifest)), *ends]
+
+
+def _refined_class(found: dict[str, dict[str, Any]], manifest: Manifest) -> str:
+    if "samples" not in found:
+        return ""
+    search = found["samples"]["search"]
+    return page.colour_class(manifest.look(search["system"], search["search"]).colour)
 
 
 def render(context: dict[str, Any], pictures: dict[str, markupsafe.Markup], number: int, languages: Any) -> str:

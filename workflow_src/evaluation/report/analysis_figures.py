@@ -18,16 +18,8 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 
-from workflow_src.evaluation.report.figures import (
-    COLOURS,
-    DASHES,
-    FAMILY_OF_SEARCH,
-    MARKERS,
-    STYLE,
-    _figure,
-    _label_ends,
-    empty,
-)
+from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, empty, style_of
 
 # Light tints of the palette of Okabe and Ito, in order of a region's size, and hatches that part them in print. A map
 # has its own paper, also where the page is dark: nothing in it is a colour that pages replace.
@@ -35,32 +27,42 @@ TINTS = ["#f2f2ee", "#bfe0f5", "#f8dfa8", "#c4e8d9", "#f3c9b4", "#e6cfe0"]
 HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "----"]
 REST, DARK, PALE = "#c9c9c9", "#1f1f22", "#ffffff"
 POINTS = {"prior": ("*", "#111111", "prior mean"), "posterior": ("s", "#7b3294", "posterior mean of the reference")}
-PATHS = {"delta": ("X", "#005a91", "delta"), "score": ("o", "#c24a00", "score")}
+# Marker and colour of the paths: that of the model itself, then that of the network.
+PATHS = (("X", "#005a91"), ("o", "#c24a00"))
+# What a panel has beside its paths.
+PANEL_KEYS = {"centre", "half", "regions", "arrows", "prior", "posterior"}
 LABELLED_SHARE = 0.06
 
 
-def _style(entry: dict[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
-    colour = COLOURS[FAMILY_OF_SEARCH[entry["search"]]]
+def _style(entry: dict[str, Any], entries: list[dict[str, Any]], manifest: Manifest) -> dict[str, Any]:
     twin = [other for other in entries if other["search"] == entry["search"]].index(entry)
-    return {
-        "color": colour,
-        "marker": MARKERS[entry["search"]],
-        "markerfacecolor": colour if twin == 0 else "none",
-        "linestyle": DASHES[twin % len(DASHES)],
-    }
+    style = style_of(manifest.look(entry["system"], entry["search"]), twin)
+    return style | {"linestyle": DASHES[twin % len(DASHES)]}
 
 
-def curve_label(entry: dict[str, Any], entries: list[dict[str, Any]]) -> str:
+def curve_label(entry: dict[str, Any], entries: list[dict[str, Any]], manifest: Manifest) -> str:
     """The search, with its system and step size where others share the search."""
     twins = [other for other in entries if other["search"] == entry["search"]]
-    name = entry["search"]
+    name = manifest.title(entry["search"])
     name += f" · {entry['system']}" if len({twin["system"] for twin in twins}) > 1 else ""
-    return name + (f" · size {entry['step_size']:g}" if len({twin["step_size"] for twin in twins}) > 1 else "")
+    sizes = {twin.get("step_size") for twin in twins}
+    return name + (f" · size {entry['step_size']:g}" if len(sizes) > 1 else "")
 
 
-def _curves(axes: Axes, curves: list[dict[str, Any]], key: str, error: str, factor: float, title: str) -> list[tuple]:
+def paths(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Marker and colour of the paths of a map by search: that of the model itself comes first.
+
+    Maps of before do not say their order, which was that of the alphabet.
+    """
+    names = found.get("paths") or sorted(set(found["panels"][0]) - PANEL_KEYS if found["panels"] else ())
+    return dict(zip(names, PATHS, strict=False))
+
+
+def _curves(
+    axes: Axes, found: dict[str, Any], manifest: Manifest, key: str, error: str, factor: float, title: str
+) -> list[tuple]:
     """Draw figure `key` of every curve against its steps with error bars; returns ends for labels."""
-    ends = []
+    ends, curves = [], found["curves"]
     for number, curve in enumerate(curves):
         points = [point for point in curve["points"] if point[key] is not None]
         if not points:
@@ -69,11 +71,11 @@ def _curves(axes: Axes, curves: list[dict[str, Any]], key: str, error: str, fact
         shift = 0.06 * (number - (len(curves) - 1) / 2)
         x = [point["steps"] + shift for point in points]
         y = [factor * point[key] for point in points]
-        style = _style(curve, curves)
+        style = _style(curve, curves, manifest)
         axes.plot(x, y, **style)
         axes.errorbar(x, y, [factor * point[error] for point in points], fmt="none", ecolor=style["color"],
                       elinewidth=0.8, capsize=2)  # fmt: skip
-        ends.append((x[-1], y[-1], curve_label(curve, curves), style["color"]))
+        ends.append((x[-1], y[-1], curve_label(curve, curves, manifest), style["color"]))
     axes.set_title(title)
     axes.set_xlabel("refinement steps L")
     axes.set_xticks(sorted({point["steps"] for curve in curves for point in curve["points"]}))
@@ -82,27 +84,33 @@ def _curves(axes: Axes, curves: list[dict[str, Any]], key: str, error: str, fact
     return ends
 
 
-def marginal(found: dict[str, Any]) -> Figure:
+def marginal(found: dict[str, Any], manifest: Manifest) -> Figure:
     """log p(y|x) against L with its error from sampling, and the gain on L = 0 with its paired error over sentences."""
+    gain = f"gain on the {start_title(manifest)}, nats"
     with matplotlib.rc_context(STYLE):
         figure = _figure(7.2, 2.8)
         left, right = figure.subplots(1, 2)
-        title = "log p(y|x), nats a sentence"
-        labels = [(left, _curves(left, found["curves"], "log_probability", "error", 1, title))]
-        labels.append((right, _curves(right, found["curves"], "gain", "gain_error", 1, "gain on the prior mean, nats")))
+        value = ("log_probability", "error", 1, "log p(y|x), nats a sentence")
+        labels = [(left, _curves(left, found, manifest, *value))]
+        labels.append((right, _curves(right, found, manifest, "gain", "gain_error", 1, gain)))
         _label_ends(figure, labels, 7.5)
     return figure
 
 
-def tokens(found: dict[str, Any]) -> Figure:
+def start_title(manifest: Manifest) -> str:
+    """What the outputs at L = 0 are called."""
+    return manifest.start.title if manifest.start else "start"
+
+
+def tokens(found: dict[str, Any], manifest: Manifest) -> Figure:
     """Edit distance from the first output, and repetitions relative to it, against L."""
     with matplotlib.rc_context(STYLE):
         figure = _figure(7.2, 2.8)
         left, right = figure.subplots(1, 2)
-        title = "edit distance from L = 0, subwords a sentence"
-        labels = [(left, _curves(left, found["curves"], "edit_distance", "edit_distance_error", 1, title))]
+        distance = ("edit_distance", "edit_distance_error", 1, "edit distance from L = 0, subwords a sentence")
+        labels = [(left, _curves(left, found, manifest, *distance))]
         relative = ("relative_repetitions", "relative_repetitions_error", 100, "repetitions, % of those at L = 0")
-        ends = _curves(right, found["curves"], *relative)
+        ends = _curves(right, found, manifest, *relative)
         if ends:
             labels.append((right, ends))
         else:
@@ -172,14 +180,17 @@ def _background(axes: Axes, panel: dict[str, Any], pieces: dict[str, str]) -> No
                 handlelength=1.3, handleheight=0.9, columnspacing=0.8, handletextpad=0.4, borderpad=0)  # fmt: skip
 
 
-def _panel(axes: Axes, panel: dict[str, Any], pieces: dict[str, str], tokens: dict[str, int], number: int) -> None:
+def _panel(
+    axes: Axes, found: dict[str, Any], panel: dict[str, Any], tokens: dict[str, int], number: int, manifest: Manifest
+) -> None:
+    pieces = found["pieces"]
     _background(axes, panel, pieces)
     x, y, dx, dy = np.array(panel["arrows"]).T
     spacing = 2 * panel["half"] / len(x) ** 0.5
     longest = max(float(np.hypot(dx, dy).max()), 1e-12)
     axes.quiver(x, y, dx, dy, angles="xy", scale_units="xy", scale=longest / spacing, color="#4b4b4b", width=0.005,
                 headwidth=3.6, headlength=4.2, headaxislength=3.8, minlength=0.3, zorder=2)  # fmt: skip
-    for name, (marker, colour, _) in PATHS.items():
+    for name, (marker, colour) in paths(found).items():
         points = np.array(panel[name])
         axes.plot(*points.T, color=colour, linewidth=1.1, zorder=3)
         sizes = np.linspace(46, 14, len(points) - 1)
@@ -199,12 +210,12 @@ def _panel(axes: Axes, panel: dict[str, Any], pieces: dict[str, str], tokens: di
     # Two a line: long words would run into the next panel.
     lines = [
         f"posterior: {said['posterior']} · prior: {said['prior']}",
-        f"delta: {said['delta']} · score: {said['score']}",
+        " · ".join(f"{manifest.title(name)}: {said[name]}" for name in paths(found)),
     ]
     axes.set_title(f"{number}   {lines[0]}\n{lines[1]}", fontsize=6.3)
 
 
-def latent_space(found: dict[str, Any]) -> Figure:
+def latent_space(found: dict[str, Any], manifest: Manifest) -> Figure:
     """A panel a position: the decoded subword as background, the field, the prior and posterior mean, and the paths."""
     panels = found["panels"]
     if not panels:
@@ -216,7 +227,7 @@ def latent_space(found: dict[str, Any]) -> Figure:
         grid = figure.subplots(rows, across, squeeze=False).flatten()
         for number, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
             tokens = {name: ids[number] for name, ids in found["outputs"].items()}
-            _panel(axes, panel, found["pieces"], tokens, number + 1)
+            _panel(axes, found, panel, tokens, number + 1, manifest)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         handles = [
@@ -233,10 +244,9 @@ def latent_space(found: dict[str, Any]) -> Figure:
             )
             for marker, colour, text in POINTS.values()
         ]
-        handles += [
-            Line2D([], [], marker=marker, color=colour, markersize=5, linewidth=1.1, label=f"{text}, step by step")
-            for marker, colour, text in PATHS.values()
-        ]
+        for name, (marker, colour) in paths(found).items():
+            text = f"{manifest.title(name)}, step by step"
+            handles.append(Line2D([], [], marker=marker, color=colour, markersize=5, linewidth=1.1, label=text))
         figure.legend(handles=handles, loc="outside upper left", ncols=4, fontsize=7, frameon=False)
     return figure
 

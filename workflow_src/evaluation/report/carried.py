@@ -6,11 +6,12 @@ Systems are those of `provenance.systems` in results.json: mappings of text, one
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-# Families of networks that refine; tables put them side by side.
-NETWORKS = ("score", "energy")
+from workflow_src.config.manifest import network_families
+from workflow_src.evaluation.report.results import Row
+
 SYSTEMS = "The table of systems has their parameters, updates, target tokens seen and training data."
 
 
@@ -46,7 +47,8 @@ def training(systems: list[dict[str, Any]], shown: Collection[str]) -> str:
 
 def unequal(systems: list[dict[str, Any]], shown: Collection[str]) -> str:
     """A sentence where the networks that are shown differ in their updates, or in target tokens by over 5 %."""
-    networks = [system for system in first_seeds(systems, shown) if system["family"] in NETWORKS]
+    families = network_families()
+    networks = [system for system in first_seeds(systems, shown) if system["family"] in families]
     tokens = [_number(system["target tokens seen"]) for system in networks]
     known = [count for count in tokens if count is not None]
     differ = len({system["updates"] for system in networks}) > 1 or known and max(known) > 1.05 * min(known)
@@ -56,11 +58,11 @@ def unequal(systems: list[dict[str, Any]], shown: Collection[str]) -> str:
 
 
 def report_words(
-    dataset: str, sums: dict[str, str] | None, systems: list[dict[str, Any]], rows: list[dict[str, Any]]
+    dataset: str, sums: dict[str, str] | None, systems: list[dict[str, Any]], rows: Sequence[Row]
 ) -> tuple[str, str]:
     """For a report with `rows` as in results.json: how long its systems were trained, and what every table carries."""
-    shown = {row["system"] for row in rows}
-    about = (data(dataset, sums, (row["seed"] for row in rows)), SYSTEMS, unequal(systems, shown))
+    shown = {row.system for row in rows}
+    about = (data(dataset, sums, (row.seed for row in rows)), SYSTEMS, unequal(systems, shown))
     return training(systems, shown), " ".join(filter(None, about))
 
 

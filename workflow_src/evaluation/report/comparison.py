@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from pathlib import Path
+from typing import Any
 
 from workflow_src.config.experiment import Removal
+from workflow_src.config.manifest import engine_info
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
-from workflow_src.evaluation.report.results import AUTOREGRESSIVE, Results, Row
-from workflow_src.evaluation.report.tables import SEARCH_LABELS, engine_label
+from workflow_src.evaluation.report.results import Results, Row
+from workflow_src.registry import families, searches
+from workflow_src.spec import Search, SearchSettings
 
 FIGURES = {
     "bleu": "BLEU",
@@ -55,14 +58,41 @@ class Comparison:
 
 def row_key(row: Row) -> Key:
     """What makes rows of two experiments the same thing."""
-    label = SEARCH_LABELS.get(row.search, row.search)
-    label += f" {row.beam}" if row.search == "beam" else ""
-    label += f", {row.candidates} candidates" if row.candidates else ""
-    label += f", L = {row.steps}" if row.steps else ""
-    label += f", {engine_label(row.engine)}" if row.engine != "continuum" else ""
+    search = searches().get(row.search)
+    settings = _settings(row, search)
+    if search and settings:
+        label = search.row_label(settings)
+    else:
+        label = search.title if search else row.title or row.search
+        label += f", {row.series} {row.value:g}" if row.series and row.value is not None else ""
+        label += f", {row.candidates} candidates" if row.candidates else ""
+        label += f", L = {row.steps}" if row.steps and not row.series else ""
+    engine = engine_info(row.engine)
+    label += "" if engine.own else f", {engine.label}"
     # Experiments may choose different values of the same setting.
     label += f" (chosen: {', '.join(sorted(row.chosen)).replace('_', ' ')})" if row.chosen else ""
     return row.system, label, row.data
+
+
+def _settings(row: Row, search: Search | None) -> SearchSettings | None:
+    """Settings that a row's columns tell; None where they do not tell enough: no series, or a search not declared.
+
+    Results of before a row said its series have a column of that name.
+    """
+    if search is None or search.details is not None:
+        return None
+    value = row.value if row.value is not None else getattr(row, search.series or "", None)
+    if search.series is None:
+        return search.settings()
+    return None if value is None else search.settings.model_validate({search.series: value})
+
+
+def _autoregressive(row: Row) -> bool:
+    """Whether a row is; results of before rows said so are of families that are declared."""
+    if row.autoregressive is not None:
+        return row.autoregressive
+    family = families().get(row.family)
+    return bool(family and family.autoregressive)
 
 
 def _cell(values: list[float]) -> Cell | None:
@@ -92,9 +122,10 @@ def compare(found: list[Results], removed: Removal = "subwords") -> Comparison:
     by_experiment = []
     for results in found:
         _check_removal(results, removed)
-        wanted = [row for row in results.rows if row.family in AUTOREGRESSIVE or row.repetitions_removed == removed]
+        wanted = [row for row in results.rows if _autoregressive(row) or row.repetitions_removed == removed]
         levels: dict[int, float] = {}
-        for row in sorted((row for row in wanted if row.search == "beam"), key=_preference, reverse=True):
+        references = [(key, row) for row in wanted if (key := _preference(row)) is not None]
+        for _, row in sorted(references, key=lambda pair: pair[0], reverse=True):
             levels.setdefault(row.seed, row.bleu)
         rows: dict[Key, dict[int, Row]] = {}
         for row in wanted:
@@ -146,7 +177,7 @@ def _systems(results: Results) -> list[tuple[str, ...]]:
 
 
 def _check_removal(results: Results, removed: Removal) -> None:
-    there = sorted({row.repetitions_removed for row in results.rows if row.family not in AUTOREGRESSIVE})
+    there = sorted({row.repetitions_removed for row in results.rows if not _autoregressive(row)})
     if there and removed not in there:
         raise ValueError(
             f"the results of {results.experiment} have no rows with --remove-repetitions {removed}, only "
@@ -154,9 +185,16 @@ def _check_removal(results: Results, removed: Removal) -> None:
         )
 
 
-def _preference(row: Row) -> tuple[bool, bool, bool, bool, int]:
-    """The largest decides, and the first of equal ones: the teacher's own plain beam 4 where there is one."""
-    return row.system == "teacher", row.engine == "continuum", not row.chosen, row.beam == 4, row.beam or 0
+def _preference(row: Row) -> tuple[Any, ...] | None:
+    """The largest decides, and the first of equal ones: the teacher's own plain reference row where there is one.
+
+    None for rows that others are not compared with.
+    """
+    search = searches().get(row.search)
+    settings = _settings(row, search)
+    if settings is None or search.reference is None:
+        return None
+    return row.system == "teacher", engine_info(row.engine).own, not row.chosen, *search.reference(settings)
 
 
 def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from workflow_src.config.experiment import Removal
+from workflow_src.config.experiment import Removal, ReportConfig
 from workflow_src.evaluation.report.tables import REMOVAL_LABELS
 
 
@@ -24,18 +22,18 @@ def removal_caption(removed: Removal, split: str) -> str:
     )
 
 
-def published_words(report: dict[str, Any]) -> str:
+def published_words(report: ReportConfig) -> str:
     """Where published figures come from and how they count BLEU, in sentences; empty where there are none."""
-    if not report["expected"]:
+    if not report.expected:
         return ""
-    source = f" ({report['expected_source']})" if report["expected_source"] else ""
+    source = f" ({report.expected_source})" if report.expected_source else ""
     counted = {
         "sacrebleu": "sacreBLEU, as the column BLEU is",
         "tokenised": "cased BLEU over tokens",
         "intl-lowercase": "BLEU over international tokens without case",
-    }[report["expected_convention"]]
+    }[report.expected_convention]
     text = f"Published figures{source} are {counted}"
-    if report["expected_convention"] == "sacrebleu":
+    if report.expected_convention == "sacrebleu":
         return f"{text}."
     return f"{text}: compare them with ours in the same convention beside them, not with the column BLEU."
 

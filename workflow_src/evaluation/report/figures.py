@@ -7,9 +7,10 @@ CSS variables, so that the page can be light or dark.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,17 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
+from workflow_src.config.manifest import OTHER, DecodeInfo, SystemInfo
+from workflow_src.evaluation.report.page import colour_class
+from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group, Line
 from workflow_src.records.atomic import atomic
-from workflow_src.registry import refining
+from workflow_src.spec import Look
 
 INK, MUTED, RULE = "#1b1b1d", "#6f6f77", "#d9d9de"
-COLOURS = {"transformer": "#4d4d53", "lvm": "#0072b2", "score": "#d55e00", "energy": "#009e73", "other": "#cc79a7"}
-MARKERS = {"greedy": "s", "beam": "s", "prior-mean": "D", "delta": "o", "score": "^", "energy": "v"}
-ENGINE_MARKERS = {"ctranslate2": "P", "onnxruntime": "X"}
-FAMILY_OF_SEARCH = {
-    "greedy": "transformer", "beam": "transformer", "prior-mean": "lvm", "delta": "lvm", "score": "score",
-    "energy": "energy",
-}  # fmt: skip
-VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule"} | {c: f"--{name}" for name, c in COLOURS.items()}
+VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule"}
+# Of the files that are not vectors.
+DPI = 200
 DASHES = ["-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (5, 1.5, 1.2, 1.5))]
 
 STYLE = {
@@ -60,21 +59,49 @@ STYLE = {
     "lines.markersize": 5,
 }
 
-# Panels of the learning curves: title, families it is for, and (key, line style, what the label adds).
-PANELS = [
-    ("Training loss", ("transformer", "lvm"), [("loss", 0, "")]),
-    ("Loss on dev", ("transformer", "lvm"), [("dev_loss", 0, "")]),
-    ("BLEU on dev", None, [("dev_bleu", 0, ""), ("dev_bleu_posterior", 2, " posterior")]),
-    ("ELBO on dev", None, [("dev_elbo", 0, "")]),
-    ("KL on dev, nats a token", None, [("dev_kl", 0, "")]),
-    ("Lengths right on dev, share", None, [("dev_length_accuracy", 0, "")]),
-    ("Score-matching loss", ("score", "energy"), [("loss", 0, "")]),
-    ("Cosine with delta on dev", None, [("dev_cosine", 0, ""), ("dev_cosine_noise0", 2, " noise 0")]),
+# Curves of a panel: key in the training log, line style, and what the label adds.
+Curves = Sequence[tuple[str, int, str]]
+# Panels of the learning curves: those after the first training loss, and those after all others.
+PANELS: list[tuple[str, Curves]] = [
+    ("Loss on dev", [("dev_loss", 0, "")]),
+    ("BLEU on dev", [("dev_bleu", 0, ""), ("dev_bleu_posterior", 2, " posterior")]),
+    ("ELBO on dev", [("dev_elbo", 0, "")]),
+    ("KL on dev, nats a token", [("dev_kl", 0, "")]),
+    ("Lengths right on dev, share", [("dev_length_accuracy", 0, "")]),
 ]
+LAST_PANELS: list[tuple[str, Curves]] = [
+    ("Cosine with delta on dev", [("dev_cosine", 0, ""), ("dev_cosine_noise0", 2, " noise 0")])
+]
+# Figures of validation that have no panel; any other that a family logs has one of its own.
+UNDRAWN = {"dev_offset_norm", "dev_offset_norm_noise0", "dev_squared_error", "dev_squared_error_noise0"}
 
 
-def _colour(family: str) -> str:
-    return COLOURS.get(family, COLOURS["other"])
+@dataclasses.dataclass(frozen=True)
+class Log:
+    """The training log of a system and seed: the entries of its training.jsonl."""
+
+    system: SystemInfo
+    seed: int
+    entries: list[dict[str, Any]]
+
+    def has(self, key: str) -> bool:
+        return any(entry.get(key) is not None for entry in self.entries)
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Lines of a group that differ in the series of their search only, by its value.
+
+    `twin` is the number of the group among those of the same family.
+    """
+
+    twin: int
+    group: str
+    lines: tuple[Line, ...]
+
+    @property
+    def decode(self) -> DecodeInfo:
+        return self.lines[0].decode
 
 
 def _figure(width: float, height: float) -> Figure:
@@ -141,16 +168,27 @@ def _label_ends(
                               color=colour, fontsize=size, va="baseline", annotation_clip=False)  # fmt: skip
 
 
-def learning_curves(logs: list[dict[str, Any]]) -> Figure:
-    """One panel a metric, over updates. `logs`: dicts of system, family, seed and entries (of training.jsonl).
+def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
+    """Title, logs and curves of every panel that has something to draw."""
+    by_order = sorted(logs, key=lambda log: log.system.order)
+    losses = list(dict.fromkeys(log.system.loss_title for log in by_order))
+    known = UNDRAWN | {key for _, curves in [*PANELS, *LAST_PANELS] for key, _, _ in curves}
+    logged = dict.fromkeys(key for log in logs for entry in log.entries for key in entry)
+    own = [key for key in logged if key.startswith("dev_") and key not in known]
+    titled = [(f"{key.removeprefix('dev_').replace('_', ' ')} on dev".capitalize(), [(key, 0, "")]) for key in own]
+    loss: Curves = [("loss", 0, "")]
+    panels = [(title, [log for log in logs if log.system.loss_title == title], loss) for title in losses]
+    others = [[(title, list(logs), curves) for title, curves in part] for part in (PANELS, [*LAST_PANELS, *titled])]
+    every = [*panels[:1], *others[0], *panels[1:], *others[1]]
+    return [panel for panel in every if any(log.has(key) for log in panel[1] for key, _, _ in panel[2])]
+
+
+def learning_curves(logs: Sequence[Log]) -> Figure:
+    """One panel a metric, over updates.
 
     Systems of one family share a colour and differ in dashes; seeds of a system are thin lines of the same kind.
     """
-    panels = []
-    for title, families, curves in PANELS:
-        chosen = [log for log in logs if families is None or log["family"] in families]
-        if any(entry.get(key) is not None for log in chosen for entry in log["entries"] for key, _, _ in curves):
-            panels.append((title, chosen, curves))
+    panels = _panels(logs)
     if not panels:
         return empty("No training was logged.")
     wide = min(3, len(panels))
@@ -173,93 +211,91 @@ def learning_curves(logs: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-def _curves(axes: Axes, chosen: list[dict], curves: list[tuple[str, int, str]], logs: list[dict]) -> list[tuple]:
+def _curves(axes: Axes, chosen: Sequence[Log], curves: Curves, logs: Sequence[Log]) -> list[tuple]:
     of_family: dict[str, list[str]] = {}
     for log in logs:
-        names = of_family.setdefault(log["family"], [])
-        if log["system"] not in names:
-            names.append(log["system"])
+        names = of_family.setdefault(log.system.family, [])
+        if log.system.name not in names:
+            names.append(log.system.name)
     ends, labelled = [], set()
-    several = len({log["seed"] for log in chosen}) > 1
+    several = len({log.seed for log in chosen}) > 1
     for log in chosen:
-        colour = _colour(log["family"])
-        twin = of_family[log["family"]].index(log["system"])
+        name, colour = log.system.name, log.system.look.colour or OTHER.colour
+        twin = of_family[log.system.family].index(name)
         for key, dash, addition in curves:
-            points = [(entry["step"], entry[key]) for entry in log["entries"] if entry.get(key) is not None]
+            points = [(entry["step"], entry[key]) for entry in log.entries if entry.get(key) is not None]
             if not points:
                 continue
             style = DASHES[(dash + twin) % len(DASHES)]
             marker = "o" if len(points) < 12 else None
             axes.plot(*zip(*points, strict=True), color=colour, linestyle=style, linewidth=0.9 if several else 1.4,
                       marker=marker, markersize=2.2)  # fmt: skip
-            if (log["system"], key) not in labelled:
-                labelled.add((log["system"], key))
-                ends.append((*points[-1], log["system"] + addition, colour))
+            if (name, key) not in labelled:
+                labelled.add((name, key))
+                ends.append((*points[-1], name + addition, colour))
     return ends
 
 
-def _marker(line: Line) -> str:
-    """Of the search for our own engine; the others have one each."""
-    return ENGINE_MARKERS.get(line.engine.split("-")[0], MARKERS.get(line.search, "*"))
-
-
-def _style_of(line: Line, twin: int) -> dict[str, Any]:
-    colour = _colour(FAMILY_OF_SEARCH.get(line.search, "other"))
+def style_of(look: Look, twin: int = 0) -> dict[str, Any]:
+    """Colour and marker of a line; markers of the second group of a family are open."""
     return {
-        "color": colour,
-        "marker": _marker(line),
-        "markerfacecolor": colour if twin == 0 else "none",
-        "markeredgecolor": colour,
+        "color": look.colour,
+        "marker": look.marker,
+        "markerfacecolor": look.colour if twin == 0 else "none",
+        "markeredgecolor": look.colour,
     }
 
 
-def _series(groups: Iterable[Group]) -> list[tuple[int, str, list[Line]]]:
-    """Lines that differ in steps only, as (number of the group among its kind, group's key, lines)."""
+def curves_of(groups: Iterable[Group]) -> list[Curve]:
+    """The lines of a table as curves; a line whose search has no series is one by itself."""
     found = []
-    counts = {True: 0, False: 0}
+    counts: dict[str, int] = {}
     for group in groups:
-        twin = counts[group.autoregressive]
-        counts[group.autoregressive] += 1
-        by: dict[tuple, list[Line]] = {}
+        twin = counts.get(group.head.family, 0)
+        counts[group.head.family] = twin + 1
+        by: dict[str, list[Line]] = {}
         for line in group.lines:
-            unique = line.label if line.search not in refining() else ""
-            # Without figures: what dev chose may differ from step to step.
-            suffix = re.sub(r"[\d.]+", "", line.label.partition("(")[2])
-            by.setdefault((line.system, line.search, line.engine, suffix, unique), []).append(line)
-        found += [(twin, group.key, lines) for lines in by.values()]
+            by.setdefault(line.decode.curve, []).append(line)
+        found += [Curve(twin, group.key, tuple(sorted(lines, key=_value))) for lines in by.values()]
     return found
 
 
+def _value(line: Line) -> float:
+    return line.decode.value or 0
+
+
 def refinement(groups: list[Group]) -> Figure:
-    """BLEU, and validity where known, against refinement steps; the prior mean is step 0, beam search a dotted line."""
-    # Rows with settings of their own, told in brackets, are curves only where there are several.
-    series = [
-        entry
-        for entry in _series(groups)
-        if entry[2][0].search in refining()
-        and entry[2][0].engine == "continuum"
-        and (len(entry[2]) > 1 or "(" not in entry[2][0].label)
-        and "(chosen" not in entry[2][0].label
+    """BLEU, and validity where known, against refinement steps.
+
+    What refinement starts from is step 0, and the row that others are compared with a dotted line.
+    """
+    # Rows with settings of their own are curves only where there are several.
+    curves = [
+        curve
+        for curve in curves_of(groups)
+        if curve.decode.search.traceable
+        and curve.decode.engine.own
+        and (len(curve.lines) > 1 or curve.decode.plain)
+        and not curve.decode.tuned
     ]
-    if not series:
+    if not curves:
         return empty("No refinement was decoded in this run.")
     lines = [line for group in groups for line in group.lines]
     panels = [("bleu", "BLEU", 1)]
     if any(line.figures["validity"] is not None for line in lines):
         panels.append(("validity", "valid outputs, %", 100))
+    references = [line for line in lines if line.decode.system.autoregressive and line.decode.reference is not None]
     with matplotlib.rc_context(STYLE):
         figure = _figure(3.6 * len(panels) if len(panels) > 1 else 5.0, 2.7)
         labels = []
         for axes, (key, title, factor) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            ends = []
-            for twin, group_key, stepped in series:
-                ends.append(_refined(axes, groups, key, factor, twin, group_key, stepped))
-            right = max(line.steps for _, _, stepped in series for line in stepped)
-            beams = [line for group in groups if group.autoregressive for line in group.lines if line.search == "beam"]
-            if beams and beams[0].figures[key] is not None:
-                level = factor * beams[0].figures[key]
-                axes.plot([0, right], [level] * 2, color=COLOURS["transformer"], linestyle=(0, (1, 2)), linewidth=1)
-                ends.append((right, level, f"{beams[0].system} {beams[0].label}", COLOURS["transformer"]))
+            ends = [_refined(axes, groups, key, factor, curve) for curve in curves]
+            right = max(_value(line) for curve in curves for line in curve.lines)
+            if references and references[0].figures[key] is not None:
+                first, level = references[0], factor * references[0].figures[key]
+                colour = first.decode.look.colour
+                axes.plot([0, right], [level] * 2, color=colour, linestyle=(0, (1, 2)), linewidth=1)
+                ends.append((right, level, f"{first.system} {first.label}", colour))
             axes.set_title(title)
             axes.set_xlabel("refinement steps L")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
@@ -270,42 +306,41 @@ def refinement(groups: list[Group]) -> Figure:
     return figure
 
 
-def _refined(axes: Axes, groups: list[Group], key: str, factor: float, twin: int, group_key: str, stepped: list[Line]):
-    """Draw one search of one model from its prior mean on; returns the end for its label, or None."""
-    start = [line for group in groups if group.key == group_key for line in group.lines if line.search == "prior-mean"]
-    drawn = [line for line in [*start[:1], *stepped] if line.figures[key] is not None]
+def _refined(
+    axes: Axes, groups: list[Group], key: str, factor: float, curve: Curve
+) -> tuple[float, float, str, str] | None:
+    """Draw one search of one model from its unrefined row on; returns the end for its label, or None."""
+    search = curve.decode.search
+    lines = [line for group in groups if group.key == curve.group for line in group.lines]
+    start = [line for line in lines if line.decode.search.name == search.baseline]
+    drawn = [line for line in [*start[:1], *curve.lines] if line.figures[key] is not None]
     if not drawn:
         return None
-    x = [line.steps or 0 for line in drawn]
+    x = [_value(line) for line in drawn]
     y = [factor * line.figures[key] for line in drawn]
-    style = _style_of(stepped[0], twin)
-    axes.plot(x, y, linestyle=DASHES[twin % len(DASHES)], **style)
+    style = style_of(curve.decode.look, curve.twin)
+    axes.plot(x, y, linestyle=DASHES[curve.twin % len(DASHES)], **style)
     if all(line.spread for line in drawn):
         axes.errorbar(x, y, [factor * line.spread.get(key, 0) for line in drawn], fmt="none", ecolor=style["color"],
                       elinewidth=0.8, capsize=2)  # fmt: skip
-    return x[-1], y[-1], stepped[0].search + (f" · {group_key}" if twin else ""), style["color"]
+    return x[-1], y[-1], search.title + (f" · {curve.group}" if curve.twin else ""), style["color"]
 
 
-def stopping(curves: list[dict[str, Any]]) -> Figure | None:
-    """BLEU on dev against mean refinement steps, a point a stopping threshold; None where no decode tried several.
-
-    `curves`: dicts of system, search, and points {"settings", "bleu", "mean_steps"}.
-    """
-    drawn = [
-        curve for curve in curves if len({p["settings"].get("stop_threshold") for p in curve["points"]} - {None}) > 1
-    ]
+def stopping(choices: Iterable[Choice]) -> Figure | None:
+    """BLEU on dev against mean refinement steps, a point a stopping threshold; None where no decode tried several."""
+    drawn = [choice for choice in choices if _tried_stops(choice)]
     if not drawn:
         return None
     with matplotlib.rc_context(STYLE):
         figure = _figure(5.0, 2.7)
         axes = figure.subplots()
         ends = []
-        for twin, curve in enumerate(drawn):
-            points = sorted(curve["points"], key=lambda point: point["mean_steps"])
+        for twin, choice in enumerate(drawn):
+            points = sorted(choice.points, key=lambda point: point["mean_steps"])
             x, y = [point["mean_steps"] for point in points], [point["bleu"] for point in points]
-            colour = _colour(FAMILY_OF_SEARCH.get(curve["search"], "other"))
+            search, colour = choice.decode.search, choice.decode.look.colour
             axes.plot(x, y, marker="o", markersize=3.5, color=colour, linestyle=DASHES[twin % len(DASHES)])
-            ends.append((x[-1], y[-1], f"{curve['search']} · {curve['system']}", colour))
+            ends.append((x[-1], y[-1], f"{search.title} · {choice.decode.system.name}", colour))
         axes.set_title("BLEU on dev")
         axes.set_xlabel("refinement steps, mean over sentences")
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -314,8 +349,19 @@ def stopping(curves: list[dict[str, Any]]) -> Figure | None:
     return figure
 
 
-def save(figure: Figure, folder: Path, name: str) -> str:
-    """Write NAME.svg and NAME.png into `folder`; returns the SVG element for the page. The bytes are reproducible."""
+def _tried_stops(choice: Choice) -> bool:
+    """Whether several values of a setting that stops sentences were tried."""
+    return any(
+        len({point["settings"].get(name) for point in choice.points} - {None}) > 1
+        for name in choice.decode.search.stops
+    )
+
+
+def save(figure: Figure, folder: Path, name: str, colours: Iterable[str] = ()) -> str:
+    """Write NAME.svg and NAME.png into `folder`; returns the SVG element for the page. The bytes are reproducible.
+
+    `colours` (hexadecimal) are those that the page replaces.
+    """
 
     def svg(fonttype: str) -> str:
         file = io.StringIO()
@@ -326,11 +372,11 @@ def save(figure: Figure, folder: Path, name: str) -> str:
     with atomic(folder / f"{name}.svg") as file:
         file.write(svg("path"))
     with atomic(folder / f"{name}.png", "wb") as file, matplotlib.rc_context(STYLE):
-        figure.savefig(file, format="png", dpi=200, metadata={"Software": None})
-    return for_page(svg("none"), name)
+        figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
+    return for_page(svg("none"), name, colours)
 
 
-def for_page(svg: str, name: str) -> str:
+def for_page(svg: str, name: str, colours: Iterable[str] = ()) -> str:
     """An SVG document as an element of a page: no prologue or metadata, ids of its own, colours as CSS variables."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -338,6 +384,6 @@ def for_page(svg: str, name: str) -> str:
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
-    for colour, variable in VARIABLES.items():
+    for colour, variable in (VARIABLES | {colour: f"--{colour_class(colour)}" for colour in colours}).items():
         svg = svg.replace(colour, f"var({variable})")
     return svg

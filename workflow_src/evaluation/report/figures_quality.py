@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from typing import Any
+
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,24 +13,33 @@ from matplotlib.ticker import MaxNLocator
 
 from workflow_src.evaluation.report.figures import (
     DASHES,
-    FAMILY_OF_SEARCH,
+    DPI,
     MUTED,
     RULE,
     STYLE,
-    _colour,
+    Curve,
     _figure,
-    _marker,
-    _series,
-    _style_of,
+    curves_of,
     empty,
     log_ticks,
+    style_of,
 )
-from workflow_src.evaluation.report.tables import ENGINE_LABELS, Group, Line
+from workflow_src.evaluation.report.placement import NEAR, Box, Label, Point, nearest, place
+from workflow_src.evaluation.report.tables import Group, Line
 
 # With more points than this, only some are named.
 CROWDED = 24
-# Left, bottom, right, top, in points.
-Box = tuple[float, float, float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Name:
+    """A label: the point that it names in figures of the axes, its text, colour and size."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+    size: float
 
 
 def undominated(points: list[tuple[float, float]]) -> list[int]:
@@ -41,24 +54,35 @@ def undominated(points: list[tuple[float, float]]) -> list[int]:
     return found
 
 
-def _own_lines(series: list[tuple[int, str, list[Line]]]) -> set[int]:
-    """Rows of our own engine without settings of their own, by identity; the last of each series."""
-    return {id(lines[-1]) for _, _, lines in series if lines[0].engine == "continuum" and "(" not in lines[0].label}
+def _own_lines(curves: list[Curve]) -> set[int]:
+    """Rows of our own engine without settings of their own, by identity; the last of each curve."""
+    return {id(curve.lines[-1]) for curve in curves if curve.decode.engine.own and curve.decode.plain}
 
 
-def _legend(axes: Axes, series: list[tuple[int, str, list[Line]]]) -> None:
+def legend_entries(lines: list[Line]) -> dict[str, dict[str, Any]]:
+    """Looks by what they mean: searches of our own engine by their titles, then other engines.
+
+    Autoregressive searches share an entry as far as they share a look.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        decode = line.decode
+        if decode.engine.own:
+            style = style_of(decode.look)
+            label = "autoregressive" if decode.system.autoregressive else decode.search.title
+            if entries.get(label, style) != style:
+                label = f"{decode.search.title} ({decode.system.title})"
+            entries.setdefault(label, style)
+    for line in lines:
+        engine = line.decode.engine
+        if not engine.own:
+            entries.setdefault(engine.title, {"color": MUTED, "marker": engine.marker or line.decode.look.marker})
+    return entries
+
+
+def _legend(axes: Axes, lines: list[Line]) -> None:
     """What colours and markers say, where not every point is named."""
-    shown = [line for _, _, lines in series for line in lines]
-    entries = {}
-    for line in shown:
-        name = line.search if line.search in FAMILY_OF_SEARCH else "lengths × samples"
-        if line.engine == "continuum":
-            entries.setdefault(
-                "autoregressive" if name in ("greedy", "beam") else name.replace("-", " "), _style_of(line, 0)
-            )
-    for line in shown:
-        if line.engine != "continuum":
-            entries.setdefault(ENGINE_LABELS[line.engine.split("-")[0]], {"color": MUTED, "marker": _marker(line)})
+    entries = legend_entries(lines)
     handles = [axes.plot([], [], linestyle="none", **style)[0] for style in entries.values()]
     axes.figure.legend(handles, entries, loc="outside lower center", ncols=len(entries), frameon=False, fontsize=7,
                        handletextpad=0.2, columnspacing=1.2)  # fmt: skip
@@ -69,61 +93,81 @@ def crowded(groups: list[Group]) -> bool:
     return sum(line.figures["latency_ms"] is not None for group in groups for line in group.lines) > CROWDED
 
 
+def timed_curves(groups: list[Group]) -> list[Curve]:
+    """Curves of the rows whose speed was measured."""
+    timed = (
+        dataclasses.replace(curve, lines=tuple(line for line in curve.lines if line.figures["latency_ms"] is not None))
+        for curve in curves_of(groups)
+    )
+    return [curve for curve in timed if curve.lines]
+
+
+def joined_by(groups: list[Group]) -> str:
+    """The series of the curves that join several points, in words; "steps" where there are none."""
+    found = (curve.decode.search.series for curve in timed_curves(groups) if len(curve.lines) > 1)
+    return " or ".join(dict.fromkeys(series.replace("_", " ") for series in found if series)) or "steps"
+
+
 def quality_speed(groups: list[Group]) -> Figure:
     """BLEU against milliseconds a sentence (log scale), one point a row; steps of one search are joined.
 
     A grey line joins the rows that no other row is faster and at least as good as. Where there are many rows, those
     and the plain rows of our own engine are named, and a legend tells the rest.
     """
-    series = [
-        (twin, key, [line for line in lines if line.figures["latency_ms"] is not None])
-        for twin, key, lines in _series(groups)
-    ]
-    series = [entry for entry in series if entry[2]]
-    if not series:
+    curves = timed_curves(groups)
+    if not curves:
         return empty("Speed was not measured in this run.")
     with matplotlib.rc_context(STYLE):
-        every = [line for _, _, lines in series for line in lines]
+        every = [line for curve in curves for line in curve.lines]
         points = [(line.figures["latency_ms"], line.figures["bleu"]) for line in every]
         best = undominated(points)
         many = crowded(groups)
         figure = _figure(7.2, 5.2 if many else 3.9)
         axes = figure.subplots()
         axes.set_xscale("log")
-        named = {id(every[i]) for i in best} | _own_lines(series) if many else {id(line) for line in every}
+        named = {id(every[i]) for i in best} | _own_lines(curves) if many else {id(line) for line in every}
         axes.plot(*zip(*[points[i] for i in best], strict=True), color=RULE, linewidth=3, zorder=1)
-        labels = []
-        for twin, key, lines in series:
-            x = [line.figures["latency_ms"] for line in lines]
-            y = [line.figures["bleu"] for line in lines]
-            axes.plot(x, y, linestyle=DASHES[twin % len(DASHES)], zorder=3, **_style_of(lines[0], twin))
-            colour = _colour(FAMILY_OF_SEARCH.get(lines[0].search, "other"))
-            addition = f" · {key}" if twin else ""
-            for line, left, up in zip(lines, x, y, strict=True):
-                if id(line) not in named:
-                    continue
-                if line.steps and line is not lines[-1] and not many:
-                    labels.append((left, up, f"{line.steps}", colour, 6.5))
-                else:
-                    labels.append((left, up, line.label + addition, colour, 7.5))
+        names = [name for curve in curves for name in _drawn(axes, curve, named, many)]
         if many:
-            _legend(axes, series)
+            _legend(axes, every)
         log_ticks(axes.xaxis, [line.figures["latency_ms"] for line in every], axes.set_xlim)
         axes.margins(y=0.12)
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         axes.set_xlabel("milliseconds a sentence, one at a time, log scale   (faster to the left)")
         axes.set_title("BLEU")
         figure.draw_without_rendering()
-        _place(axes, labels)
+        write_names(axes, names)
     return figure
 
 
-def _obstacles(axes: Axes, scale: float) -> list[Box]:
-    """Boxes in points that labels must not touch: the markers, and the lines in small pieces."""
+def _drawn(axes: Axes, curve: Curve, named: set[int], many: bool) -> list[Name]:
+    """Draw a curve; returns the names of those of its points that `named` has."""
+    look = curve.decode.look
+    x = [line.figures["latency_ms"] for line in curve.lines]
+    y = [line.figures["bleu"] for line in curve.lines]
+    axes.plot(x, y, linestyle=DASHES[curve.twin % len(DASHES)], zorder=3, **style_of(look, curve.twin))
+    addition = f" · {curve.group}" if curve.twin else ""
+    names = []
+    for line, left, up in zip(curve.lines, x, y, strict=True):
+        if id(line) in named:
+            # Within a curve the value of its series is enough.
+            short = line.decode.value and line is not curve.lines[-1] and not many
+            text = f"{line.decode.value:g}" if short else line.label + addition
+            names.append(Name(left, up, text, look.colour, 6.5 if short else 7.5))
+    return names
+
+
+def _markers(axes: Axes, scale: float) -> list[Point]:
+    """Centres of all points, in points of the figure."""
+    every = (axes.transData.transform(line.get_xydata()) * scale for line in axes.get_lines())
+    return [(float(x), float(y)) for vertices in every for x, y in vertices]
+
+
+def _along(axes: Axes, scale: float) -> list[Box]:
+    """Small boxes along the lines, in points."""
     boxes = []
     for line in axes.get_lines():
         vertices = axes.transData.transform(line.get_xydata()) * scale
-        boxes += [(x - 4, y - 4, x + 4, y + 4) for x, y in vertices]
         for (x0, y0), (x1, y1) in zip(vertices, vertices[1:], strict=False):
             pieces = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) // 3))
             for i in range(1, pieces):
@@ -132,40 +176,37 @@ def _obstacles(axes: Axes, scale: float) -> list[Box]:
     return boxes
 
 
-def _touched(box: Box, others: list[Box]) -> int:
-    return sum(box[0] < t[2] and t[0] < box[2] and box[1] < t[3] and t[1] < box[3] for t in others)
+def _sizes(names: list[Name]) -> list[tuple[float, float]]:
+    """Width and height of names in points, as the files have them: letters are set more coarsely on a screen."""
+    figure = Figure(dpi=DPI)
+    extents = [figure.text(0, 0, name.text, fontsize=name.size).get_window_extent() for name in names]
+    return [(extent.width * 72 / DPI, extent.height * 72 / DPI) for extent in extents]
 
 
-def _place(axes: Axes, labels: list[tuple[float, float, str, str, float]]) -> None:
-    """Write each label beside its point, where it touches least of points, lines and other labels."""
+def write_names(axes: Axes, names: list[Name]) -> list[Box]:
+    """Write each name beside its point, touching neither points nor other names; one that is far gets a leader.
+
+    Returns the names' boxes in points of the figure.
+    """
     scale = 72 / axes.figure.dpi
-    points = [axes.transData.transform((x, y)) * scale for x, y, *_ in labels]
-    taken = _obstacles(axes, scale)
-    frame = axes.get_window_extent()
-    beside = [("left", 7, 0), ("right", -7, 0)]
-    around = [("center", 0, 9), ("center", 0, -9), ("left", 5, 9), ("left", 5, -9), ("right", -5, 9), ("right", -5, -9)]
-    around += [
-        (align, dx, dy) for away in (16, 24, 32) for align, dx in (("left", 5), ("right", -5)) for dy in (away, -away)
+    labels = [
+        Label(tuple(axes.transData.transform((name.x, name.y)) * scale), *size, above=len(name.text) <= 2)
+        for name, size in zip(names, _sizes(names), strict=True)
     ]
-    names: list[Box] = []
-    # Long labels are the hardest to fit and go first.
-    for index in sorted(range(len(labels)), key=lambda i: -len(labels[i][2])):
-        x, y, text, colour, size = labels[index]
-        px, py = points[index]
-        width, height = 0.58 * size * len(text), 1.1 * size
-        best = None
-        for align, dx, dy in beside + around if len(text) > 2 else around + beside:
-            left = px + dx - {"left": 0, "center": width / 2, "right": width}[align]
-            box = (left, py + dy - height / 2, left + width, py + dy + height / 2)
-            clashes = _touched(box, taken) + 9 * _touched(box, names) + 0.1 * abs(dy)
-            clashes += 9 * (box[0] < frame.x0 * scale or box[2] > frame.x1 * scale or box[1] < frame.y0 * scale)
-            if best is None or clashes < best[0]:
-                best = (clashes, align, dx, dy, box)
-        _, align, dx, dy, box = best
-        names.append(box)
-        # A label that had to go far is joined with its point.
-        leader = (
-            {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3} if abs(dy) > 12 else None
-        )
-        axes.annotate(text, (x, y), (dx, dy - 0.36 * size), textcoords="offset points", color=colour, fontsize=size,
-                      ha=align, va="baseline", annotation_clip=False, arrowprops=leader)  # fmt: skip
+    frame = axes.get_window_extent()
+    inside = (frame.x0 * scale, frame.y0 * scale, frame.x1 * scale, frame.y1 * scale)
+    boxes = place(labels, _markers(axes, scale), _along(axes, scale), inside)
+    for name, label, box in zip(names, labels, boxes, strict=True):
+        start = nearest(box, label.point)
+        if math.dist(start, label.point) > NEAR:
+            _annotate(axes, name, "", start, label.point, zorder=2, arrowprops={
+                "arrowstyle": "-", "color": name.colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3})  # fmt: skip
+        _annotate(axes, name, name.text, box[:2], label.point, color=name.colour, fontsize=name.size, va="bottom")
+    return boxes
+
+
+def _annotate(axes: Axes, name: Name, text: str, at: Point, point: Point, **style: Any) -> None:
+    written = axes.annotate(text, (name.x, name.y), (at[0] - point[0], at[1] - point[1]), ha="left",
+                            textcoords="offset points", annotation_clip=False, **style)  # fmt: skip
+    # Places are those in these axes: names must not move them.
+    written.set_in_layout(False)

@@ -2,85 +2,88 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 
-from workflow_src.evaluation.report.figures import (
-    DASHES,
-    ENGINE_MARKERS,
-    FAMILY_OF_SEARCH,
-    MARKERS,
-    STYLE,
-    _colour,
-    _figure,
-    _label_ends,
-    empty,
-    log_ticks,
-)
-from workflow_src.evaluation.report.results import engine_of
-from workflow_src.evaluation.report.speed_page import label
-from workflow_src.registry import refining
+from workflow_src.config.manifest import DecodeInfo, Manifest
+from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, empty, log_ticks, style_of
 
 # With more lines than this, only the fastest of those alike are drawn.
 CROWDED = 16
 
 
-def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with times by length; of rows that differ in steps only, the one with the fewest.
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """A decode with its median milliseconds, also of groups of sentences of similar length: (mean length, ms)."""
+
+    decode: DecodeInfo
+    milliseconds: float
+    by_length: tuple[tuple[float, float], ...]
+
+
+def timed_rows(speed: dict[str, Any] | None, manifest: Manifest) -> list[Timed]:
+    """The rows of speed.json that the experiment has, those with times by length."""
+    found = []
+    for row in (speed or {}).get("rows", []):
+        decode = manifest.decode(row["system"], row["name"])
+        if decode and row.get("by_length"):
+            groups = tuple((group["mean_length"], group["latency_ms"]) for group in row["by_length"])
+            found.append(Timed(decode, row["latency_ms"], groups))
+    return found
+
+
+def shown(rows: Sequence[Timed]) -> list[Timed]:
+    """Of rows that differ in steps only, the one with the fewest.
 
     Where these are many, only the fastest of each system, search and library.
     """
     fewest = _fewest_steps(rows)
     if len(fewest) <= CROWDED:
         return fewest
-    best: dict[tuple, dict[str, Any]] = {}
+    best: dict[tuple[str, str, str], Timed] = {}
     for row in fewest:
-        key = (row["system"], row["search"], engine_of(row).split("-")[0])
-        if key not in best or row["latency_ms"] < best[key]["latency_ms"]:
+        key = (row.decode.system.name, row.decode.search.name, row.decode.engine.library)
+        if key not in best or row.milliseconds < best[key].milliseconds:
             best[key] = row
     return [row for row in fewest if row in best.values()]
 
 
-def _fewest_steps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    least: dict[tuple, int] = {}
-    stepped = refining()
+def _fewest_steps(rows: Sequence[Timed]) -> list[Timed]:
+    least: dict[tuple[str, str], float] = {}
     for row in rows:
-        if row["search"] in stepped:
-            key = (row["system"], row["search"])
-            least[key] = min(row["steps"], least.get(key, row["steps"]))
+        if row.decode.search.traceable:
+            key = (row.decode.system.name, row.decode.search.name)
+            least[key] = min(row.decode.value, least.get(key, row.decode.value))
     return [
         row
         for row in rows
-        if row.get("by_length")
-        and (row["search"] not in stepped or row["steps"] == least[(row["system"], row["search"])])
+        if not row.decode.search.traceable or row.decode.value == least[row.decode.system.name, row.decode.search.name]
     ]
 
 
-def time_by_length(speed: dict[str, Any] | None, manifest: dict[str, Any]) -> Figure:
+def time_by_length(speed: dict[str, Any] | None, manifest: Manifest) -> Figure:
     """Median milliseconds against mean source length of groups of sentences, a line a row, of the first protocol."""
     # What dev chose takes the time of the plain row, which is drawn.
-    rows = shown([row for row in (speed or {}).get("rows", []) if "(chosen" not in label(row, manifest)])
+    rows = shown([row for row in timed_rows(speed, manifest) if not row.decode.tuned])
     if not rows:
         return empty("Time against sentence length was not measured in this run.")
-    engines = list(dict.fromkeys(engine_of(row).split("-")[0] for row in rows))
+    engines = list(dict.fromkeys(row.decode.engine.library for row in rows))
     with matplotlib.rc_context(STYLE):
         figure = _figure(7.2, 3.6)
         axes = figure.subplots()
         ends = []
         for row in rows:
-            x = [group["mean_length"] for group in row["by_length"]]
-            y = [group["latency_ms"] for group in row["by_length"]]
-            engine = engine_of(row).split("-")[0]
-            colour = _colour(FAMILY_OF_SEARCH.get(row["search"], "other"))
-            axes.plot(
-                x, y, color=colour, linestyle=DASHES[engines.index(engine) % len(DASHES)], markersize=4,
-                marker=ENGINE_MARKERS.get(engine, MARKERS.get(row["search"], "*")),
-            )  # fmt: skip
-            ends.append((x[-1], y[-1], label(row, manifest), colour))
+            x, y = zip(*row.by_length, strict=True)
+            decode = row.decode
+            dashes = DASHES[engines.index(decode.engine.library) % len(DASHES)]
+            axes.plot(x, y, linestyle=dashes, markersize=4, **style_of(decode.look))
+            ends.append((x[-1], y[-1], f"{decode.system.name}: {decode.label()}", decode.look.colour))
         axes.set_yscale("log")
-        log_ticks(axes.yaxis, [group["latency_ms"] for row in rows for group in row["by_length"]], axes.set_ylim)
+        log_ticks(axes.yaxis, [ms for row in rows for _, ms in row.by_length], axes.set_ylim)
         axes.margins(x=0.02)
         axes.set_xlabel("source subwords")
         axes.set_title("milliseconds a sentence, log scale")

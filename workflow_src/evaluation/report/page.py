@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ import jinja2
 import markupsafe
 
 from workflow_src.config.experiment import Convention, Removal
+from workflow_src.config.manifest import Manifest, compared_steps, engine_info, words
 from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
-from workflow_src.evaluation.report.results import AUTOREGRESSIVE
-from workflow_src.evaluation.report.tables import Group, Line
-from workflow_src.registry import refining
+from workflow_src.evaluation.report.results import Choice
+from workflow_src.evaluation.report.tables import Group
 
 TEMPLATES = Path(__file__).parent
 LANGUAGES = {
@@ -64,9 +65,13 @@ def example_steps(texts: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def examples(traces: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Example sentences for the page. The prior mean stands once where all searches start from the same text."""
+def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str, Any]]:
+    """Example sentences for the page. What all searches start from stands once where it is the same text."""
     found = []
+    told = (traces or {}).get("searches", {})
+    start = manifest.start
+    starts_from = next((d for d in manifest.decodes if start and d.search.name == start.name), None)
+    start_class = colour_class(starts_from.look.colour) if starts_from else ""
     for example in (traces or {}).get("examples", []):
         searches = {name: texts for name, texts in example["searches"].items() if texts}
         starts = {texts[0] for texts in searches.values()}
@@ -74,9 +79,16 @@ def examples(traces: dict[str, Any] | None) -> list[dict[str, Any]]:
         found.append(
             {
                 **{key: example[key] for key in ("index", "source", "reference", "teacher")},
-                "prior_mean": shared,
+                "start": shared,
+                "start_title": start.title if start else "start",
+                "start_class": start_class,
                 "searches": [
-                    {"name": name, "start": None if shared is not None else texts[0], "steps": example_steps(texts)}
+                    {
+                        "name": name,
+                        "class": _traced_class(name, told.get(name), manifest),
+                        "start": None if shared is not None else texts[0],
+                        "steps": example_steps(texts),
+                    }
                     for name, texts in searches.items()
                 ],
             }
@@ -84,68 +96,34 @@ def examples(traces: dict[str, Any] | None) -> list[dict[str, Any]]:
     return found
 
 
-def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
-    """What the table shows in a few sentences; only what was measured is said."""
-    lines = [line for group in table for line in group.lines]
-    beams = [line for line in lines if line.search == "beam" and line.engine == "continuum"]
-    named = [
-        line for line in beams if reference and (line.system, line.name) == (reference["system"], reference["name"])
+def _traced_class(label: str, entry: dict[str, str] | None, manifest: Manifest) -> str:
+    """CSS class of a search that is followed. Traces of before say its label only, which then is its title."""
+    if entry:
+        return colour_class(manifest.look(entry["system"], entry["search"]).colour)
+    decodes = (decode for decode in manifest.decodes if decode.search.title == label)
+    return next((colour_class(decode.look.colour) for decode in decodes), "")
+
+
+def colour_class(colour: str | None) -> str:
+    """CSS class, and name of the variable, of a colour of figures."""
+    return f"c-{colour.removeprefix('#')}" if colour else ""
+
+
+def palette(manifest: Manifest) -> list[dict[str, str]]:
+    """Colours of the page: class and the colour on light and on dark paper."""
+    return [
+        {"class": colour_class(look.colour), "light": look.light or look.colour, "dark": look.dark or look.colour}
+        for look in manifest.palette
     ]
-    teacher = (named or sorted(beams, key=lambda line: line.system != "teacher") or [None])[0]
-    # Brackets tell settings of a row's own.
-    refined = [line for line in lines if line.search in refining() and "(" not in line.label]
-    told = []
-    if teacher:
-        told.append(
-            f"Beam search with the autoregressive {teacher.system} ({teacher.label}) reaches {_figures(teacher)}."
-        )
-    if refined:
-        # Named by rule, not by its figures: choosing the best on test would flatter it.
-        preferred = ("score", "energy", "delta")
-        best = min(refined, key=lambda line: (preferred.index(line.search), -line.steps))
-        group = next(group for group in table if best in group.lines)
-        start = next((line for line in group.lines if line.search == "prior-mean"), None)
-        if start:
-            told.append(f"The prior mean of “{start.system}” alone reaches {_figures(start)}.")
-        steps = "step" if best.steps == 1 else "steps"
-        how = f"{best.search} with {in_words(best.steps)} {steps}"
-        told.append(f"Refined by {how}: {_figures(best)}{_gain(best, start)}.")
-        speedup = best.figures["speedup"]
-        if teacher and speedup:
-            gap = teacher.figures["bleu"] - best.figures["bleu"]
-            where = f"{abs(gap):.1f} BLEU {'below' if gap >= 0 else 'above'} beam search"
-            pace = (
-                f"{speedup:.1f} times as fast" if speedup >= 1 else f"slower than it by a factor of {1 / speedup:.1f}"
-            )
-            told.append(f"That is {where}, and {pace}, one sentence at a time.")
-        fairly = best.figures["against_fastest"]
-        if fairly:
-            pace = f"{fairly:.2f} times as fast" if fairly >= 1 else f"slower by a factor of {1 / fairly:.2f}"
-            told.append(f"Against the fastest autoregressive row that is at least as good ({best.rival}) it is {pace}.")
-    return told
-
-
-def _figures(line: Line) -> str:
-    text = f"{line.figures['bleu']:.1f} BLEU"
-    if line.figures["validity"] is not None:
-        text += f" with {100 * line.figures['validity']:.1f} % valid outputs"
-    return text
-
-
-def _gain(best: Line, start: Line | None) -> str:
-    if start is None:
-        return ""
-    gain = best.figures["bleu"] - start.figures["bleu"]
-    return f", {abs(gain):.1f} BLEU {'more' if gain >= 0 else 'less'} than the prior mean"
 
 
 def caption(
-    removed: Removal, manifest: dict[str, Any], split: str, sentences: int | None, timed: bool, compared: str = ""
+    removed: Removal, manifest: Manifest, split: str, sentences: int | None, timed: bool, compared: str = ""
 ) -> str:
     """What a table's figures are; says which repetitions are removed from its rows. `compared` says what p is."""
     count = f", {sentences:,} sentences" if sentences else ""
-    seeds = len({row["seed"] for row in manifest["rows"]})
-    text = f"Quality and speed on {split} of {manifest['dataset']} ({manifest['source']}→{manifest['target']}{count}). "
+    seeds = len({row.seed for row in manifest.rows})
+    text = f"Quality and speed on {split} of {manifest.dataset} ({manifest.source}→{manifest.target}{count}). "
     text += f"In non-autoregressive outputs, {conventions.removal_words(removed)}; "
     text += "autoregressive outputs are scored as they are. BLEU and chrF are sacreBLEU's on detokenised, cased text; "
     text += (
@@ -161,10 +139,9 @@ def caption(
             " ±: the standard deviation over sentences, which differ in length; it is no error of the median. Medians "
             "of rounds, the lowest and the highest, show how well it repeats."
         )
-        text += (
-            " The speed-up is over our own beam search; the last column compares with the fastest autoregressive row"
-        )
-        text += " of at least the same BLEU."
+        reference = manifest.reference
+        over = f"The speed-up is over our own {reference.search.title} search; the" if reference else "The"
+        text += f" {over} last column compares with the fastest autoregressive row of at least the same BLEU."
     return text
 
 
@@ -190,7 +167,7 @@ def protocol_words(speed: dict[str, Any] | None) -> str:
     if p.get("baseline"):
         text += f" Speed-ups compare median latencies with {p['baseline']['system']} {p['baseline']['name']}."
     for engine, reason in (p.get("left_out") or {}).items():
-        text += f" {tables.engine_label(engine)} was left out ({reason.rstrip('.')})."
+        text += f" {engine_info(engine).label} was left out ({reason.rstrip('.')})."
     shares = [row["subword_share"] for row in speed["rows"] if row.get("subword_share") is not None]
     if shares:
         low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
@@ -198,55 +175,51 @@ def protocol_words(speed: dict[str, Any] | None) -> str:
     return text
 
 
-def chosen_words(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def chosen_words(choices: Sequence[Choice]) -> list[dict[str, Any]]:
     """For every decode that chose settings on dev: what it is, what it chose, and each choice with its BLEU."""
     return [
         {
-            "title": f"{entry['system']}, {entry['name']}, seed {entry['seed']}",
-            "chosen": _settings_words(entry["content"]["chosen"]),
+            "title": f"{choice.decode.system.name}, {choice.decode.name}, seed {choice.seed}",
+            "chosen": words(choice.chosen),
             "points": [
                 {
-                    "settings": _settings_words(point["settings"]),
+                    "settings": words(point["settings"]),
                     "bleu": f"{point['bleu']:.2f}",
                     "steps": f"{point['mean_steps']:.2f}",
-                    "chosen": point["settings"] == entry["content"]["chosen"],
+                    "chosen": point["settings"] == choice.chosen,
                 }
-                for point in entry["content"]["curve"]
+                for point in choice.points
             ],
         }
-        for entry in choices
+        for choice in choices
     ]
 
 
 def by_convention(
-    manifest: dict[str, Any], qualities: dict[str, dict[str, Any]], split: str, removed: Removal
+    manifest: Manifest, qualities: dict[str, dict[str, Any]], split: str, removed: Removal
 ) -> list[dict[str, str]]:
     """BLEU of every row by the conventions of papers, beside sacreBLEU's own; rows not scored so are left out."""
     found = []
-    for row in manifest["rows"]:
-        autoregressive = manifest["systems"][row["system"]]["family"] in AUTOREGRESSIVE
-        scored = qualities[row["quality"]][VARIANTS["none" if autoregressive else removed]]
-        if row["split"] == split and "bleu_tokenised" in scored:
+    for row in manifest.rows:
+        autoregressive = manifest.system(row.system).autoregressive
+        scored = qualities[row.quality][VARIANTS["none" if autoregressive else removed]]
+        if row.split == split and "bleu_tokenised" in scored:
             keys = ("bleu", "bleu_tokenised", "bleu_intl_lowercase")
             found.append(
-                {"system": row["system"], "name": row["name"], "seed": str(row["seed"])}
+                {"system": row.system, "name": row.name, "seed": str(row.seed)}
                 | {key: f"{scored[key]:.1f}" for key in keys}
             )
     return found
 
 
-def _settings_words(settings: dict[str, Any]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())
-
-
 def _precisions(protocol: dict[str, Any]) -> str:
     """The precision, or each engine's where there are several engines."""
-    engines = protocol.get("engines") or {}
-    if len(engines) < 2:
+    precisions = protocol.get("engines") or {}
+    if len(precisions) < 2:
         return str(protocol.get("precision"))
-    own = engines.get("continuum", protocol.get("precision"))
-    others = [tables.engine_label(engine) for engine in engines if engine != "continuum"]
-    return f"{own}; {', '.join(others)}"
+    engines = [engine_info(key) for key in precisions]
+    own = next((precisions[engine.key] for engine in engines if engine.own), protocol.get("precision"))
+    return f"{own}; {', '.join(engine.label for engine in engines if not engine.own)}"
 
 
 def _batches(speed: dict[str, Any], protocol: dict[str, Any]) -> str:
@@ -255,23 +228,36 @@ def _batches(speed: dict[str, Any], protocol: dict[str, Any]) -> str:
     return f"{sizes[0]:,}{fits}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}{fits}"
 
 
-def step_cost_words(speed: dict[str, Any] | None) -> str:
+def step_cost_words(speed: dict[str, Any] | None, manifest: Manifest) -> str:
     """What one refinement step costs, in a sentence; empty when it is not known."""
     costs = (speed or {}).get("step_costs", {})
     if not costs.get("costs"):
         return ""
-    told = ", ".join(f"{_milliseconds(cost)} for {cost['search']} ({cost['system']})" for cost in costs["costs"])
+    told = ", ".join(
+        f"{_milliseconds(cost)} for {manifest.title(cost['search'])} ({cost['system']})" for cost in costs["costs"]
+    )
     text = f"One refinement step costs {told}, as the slope of a sentence's time over steps, all rows in turns."
-    if costs.get("delta_over_score"):
-        text += f" A delta step takes {costs['delta_over_score']:.1f} times as long as a score step."
-    if costs.get("predicted_delta_over_score"):
-        text += (
-            f" Counting operations (two for each weight of the layers, heads and output projection that a step "
-            f"multiplies with; about 2 + V / (16 · layers · D)) predicts {costs['predicted_delta_over_score']:.2f}"
-        )
-        share = costs.get("share_of_predicted")
-        text += f", of which {share:.2f} was reached." if share else "."
+    for ratio in costs["ratios"] if "ratios" in costs else _earlier_ratios(costs):
+        control, network = manifest.title(ratio["control"]), manifest.title(ratio["search"])
+        measured, predicted = ratio["measured"], ratio["predicted"]
+        if measured:
+            text += f" A {control} step takes {measured:.1f} times as long as a {network} step."
+        if predicted:
+            text += (
+                f" Counting operations (two for each weight of the layers, heads and output projection that a step "
+                f"multiplies with; about 2 + V / (16 · layers · D)) predicts {predicted:.2f}"
+            )
+            text += f", of which {measured / predicted:.2f} was reached." if measured else "."
     return text
+
+
+def _earlier_ratios(costs: dict[str, Any]) -> list[dict[str, Any]]:
+    """Ratios of measurements that had a key for the one pair of searches."""
+    keys = {(control, search): f"{control}_over_{search}" for control, search in compared_steps()}
+    return [
+        {"control": pair[0], "search": pair[1], "measured": costs.get(key), "predicted": costs.get(f"predicted_{key}")}
+        for pair, key in keys.items()
+    ]
 
 
 def _milliseconds(cost: dict[str, Any]) -> str:
@@ -328,9 +314,8 @@ def markdown(context: dict[str, Any]) -> str:
     if context["removals"]:
         parts += ["### Repetitions", f"{context['removal_caption']} {context['carried']}"]
         parts.append(conventions.removal_table(context["removals"]))
-    if context["delta_table"]:
-        parts += ["### Networks against delta", f"{context['delta_table']['caption']} {context['carried']}"]
-        parts.append(speed_page.markdown(context["delta_table"]))
+    for one in context["control_tables"]:
+        parts += [f"### {one['title']}", f"{one['caption']} {context['carried']}", speed_page.markdown(one)]
     if context["unmatched"]:
         parts.append("Published, without a row here: " + ", ".join(f"{k} {v}" for k, v in context["unmatched"].items()))
     parts += [context["published"]]

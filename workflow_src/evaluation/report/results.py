@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
 from pydantic import Field, field_validator, model_validator
 
 from workflow_src.config.experiment import REMOVALS, Removal
+from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
-from workflow_src.registry import default_engine
-
-AUTOREGRESSIVE = ("transformer",)
+from workflow_src.registry import controls
 
 Percent = Annotated[float, Field(ge=0, le=100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
+# Marks columns that are settings of a decode, as its rule was handed them.
+SETTING = "setting"
+Content = TypeVar("Content", bound=pydantic.BaseModel)
 
 
 class Strict(pydantic.BaseModel):
@@ -29,17 +33,21 @@ class Row(Strict):
 
     system: str = Field(min_length=1)
     family: str = Field(min_length=1)
+    autoregressive: bool | None = Field(None, description="whether the family is")
     preset: str = Field(min_length=1)
     data: Literal["raw", "distilled"]
     seed: int
     # Results written before a key existed lack it: hence the defaults here and below.
     name: str = Field("", description="of the decode; tells rows apart that differ in other settings")
-    chosen: dict[str, float] | None = Field(None, description="settings chosen on dev")
+    chosen: dict[str, float | str] | None = Field(None, description="settings chosen on dev")
     search: str = Field(min_length=1)
+    title: str = Field("", description="of the search")
+    series: str | None = Field(None, description="the setting that curves of the search run over")
+    value: float | None = Field(None, description="of the series")
     engine: str = Field("continuum", min_length=1)
-    steps: Annotated[int, Field(ge=0)] | None
+    steps: Annotated[Annotated[int, Field(ge=0)] | None, SETTING]
     mean_steps: Annotated[float, Field(ge=0)] | None = Field(None, description="used, where sentences may stop earlier")
-    beam: Annotated[int, Field(ge=1)] | None
+    beam: Annotated[Annotated[int, Field(ge=1)] | None, SETTING]
     candidates: Annotated[int, Field(ge=1)] | None
     repetitions_removed: Removal
     bleu: Percent
@@ -47,8 +55,10 @@ class Row(Strict):
     bleu_tokenised: Percent | None = None
     bleu_intl_lowercase: Percent | None = None
     p_value: Share | None
-    delta_difference: float | None = Field(None, description="BLEU above the delta row that differs in nothing else")
-    delta_p_value: Share | None = Field(None, description="of that difference")
+    control_difference: float | None = Field(
+        None, description="BLEU above the row of the base that differs in nothing but what refines"
+    )
+    control_p_value: Share | None = Field(None, description="of that difference")
     chrf: Percent
     validity: Share | None
     latency_ms: Positive | None
@@ -59,6 +69,13 @@ class Row(Strict):
     device: str | None
     threads: Annotated[int, Field(ge=1)] | None
     batch: Annotated[int, Field(ge=1)] | None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _earlier_names(cls, content: Any) -> Any:
+        # The control was named in these keys.
+        names = {f"{name}_{key}": f"control_{key}" for name in controls() for key in ("difference", "p_value")}
+        return {names.get(key, key): value for key, value in content.items()} if isinstance(content, dict) else content
 
     @field_validator("repetitions_removed", mode="before")
     @classmethod
@@ -73,19 +90,66 @@ class Row(Strict):
         return self
 
 
-class Results(Strict):
+SETTINGS = tuple(name for name, field in Row.model_fields.items() if SETTING in field.metadata)
+SCORED = ("bleu", "bleu_ci", "bleu_tokenised", "bleu_intl_lowercase", "chrf", "validity")
+TIMED = ("latency_ms", "latency_std", "latency_rounds", "sentences_per_second", "speedup", "batch")
+
+
+class Rows(Strict):
+    rows: tuple[Row, ...]
+
+
+class Results(Rows):
     """The content of results.json."""
 
     experiment: str = Field(min_length=1)
     dataset: str = Field(min_length=1)
     provenance: dict[str, Any]
-    rows: tuple[Row, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Significance:
+    """The content of significance.json: the test, and comparisons by system, name and seed of a row.
+
+    `rows` are against baselines, `controls` against the row of the base that differs in nothing but what refines.
+    """
+
+    test: dict[str, Any]
+    rows: Mapping[tuple[str, str, int], dict[str, Any]]
+    controls: Mapping[tuple[str, str, int], dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What dev chose for a decode and seed, and the points that were tried: settings, `bleu` and `mean_steps`."""
+
+    decode: DecodeInfo
+    seed: int
+    chosen: dict[str, Any]
+    points: list[dict[str, Any]]
+
+
+def read_significance(path: str | Path) -> Significance:
+    """significance.json. Raises ArtifactError for one that does not say which test made it."""
+    content = read_json(path)
+    if not isinstance(content, dict) or "test" not in content:
+        raise ArtifactError(f"file {path} does not say which test its p-values are of; compare the rows again.")
+
+    def by_row(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, Any]]:
+        return {(row["system"], row["name"], row["seed"]): row for row in rows}
+
+    networks = [row for name in controls() for row in content.get(f"against_{name}", [])]
+    return Significance(content["test"], by_row(content["rows"]), by_row(networks))
 
 
 def validate(content: Any, where: str) -> Results:
     """`content` as checked Results. Raises ArtifactError naming the first wrong key, its value and what is wrong."""
+    return _checked(Results, content, where)
+
+
+def _checked(model: type[Content], content: Any, where: str) -> Content:
     try:
-        return Results.model_validate(content)
+        return model.model_validate(content)
     except pydantic.ValidationError as failure:
         error = failure.errors()[0]
         key = ".".join(str(part) for part in error["loc"]) or "the whole"
@@ -106,90 +170,79 @@ def read_results(path: str | Path) -> Results:
     return validate(read_json(path), str(path))
 
 
-def engine_of(settings: dict[str, Any]) -> str:
-    """What computes a decode: our own code, or an engine with its compute type, such as `ctranslate2-int8`."""
-    own = default_engine().name
-    engine = settings.get("engine") or own
-    return engine if engine == own else f"{engine}-{settings['compute_type']}"
-
-
-def table_split(manifest: dict[str, Any]) -> str:
+def table_split(manifest: Manifest) -> str:
     """The split that tables are made of: test, or dev where the experiment decodes nothing else."""
-    return "test" if any(row["split"] == "test" for row in manifest["rows"]) else "dev"
+    return "test" if any(row.split == "test" for row in manifest.rows) else "dev"
 
 
 def build_rows(
-    manifest: dict[str, Any],
-    qualities: dict[str, dict[str, Any]],
+    manifest: Manifest,
+    qualities: Mapping[str, dict[str, Any]],
     speed: dict[str, Any] | None,
     split: str,
-    significance: dict[str, Any] | None = None,
-) -> list[dict[str, Any]]:
+    significance: Significance | None = None,
+    where: str = "results.json",
+) -> tuple[Row, ...]:
     """Schema rows, in the experiment's order.
 
     `qualities` maps quality files to their contents. Autoregressive rows come once, repetitions kept; others once for
     each of REMOVALS. Speed is measured once for a system and decode and stands beside each of its seeds; p-values are
-    of the test split, against the row's baseline, and of networks against delta.
+    of the test split, against the row's baseline, and of networks against their control. Raises ArtifactError, which
+    names `where`, for a figure that breaks the schema.
     """
-    tested = split == "test" and (significance or {}).get("rows") or []
-    p_values = {(row["system"], row["name"], row["seed"]): row["p_value"] for row in tested}
-    networks = split == "test" and (significance or {}).get("against_delta") or []
-    deltas = {(row["system"], row["name"], row["seed"]): row for row in networks}
+    tested = significance if split == "test" else None
     times = {(row["system"], row["name"]): row for row in (speed or {}).get("rows", [])}
     protocol = (speed or {}).get("protocol", {})
     rows = []
-    for entry in manifest["rows"]:
-        if entry["split"] != split:
+    for entry in manifest.rows:
+        if entry.split != split:
             continue
-        system, settings = manifest["systems"][entry["system"]], entry["settings"]
-        timed = times.get((entry["system"], entry["name"]), {})
-        delta = deltas.get((entry["system"], entry["name"], entry["seed"]), {})
-        for removal in ("none",) if system["family"] in AUTOREGRESSIVE else REMOVALS:
+        decode = manifest.decode(*entry.key)
+        timed = times.get(entry.key, {})
+        common = _described(entry, decode, qualities[entry.quality]) | {
+            "device": protocol.get("device") if timed else None,
+            "threads": protocol.get("threads") if timed else None,
+            **{key: timed.get(key) for key in TIMED},
+        }
+        for removal in ("none",) if decode.system.autoregressive else REMOVALS:
             variant = VARIANTS[removal]
-            scored = qualities[entry["quality"]][variant]
-            rows.append(
-                {
-                    "name": entry["name"],
-                    "system": entry["system"],
-                    "family": system["family"],
-                    "preset": system["preset"],
-                    "data": "raw" if system["data"] == "raw" else "distilled",
-                    "seed": entry["seed"],
-                    "chosen": entry.get("picked"),
-                    "search": settings["search"],
-                    "engine": engine_of(settings),
-                    "steps": settings.get("steps"),
-                    "mean_steps": qualities[entry["quality"]].get("mean_steps")
-                    if "stop_threshold" in settings
-                    else None,
-                    "beam": settings.get("beam"),
-                    "candidates": _candidates(settings),
-                    "repetitions_removed": removal,
-                    "bleu": scored["bleu"],
-                    "bleu_ci": scored["bleu_ci"],
-                    "bleu_tokenised": scored.get("bleu_tokenised"),
-                    "bleu_intl_lowercase": scored.get("bleu_intl_lowercase"),
-                    "p_value": p_values.get((entry["system"], entry["name"], entry["seed"]), {}).get(variant),
-                    "delta_difference": delta.get("difference", {}).get(variant),
-                    "delta_p_value": delta.get("p_value", {}).get(variant),
-                    "chrf": scored["chrf"],
-                    "validity": scored["validity"],
-                    "device": protocol.get("device") if timed else None,
-                    "threads": protocol.get("threads") if timed else None,
-                }
-                | {
-                    key: timed.get(key)
-                    for key in (
-                        *("latency_ms", "latency_std", "latency_rounds"),
-                        *("sentences_per_second", "speedup", "batch"),
-                    )
-                }
-            )
-    return rows
+            scored = qualities[entry.quality][variant]
+            compared = _compared(tested, (*entry.key, entry.seed), variant)
+            rows.append(common | {key: scored.get(key) for key in SCORED} | compared | {"repetitions_removed": removal})
+    return _checked(Rows, {"rows": rows}, where).rows
 
 
-def _candidates(settings: dict[str, Any]) -> int | None:
-    """Candidates that latent search ranks for a sentence, before duplicates are removed."""
-    if "lengths" not in settings:
-        return None
-    return int(settings["lengths"] * settings["samples"])
+def _described(entry: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> dict[str, Any]:
+    """What a row is, whatever it reaches."""
+    system, search = decode.system, decode.search
+    stops = any(name in entry.settings for name in search.stops)
+    return {
+        "name": entry.name,
+        "system": system.name,
+        "family": system.family,
+        "autoregressive": system.autoregressive,
+        "preset": system.preset,
+        "data": system.data_kind,
+        "seed": entry.seed,
+        "chosen": entry.picked,
+        "search": search.name,
+        "title": search.title,
+        "series": search.series,
+        "value": decode.value,
+        "engine": decode.engine.key,
+        "mean_steps": quality.get("mean_steps") if stops else None,
+        "candidates": decode.candidates,
+        **{name: entry.settings.get(name) for name in SETTINGS},
+    }
+
+
+def _compared(significance: Significance | None, key: tuple[str, str, int], variant: str) -> dict[str, float | None]:
+    """A row's p-value against its baseline, and its difference to its control with the p-value of that."""
+    if significance is None:
+        return {"p_value": None, "control_difference": None, "control_p_value": None}
+    baseline, control = significance.rows.get(key, {}), significance.controls.get(key, {})
+    return {
+        "p_value": baseline.get("p_value", {}).get(variant),
+        "control_difference": control.get("difference", {}).get(variant),
+        "control_p_value": control.get("p_value", {}).get(variant),
+    }

@@ -1,24 +1,17 @@
-"""p-values in the report: what a caption says about them, and the table of networks against delta."""
+"""p-values in the report: what a caption says about them, and tables of networks against their controls."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from workflow_src.config.experiment import Removal
+from workflow_src.config.manifest import DecodeInfo, Manifest
 from workflow_src.evaluation.report.conventions import removal_words
-from workflow_src.evaluation.report.results import AUTOREGRESSIVE
-from workflow_src.evaluation.report.tables import p_digits, row_label
-from workflow_src.records.atomic import ArtifactError, read_json
+from workflow_src.evaluation.report.results import Row, Significance
+from workflow_src.evaluation.report.tables import p_digits, wanted_rows
 
 LEVEL = 0.05
-
-
-def read(path: Any) -> dict[str, Any]:
-    """The content of significance.json. Raises ArtifactError for one that does not say which test made it."""
-    found = read_json(path)
-    if not isinstance(found, dict) or "test" not in found:
-        raise ArtifactError(f"file {path} does not say which test its p-values are of; compare the rows again.")
-    return found
 
 
 def _words(test: dict[str, Any]) -> str:
@@ -36,46 +29,58 @@ def _corrected(comparisons: int) -> str:
     )
 
 
-def main_caption(significance: dict[str, Any] | None, comparisons: int) -> str:
+def main_caption(significance: Significance | None, comparisons: int, manifest: Manifest) -> str:
     """What p is in the main table, and how many it has; empty where it has none."""
     if not significance or not comparisons:
         return ""
-    return (
-        f"{_words(significance['test'])}, of refined rows against the prior mean of their model and of all others "
-        f"against the teacher's beam search.{_corrected(comparisons)}"
-    )
+    refined = any(decode.search.traceable for decode in manifest.decodes)
+    start, reference = manifest.start if refined else None, manifest.reference
+    against = [f"of refined rows against the {start.title} of their model"] if start else []
+    if reference:
+        others = "all others" if start else "all rows"
+        against.append(f"of {others} against the {reference.system.name}'s {reference.search.title} search")
+    return f"{_words(significance.test)}, {' and '.join(against)}.{_corrected(comparisons)}"
 
 
-def delta_table(
-    significance: dict[str, Any] | None, rows: list[dict[str, Any]], manifest: dict[str, Any], removed: Removal
-) -> dict[str, Any] | None:
-    """Networks against delta: `caption`, `heads`, and `rows` of cells as text; None where nothing was compared.
+def control_tables(
+    significance: Significance | None, rows: Sequence[Row], manifest: Manifest, removed: Removal
+) -> list[dict[str, Any]]:
+    """Networks against each control that some have: `title`, `caption`, `heads`, and `rows` of cells as text.
 
     `rows` are those of results.json; those count from which `removed` was removed, each seed by itself.
     """
-    tested = [
-        row
-        for row in rows
-        if row.get("delta_p_value") is not None
-        and row["family"] not in AUTOREGRESSIVE
-        and row["repetitions_removed"] == removed
-    ]
-    if not significance or not tested:
-        return None
-    several = len({row["seed"] for row in tested}) > 1
+    tested: dict[str, list[tuple[Row, DecodeInfo]]] = {}
+    for row in wanted_rows(rows, manifest, removed):
+        decode = manifest.decode(row.system, row.name)
+        if row.control_p_value is not None and decode.control and not decode.system.autoregressive:
+            tested.setdefault(decode.control, []).append((row, decode))
+    if not significance:
+        return []
+    return [_control_table(significance, manifest.title(name), found, removed) for name, found in tested.items()]
+
+
+def _control_table(
+    significance: Significance, control: str, tested: list[tuple[Row, DecodeInfo]], removed: Removal
+) -> dict[str, Any]:
+    several = len({row.seed for row, _ in tested}) > 1
     cells = [
-        [f"{row['system']}: {row_label(row, manifest)}", str(row["steps"])]
-        + ([str(row["seed"])] if several else [])
-        + [f"{row['bleu']:.1f}", _signed(row["delta_difference"]), p_digits(row["delta_p_value"])]
-        for row in tested
+        [f"{row.system}: {decode.label(row.mean_steps)}", _steps(row)]
+        + ([str(row.seed)] if several else [])
+        + [f"{row.bleu:.1f}", _signed(row.control_difference), p_digits(row.control_p_value)]
+        for row, decode in tested
     ]
     caption = (
-        f"Trained networks against delta, which needs none: each row against the delta row of the same model that has "
-        f"the same steps, engine, step size and way of deciding lengths and stopping; "
-        f"{removal_words(removed)}. {_words(significance['test'])}.{_corrected(len(cells))}"
+        f"Trained networks against {control}, which needs none: each row against the {control} row of the same model "
+        f"that has the same steps, engine, step size and way of deciding lengths and stopping; "
+        f"{removal_words(removed)}. {_words(significance.test)}.{_corrected(len(cells))}"
     )
     heads = ["", "L", *(["seed"] if several else []), "BLEU", "ΔBLEU", "p"]
-    return {"caption": caption, "heads": heads, "rows": cells}
+    return {"title": f"Networks against {control}", "caption": caption, "heads": heads, "rows": cells}
+
+
+def _steps(row: Row) -> str:
+    value = row.value if row.steps is None else row.steps
+    return "–" if value is None else f"{value:g}"
 
 
 def _signed(value: float) -> str:

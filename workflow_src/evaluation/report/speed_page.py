@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflow_src.evaluation.report.results import engine_of
-from workflow_src.evaluation.report.tables import row_label, span
+from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.report.tables import span
 
 HEADS = (
     *("", "median, ms", "medians of rounds, ms", "mean ± deviation over sentences, ms"),
@@ -13,9 +13,10 @@ HEADS = (
 )
 
 
-def label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
-    """A timed row in words, with its system."""
-    return f"{row['system']}: {row_label(row | {'engine': engine_of(row)}, manifest)}"
+def label(row: dict[str, Any], manifest: Manifest) -> str:
+    """A timed row in words, with its system; one that the experiment has no more has its name."""
+    decode = manifest.decode(row["system"], row["name"])
+    return f"{row['system']}: {decode.label() if decode else row['name']}"
 
 
 def title(protocol: dict[str, Any]) -> str:
@@ -26,7 +27,7 @@ def title(protocol: dict[str, Any]) -> str:
     return f"Speed on {where}; other load up to {max(load):.2f} cores"
 
 
-def protocol_tables(speed: dict[str, Any] | None, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+def protocol_tables(speed: dict[str, Any] | None, manifest: Manifest) -> list[dict[str, Any]]:
     """For every protocol: `title`, `heads`, and `rows` of cells as text; of lengths, one column a group."""
     found = []
     for one in (speed or {}).get("protocols", []):

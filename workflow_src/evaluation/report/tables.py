@@ -6,24 +6,14 @@ import csv
 import dataclasses
 import io
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from workflow_src.config.experiment import REMOVALS, Convention, Removal
+from workflow_src.config.manifest import DecodeInfo, Manifest, SystemInfo
 from workflow_src.evaluation.quality.metrics import CONVENTIONS
-from workflow_src.evaluation.report.results import AUTOREGRESSIVE
+from workflow_src.evaluation.report.results import Row
 
-FAMILY_ORDER = ("transformer", "lvm", "score", "energy")
-SEARCH_LABELS = {
-    "greedy": "greedy",
-    "beam": "beam",
-    "prior-mean": "prior mean",
-    "delta": "delta",
-    "score": "score",
-    "energy": "energy",
-    "latent-search": "latent search",
-}
-ENGINE_LABELS = {"ctranslate2": "CTranslate2", "onnxruntime": "ONNX Runtime"}
 CONVENTION_LABELS: dict[Convention, str] = {
     "sacrebleu": "sacreBLEU",
     "tokenised": "tokenised",
@@ -36,185 +26,125 @@ REMOVAL_LABELS: dict[Removal, str] = {"none": "kept", "words": "removed by words
 class Line:
     """One line of a table: figures are means over seeds, `spread` their deviations (n - 1), None for one seed."""
 
-    system: str
-    name: str
+    decode: DecodeInfo
     label: str
-    search: str
-    steps: int | None
     figures: dict[str, float | None]
-    spread: dict[str, float] | None
-    interval: tuple[float, float] | None
-    latency_std: float | None
-    p_value: float | None
-    expected: float | None
-    seeds: int
-    engine: str = "continuum"
+    spread: dict[str, float] | None = None
+    interval: tuple[float, float] | None = None
+    latency_std: float | None = None
+    p_value: float | None = None
+    expected: float | None = None
+    seeds: int = 1
     # The autoregressive line that `against_fastest` compares with.
     rival: str = ""
     # Lowest and highest median of a round in milliseconds; `latency_std` is over sentences.
     latency_rounds: tuple[float, float] | None = None
 
+    @property
+    def system(self) -> str:
+        return self.decode.system.name
+
+    @property
+    def name(self) -> str:
+        return self.decode.name
+
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Lines that belong together: one autoregressive system, or one latent-variable model and what refines it."""
+    """Lines that belong together: one system, or one model and what refines it, named by the system `head`."""
 
     title: str
-    key: str
-    autoregressive: bool
+    head: SystemInfo
     lines: tuple[Line, ...]
 
+    @property
+    def key(self) -> str:
+        return self.head.name
 
-def engine_label(engine: str) -> str:
-    """An engine in words: `ctranslate2-int8` is CTranslate2 int8."""
-    library, _, compute_type = engine.partition("-")
-    return f"{ENGINE_LABELS.get(library, library)} {compute_type}".strip()
-
-
-def row_label(row: dict[str, Any], manifest: dict[str, Any]) -> str:
-    """What a row is called in tables: the search with its beam or steps, then what the decode's name adds."""
-    label = SEARCH_LABELS.get(row["search"], row["search"])
-    if row["search"] == "beam":
-        label += f" {row['beam']}"
-    elif row["search"] == "latent-search":
-        label = _searched(row, manifest)
-    elif row["search"] not in ("greedy", "prior-mean"):
-        label += f", L = {row['steps']}"
-    plain = {"beam": f"beam-{row.get('beam')}", "greedy": "greedy", "prior-mean": "prior-mean"}.get(
-        row["search"], f"{row['search']}-{row.get('steps')}"
-    )
-    engine = row.get("engine", "continuum")
-    if engine != "continuum":
-        label += f", {engine_label(engine)}"
-        plain += f"-{engine}"
-    if row["search"] != "latent-search" and row["name"] != plain:
-        used = f"; {row['mean_steps']:.1f} steps used" if row.get("mean_steps") is not None else ""
-        label += f" ({_chosen(row, manifest) or row['name']}{used})"
-    # Two score networks on one model share labels otherwise.
-    base = manifest["systems"][row["system"]].get("base")
-    twins = [
-        name
-        for name, system in manifest["systems"].items()
-        if base and system.get("base") == base and system["family"] == manifest["systems"][row["system"]]["family"]
-    ]
-    return label if len(twins) < 2 else f"{label} ({row['system']})"
+    @property
+    def autoregressive(self) -> bool:
+        return self.head.autoregressive
 
 
-def _entries(row: dict[str, Any], manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """The manifest's entries of a row's decode, one a seed and split."""
-    of = (row["system"], row["name"])
-    return [entry for entry in manifest.get("rows", ()) if (entry["system"], entry["name"]) == of]
-
-
-def _picked(row: dict[str, Any], manifest: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The settings that dev chose for a row (none: empty), and whether all its seeds have the same."""
-    picked = [entry["picked"] for entry in _entries(row, manifest) if "picked" in entry]
-    return (picked[0], all(values == picked[0] for values in picked)) if picked else ({}, True)
-
-
-def _chosen(row: dict[str, Any], manifest: dict[str, Any]) -> str:
-    """What dev chose for a row, as `chosen: length quantile 0.6`; empty for rows that chose nothing."""
-    picked, alike = _picked(row, manifest)
-    told = [name.replace("_", " ") + (f" {value:g}" if alike else "") for name, value in picked.items()]
-    return f"chosen: {', '.join(told)}" if told else ""
-
-
-def _searched(row: dict[str, Any], manifest: dict[str, Any]) -> str:
-    """What a row of latent search is called: its refinement, candidates and steps, and what ranks where it is told."""
-    picked, alike = _picked(row, manifest)
-    settings = _entries(row, manifest)[0]["settings"] | picked
-    how = settings["refinement"] if settings["steps"] else "prior samples"
-    label = f"{how}, search"
-    # Seeds that chose different numbers share a row.
-    label += f" {settings['lengths']:g} × {settings['samples']:g}" if alike else ""
-    label += f", L = {settings['steps']}" if settings["steps"] else ""
-    details = ["mean first"] if settings.get("mean_first") else []
-    details += [] if settings.get("rescorer") else ["own score"]
-    details += [_chosen(row, manifest)] if picked else []
-    return label + (f" ({', '.join(details)})" if details else "")
-
-
-def _expected(row: dict[str, Any], first: dict[str, str], expected: dict[str, float]) -> float | None:
+def _expected(decode: DecodeInfo, first: dict[str, str], expected: dict[str, float]) -> float | None:
     """The published figure of a row: by `system/name`, or by `name` for the first group that has it."""
-    exact = expected.get(f"{row['system']}/{row['name']}")
+    exact = expected.get("/".join(decode.key))
     if exact is not None:
         return exact
-    return expected.get(row["name"]) if first.get(row["name"]) == row["system"] else None
+    return expected.get(decode.name) if first.get(decode.name) == decode.system.name else None
 
 
-def _mean(values: list[float | None]) -> float | None:
+def _mean(values: Iterable[float | None]) -> float | None:
     there = [value for value in values if value is not None]
     return statistics.fmean(there) if there else None
 
 
-def _line(rows: list[dict[str, Any]], manifest: dict[str, Any], expected: float | None) -> Line:
+def _line(rows: list[Row], manifest: Manifest, expected: float | None) -> Line:
     first = rows[0]
+    decode = manifest.decode(first.system, first.name)
     keys = ("bleu", "chrf", "validity", "latency_ms", "sentences_per_second", "speedup")
     # What stands beside a published figure is counted as that is.
-    convention = CONVENTIONS[manifest["report"]["expected_convention"]]
-    alike = None if expected is None else _mean([row.get(convention) for row in rows])
+    convention = CONVENTIONS[manifest.report.expected_convention]
+    alike = None if expected is None else _mean(getattr(row, convention) for row in rows)
     others = {"against_fastest": None, "bleu_as_published": alike}
     spread = None
     if len(rows) > 1:
         spread = {
-            key: statistics.stdev(row[key] for row in rows)
+            key: statistics.stdev(getattr(row, key) for row in rows)
             for key in ("bleu", "chrf", "validity")
-            if all(row[key] is not None for row in rows)
+            if all(getattr(row, key) is not None for row in rows)
         }
+    rounds = first.latency_rounds
     return Line(
-        system=first["system"],
-        name=first["name"],
-        label=row_label(first, manifest),
-        search=first["search"],
-        steps=first["steps"],
-        figures={key: _mean([row[key] for row in rows]) for key in keys} | others,
+        decode=decode,
+        label=decode.label(first.mean_steps),
+        figures={key: _mean(getattr(row, key) for row in rows) for key in keys} | others,
         spread=spread,
-        interval=tuple(first["bleu_ci"]) if len(rows) == 1 and first["bleu_ci"] else None,
-        latency_std=first["latency_std"],
-        latency_rounds=(min(rounds), max(rounds)) if (rounds := first.get("latency_rounds")) else None,
-        p_value=first.get("p_value") if len(rows) == 1 else None,
+        interval=first.bleu_ci if len(rows) == 1 else None,
+        latency_std=first.latency_std,
+        latency_rounds=(min(rounds), max(rounds)) if rounds else None,
+        p_value=first.p_value if len(rows) == 1 else None,
         expected=expected,
         seeds=len(rows),
-        engine=first.get("engine", "continuum"),
     )
 
 
-def _order(line: Line, family: str) -> tuple[int, int]:
-    place = FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
-    return place, 10**6 if line.search == "latent-search" else line.steps or 0
+def _order(line: Line) -> tuple[int, bool, float]:
+    """Autoregressive lines stay as they are; others go by family, then by the series of their search."""
+    system, search = line.decode.system, line.decode.search
+    return system.order, search.borrows, 0 if system.autoregressive else line.decode.value or 0
 
 
-def group_title(key: str, manifest: dict[str, Any]) -> str:
-    system = manifest["systems"][key]
-    kind = "Autoregressive Transformer" if system["family"] in AUTOREGRESSIVE else "Latent-variable model"
-    data = "raw data" if system["data"] == "raw" else "distilled data"
-    return f"{kind} “{key}”, {system['preset']}, {data}"
+def group_title(head: SystemInfo) -> str:
+    return f"{head.title} “{head.name}”, {head.preset}, {head.data_kind} data"
 
 
-def groups(rows: list[dict[str, Any]], manifest: dict[str, Any], removed: Removal) -> list[Group]:
+def wanted_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal) -> list[Row]:
+    """Rows of one variant: autoregressive ones, and others from which `removed` was removed."""
+    return [row for row in rows if manifest.system(row.system).autoregressive or row.repetitions_removed == removed]
+
+
+def groups(rows: Iterable[Row], manifest: Manifest, removed: Removal) -> list[Group]:
     """The table of one variant. `removed`: which repetitions, from non-autoregressive rows.
 
-    Autoregressive groups come first, then each latent-variable model with its refiners; within a group the order is
-    that of the families, then of the steps, then the experiment's.
+    Autoregressive groups come first, then each model with its refiners, by their families; within a group the order is
+    that of the families, then of the search's series, then the experiment's.
     """
-    wanted = [r for r in rows if r["family"] in AUTOREGRESSIVE or r["repetitions_removed"] == removed]
-    by_line: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    by_line: dict[tuple[str, str], list[Row]] = {}
     first: dict[str, str] = {}
-    for row in wanted:
-        by_line.setdefault((row["system"], row["name"]), []).append(row)
-        first.setdefault(row["name"], row["system"])
+    for row in wanted_rows(rows, manifest, removed):
+        by_line.setdefault((row.system, row.name), []).append(row)
+        first.setdefault(row.name, row.system)
     collected: dict[str, list[Line]] = {}
-    for (system, _), seeds in by_line.items():
-        key = manifest["systems"][system].get("base") or system
-        line = _line(seeds, manifest, _expected(seeds[0], first, manifest["report"]["expected"]))
-        collected.setdefault(key, []).append(line)
+    for key, seeds in by_line.items():
+        decode = manifest.decode(*key)
+        line = _line(seeds, manifest, _expected(decode, first, manifest.report.expected))
+        collected.setdefault(decode.system.group, []).append(line)
     made = []
     for key, lines in collected.items():
-        families = {line.system: manifest["systems"][line.system]["family"] for line in lines}
-        lines = sorted(lines, key=lambda line: _order(line, families[line.system]))
-        autoregressive = manifest["systems"][key]["family"] in AUTOREGRESSIVE
-        made.append(Group(group_title(key, manifest), key, autoregressive, tuple(lines)))
-    return _against_the_fastest(sorted(made, key=lambda group: not group.autoregressive))
+        head = manifest.system(key)
+        made.append(Group(group_title(head), head, tuple(sorted(lines, key=_order))))
+    return _against_the_fastest(sorted(made, key=lambda group: (not group.autoregressive, group.head.order)))
 
 
 def _against_the_fastest(table: list[Group]) -> list[Group]:
@@ -248,10 +178,11 @@ def unmatched_expected(table: list[Group], expected: dict[str, float]) -> dict[s
     return {key: value for key, value in expected.items() if key not in shown}
 
 
-def removals(rows: list[dict[str, Any]], manifest: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
+def removals(rows: Sequence[Row], manifest: Manifest) -> list[tuple[str, list[list[str]]]]:
     """What removing repetitions is worth: titles of non-autoregressive groups, and for each of their lines its label
     and BLEU ± deviation over seeds, in the order of REMOVALS."""
     bleu: dict[tuple[str, str], list[str]] = {}
+    table: list[Group] = []
     for removal in REMOVALS:
         table = [group for group in groups(rows, manifest, removal) if not group.autoregressive]
         for line in (line for group in table for line in group.lines):
@@ -344,15 +275,15 @@ def markdown(table: list[Group], convention: Convention = "sacrebleu") -> str:
     return "\n".join(lines) + "\n"
 
 
-def csv_text(rows: list[dict[str, Any]]) -> str:
+def csv_text(rows: Iterable[Row]) -> str:
     """All rows, one a line, keys as in results.json; the interval in two columns, what was chosen and the rounds in
     one each, null as nothing."""
     flat = []
     for row in rows:
-        low, high = row["bleu_ci"] or (None, None)
-        chosen = " ".join(f"{name}={value:g}" for name, value in (row.get("chosen") or {}).items()) or None
-        rounds = " ".join(map(str, row.get("latency_rounds") or ())) or None
-        plain = {key: value for key, value in row.items() if key != "bleu_ci"} | {"chosen": chosen}
+        low, high = row.bleu_ci or (None, None)
+        chosen = " ".join(f"{name}={_short(value)}" for name, value in (row.chosen or {}).items()) or None
+        rounds = " ".join(map(str, row.latency_rounds or ())) or None
+        plain = row.model_dump(mode="json", exclude={"bleu_ci"}) | {"chosen": chosen}
         flat.append(plain | {"latency_rounds": rounds, "bleu_low": low, "bleu_high": high})
     file = io.StringIO()
     if flat:
@@ -360,3 +291,7 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
         writer.writeheader()
         writer.writerows(flat)
     return file.getvalue()
+
+
+def _short(value: float | str) -> str:
+    return f"{value:g}" if isinstance(value, float) else value

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from workflow_src.evaluation.report.results import engine_of
+from workflow_src.config.manifest import compared_steps, engine_of
 from workflow_src.evaluation.speed.timing import Measured, RowTimes, own_engine, row_settings, step_series, steps_of
 from workflow_src.registry import searches
 
@@ -92,10 +92,10 @@ def step_costs(
 
     Slopes are of `alternating`, seconds (rounds, N) by row key, each sentence's the median over rounds; the median
     sentence's slope counts. Only rows of our own engine that differ in nothing but steps are compared.
-    `delta_over_score` is the mean cost of a delta step over that of a score step, None unless both are known and above
-    0 (below it, noise was larger than a step). `predicted_delta_over_score` is the same ratio of `operations`, which
-    maps (system, search) to the operations of a step at a position, `share_of_predicted` the first over the second;
-    None where they are not known.
+    `ratios` tell, for each network that is itself the direction (`search`) and its `control`, how much a control's step
+    costs: `measured` is its mean cost over that of the network's step, None unless both are known and above 0 (below
+    it, noise was larger than a step). `predicted` is the same ratio of `operations`, which maps (system, search) to the
+    operations of a step at a position, `share_of_predicted` the first over the second; None where they are not known.
     """
     costs = []
     for group in step_series(rows):
@@ -112,20 +112,22 @@ def step_costs(
                 "operations_a_position": (operations or {}).get((first["system"], first["search"])),
             }
         )
-    measured, predicted = (_ratio(costs, key) for key in ("ms_per_step", "operations_a_position"))
-    return {
-        "costs": costs,
-        "delta_over_score": measured,
-        "predicted_delta_over_score": predicted,
-        "share_of_predicted": measured / predicted if measured and predicted else None,
-    }
+    return {"costs": costs, "ratios": [_ratios(costs, control, search) for control, search in compared_steps()]}
 
 
-def _ratio(costs: list[dict[str, Any]], key: str) -> float | None:
-    delta, score = ([cost[key] for cost in costs if cost["search"] == search] for search in ("delta", "score"))
-    if not delta or not score or any(value is None or value <= 0 for value in delta + score):
+def _ratios(costs: list[dict[str, Any]], control: str, search: str) -> dict[str, Any]:
+    """What a step of the control costs, times a step of the search, as measured and as counted."""
+    measured, predicted = (_ratio(costs, control, search, key) for key in ("ms_per_step", "operations_a_position"))
+    share = measured / predicted if measured and predicted else None
+    named = {"control": control, "search": search}
+    return named | {"measured": measured, "predicted": predicted, "share_of_predicted": share}
+
+
+def _ratio(costs: list[dict[str, Any]], control: str, search: str, key: str) -> float | None:
+    above, below = ([cost[key] for cost in costs if cost["search"] == name] for name in (control, search))
+    if not above or not below or any(value is None or value <= 0 for value in above + below):
         return None
-    return statistics.mean(delta) / statistics.mean(score)
+    return statistics.mean(above) / statistics.mean(below)
 
 
 def results(

@@ -33,6 +33,7 @@ FAMILY = Family(
     traits=frozenset({REFINER}),
     start="workflow_src.families.refiners:start",
     rule="train_refiner",
-    look=Look("#009e73"),
+    look=Look("#009e73", light="#008562", dark="#3cc79b"),
     order=3,
+    loss_title="Score-matching loss",
 )

@@ -75,6 +75,6 @@ FAMILY = Family(
     traits=frozenset({LATENT}),
     start="workflow_src.families.lvm.model:start",
     rule="train_lvm",
-    look=Look("#0072b2"),
+    look=Look("#0072b2", dark="#56b4e9"),
     order=1,
 )

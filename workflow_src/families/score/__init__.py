@@ -33,6 +33,7 @@ FAMILY = Family(
     traits=frozenset({REFINER, VECTOR_FIELD}),
     start="workflow_src.families.refiners:start",
     rule="train_refiner",
-    look=Look("#d55e00"),
+    look=Look("#d55e00", light="#c25400", dark="#f0883e"),
     order=2,
+    loss_title="Score-matching loss",
 )

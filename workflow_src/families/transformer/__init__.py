@@ -36,6 +36,6 @@ FAMILY = Family(
     layers=lambda model: model.encoder_layers + model.decoder_layers,
     traits=frozenset({AUTOREGRESSIVE}),
     rule="train_teacher",
-    look=Look("#4d4d53"),
+    look=Look("#4d4d53", dark="#b9b9c0"),
     order=0,
 )

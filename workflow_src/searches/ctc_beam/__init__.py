@@ -56,10 +56,10 @@ def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:
     return 2.0 * length * total
 
 
-def label(settings: CtcBeamSettings) -> str:
-    """Such as `one pass, beam 20, language model, ranked`."""
-    details = ["language model"] * bool(settings.language_model) + ["ranked"] * bool(settings.rescorer)
-    return ", ".join(["one pass", f"beam {settings.beam}", *details])
+def details(settings: CtcBeamSettings) -> list[str]:
+    """The systems that add to or replace its own score."""
+    words = [f"with {settings.language_model}"] if settings.language_model else []
+    return words + ([f"ranked by {settings.rescorer}"] if settings.rescorer else [])
 
 
 SEARCH = Search(
@@ -75,6 +75,7 @@ SEARCH = Search(
     },
     series="beam",
     width=lambda settings: settings.beam,
-    label=label,
-    look=Look(marker="P"),
+    label=lambda settings: f"one pass, beam {settings.beam}",
+    details=details,
+    look=Look(marker="X"),
 )

@@ -25,5 +25,5 @@ SEARCH = Search(
     run="workflow_src.searches.ctc_greedy.search:run",
     cost=cost,
     needs={MODEL: Role(ALIGNED)},
-    look=Look(marker="D"),
+    look=Look(marker=">"),
 )

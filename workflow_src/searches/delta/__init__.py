@@ -46,5 +46,5 @@ SEARCH = Search(
     series="steps",
     baseline="prior-mean",
     label=refinement_label("delta"),
-    look=Look(marker="s"),
+    look=Look(marker="o"),
 )

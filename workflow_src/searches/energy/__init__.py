@@ -31,5 +31,5 @@ SEARCH = Search(
     baseline="prior-mean",
     control="delta",
     label=refinement_label("energy"),
-    look=Look(marker="P"),
+    look=Look(marker="v"),
 )

@@ -29,5 +29,5 @@ SEARCH = Search(
     run="workflow_src.searches.greedy.search:run",
     cost=cost,
     needs={MODEL: Role(AUTOREGRESSIVE)},
-    look=Look(marker="v"),
+    look=Look(marker="s"),
 )

@@ -47,13 +47,15 @@ def width(settings: LatentSearchSettings) -> int:
 
 
 def label(settings: LatentSearchSettings) -> str:
-    """Its refinement, candidates and steps, and what ranks where it is not another system."""
-    how = settings.refinement if settings.steps else "prior samples"
+    """Its refinement, candidates and steps."""
+    how = searches()[settings.refinement].title if settings.steps and settings.refinement else "prior samples"
     steps = f", L = {settings.steps}" if settings.steps else ""
-    details = ["mean first"] * settings.mean_first + ["own score"] * (settings.rescorer is None)
-    return f"{how}, search {settings.lengths} × {settings.samples}{steps}" + (
-        f" ({', '.join(details)})" if details else ""
-    )
+    return f"{how}, search {settings.lengths:g} × {settings.samples:g}{steps}"
+
+
+def details(settings: LatentSearchSettings) -> list[str]:
+    """Whether the prior mean is a candidate, and what ranks where it is not another system."""
+    return ["mean first"] * settings.mean_first + ["own score"] * (settings.rescorer is None)
 
 
 SEARCH = Search(
@@ -65,5 +67,6 @@ SEARCH = Search(
     needs={MODEL: Role(LATENT), RESCORER: Role(AUTOREGRESSIVE, agree=("subwords",), optional=True)},
     width=width,
     label=label,
-    look=Look(marker="*"),
+    details=details,
+    look=Look("#cc79a7", "*", light="#b0568c", dark="#e49ac2"),
 )

@@ -25,5 +25,5 @@ SEARCH = Search(
     run="workflow_src.searches.prior_mean.search:run",
     cost=cost,
     needs={MODEL: Role(LATENT)},
-    look=Look(marker="o"),
+    look=Look(marker="D"),
 )

@@ -31,5 +31,5 @@ SEARCH = Search(
     baseline="prior-mean",
     control="delta",
     label=refinement_label("score"),
-    look=Look(marker="D"),
+    look=Look(marker="^"),
 )

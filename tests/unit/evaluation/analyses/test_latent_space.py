@@ -5,7 +5,7 @@ import pytest
 import torch
 from miniatures import translate_batch
 
-from workflow_src.decoding.latent import best_tokens
+from workflow_src.decoding.latent import best_tokens, delta_step, gradient_step
 from workflow_src.evaluation.analyses import latent_space
 from workflow_src.types import EOS
 
@@ -18,9 +18,19 @@ def models():
     return miniatures.lvm(latent_dim=2), miniatures.refiner("score", latent_dim=2)
 
 
+def makers(model, refiner):
+    """Steps of delta and of the network."""
+    return {
+        "delta": lambda memory, mask: delta_step(model, memory, mask),
+        "score": lambda memory, mask: gradient_step(refiner, memory, mask, 1.0),
+    }
+
+
 @pytest.fixture(scope="module")
 def mapped(models):
-    return latent_space.map_sentence(*models, SOURCE, REFERENCE, steps=3, resolution=5, arrows=3, device=CPU)
+    return latent_space.map_sentence(
+        *models, makers(*models), SOURCE, REFERENCE, steps=3, resolution=5, arrows=3, device=CPU
+    )
 
 
 def test_a_lattice_has_the_centres_of_cells_row_by_row_from_below():
@@ -40,7 +50,9 @@ def test_a_window_shows_all_points_and_the_priors_deviation():
 def test_every_cell_and_arrow_is_what_the_models_say_there(models, mapped, monkeypatch):
     model, refiner = models
     monkeypatch.setattr(latent_space, "CHUNK", 7)
-    again = latent_space.map_sentence(*models, SOURCE, REFERENCE, steps=3, resolution=5, arrows=3, device=CPU)
+    again = latent_space.map_sentence(
+        *models, makers(*models), SOURCE, REFERENCE, steps=3, resolution=5, arrows=3, device=CPU
+    )
     assert [panel["regions"] for panel in again["panels"]] == [panel["regions"] for panel in mapped["panels"]]
     memory = model.encode(torch.tensor([SOURCE]))
     mask = torch.ones((1, 3), dtype=torch.bool)
@@ -57,6 +69,7 @@ def test_every_cell_and_arrow_is_what_the_models_say_there(models, mapped, monke
             assert [len(row) for row in panel["regions"]] == [5] * 5 and len(panel["arrows"]) == 9
             assert panel["prior"] == pytest.approx(mean[0, position].tolist())
             assert panel["delta"][0] == panel["score"][0] == panel["prior"]
+    assert mapped["paths"] == ["delta", "score"]
 
 
 def test_paths_and_outputs_are_those_of_the_searches(models, mapped):
@@ -78,8 +91,8 @@ def test_an_end_symbol_has_a_panel_of_its_own_and_outputs_keep_theirs():
     told, untold = miniatures.ending(latent_dim=2), miniatures.lvm(latent_dim=2)
     untold.load_state_dict(told.state_dict())
     refiner, words = miniatures.refiner("score", latent_dim=2), {"resolution": 5, "arrows": 3, "device": CPU}
-    found = latent_space.map_sentence(told, refiner, SOURCE, REFERENCE, 0, **words)
-    wanted = latent_space.map_sentence(untold, refiner, SOURCE, [*REFERENCE, EOS], 0, **words)
+    found = latent_space.map_sentence(told, refiner, makers(told, refiner), SOURCE, REFERENCE, 0, **words)
+    wanted = latent_space.map_sentence(untold, refiner, makers(untold, refiner), SOURCE, [*REFERENCE, EOS], 0, **words)
     assert len(found["panels"]) == 4 and (found["end_symbol"], wanted["end_symbol"]) == (EOS, None)
     ends = 0
     for panel, other in zip(found["panels"], wanted["panels"], strict=True):
@@ -91,7 +104,7 @@ def test_an_end_symbol_has_a_panel_of_its_own_and_outputs_keep_theirs():
         assert all(one == other or one == EOS for one, other in cells)
         ends += sum(one == EOS for one, _ in cells)
     assert 0 < ends < 100
-    found = latent_space.map_sentence(told, refiner, SOURCE, REFERENCE, 2, **words)
+    found = latent_space.map_sentence(told, refiner, makers(told, refiner), SOURCE, REFERENCE, 2, **words)
     for search in ("delta", "score"):
         translated = translate_batch(told, torch.tensor([SOURCE]), search, 2, 1.0, refiner, lengths=torch.tensor([3]))
         assert len(found["outputs"][search]) == 4
@@ -137,4 +150,4 @@ def test_what_cannot_be_drawn_is_refused_in_a_sentence(models):
         latent_space.choose(*models, [SOURCE], [REFERENCE], 2, 1, CPU)
     wide = miniatures.lvm(), miniatures.refiner("score")
     with pytest.raises(ValueError, match="latents are 3 wide, .*; set model.latent_dim to 2"):
-        latent_space.map_sentence(*wide, SOURCE, REFERENCE, 1, 5, 3, CPU)
+        latent_space.map_sentence(*wide, makers(*wide), SOURCE, REFERENCE, 1, 5, 3, CPU)

@@ -6,10 +6,12 @@ import re
 import markupsafe
 import numpy as np
 import pytest
+import reports
 
 from workflow_src.evaluation.report import analyses, analysis_figures, figures
 from workflow_src.records.atomic import ArtifactError
 
+MANIFEST = reports.manifest()
 ENTRIES = [
     {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"},
     {"system": "score", "search": "score", "step_size": 1.0, "model": "lvm"},
@@ -76,11 +78,11 @@ def _found(*names):
 
 def _page(found):
     pictures = {name: markupsafe.Markup(f"<svg>{name}</svg>") for name in found}
-    return str(analyses.render(analyses.context_of(found), pictures, 5, ("de", "en")))
+    return str(analyses.render(analyses.context_of(found, MANIFEST), pictures, 5, ("de", "en")))
 
 
 def test_tables_say_the_figures():
-    context = analyses.context_of(_found(*EVERY))
+    context = analyses.context_of(_found(*EVERY), MANIFEST)
     marginal, tokens = context["tables"]["marginal"]["rows"], context["tables"]["tokens"]["rows"]
     # The prior mean, which both procedures start from, stands once.
     assert [row[:2] for row in marginal] == [
@@ -112,9 +114,9 @@ def test_each_stands_alone(name):
     found = _found(name)
     text = _page(found)
     assert text.count("<h3>") == 1 and "None" not in text
-    markdown = analyses.markdown(analyses.context_of(found))
+    markdown = analyses.markdown(analyses.context_of(found, MANIFEST))
     assert markdown.startswith("## Analyses")
-    assert analyses.draw(found).keys() == {name} & analysis_figures.DRAWN.keys()
+    assert analyses.draw(found, MANIFEST).keys() == {name} & analysis_figures.DRAWN.keys()
 
 
 def test_the_panel_of_an_end_symbol_is_told_and_drawn():
@@ -128,23 +130,23 @@ def test_the_panel_of_an_end_symbol_is_told_and_drawn():
         "end_symbol": 2, "panels": [*panels, last], "outputs": outputs,
         "pieces": plain["latent_space"]["pieces"] | {"2": "</s>"},
     }}  # fmt: skip
-    captions = [analyses.context_of(found)["captions"]["latent_space"] for found in (plain, ended)]
+    captions = [analyses.context_of(found, MANIFEST)["captions"]["latent_space"] for found in (plain, ended)]
     assert "a panel for each target subword, at the reference's length." in captions[0]
     assert captions[1] == captions[0].replace("subword, at", "subword and one for the end symbol (</s>: nothing is "
                                               "said), at")  # fmt: skip
     assert "&lt;/s&gt;: nothing is said" in _page(ended)
-    figure = analysis_figures.latent_space(ended["latent_space"])
+    figure = analysis_figures.latent_space(ended["latent_space"], MANIFEST)
     shown = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
     assert len(shown) == 3 and "posterior: </s>" in shown[2] and "score: </s>" in shown[2]
     assert "</s>" in [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
 
 
 def test_without_analyses_there_is_no_section():
-    assert analyses.markdown(analyses.context_of({})) == ""
+    assert analyses.markdown(analyses.context_of({}, MANIFEST)) == ""
 
 
 def test_markdown_has_the_tables():
-    told = analyses.markdown(analyses.context_of(_found(*EVERY)))
+    told = analyses.markdown(analyses.context_of(_found(*EVERY), MANIFEST))
     assert "| delta | 4 | −3.00 ± 0.40 | +0.40 ± 0.40 | 40 | 40 | 80 |" in told
     assert "- refined: a big dog" in told
 
@@ -153,11 +155,14 @@ def test_searches_that_share_a_name_are_told_apart():
     other = ENTRIES[0] | {"system": "lvm-raw", "model": "lvm-raw"}
     curves = [entry | {"points": _marginal()["curves"][0]["points"]} for entry in [*ENTRIES, other]]
     found = {"marginal": {"analysis": "marginal", "split": "dev"} | _marginal() | {"curves": curves}}
-    names = [row[0] for row in analyses.context_of(found)["tables"]["marginal"]["rows"]]
+    names = [row[0] for row in analyses.context_of(found, MANIFEST)["tables"]["marginal"]["rows"]]
     assert names == ["prior mean · lvm", *["delta · lvm"] * 2, *["score"] * 2, "prior mean · lvm-raw",
                      *["delta · lvm-raw"] * 2]  # fmt: skip
     smaller = [ENTRIES[1], ENTRIES[1] | {"step_size": 0.5}]
-    assert [analysis_figures.curve_label(entry, smaller) for entry in smaller] == ["score · size 1", "score · size 0.5"]
+    assert [analysis_figures.curve_label(entry, smaller, MANIFEST) for entry in smaller] == [
+        "score · size 1",
+        "score · size 0.5",
+    ]
 
 
 def test_files_are_recognised_by_what_they_say(tmp_path):
@@ -173,7 +178,7 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
 
 @pytest.mark.parametrize("name", analysis_figures.DRAWN)
 def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
-    draw = lambda: figures.save(analyses.draw(_found(name))[name], tmp_path, name)  # noqa: E731
+    draw = lambda: figures.save(analyses.draw(_found(name), MANIFEST)[name], tmp_path, name)  # noqa: E731
     inline = draw()
     assert inline == draw()
     assert "<image" not in inline and not re.search(r'(href|src)="(?!#)', inline)
@@ -184,7 +189,7 @@ def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
 
 
 def test_without_repetitions_the_picture_says_so(tmp_path):
-    inline = figures.save(analysis_figures.tokens(_tokens(None)), tmp_path, "tokens")
+    inline = figures.save(analysis_figures.tokens(_tokens(None), MANIFEST), tmp_path, "tokens")
     assert "no repetitions at L = 0" in inline and ">score<" in inline
 
 

@@ -2,11 +2,16 @@
 
 import re
 
+import numpy as np
 import pytest
+import reports
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.text import Text
 
-from workflow_src.evaluation.report import figures, figures_quality, figures_speed
+from workflow_src.evaluation.report import figures, figures_quality, figures_speed, tables
+
+MANIFEST = reports.manifest()
 
 
 @given(st.lists(st.floats(0, 100), max_size=8), st.floats(0.1, 12))
@@ -23,16 +28,12 @@ def test_labels_that_do_not_touch_stay(positions):
 
 
 def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_path):
-    logs = [
-        {
-            "system": "teacher",
-            "family": "transformer",
-            "seed": 1,
-            "entries": [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}],
-        }
-    ]
-    inline = figures.save(figures.learning_curves(logs), tmp_path / "a", "curves")
-    again = figures.save(figures.learning_curves(logs), tmp_path / "b", "curves")
+    system = MANIFEST.system("teacher")
+    logs = [figures.Log(system, 1, [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])]
+    colours = [look.colour for look in MANIFEST.palette]
+    inline = figures.save(figures.learning_curves(logs), tmp_path / "a", "curves", colours)
+    again = figures.save(figures.learning_curves(logs), tmp_path / "b", "curves", colours)
+    assert f"var(--c-{system.look.colour[1:]})" in inline and system.look.colour not in inline
     assert inline == again
     for name in ("curves.svg", "curves.png"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
@@ -61,19 +62,69 @@ def test_undominated_points_are_those_that_no_other_beats(points):
     assert set(found) == expected and found == sorted(expected)
 
 
-def timed(system, search, steps, engine, milliseconds):
-    groups = [{"mean_length": 5.0, "latency_ms": milliseconds}]
-    name, _, compute_type = engine.partition("-")
-    return {"system": system, "search": search, "steps": steps, "engine": name, "compute_type": compute_type,
-            "latency_ms": milliseconds, "by_length": groups}  # fmt: skip
+def timed(decode, milliseconds):
+    return figures_speed.Timed(decode, milliseconds, ((5.0, milliseconds),))
 
 
 def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_drawn():
-    few = [timed("lvm", "delta", steps, "continuum", steps) for steps in (1, 2, 4)]
+    few = [timed(MANIFEST.decode("lvm", f"delta-{steps}"), steps) for steps in (1, 2, 4)]
     assert figures_speed.shown(few) == few[:1]
-    engines = ("continuum", "onnxruntime-float32", "onnxruntime-int8")
-    many = [timed(f"lvm{i}", "delta", 1, engine, 5.0 - place) for i in range(7) for place, engine in enumerate(engines)]
-    drawn = figures_speed.shown(many)
-    assert [(row["system"], row["engine"], row["compute_type"]) for row in drawn] == [
-        (f"lvm{i}", *engine) for i in range(7) for engine in (("continuum", ""), ("onnxruntime", "int8"))
+    systems = {f"lvm{i}": reports.SYSTEMS["lvm"] for i in range(7)}
+    engines = [{}] + [{"engine": "onnxruntime", "compute_type": kind} for kind in ("float32", "int8")]
+    decodes = {
+        (system, f"delta-{place}"): reports.stepped("delta", 1, **engine)
+        for system in systems
+        for place, engine in enumerate(engines)
+    }
+    many = [timed(decode, 5.0 - int(decode.name[-1])) for decode in reports.manifest(decodes, systems).decodes]
+    drawn = [row.decode for row in figures_speed.shown(many)]
+    assert [(decode.system.name, decode.engine.key) for decode in drawn] == [
+        (f"lvm{i}", engine) for i in range(7) for engine in ("continuum", "onnxruntime-int8")
     ]
+
+
+def table(manifest):
+    """A table in which every row takes as many milliseconds as its place, and reaches 30 BLEU and more."""
+    rows = [
+        reports.row(decode.system.name, decode.name, 30 + (number * 7 % 11), latency_ms=1.0 + 0.4 * number)
+        for number, decode in enumerate(manifest.decodes)
+    ]
+    return tables.groups(rows, manifest, "none")
+
+
+def test_rows_that_differ_in_the_series_of_their_search_are_a_curve():
+    sizes = {("score", f"score-{n}-half"): reports.stepped("score", n) | {"step_size": 0.5} for n in (1, 4)}
+    beams = {("teacher", f"beam-{n}"): {"search": "beam", "beam": n} for n in (8, 2)}
+    found = table(reports.manifest(reports.DECODES | sizes | beams))
+    curves = [(curve.twin, [line.name for line in curve.lines]) for curve in figures.curves_of(found)]
+    assert (0, ["score-1", "score-2", "score-4"]) in curves and (0, ["score-1-half", "score-4-half"]) in curves
+    assert (0, ["beam-2", "beam-4", "beam-8"]) in curves and (0, ["beam-4-ctranslate2-int8"]) in curves
+    assert (1, ["delta-1", "delta-2", "delta-4"]) in curves and (1, ["prior-mean"]) in curves
+
+
+def test_the_legend_says_titles():
+    search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 0, "rescorer": "teacher"}
+    found = table(reports.manifest(reports.DECODES | {("lvm", "searched"): search}))
+    entries = figures_quality.legend_entries([line for group in found for line in group.lines])
+    assert list(entries) == ["autoregressive", "prior mean", "delta", "latent search", "score", "CTranslate2"]
+
+
+def test_names_touch_neither_points_nor_each_other(tmp_path):
+    """In a crowded picture, measured in what is drawn, at the resolution of the files."""
+    search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 1, "refinement": "delta"}
+    others = {("lvm", f"latent-search-{n}"): search | {"lengths": n} for n in range(2, 9)}
+    figure = figures_quality.quality_speed(table(reports.manifest(reports.DECODES | others)))
+    figure.set_dpi(figures.DPI)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    names = [text for text in axes.texts if text.get_text()]
+    boxes = [Text.get_window_extent(text) for text in names]
+    assert len(boxes) > 12
+    for number, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[number + 1 :])
+    points = np.concatenate([axes.transData.transform(line.get_xydata()) for line in axes.get_lines()])
+    for text, box in zip(names, boxes, strict=True):
+        inside = [box.contains(x, y) for x, y in points]
+        assert not any(inside), text.get_text()
+        # Within the frame, so that nothing is cut off.
+        assert axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 + 2

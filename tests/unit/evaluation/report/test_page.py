@@ -2,12 +2,14 @@
 
 import re
 
+import reports
 from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.report import figures_speed, page, speed_page
 
+MANIFEST = reports.manifest()
 sentences = st.lists(st.sampled_from(["the", "a<b>", "&", "dog"]), max_size=6).map(" ".join)
 
 
@@ -32,11 +34,20 @@ def test_steps_that_change_nothing_more_are_folded():
 
 def test_the_prior_mean_stands_once_where_searches_share_it():
     example = {"index": 0, "source": "s", "reference": "r", "teacher": None}
-    shared = page.examples({"examples": [example | {"searches": {"delta": ["a", "b"], "score": ["a", "c"]}}]})[0]
-    assert shared["prior_mean"] == "a" and all(search["start"] is None for search in shared["searches"])
-    split = page.examples({"examples": [example | {"searches": {"delta": ["a", "b"], "score": ["x", "c"]}}]})[0]
-    assert split["prior_mean"] is None and [search["start"] for search in split["searches"]] == ["a", "x"]
-    assert page.examples(None) == []
+    traces = {"examples": [example | {"searches": {"delta": ["a", "b"], "score": ["a", "c"]}}]}
+    (shared,) = page.examples(traces, MANIFEST)
+    assert shared["start"] == "a" and shared["start_title"] == "prior mean"
+    assert all(search["start"] is None for search in shared["searches"])
+    classes = [page.colour_class(MANIFEST.system(name).look.colour) for name in ("lvm", "score")]
+    assert [search["class"] for search in shared["searches"]] == classes and len(set(classes)) == 2
+    # Whoever shares a search is told with its system, and the file says which search it is.
+    named = {"searches": {"lvm-raw delta": {"system": "lvm-raw", "search": "delta"}}}
+    named["examples"] = [example | {"searches": {"lvm-raw delta": ["a", "b"]}}]
+    assert page.examples(named, MANIFEST)[0]["searches"][0]["class"] == classes[0]
+    split = {"examples": [example | {"searches": {"delta": ["a", "b"], "score": ["x", "c"]}}]}
+    (split,) = page.examples(split, MANIFEST)
+    assert split["start"] is None and [search["start"] for search in split["searches"]] == ["a", "x"]
+    assert page.examples(None, MANIFEST) == []
 
 
 def test_protocol_in_words_is_honest_about_disturbance():
@@ -58,7 +69,7 @@ def test_a_step_that_costs_less_than_the_noise_is_told_as_such():
         {"system": "lvm", "search": "delta", "ms_per_step": -0.9},
         {"system": "s", "search": "score", "ms_per_step": 1.25},
     ]
-    told = page.step_cost_words({"step_costs": {"costs": costs, "delta_over_score": None}})
+    told = page.step_cost_words({"step_costs": {"costs": costs, "ratios": []}}, MANIFEST)
     assert "less than the noise of the measurement for delta (lvm), 1.25 ms for score (s)" in told
 
 
@@ -81,8 +92,7 @@ def test_engines_predictions_and_protocols_are_told():
     del fast["latency_rounds"]
     one = {"protocol": protocol, "rows": [row, fast]}
     assert "(float32; CTranslate2 int8), each engine in a process of its own" in page.protocol_words(one)
-    manifest = {"systems": {"teacher": {"family": "transformer", "base": None}}}
-    (table,) = speed_page.protocol_tables({"protocols": [one]}, manifest)
+    (table,) = speed_page.protocol_tables({"protocols": [one]}, MANIFEST)
     assert table["title"] == "Speed on 1 CPU thread; other load up to 0.10 cores"
     assert table["heads"][-1] == "1–4 subwords, ms"
     assert table["heads"][2:4] == ["medians of rounds, ms", "mean ± deviation over sentences, ms"]
@@ -90,28 +100,32 @@ def test_engines_predictions_and_protocols_are_told():
     assert table["rows"][1][:3] == ["teacher: greedy, CTranslate2 int8", "7.40", "–"] and table["rows"][1][6] == "2.00×"
     assert "| teacher: greedy | 7.40 | 7.10–7.50 | 8.00 ± 3.00 |" in speed_page.markdown(table)
     costs = [{"system": "lvm", "search": "delta", "ms_per_step": 1.8}]
-    costs = {"costs": costs, "delta_over_score": 3.0, "predicted_delta_over_score": 4.0, "share_of_predicted": 0.75}
-    assert "predicts 4.00, of which 0.75 was reached." in page.step_cost_words({"step_costs": costs})
+    ratio = {"control": "delta", "search": "score", "measured": 3.0, "predicted": 4.0, "share_of_predicted": 0.75}
+    told = page.step_cost_words({"step_costs": {"costs": costs, "ratios": [ratio]}}, MANIFEST)
+    assert "A delta step takes 3.0 times as long as a score step." in told
+    assert "predicts 4.00, of which 0.75 was reached." in told
+    # Measurements of before had keys for this one pair.
+    earlier = {"costs": costs, "delta_over_score": 3.0, "predicted_delta_over_score": 4.0, "share_of_predicted": 0.75}
+    assert page.step_cost_words({"step_costs": earlier}, MANIFEST) == told
 
 
 def test_time_against_length_shows_the_fewest_steps_of_each_search():
     bins = [{"mean_length": 3.0, "latency_ms": 1.0}, {"mean_length": 9.0, "latency_ms": 2.0}]
-    rows = [
-        {"system": "score", "name": f"score-{n}", "search": "score", "steps": n, "by_length": bins} for n in (4, 1, 2)
-    ]
-    rows.append({"system": "teacher", "name": "greedy", "search": "greedy", "by_length": bins})
-    rows.append({"system": "teacher", "name": "old", "search": "greedy"})
-    assert [row["name"] for row in figures_speed.shown(rows)] == ["score-1", "greedy"]
-    systems = {"teacher": {"family": "transformer"}, "score": {"family": "score", "base": "lvm"}}
-    figure = figures_speed.time_by_length({"rows": rows}, {"systems": systems})
+    rows = [{"system": "score", "name": f"score-{n}", "latency_ms": 1.0, "by_length": bins} for n in (4, 1, 2)]
+    rows.append({"system": "teacher", "name": "greedy", "latency_ms": 1.0, "by_length": bins})
+    rows.append({"system": "teacher", "name": "beam-4", "latency_ms": 1.0})
+    # A row that the experiment has no more.
+    rows.append({"system": "teacher", "name": "gone", "latency_ms": 1.0, "by_length": bins})
+    timed = figures_speed.timed_rows({"rows": rows}, MANIFEST)
+    assert [row.decode.name for row in figures_speed.shown(timed)] == ["score-1", "greedy"]
+    figure = figures_speed.time_by_length({"rows": rows}, MANIFEST)
     assert [text.get_text() for text in figure.axes[0].texts] == ["score: score, L = 1", "teacher: greedy"]
-    assert "not measured" in figures_speed.time_by_length(None, {}).texts[0].get_text()
+    assert "not measured" in figures_speed.time_by_length(None, MANIFEST).texts[0].get_text()
 
 
 def test_a_caption_tells_what_several_seeds_mean_for_quality_and_for_speed():
     def told(*seeds: int) -> str:
-        manifest = {"dataset": "toy", "source": "de", "target": "en", "rows": [{"seed": seed} for seed in seeds]}
-        return page.caption("subwords", manifest, "test", 1000, timed=True)
+        return page.caption("subwords", reports.manifest(seeds=seeds), "test", 1000, timed=True)
 
     assert "brackets hold the 95 % bootstrap interval" in told(1, 1) and "from text to text. ±" in told(1, 1)
     assert "±: the standard deviation over sentences" in told(1)

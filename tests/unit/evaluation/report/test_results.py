@@ -3,18 +3,25 @@
 import json
 
 import pytest
+import reports
 
+from workflow_src.config.manifest import engine_of
 from workflow_src.evaluation.report import results
+from workflow_src.records.atomic import ArtifactError
 
 KEYS = [
     "system",
     "family",
+    "autoregressive",
     "preset",
     "data",
     "seed",
     "name",
     "chosen",
     "search",
+    "title",
+    "series",
+    "value",
     "engine",
     "steps",
     "mean_steps",
@@ -26,8 +33,8 @@ KEYS = [
     "bleu_tokenised",
     "bleu_intl_lowercase",
     "p_value",
-    "delta_difference",
-    "delta_p_value",
+    "control_difference",
+    "control_p_value",
     "chrf",
     "validity",
     "latency_ms",
@@ -42,12 +49,16 @@ KEYS = [
 ROW = {
     "system": "lvm",
     "family": "lvm",
+    "autoregressive": False,
     "preset": "tiny",
     "data": "distilled",
     "seed": 1,
     "name": "delta-2",
     "chosen": None,
     "search": "delta",
+    "title": "delta",
+    "series": "steps",
+    "value": 2.0,
     "engine": "continuum",
     "steps": 2,
     "mean_steps": None,
@@ -59,8 +70,8 @@ ROW = {
     "bleu_tokenised": 31.5,
     "bleu_intl_lowercase": 33.5,
     "p_value": None,
-    "delta_difference": None,
-    "delta_p_value": None,
+    "control_difference": None,
+    "control_p_value": None,
     "chrf": 50.0,
     "validity": 0.5,
     "latency_ms": 3.0,
@@ -115,38 +126,8 @@ def test_missing_keys_are_named(tmp_path):
         results.validate(content, "here")
 
 
-MANIFEST = {
-    "systems": {
-        "teacher": {"family": "transformer", "preset": "tiny", "data": "raw", "base": None},
-        "lvm": {"family": "lvm", "preset": "tiny", "data": "distilled-by-teacher", "base": None},
-    },
-    "rows": [
-        {
-            "system": "teacher",
-            "name": "beam-4",
-            "seed": 1,
-            "split": "test",
-            "quality": "t",
-            "settings": {"search": "beam", "beam": 4},
-        },
-        {
-            "system": "lvm",
-            "name": "delta-2",
-            "seed": 1,
-            "split": "test",
-            "quality": "l",
-            "settings": {"search": "delta", "steps": 2},
-        },
-        {
-            "system": "lvm",
-            "name": "delta-2",
-            "seed": 1,
-            "split": "dev",
-            "quality": "d",
-            "settings": {"search": "delta", "steps": 2},
-        },
-    ],
-}
+DECODES = {("teacher", "beam-4"): {"search": "beam", "beam": 4}, ("lvm", "delta-2"): reports.stepped("delta", 2)}
+MANIFEST = reports.manifest(DECODES)
 VARIANT = {"bleu": 30.0, "bleu_ci": [29.0, 31.0], "chrf": 50.0, "validity": None, "bleu_tokenised": 30.5}
 VARIANT |= {"bleu_intl_lowercase": 32.5}
 VARIANTS = {
@@ -154,81 +135,107 @@ VARIANTS = {
     "without_repeated_words": VARIANT | {"bleu": 31.0},
     "without_repeated_subwords": VARIANT | {"bleu": 31.5},
 }
-QUALITIES = {name: VARIANTS for name in "tl"}
+QUALITIES = {row.quality: VARIANTS for row in MANIFEST.rows}
 
 
 def test_autoregressive_rows_come_once_and_others_with_each_removal():
     rows = results.build_rows(MANIFEST, QUALITIES, None, "test")
-    assert [(r["system"], r["repetitions_removed"], r["bleu"]) for r in rows] == [
+    assert [(r.system, r.repetitions_removed, r.bleu) for r in rows] == [
         ("teacher", "none", 30.0),
         ("lvm", "none", 30.0),
         ("lvm", "words", 31.0),
         ("lvm", "subwords", 31.5),
     ]
-    assert {(r["bleu_tokenised"], r["bleu_intl_lowercase"]) for r in rows} == {(30.5, 32.5)}
-    assert rows[0]["beam"] == 4 and rows[0]["steps"] is None and rows[1]["steps"] == 2
-    assert rows[1]["data"] == "distilled" and rows[0]["data"] == "raw"
-    assert all(r["latency_ms"] is None and r["device"] is None for r in rows)
-    content = {"experiment": "e", "dataset": "d", "provenance": {}, "rows": rows}
-    assert len(results.validate(content, "here").rows) == 4
+    assert {(r.bleu_tokenised, r.bleu_intl_lowercase) for r in rows} == {(30.5, 32.5)}
+    assert rows[0].beam == 4 and rows[0].steps is None and rows[1].steps == 2
+    assert [(r.autoregressive, r.title, r.series, r.value) for r in rows[:2]] == [
+        (True, "beam", "beam", 4), (False, "delta", "steps", 2),
+    ]  # fmt: skip
+    assert rows[1].data == "distilled" and rows[0].data == "raw"
+    assert all(r.latency_ms is None and r.device is None for r in rows)
+
+
+def test_a_figure_that_breaks_the_schema_is_named_with_its_file():
+    spoilt = QUALITIES | {"lvm/delta-2-1-test": VARIANTS | {"kept": VARIANT | {"bleu": 141.0}}}
+    with pytest.raises(ArtifactError, match=r"results in here: rows.1.bleu \(value '141.0'\)"):
+        results.build_rows(MANIFEST, spoilt, None, "test", where="here")
+
+
+def test_candidates_are_those_that_are_ranked():
+    search = {"search": "latent-search", "lengths": 3, "samples": 2, "steps": 1, "refinement": "delta"}
+    manifest = reports.manifest({("lvm", "searched"): search, ("teacher", "beam-4"): DECODES["teacher", "beam-4"]})
+    qualities = {row.quality: VARIANTS for row in manifest.rows}
+    rows = results.build_rows(manifest, qualities, None, "test")
+    assert {(row.system, row.candidates, row.beam, row.steps) for row in rows} == {
+        ("lvm", 6, None, 1), ("teacher", None, 4, None),
+    }  # fmt: skip
 
 
 def test_rows_tell_what_dev_chose_and_the_steps_that_stopping_left():
-    entry = MANIFEST["rows"][1] | {"picked": {"stop_threshold": 0.4}}
-    entry["settings"] = entry["settings"] | entry["picked"]
-    qualities = QUALITIES | {entry["quality"]: QUALITIES[entry["quality"]] | {"mean_steps": 1.25}}
-    rows = results.build_rows(MANIFEST | {"rows": [entry]}, qualities, None, "test")
-    assert {(row["mean_steps"], row["chosen"]["stop_threshold"]) for row in rows} == {(1.25, 0.4)}
-    plain = results.build_rows(MANIFEST, qualities, None, "test")
-    assert {(row["mean_steps"], row["chosen"]) for row in plain} == {(None, None)}
+    key = ("lvm", "delta-2")
+    manifest = reports.manifest({key: DECODES[key]}, picked={key: [{"stop_threshold": 0.4}]})
+    qualities = {row.quality: VARIANTS | {"mean_steps": 1.25} for row in manifest.rows}
+    rows = results.build_rows(manifest, qualities, None, "test")
+    assert {(row.mean_steps, row.chosen["stop_threshold"]) for row in rows} == {(1.25, 0.4)}
+    plain = results.build_rows(MANIFEST, {name: q | {"mean_steps": 2.0} for name, q in QUALITIES.items()}, None, "test")
+    assert {(row.mean_steps, row.chosen) for row in plain} == {(None, None)}
 
 
 def test_speed_stands_beside_the_rows_it_was_measured_for():
     timed = {"latency_ms": 4.0, "latency_std": 1.0, "sentences_per_second": 500.0, "speedup": 2.5, "batch": 32}
     timed |= {"latency_rounds": [3.9, 4.1]}
     speed = {"rows": [timed | {"system": "lvm", "name": "delta-2"}], "protocol": {"device": "cpu", "threads": 2}}
-    rows = results.build_rows(MANIFEST, QUALITIES, speed, "test")
+    rows = [row.model_dump(mode="json") for row in results.build_rows(MANIFEST, QUALITIES, speed, "test")]
     assert rows[0]["latency_ms"] is None and rows[0]["threads"] is None
     assert rows[1] | timed | {"device": "cpu", "threads": 2} == rows[1]
 
 
 def test_tables_are_of_test_unless_there_is_only_dev():
-    assert results.table_split(MANIFEST) == "test"
-    assert results.table_split({"rows": MANIFEST["rows"][2:]}) == "dev"
+    assert results.table_split(reports.manifest(DECODES, splits=("dev", "test"))) == "test"
+    assert results.table_split(reports.manifest(DECODES, splits=("dev",))) == "dev"
 
 
 def test_engines_are_told_in_one_word():
-    assert results.engine_of({"search": "beam"}) == results.engine_of({"engine": "continuum"}) == "continuum"
-    assert results.engine_of({"engine": "ctranslate2", "compute_type": "int8"}) == "ctranslate2-int8"
-    entry = MANIFEST["rows"][0] | {
-        "settings": {"search": "beam", "beam": 4, "engine": "ctranslate2", "compute_type": "int8"}
-    }
-    assert [row["engine"] for row in results.build_rows(MANIFEST | {"rows": [entry]}, QUALITIES, None, "test")] == [
-        "ctranslate2-int8"
-    ]
+    assert engine_of({"search": "beam"}) == engine_of({"engine": "continuum"}) == "continuum"
+    assert engine_of(reports.INT8) == "ctranslate2-int8"
+    manifest = reports.manifest({("teacher", "fast"): DECODES["teacher", "beam-4"] | reports.INT8})
+    (row,) = results.build_rows(manifest, {row.quality: VARIANTS for row in manifest.rows}, None, "test")
+    assert row.engine == "ctranslate2-int8"
 
 
 def test_results_from_before_a_key_existed_can_be_read():
     content = _content()
-    for key in ("engine", "delta_difference", "delta_p_value", "latency_rounds"):
+    for key in ("engine", "control_difference", "control_p_value", "latency_rounds", "title", "series", "value"):
         del content["rows"][0][key]
     (row,) = results.validate(content, "here").rows
-    assert (row.engine, row.delta_difference, row.latency_rounds) == ("continuum", None, None)
+    assert (row.engine, row.control_difference, row.latency_rounds) == ("continuum", None, None)
+    # Networks were compared with delta alone, and the keys said so.
+    content["rows"][0] |= {"delta_difference": -0.5, "delta_p_value": 0.25}
+    (row,) = results.validate(content, "here").rows
+    assert (row.control_difference, row.control_p_value) == (-0.5, 0.25)
 
 
-def test_p_values_stand_beside_their_rows():
+def _significance(tmp_path, tested):
     key = {"system": "lvm", "name": "delta-2", "seed": 1}
+    content = {"test": {"name": "a test"}, "rows": [key | tested], "against_delta": [key | tested]}
+    (tmp_path / "significance.json").write_text(json.dumps(content))
+    return results.read_significance(tmp_path / "significance.json")
+
+
+def test_p_values_stand_beside_their_rows(tmp_path):
     tested = {
         "p_value": dict(zip(VARIANTS, (0.25, 0.4, 0.5), strict=True)),
         "difference": dict(zip(VARIANTS, (-1.0, 1.0, 2.0), strict=True)),
     }
-    significance = {"rows": [key | tested], "against_delta": [key | tested]}
+    significance = _significance(tmp_path, tested)
     rows = results.build_rows(MANIFEST, QUALITIES, None, "test", significance)
-    found = [(row["p_value"], row["delta_p_value"], row["delta_difference"]) for row in rows]
+    found = [(row.p_value, row.control_p_value, row.control_difference) for row in rows]
     assert found == [(None, None, None), (0.25, 0.25, -1.0), (0.4, 0.4, 1.0), (0.5, 0.5, 2.0)]
+    assert [row.repetitions_removed for row in rows] == ["none", "none", "words", "subwords"]
     # They are of test: dev has none.
-    dev = results.build_rows(MANIFEST, QUALITIES | {"d": QUALITIES["l"]}, None, "dev", significance)
-    assert {(row["p_value"], row["delta_p_value"]) for row in dev} == {(None, None)}
+    both = reports.manifest(DECODES, splits=("dev", "test"))
+    dev = results.build_rows(both, {row.quality: VARIANTS for row in both.rows}, None, "dev", significance)
+    assert len(dev) == 4 and {(row.p_value, row.control_p_value) for row in dev} == {(None, None)}
 
 
 @pytest.mark.parametrize(("earlier", "now"), [(True, "words"), (False, "none")])
@@ -237,12 +244,3 @@ def test_results_from_before_subwords_were_removed_knew_words(earlier, now):
     del content["rows"][0]["bleu_tokenised"], content["rows"][0]["bleu_intl_lowercase"]
     row = results.validate(content, "here").rows[0]
     assert row.repetitions_removed == now and row.bleu_tokenised is None
-
-
-def test_p_values_are_those_of_the_rows_own_variant():
-    values = dict(zip(VARIANTS, (0.3, 0.2, 0.1), strict=True))
-    significance = {"rows": [{"system": "lvm", "name": "delta-2", "seed": 1, "p_value": values}]}
-    rows = results.build_rows(MANIFEST, QUALITIES, None, "test", significance)
-    assert [(row["repetitions_removed"], row["p_value"]) for row in rows] == [
-        ("none", None), ("none", 0.3), ("words", 0.2), ("subwords", 0.1),
-    ]  # fmt: skip

@@ -72,7 +72,8 @@ def test_times_are_those_of_the_clock(clock, quiet):
     assert by_name["beam-4"]["speedup"] == 1 and delta["speedup"] == pytest.approx(20 / 4)
     assert found["baseline"] == {"system": "teacher", "name": "beam-4"}
     assert found["step_costs"]["costs"][0]["ms_per_step"] == pytest.approx(2000)  # the median sentence, of length 2
-    assert found["step_costs"]["delta_over_score"] is None
+    unknown = dict.fromkeys(("measured", "predicted", "share_of_predicted"))
+    assert found["step_costs"]["ratios"] == [{"control": "delta", "search": "score"} | unknown]
     assert {row["batch"] for row in found["rows"]} == {2}
     assert [(g["shortest"], g["sentences"], g["latency_ms"]) for g in delta["by_length"]] == [
         (1, 1, 2000), (2, 1, 4000), (6, 1, 12000),
@@ -186,7 +187,8 @@ def test_step_costs_and_their_ratio():
     found = summary.step_costs(delta + score + alone, alternating)
     assert [cost["search"] for cost in found["costs"]] == ["delta", "score"]
     assert [cost["ms_per_step"] for cost in found["costs"]] == pytest.approx([1.8, 0.6])
-    assert found["delta_over_score"] == pytest.approx(3)
+    (ratio,) = found["ratios"]
+    assert (ratio["control"], ratio["search"]) == ("delta", "score") and ratio["measured"] == pytest.approx(3)
 
 
 def test_rows_that_tell_step_costs_take_turns_at_every_sentence(clock, quiet):
@@ -327,7 +329,8 @@ def test_the_predicted_ratio_counts_operations():
     rows = [*steps_of("lvm", "delta", (1, 2)), *steps_of("score", "score", (1, 2))]
     alternating = seconds_of(rows[:2], 0.0012) | seconds_of(rows[2:], 0.0006)
     found = summary.step_costs(rows, alternating, {("lvm", "delta"): 30.0, ("score", "score"): 10.0})
-    assert found["predicted_delta_over_score"] == 3 and found["share_of_predicted"] == pytest.approx(2 / 3)
+    (ratio,) = found["ratios"]
+    assert ratio["predicted"] == 3 and ratio["share_of_predicted"] == pytest.approx(2 / 3)
 
 
 def test_only_plain_rows_of_our_own_engine_tell_what_a_step_costs():

@@ -1,0 +1,62 @@
+"""Manifests and rows of reports, for tests of tables, figures and pages."""
+
+from __future__ import annotations
+
+from workflow_src.config.experiment import ReportConfig
+from workflow_src.config.manifest import Manifest, build
+from workflow_src.evaluation.report.results import Row
+
+SYSTEMS = {
+    "teacher": {"family": "transformer", "preset": "tiny", "data": "raw", "base": None},
+    "lvm": {"family": "lvm", "preset": "tiny", "data": "distilled-by-teacher", "base": None},
+    "score": {"family": "score", "preset": "tiny", "data": "distilled-by-teacher", "base": "lvm"},
+    "lvm-raw": {"family": "lvm", "preset": "tiny", "data": "raw", "base": None},
+}
+INT8 = {"engine": "ctranslate2", "compute_type": "int8"}
+
+
+def stepped(search: str, steps: int, **more) -> dict:
+    return {"search": search, "steps": steps, "step_size": 1.0, **more}
+
+
+DECODES = {
+    ("teacher", "greedy"): {"search": "greedy"},
+    ("teacher", "greedy-ctranslate2-int8"): {"search": "greedy", **INT8},
+    ("teacher", "beam-4"): {"search": "beam", "beam": 4},
+    ("teacher", "beam-4-ctranslate2-int8"): {"search": "beam", "beam": 4, **INT8},
+    **{(system, "prior-mean"): {"search": "prior-mean"} for system in ("lvm", "lvm-raw")},
+    **{(f"{system}", f"delta-{n}"): stepped("delta", n) for system in ("lvm", "lvm-raw") for n in (1, 2, 4)},
+    **{("score", f"score-{n}"): stepped("score", n) for n in (1, 2, 4)},
+}
+
+
+def manifest(decodes=DECODES, systems=SYSTEMS, picked=(), seeds=(1,), splits=("test",), **report) -> Manifest:
+    """A manifest; `picked` maps (system, name) to what dev chose for each seed."""
+    picked = dict(picked)
+    rows, files = [], {}
+    for (system, name), settings in decodes.items():
+        for number, seed in enumerate(seeds):
+            for split in splits:
+                row = {"system": system, "name": name, "seed": seed, "split": split, "settings": settings}
+                row["quality"] = f"{system}/{name}-{seed}-{split}"
+                if (system, name) in picked:
+                    row["chosen"] = f"{row['quality']}-chosen"
+                    files[row["chosen"]] = picked[system, name][number]
+                rows.append(row)
+    content = {
+        "experiment": "e", "description": "", "recipe": "toy", "dataset": "toy", "source": "de", "target": "en",
+        "report": ReportConfig(**report).model_dump(mode="json"), "systems": systems, "rows": rows, "training": [],
+    }  # fmt: skip
+    return build(content, files.__getitem__)
+
+
+def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none", **more) -> Row:
+    """A row of results.json."""
+    content = {
+        "system": system, "name": name, "family": SYSTEMS[system]["family"], "preset": "tiny", "data": "raw",
+        "search": name.partition("-")[0], "steps": None, "beam": None, "candidates": None, "seed": seed,
+        "repetitions_removed": removed, "bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "p_value": None,
+        "chrf": bleu + 20, "validity": None, "latency_ms": None, "latency_std": None, "sentences_per_second": None,
+        "speedup": None, "device": None, "threads": None, "batch": None,
+    }  # fmt: skip
+    return Row.model_validate(content | more)
