@@ -1,6 +1,6 @@
 """Delta inference (Shu et al. 2020): the posterior mean of the most probable translation, again and again."""
 
-from workflow_src.decoding.settings import RefinementSettings, refinement_cost, refinement_label
+from workflow_src.decoding.settings import RefinementSettings, refinement_cost, refinement_label, varies
 from workflow_src.spec import LATENT, MODEL, Look, Role, Search, Weights
 
 
@@ -23,6 +23,8 @@ SEARCH = Search(
     title="delta",
     settings=DeltaSettings,
     run="workflow_src.searches.delta.search:run",
+    program="workflow_src.decoding.latent_pass:program",
+    varies=varies,
     cost=cost,
     needs={MODEL: Role(LATENT)},
     step="workflow_src.searches.delta.search:step",
