@@ -323,7 +323,7 @@ def _check(made: Members) -> None:
         where = f'search "{search.name}"'
         _check_settings(where, search, classes)
         _check_roles(where, search.needs, traits)
-        _check_objects(where, run=search.run, step=search.step)
+        _check_objects(where, run=search.run, step=search.step, program=search.program)
         for kind, others, names in (
             ("search", made.searches, (search.baseline, search.control)),
             ("family", made.families, search.families),

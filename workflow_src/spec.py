@@ -250,6 +250,9 @@ class Search:
     needs       roles of networks; those of the system itself fill what their traits fit, its own before its base's, and
                 settings with `Option(role=…)` name systems for others
     step        (networks by role, settings) -> function of (memory, mask) -> step of latents; for searches that refine
+    program     (networks by role, settings, scored) -> `decoding.passes.Pass`: the whole search as one function of
+                source ids, which engines can compile; None: it has none
+    varies      (settings) -> None, or why they have no program: "with a stop_threshold"
     step_cost   (Weights by role) -> operations of such a step for one position
     traceable   it can tell the translation after every step of its series
     families    families that it decodes beside those which name it
@@ -271,6 +274,8 @@ class Search:
     cost: Callable[[Any, Weights, float], float]
     needs: Mapping[str, Role] = dataclasses.field(default_factory=lambda: {MODEL: Role()})
     step: str | None = None
+    program: str | None = None
+    varies: Callable[[Any], str | None] = lambda settings: None
     step_cost: Callable[[Weights], float] | None = None
     traceable: bool = False
     families: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -117,38 +117,53 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
     """Download to `path`, which appears when all bytes have come and their sum is right."""
     import pooch
     import requests
+    import tenacity
 
-    pooch.get_logger().setLevel("WARNING")
-    problem: Exception | None = None
-    wrong = 0
-    for attempt in range(patience.attempts):
-        if attempt:
-            wait = patience.first_wait * 2 ** (attempt - 1)
-            log.warning("%s: %s; trying again in %g s", name, problem, wait)
-            time.sleep(wait)
+    def warn(state: tenacity.RetryCallState) -> None:
+        log.warning("%s: %s; trying again in %g s", name, state.outcome.exception(), state.next_action.sleep)
+
+    def download() -> None:
         log.info("%s: downloading %s", name, file.url)
         known = f"sha256:{file.sha256}" if file.sha256 else None
         check = _Check(name, file, patience.timeout)
-        try:
-            with room_for(path):
-                pooch.retrieve(file.url, known_hash=known, fname=path.name, path=path.parent, downloader=check)
-            return
-        except _WrongSum as failure:
-            # Bytes may have been damaged on their way; twice the same way they hardly were.
-            problem, wrong = failure, wrong + 1
-            if wrong == 2 or attempt + 1 == patience.attempts:
-                raise
-        except requests.HTTPError as failure:
-            problem = failure
-            status = failure.response.status_code if failure.response is not None else 0
-            if 400 <= status < 500 and status not in (408, 425, 429):
-                break
-        except (requests.RequestException, ConnectionError, TimeoutError) as failure:
-            problem = failure
-    raise ArtifactError(
-        f"cannot download {file.url} ({_reason(problem)}); check the network and the address, or put the file into a "
-        f"mirror folder as {places(file)[0]} and name that folder in the setting mirrors or in CONTINUUM_MIRRORS."
+        with room_for(path):
+            pooch.retrieve(file.url, known_hash=known, fname=path.name, path=path.parent, downloader=check)
+
+    pooch.get_logger().setLevel("WARNING")
+    retrying = tenacity.Retrying(
+        stop=tenacity.stop_after_attempt(patience.attempts),
+        wait=tenacity.wait_exponential(multiplier=patience.first_wait),
+        retry=tenacity.retry_if_exception(_may_pass()),
+        before_sleep=warn,
+        reraise=True,
     )
+    try:
+        retrying(download)
+    except (requests.RequestException, ConnectionError, TimeoutError) as failure:
+        raise ArtifactError(
+            f"cannot download {file.url} ({_reason(failure)}); check the network and the address, or put the file into "
+            f"a mirror folder as {places(file)[0]} and name that folder in the setting mirrors or in CONTINUUM_MIRRORS."
+        ) from None
+
+
+def _may_pass() -> Callable[[BaseException], bool]:
+    """Whether a download may succeed when it is tried again after a failure, asked once for each."""
+    import requests
+
+    wrong = 0
+
+    def judge(failure: BaseException) -> bool:
+        nonlocal wrong
+        if isinstance(failure, _WrongSum):
+            # Bytes may have been damaged on their way; twice the same way they hardly were.
+            wrong += 1
+            return wrong < 2
+        if isinstance(failure, requests.HTTPError):
+            status = failure.response.status_code if failure.response is not None else 0
+            return not 400 <= status < 500 or status in (408, 425, 429)
+        return isinstance(failure, (requests.RequestException, ConnectionError, TimeoutError))
+
+    return judge
 
 
 class _WrongSum(ArtifactError):
@@ -193,7 +208,7 @@ def _length(header: str) -> int:
     return int(number) if re.fullmatch("[0-9]{1,18}", number) else 0
 
 
-def _reason(problem: Exception | None) -> str:
+def _reason(problem: Exception) -> str:
     text = " ".join(str(problem).split())
     return text if len(text) <= 200 else f"{text[:197]}..."
 

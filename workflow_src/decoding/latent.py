@@ -14,6 +14,8 @@ from torch import Tensor
 from workflow_src.spec import REFINER, SearchSettings
 from workflow_src.types import EOS, Batch, Hypotheses, LatentModel, RefinementStep, Refiner, wide
 
+# Below every logit.
+NEVER = -1e9
 # (memory, mask (B, T)) -> one step of latents (B, T, Z).
 StepMaker = Callable[[Any, Tensor], RefinementStep]
 
@@ -58,9 +60,17 @@ def best_tokens(model: LatentModel, memory, z: Tensor, target_mask: Tensor) -> T
 
     Of the special symbols, only the end symbol may be put out, and only by models whose targets have one.
     """
-    logits = model.decode(memory, z, target_mask)
-    logits[..., : first_symbol(model)] = float("-inf")
-    return logits.argmax(-1)
+    return suppressed(model, model.decode(memory, z, target_mask)).argmax(-1)
+
+
+def suppressed(model: LatentModel, logits: Tensor) -> Tensor:
+    """Logits (B, T, V), overwritten, in which symbols that may not be put out never are the largest."""
+    first = first_symbol(model)
+    if torch.compiler.is_exporting():
+        # A sum with a constant; writing to a part of a tensor is slow in exported graphs.
+        return logits + torch.where(torch.arange(logits.size(-1), device=logits.device) < first, NEVER, 0.0)
+    logits[..., :first] = float("-inf")
+    return logits
 
 
 def first_symbol(model: LatentModel) -> int:
@@ -142,8 +152,7 @@ def words(
     logits = model.decode(memory, z, mask)
     # What may not be put out keeps its probability in the normaliser.
     normaliser = wide(logits).logsumexp(-1) if scored else None
-    logits[..., : first_symbol(model)] = float("-inf")
-    best, tokens = logits.max(-1)
+    best, tokens = suppressed(model, logits).max(-1)
     scores = [0.0] * len(tokens)
     if normaliser is not None:
         scores = (((wide(best) - normaliser) * mask).sum(1) / mask.sum(1)).tolist()

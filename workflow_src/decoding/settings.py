@@ -56,3 +56,8 @@ def refinement_cost(weights: Weights, steps: int, step: float, length: float) ->
 def refinement_label(title: str):
     """A label such as `delta, L = 4`."""
     return lambda settings: f"{title}, L = {settings.steps}"
+
+
+def varies(settings: RefinementSettings) -> str | None:
+    """Why a search by steps is no fixed function of its source; None where it is."""
+    return None if settings.stop_threshold is None else "with a stop_threshold"

@@ -14,6 +14,16 @@ def _everything(family: Family, search: Search, settings: SearchSettings) -> str
     return None
 
 
+def _programs(family: Family, search: Search, settings: SearchSettings) -> str | None:
+    if search.program is None:
+        return f"computes searches that have a program, and {search.name} has none; remove the engine"
+    if reason := search.varies(settings):
+        return f"cannot compute search {search.name} {reason}; remove one of the two"
+    if others := [name for name in settings.named("role") if getattr(settings, name)]:
+        return f"computes one system's networks, not those of a {others[0]}; remove one of the two"
+    return None
+
+
 def _latent(family: Family, search: Search, settings: SearchSettings) -> str | None:
     if search.name not in LATENT_SEARCHES:
         return f"translates with {', '.join(LATENT_SEARCHES)} only, not with {search.name}; remove the engine"
@@ -53,13 +63,13 @@ CTRANSLATE2 = Engine(
 ONNXRUNTIME = Engine(
     name="onnxruntime",
     title="ONNX Runtime",
-    serves=_latent,
+    serves=_programs,
     open="workflow_src.engines.onnxruntime:open_networks",
     compute_types=("float32", "int8"),
     # On a GPU its modes mean another engine.
     devices=("cpu",),
     modes={"float32": "fast", "int8": "fast-int8"},
-    packages=("onnx", "onnxruntime"),
+    packages=("onnx", "onnxruntime", "onnxscript"),
     look=Look(marker="X"),
 )
 CUDA_GRAPHS = Engine(

@@ -24,9 +24,11 @@ class Opened:
 
     def search(self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch."""
-        name = registry.search_of(settings).name
-        steps, size = getattr(settings, "steps", 0), getattr(settings, "step_size", 1.0)
-        return self.inner.search(sources, name, steps, size, scored, settings.length_quantile, settings.lengthening)
+        return self.inner.translate(sources, settings, scored)
+
+    def ready(self, settings: SearchSettings, scored: bool) -> bool:
+        """Whether a sentence by itself can be translated without seconds of preparation."""
+        return self.inner.ready(settings, scored)
 
 
 def choose_mode(

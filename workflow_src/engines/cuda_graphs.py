@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workflow_src import registry
 from workflow_src.decoding.latent import best_tokens, delta_step, gradient_step, refine, without_ends
+from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, PAD, Hypotheses, LatentModel, Refiner
 
 SEARCHES = ("prior-mean", "delta", "score")
@@ -111,6 +113,16 @@ class CapturedLatent:
         tokens = self._refiner(source, longest, search, steps, step_size)()
         made = without_ends(tokens[: len(sources)].tolist(), ends[: len(sources)])
         return Hypotheses(made, [0.0] * len(made), [steps] * len(made))
+
+    def ready(self, settings: SearchSettings, scored: bool) -> bool:
+        """A capture takes a moment, not seconds."""
+        return True
+
+    def translate(self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool) -> Hypotheses:
+        """`search` as settings say."""
+        steps, size = getattr(settings, "steps", 0), getattr(settings, "step_size", 1.0)
+        name = registry.search_of(settings).name
+        return self.search(sources, name, steps, size, scored, settings.length_quantile, settings.lengthening)
 
     def _filled(self, sources: Sequence[Sequence[int]], size: int, width: int) -> Tensor:
         """Sources with end symbols in a (size, width) tensor; rows to spare hold an end symbol alone."""

@@ -1,7 +1,8 @@
-"""Latent inference in ONNX Runtime: the results of `decoding/latent.py` on CPUs, several times as fast on a sentence.
+"""ONNX Runtime on CPUs: several times as fast as eager inference on a sentence. Needs the extra `fast`.
 
-Needs the packages onnx and onnxruntime (extra `fast`). Graphs are built from a model's weights when a search is first
-asked for, so that an exported folder holds weights once and every bundle can be served, also older ones.
+Every search that has a program is exported (`exported.py`), whatever its family. Latent inference has graphs written
+by hand beside (`FastLatent`, `onnx_latent.py`): their sentences take as long (float32) or an eighth less time (int8),
+but they are built from a model's weights in a fraction of a second, where an export takes several.
 """
 
 from __future__ import annotations
@@ -16,14 +17,19 @@ import numpy as np
 import torch
 from torch import nn
 
+from workflow_src import registry
 from workflow_src.config.base import nearest
 from workflow_src.data.batching import pad
 from workflow_src.decoding.latent import without_ends
+from workflow_src.engines.exported import ExportedGraphs
+from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses
 
 log = logging.getLogger("continuum")
 
+# What has graphs written by hand.
 SEARCHES = ("prior-mean", "delta", "score")
+HAND_WRITTEN = frozenset({"lvm", "score", "energy"})
 ENGINES = ("auto", "eager", "fast", "fast-int8")
 # Up to this many steps a graph has no loop, which costs a twentieth of a single sentence.
 UNROLLED = 1
@@ -35,20 +41,20 @@ def missing_packages() -> list[str]:
     return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
 
 
-def choose_engine(engine: str, device: str, precision: str, latent: bool) -> str:
+def choose_engine(engine: str, device: str, precision: str, serving: bool) -> str:
     """The engine for these settings: eager, fast or fast-int8; auto is fast on CPUs where it can serve, else eager.
 
-    On GPUs, fast is `cuda_graphs.py`; auto does not take it, because every new length costs a capture first. `latent`
-    says whether the system has a latent-variable model. Raises ValueError for an engine that is unknown or cannot
-    serve.
+    On GPUs, fast is `cuda_graphs.py`; auto does not take it, because every new length costs a capture first. `serving`
+    says whether the system has a search that such an engine serves. Raises ValueError for an engine that is unknown or
+    cannot serve.
     """
     if engine not in ENGINES:
         raise ValueError(f'unknown engine "{engine}"; allowed: {", ".join(ENGINES)}.{nearest(engine, ENGINES)}')
     if engine == "eager":
         return engine
     reason = None
-    if not latent:
-        reason = "serves latent-variable models, and this system has none"
+    if not serving:
+        reason = "serves searches that have a program, and this system has none"
     elif device != "cpu":
         if engine == "fast":
             return engine
@@ -186,6 +192,31 @@ def _arrays(model: nn.Module) -> dict[str, np.ndarray]:
     return {name: _array(parameter) for name, parameter in model.named_parameters()}
 
 
-def open_networks(models: Mapping[str, nn.Module], mode: str, device: torch.device) -> FastLatent:
+class Networks:
+    """The engine for networks by family, the system's own first; `int8` computes large products in 8 bits."""
+
+    gives_scores = True
+
+    def __init__(self, models: Mapping[str, nn.Module], threads: int, int8: bool):
+        self.exported = ExportedGraphs(models, threads, int8)
+        known = HAND_WRITTEN.issuperset(models) and "lvm" in models
+        self.latent = FastLatent(models["lvm"], models.get("score"), threads, int8) if known else None
+
+    def ready(self, settings: SearchSettings, scored: bool) -> bool:
+        return self._by_hand(settings) or self.exported.ready(settings, scored)
+
+    def translate(self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool) -> Hypotheses:
+        if not self._by_hand(settings):
+            return self.exported.translate(sources, settings, scored)
+        steps, size = getattr(settings, "steps", 0), getattr(settings, "step_size", 1.0)
+        name = registry.search_of(settings).name
+        return self.latent.search(sources, name, steps, size, scored, settings.length_quantile, settings.lengthening)
+
+    def _by_hand(self, settings: SearchSettings) -> bool:
+        name = registry.search_of(settings).name
+        return self.latent is not None and name in SEARCHES and not (name == "score" and self.latent._score is None)
+
+
+def open_networks(models: Mapping[str, nn.Module], mode: str, device: torch.device) -> Networks:
     """The engine for networks by family; `mode` is fast or fast-int8."""
-    return FastLatent(models["lvm"], models.get("score"), torch.get_num_threads(), mode == "fast-int8")
+    return Networks(models, torch.get_num_threads(), mode == "fast-int8")

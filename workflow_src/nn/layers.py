@@ -6,8 +6,11 @@ than `scaled_dot_product_attention`, and dropout masks drawn as bytes are faster
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
 import math
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +20,20 @@ from workflow_src.nn.settings import StackConfig
 
 # Added to the scores of masked positions: exp(-1e4) is 0 in every precision, and 0 * finite is never NaN.
 MASKED = -1e4
+
+
+# Whether batches may have padding. Only who exports a graph for single sentences knows better.
+_PADDED = contextvars.ContextVar("padded", default=True)
+
+
+@contextlib.contextmanager
+def without_padding() -> Iterator[None]:
+    """Within this context every position is real, so attention needs no masks: for graphs of single sentences."""
+    before = _PADDED.set(False)
+    try:
+        yield
+    finally:
+        _PADDED.reset(before)
 
 
 def sinusoidal_positions(length: int, dim: int) -> Tensor:
@@ -31,9 +48,11 @@ def sinusoidal_positions(length: int, dim: int) -> Tensor:
 def attention_bias(mask: Tensor | None, dtype: torch.dtype = torch.float32) -> Tensor | None:
     """Additive scores (B, 1, 1, S) from a mask (B, S); None when every position is real, as far as a CPU can tell.
 
-    To look would make the CPU wait for a GPU, in every stack, and has no place in a captured graph.
+    To look would make the CPU wait for a GPU, in every stack, and has no place in a captured or exported graph.
     """
-    if mask is None or (mask.device.type == "cpu" and bool(mask.all())):
+    if mask is None or not _PADDED.get():
+        return None
+    if mask.device.type == "cpu" and not torch.compiler.is_exporting() and bool(mask.all()):
         return None
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, MASKED)[:, None, None, :]
 
@@ -237,8 +256,8 @@ class Embedding(nn.Module):
 
 
 def check_length(length: int, limit: int) -> None:
-    """Raises ValueError for a sequence longer than the model has positions for."""
-    if length > limit:
+    """Raises ValueError for a sequence longer than the model has positions for; an exported graph does not look."""
+    if not torch.compiler.is_exporting() and length > limit:
         raise ValueError(
             f"a sentence has {length} subwords, the model has {limit} positions (model.max_positions): "
             "split the sentence or train with more positions."

@@ -78,6 +78,8 @@ class LengthHead(nn.Module):
         if lengthening:
             # Any more would be cut off below; a wild number must not overflow.
             most = self.longest + self.limit
-            source = source + (lengthening * source.double()).round().clamp(max=most).long()
+            # A tensor, because exported graphs round plain numbers to float32: 0.1 of 5 subwords would become 1.
+            factor = torch.tensor(lengthening, dtype=torch.float64)
+            source = source + (factor * source.double()).round().clamp(max=most).long()
         source = source if classes.dim() == 1 else source[:, None]
         return (classes - self.limit + source).clamp(1, self.longest)

@@ -154,7 +154,10 @@ class Translator(BaseTranslator):
         # Measured on CPUs: the runtime wins for a sentence by itself and loses in batches.
         if fast is None or (self._automatic and together > 1) or (scored and not fast.gives_scores):
             return None
-        return None if fast.declared.serves(self._families[0][1], search, settings) else fast
+        if fast.declared.serves(self._families[0][1], search, settings):
+            return None
+        # To export takes seconds: only who asks for the engine by its name waits for it.
+        return None if self._automatic and not fast.ready(settings, scored) else fast
 
     def _positions(self) -> int:
         others = bundle.roles(self.description).values()

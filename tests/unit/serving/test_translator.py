@@ -364,7 +364,7 @@ def test_bfloat16_translates_most_words_alike(translators, tiny_bundles, family,
 
 def test_engines_are_chosen_at_loading(tiny_bundles, translators):
     assert translators["transformer"].engine == "eager"
-    message = 'engine "fast" serves latent-variable models, and this system has none; use engine eager.'
+    message = 'engine "fast" serves searches that have a program, and this system has none; use engine eager.'
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Translator.load(tiny_bundles["transformer"], device="cpu", engine="fast")
 

@@ -78,9 +78,7 @@ def baseline(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 def slopes(steps: list[int], values: np.ndarray) -> np.ndarray:
     """Slopes (N,) of least-squares lines through `values` (rows, N) over `steps` (rows,), which are not all equal."""
-    x = np.asarray(steps, dtype=float)
-    centred = x - x.mean()
-    return centred @ (values - values.mean(axis=0)) / (centred**2).sum()
+    return np.polyfit(np.asarray(steps, dtype=float), values, 1)[0]
 
 
 def step_costs(

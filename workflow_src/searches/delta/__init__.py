@@ -9,6 +9,7 @@ from workflow_src.decoding.settings import (
     StopThreshold,
     refinement_cost,
     refinement_label,
+    varies,
 )
 from workflow_src.spec import LATENT, MODEL, Look, Role, Search, SearchSettings, Weights
 
@@ -38,6 +39,8 @@ SEARCH = Search(
     title="delta",
     settings=DeltaSettings,
     run="workflow_src.searches.delta.search:run",
+    program="workflow_src.decoding.latent_pass:program",
+    varies=varies,
     cost=cost,
     needs={MODEL: Role(LATENT)},
     step="workflow_src.searches.delta.search:step",

@@ -23,6 +23,7 @@ SEARCH = Search(
     title="prior mean",
     settings=PriorMeanSettings,
     run="workflow_src.searches.prior_mean.search:run",
+    program="workflow_src.decoding.latent_pass:program",
     cost=cost,
     needs={MODEL: Role(LATENT)},
     look=Look(marker="D"),

@@ -1,6 +1,6 @@
 """Steps along the output of a score network (Lee et al. 2020, algorithm 1)."""
 
-from workflow_src.decoding.settings import RefinementSettings, refinement_cost, refinement_label
+from workflow_src.decoding.settings import RefinementSettings, refinement_cost, refinement_label, varies
 from workflow_src.spec import LATENT, MODEL, REFINER, Look, Role, Search, Weights
 
 
@@ -22,6 +22,8 @@ SEARCH = Search(
     title="score",
     settings=ScoreSettings,
     run="workflow_src.searches.score.search:run",
+    program="workflow_src.decoding.latent_pass:program",
+    varies=varies,
     cost=cost,
     needs={MODEL: Role(LATENT), "refiner": Role(REFINER)},
     step="workflow_src.searches.score.search:step",

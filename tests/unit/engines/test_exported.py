@@ -1,0 +1,331 @@
+"""Graphs that are exported for any search with a program, against eager inference. No engine knows the toy family."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from miniatures import lively, lvm, refiner, translate_batch
+
+from workflow_src import registry
+from workflow_src.data.batching import pad
+from workflow_src.spec import MODEL
+
+onnx = pytest.importorskip("onnx", reason="needs the extra fast")
+pytest.importorskip("onnxruntime", reason="needs the extra fast")
+pytest.importorskip("onnxscript", reason="needs the extra fast")
+
+DECLARATIONS = """
+from pathlib import Path
+
+from pydantic import Field
+
+from workflow_src.nn.settings import StackConfig
+from workflow_src.spec import Family, Frozen, Plugin, Search, SearchSettings
+
+
+class Model(StackConfig):
+    layers: int = Field(1, gt=0)
+    upsample: int = 2
+
+
+class Settings(SearchSettings):
+    blank: int = Field(3, ge=0, description="the symbol for no word")
+
+
+FAMILY = Family(
+    name="upsampler", title="Upsampling decoder", model=Model, objective=Frozen,
+    presets=Path(__file__).with_name("presets.yaml"),
+    build="upsampled.code:Upsampler", loss="upsampled.code:Upsampler", validation="upsampled.code:run",
+    searches=("collapse",), weights=lambda model, vocabulary: {"output": 1}, traits=frozenset({"upsampling"}),
+)
+SEARCH = Search(
+    name="collapse", title="collapse", settings=Settings, run="upsampled.code:run", program="upsampled.code:program",
+    cost=lambda settings, weights, length: 1.0,
+)
+PLUGIN = Plugin("upsampled", "1", families=(FAMILY,), searches=(SEARCH,))
+"""
+CODE = '''
+import itertools
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from workflow_src.decoding.passes import Pass
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, initialise
+from workflow_src.types import PAD, Hypotheses
+
+
+class Upsampler(nn.Module):
+    """Every source state `upsample` times, a non-causal decoder over them, and the embedding as output projection."""
+
+    def __init__(self, config, source_size, target_size, joint):
+        super().__init__()
+        self.config = config
+        self.source_embedding = Embedding(source_size, config)
+        self.target_embedding = self.source_embedding if joint else Embedding(target_size, config)
+        self.encoder = Stack(config, config.layers, cross=False)
+        self.decoder = Stack(config, config.layers, cross=True)
+        self.bias = nn.Parameter(torch.zeros(target_size))
+        initialise(self)
+
+    def forward(self, source):
+        """Logits (B, T, V) and the mask (B, T) of real positions, T = upsample * S."""
+        mask = source != PAD
+        bias = attention_bias(mask)
+        states = self.encoder(self.source_embedding(source), bias)
+        more = self.config.upsample
+        inputs = states[:, :, None].expand(-1, -1, more, -1).reshape(states.size(0), -1, states.size(2))
+        own = mask[:, :, None].expand(-1, -1, more).reshape(mask.size(0), -1)
+        inputs = inputs + self.target_embedding.positions[: inputs.size(1)]
+        hidden = self.decoder(inputs, attention_bias(own), Memory(states, mask, bias))
+        return F.linear(hidden, self.target_embedding.weight, self.bias), own
+
+
+class Argmax(nn.Module):
+    def __init__(self, model, scored):
+        super().__init__()
+        self.model, self.scored = model, scored
+
+    def forward(self, source):
+        logits, mask = self.model(source)
+        positions = mask.sum(1)
+        if not self.scored:
+            return logits.argmax(-1), positions
+        best = logits.log_softmax(-1).amax(-1)
+        return logits.argmax(-1), positions, (best * mask).sum(1) / positions
+
+
+def collapse(row, blank):
+    return [word for word, _ in itertools.groupby(row) if word != blank]
+
+
+def program(networks, settings, scored):
+    return Pass(Argmax(networks["model"], scored), lambda row: collapse(row, settings.blank))
+
+
+def run(models, source, settings, scored=True, trace=False):
+    made = program(models, settings, True)
+    tokens, positions, scores = made.module(source)
+    rows = [made.finish(row[:count]) for row, count in zip(tokens.tolist(), positions.tolist())]
+    return Hypotheses(rows, scores.tolist(), [0] * len(rows))
+'''
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory):
+    """The toy family, declared by a package outside of the tree."""
+    folder = tmp_path_factory.mktemp("outside")
+    (folder / "upsampled").mkdir()
+    for name, text in (("__init__.py", DECLARATIONS), ("code.py", CODE), ("presets.yaml", "tiny: {dim: 32}\n")):
+        (folder / "upsampled" / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", [*sys.path])
+        patch.delenv(registry.VARIABLE, raising=False)
+        patch.delenv(registry.PLACES, raising=False)
+        registry.use(["upsampled"])
+        yield registry.families()["upsampler"]
+        registry.use([])
+    for name in ("upsampled", "upsampled.code"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def model(family):
+    torch.manual_seed(0)
+    config = family.model(dim=32, feed_forward=48, heads=4, dropout=0.1, max_positions=64)
+    return lively(registry.import_object(family.build)(config, 40, 40, True)).float()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("graphs")
+
+
+@pytest.fixture(scope="module")
+def settings(family):
+    return registry.searches()["collapse"].settings(blank=5)
+
+
+def graphs(models, folder, **more):
+    from workflow_src.engines.exported import ExportedGraphs
+
+    return ExportedGraphs(models, 1, folder=folder, **more)
+
+
+def sentences(number: int = 30, size: int = 40) -> list[list[int]]:
+    draw = np.random.default_rng(0)
+    return [draw.integers(3, size, draw.integers(1, 15)).tolist() for _ in range(number)]
+
+
+@torch.no_grad()
+def eager(model, sources, settings):
+    search = registry.search_of(settings)
+    return registry.import_object(search.run)({MODEL: model}, pad(sources, eos=True), settings)
+
+
+@pytest.fixture(scope="module")
+def engine(model, folder, settings):
+    """An engine that has exported the graphs of batches and of single sentences, with scores."""
+    made = graphs({"upsampler": model}, folder)
+    assert not made.ready(settings, True)
+    made.translate([[7, 8]], settings, True)
+    made.translate([[7, 8], [9]], settings, True)
+    assert made.ready(settings, True) and not made.ready(settings, False)
+    return made
+
+
+def test_a_family_that_no_engine_knows_translates_as_eager_inference_does(engine, model, settings):
+    sources = sentences()
+    wanted = eager(model, sources, settings)
+    together = engine.translate(sources, settings, True)
+    alone = [engine.translate([source], settings, True) for source in sources]
+    assert together.tokens == [one.tokens[0] for one in alone] == wanted.tokens
+    assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
+    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-5)
+    # Something was collapsed, and not everything.
+    lengths = [2 * len(source) + 2 for source in sources]
+    assert 0 < sum(map(len, wanted.tokens)) < sum(lengths)
+
+
+def test_graphs_are_exported_once_for_all_processes(engine, model, folder, settings, monkeypatch):
+    from workflow_src.engines import onnx_export
+
+    def never(*words):
+        raise AssertionError("exported again")
+
+    monkeypatch.setattr(onnx_export, "export", never)
+    other = graphs({"upsampler": model}, folder)
+    assert other.ready(settings, True)
+    assert other.translate([[7, 8, 9]], settings, True).tokens == engine.translate([[7, 8, 9]], settings, True).tokens
+
+
+@pytest.mark.parametrize("change", ["weights", "settings", "int8"])
+def test_other_weights_settings_and_precision_have_graphs_of_their_own(engine, model, folder, settings, change):
+    import copy
+
+    changed = copy.deepcopy(model)
+    if change == "weights":
+        with torch.no_grad():
+            changed.bias[9] += 1
+    elif change == "settings":
+        settings = settings.model_copy(update={"blank": 6})
+    assert not graphs({"upsampler": changed}, folder, int8=change == "int8").ready(settings, True)
+
+
+def test_a_damaged_graph_is_exported_again(engine, model, folder, settings, monkeypatch, caplog):
+    from workflow_src.engines import onnx_export
+
+    path = engine._path(settings, True, True)
+    content = path.read_bytes()
+    monkeypatch.setattr(onnx_export, "export", lambda *words: content)
+    path.write_bytes(content[: len(content) // 2])
+    with caplog.at_level(logging.WARNING):
+        found = graphs({"upsampler": model}, folder).translate([[7, 8, 9]], settings, True)
+    assert found.tokens == engine.translate([[7, 8, 9]], settings, True).tokens
+    assert "exporting it again" in caplog.text and path.read_bytes() == content
+
+
+def test_8_bit_products_change_few_words_and_batches_none(model, folder, settings):
+    made, sources = graphs({"upsampler": model}, folder, int8=True), sentences(20)
+    found = made.translate(sources, settings, False)
+    assert found.tokens == [made.translate([source], settings, False).tokens[0] for source in sources]
+    wanted = eager(model, sources, settings).tokens
+    same = np.mean([a == b for a, b in zip(found.tokens, wanted, strict=True)])
+    assert 0.1 < same < 1
+    content = onnx.load_from_string(made._path(settings, False, True).read_bytes())
+    kinds = [node.op_type for node in content.graph.node]
+    # Every product of the toy is large: queries, keys and values, attention's output, feed-forward layers, words.
+    assert kinds.count("MatMulInteger") == 4 + 7 + 1 and "MatMul" not in kinds
+
+
+def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, settings):
+    with pytest.raises(ValueError, match="^ONNX Runtime cannot compute search collapse for a sentence of 41 subwords"):
+        engine.translate([[7] * 40], settings, True)
+
+
+@pytest.mark.parametrize(("search", "steps"), [("delta", 2), ("score", 2)])
+def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
+    pair = lvm(end_symbol=True, length_pooling="attention", layers=1, encoder_layers=1), refiner("score", layers=1)
+    models = dict(zip(("lvm", "score"), (part.float() for part in pair), strict=True))
+    settings = registry.searches()[search].settings(steps=steps, step_size=0.5, length_quantile=0.6, lengthening=0.1)
+    made, sources = graphs(models, tmp_path), sentences(20, 13)
+    wanted = translate_batch(
+        pair[0], pad(sources, eos=True), search, steps, 0.5, pair[1], length_quantile=0.6, lengthening=0.1
+    )
+    together = made.translate(sources, settings, True)
+    assert together.tokens == wanted.tokens and together.steps == wanted.steps
+    assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
+    assert [made.translate([source], settings, True).tokens[0] for source in sources[:8]] == wanted.tokens[:8]
+
+
+def test_what_has_no_program_is_not_served():
+    serves = registry.engines()["onnxruntime"].serves
+    family, searches = registry.families()["lvm"], registry.searches()
+
+    def reason(name: str, **fields):
+        return serves(family, searches[name], searches[name].settings(**fields))
+
+    assert reason("delta") is None
+    wanted = "computes searches that have a program, and latent-search has none; remove the engine"
+    assert reason("latent-search") == wanted
+    wanted = "cannot compute search delta with a stop_threshold; remove one of the two"
+    assert reason("delta", stop_threshold=0.1) == wanted
+
+
+def test_without_the_exporter_a_graph_that_is_not_there_is_refused(model, settings, tmp_path, monkeypatch):
+    from workflow_src.engines import exported
+
+    monkeypatch.setattr(exported, "EXPORTER", "no_such_package")
+    wanted = '^search collapse cannot be exported for ONNX Runtime without no_such_package .the extra "fast".; use'
+    with pytest.raises(ValueError, match=wanted):
+        graphs({"upsampler": model}, tmp_path).translate([[7, 8]], settings, True)
+
+
+# Rewrites
+
+
+def graph_of(nodes, constants, inputs, outputs):
+    from onnx import TensorProto, helper, numpy_helper
+
+    described = lambda names: [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in names]  # noqa: E731
+    tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "test", described(inputs), described(outputs), tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def computed(model, x):
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+
+
+def test_products_are_shared_joined_and_turned_without_changing_what_they_give():
+    from onnx import helper
+
+    from workflow_src.engines import onnx_export
+
+    draw = np.random.default_rng(0)
+    constants = {f"w{i}": draw.normal(size=(4, 3 + i)).astype(np.float32) for i in range(2)}
+    constants |= {f"b{i}": draw.normal(size=3 + i).astype(np.float32) for i in range(2)}
+    constants["turned"] = draw.normal(size=(3, 3)).astype(np.float32)
+    node = helper.make_node
+    nodes = [node("Transpose", ["turned"], ["t"], perm=[1, 0])]
+    for i, weight in enumerate((0, 1, 0)):
+        nodes += [node("MatMul", ["x", f"w{weight}"], [f"p{i}"]), node("Add", [f"p{i}", f"b{weight}"], [f"s{i}"])]
+    nodes += [node("MatMul", ["s2", "t"], ["y0"]), node("Relu", ["s1"], ["y1"]), node("Sub", ["s0", "s2"], ["y2"])]
+    model, x = graph_of(nodes, constants, ["x"], ["y0", "y1", "y2"]), draw.normal(size=(2, 5, 4)).astype(np.float32)
+    before = computed(model, x)
+    onnx_export.turn_constants(model.graph)
+    onnx_export.share_products(model.graph)
+    onnx_export.join_products(model.graph)
+    kinds = [node.op_type for node in model.graph.node]
+    assert sorted(kinds) == ["Add", "MatMul", "MatMul", "Relu", "Split", "Sub"]
+    for found, wanted in zip(computed(model, x), before, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-6)

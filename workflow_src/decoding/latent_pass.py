@@ -1,0 +1,49 @@
+"""Latent inference as one function of source ids, for engines that compile: what `latent.translate_batch` computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from workflow_src import registry
+from workflow_src.decoding.latent import StepMaker, refine, suppressed
+from workflow_src.decoding.passes import Pass, largest
+from workflow_src.spec import MODEL, SearchSettings
+from workflow_src.types import LatentModel, wide
+
+
+class LatentPass(nn.Module):
+    """Source (B, S) -> tokens (B, T), positions (B,) and, if `scored`, mean log p(y_t|z,x) (B,)."""
+
+    def __init__(self, model: LatentModel, make_step: StepMaker | None, settings: SearchSettings, scored: bool):
+        super().__init__()
+        self.model, self.make_step, self.settings, self.scored = model, make_step, settings, scored
+
+    def forward(self, source: Tensor) -> tuple[Tensor, ...]:
+        model, settings = self.model, self.settings
+        memory = model.encode(source)
+        lengths = model.predict_lengths(memory, settings.length_quantile, settings.lengthening)
+        positions = lengths + model.extra_positions
+        numbers = torch.arange(largest(positions, model.config.max_positions), device=source.device)
+        mask = numbers[None, :] < positions[:, None]
+        z, _ = model.prior(memory, mask)
+        if self.make_step:
+            z = refine(z, self.make_step(memory, mask), settings.steps)
+        logits = model.decode(memory, z, mask)
+        normaliser = wide(logits).logsumexp(-1) if self.scored else None
+        logits = suppressed(model, logits)
+        tokens = logits.argmax(-1)
+        if normaliser is None:
+            return tokens, positions
+        gains = (wide(logits.amax(-1)) - normaliser) * mask
+        return tokens, positions, gains.sum(1) / positions
+
+
+def program(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
+    """The pass of the prior mean, and of searches that move it by steps."""
+    make_step = registry.step_maker(networks, settings)
+    steps = settings.steps if make_step else 0
+    return Pass(LatentPass(networks[MODEL], make_step if steps else None, settings, scored), steps=steps)

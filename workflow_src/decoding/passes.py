@@ -1,0 +1,46 @@
+"""Searches that are one fixed function of source ids, so that an engine can compile them without knowing the family.
+
+A search names a function (networks by role, settings, scored) -> `Pass` as its `program`. Of the module's operators an
+engine only asks that `torch.export` can follow them: no Python control flow that depends on values. Layers of
+`nn/layers.py` are replaced by faster operators where an engine has them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from workflow_src.types import EOS
+
+
+def without_end(row: list[int]) -> list[int]:
+    """Ids without end symbols."""
+    return [i for i in row if i != EOS]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+    """A search as one function of tensors.
+
+    module  forward(source (B, S) int64) -> tokens (B, T) int64, positions (B,) int64 that count in each row, and, where
+            scores are asked for, scores (B,). Padding of the source must change nothing.
+    finish  the translation from the first `positions` tokens of a row, such as a collapse of repetitions and blanks
+    steps   refinement steps it takes
+    """
+
+    module: nn.Module
+    finish: Callable[[list[int]], list[int]] = without_end
+    steps: int = 0
+
+
+def largest(lengths: Tensor, limit: int) -> int:
+    """The largest of lengths (B,), which are at least 1 and at most `limit`: a size, also in an exported graph."""
+    size = lengths.max().item()
+    if torch.compiler.is_exporting():
+        # An exporter cannot see the value; it must be told its range.
+        torch._check(size >= 1)
+        torch._check(size <= limit)
+    return size

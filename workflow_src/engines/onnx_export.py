@@ -1,0 +1,259 @@
+"""Any search that has a program (`decoding/passes.py`) as an ONNX graph: exported by PyTorch, rewritten, rounded.
+
+`torch.onnx.export` follows the program's operators. Rewrites then save what counts in a single sentence: products of
+one input are one product, equal products are computed once, and a last maximum is left to NumPy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import helper, numpy_helper
+from torch import Tensor, nn
+
+from workflow_src import registry
+from workflow_src.decoding.passes import Pass
+from workflow_src.engines.onnx_layers import fused
+from workflow_src.nn.layers import without_padding
+from workflow_src.spec import SearchSettings
+from workflow_src.types import EOS, PAD
+
+OPSET = 20
+# The first file format with this operator set.
+FORMAT = 9
+# Matrices with a side below this stay in float32: latents, heads of distributions and of lengths.
+NARROWEST = 32
+OUTPUTS = ("tokens", "positions", "scores")
+LOGITS = "logits"
+# Any ids will do: the graph does not depend on them.
+ALONE = ((5, 6, 7, EOS),)
+TOGETHER = ((5, 6, 7, 8, EOS), (9, 6, EOS, PAD, PAD))
+
+
+class _Whole(nn.Module):
+    """A pass with the networks that it computes with, so that an exporter sees their weights as parameters."""
+
+    def __init__(self, module: nn.Module, networks: Mapping[str, nn.Module]):
+        super().__init__()
+        self.module, self.networks = module, nn.ModuleDict(networks)
+
+    def forward(self, source: Tensor) -> tuple[Tensor, ...]:
+        return self.module(source)
+
+
+def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
+    """The program of a search, made for these networks (by role) and settings."""
+    return registry.import_object(registry.search_of(settings).program)(networks, settings, scored)
+
+
+def export(networks: Mapping[str, nn.Module], settings: SearchSettings, scored: bool, alone: bool, int8: bool) -> bytes:
+    """The search with these networks (by role, float32, on a CPU) as a serialised graph.
+
+    Input: source (B, S) int64. Outputs: tokens (B, T), positions (B,) and, if `scored`, scores (B,). `alone` graphs are
+    of one sentence without padding; they may put out logits (1, T, V), whose largest are the tokens. `int8` computes
+    large products in 8 bits.
+    """
+    copies = fused(dict(networks))
+    whole = _Whole(make_pass(copies, settings, scored).module, copies).eval()
+    example = torch.tensor(ALONE if alone else TOGETHER)
+    dynamic = torch.export.Dim.DYNAMIC
+    sizes = {1: dynamic} if alone else {0: dynamic, 1: dynamic}
+    with torch.no_grad(), _quiet(), without_padding() if alone else contextlib.nullcontext():
+        program = torch.onnx.export(
+            whole, (example,), dynamo=True, dynamic_shapes=(sizes,), opset_version=OPSET, verbose=False,
+            input_names=["source"], output_names=list(OUTPUTS[: 2 + scored]),
+        )  # fmt: skip
+    model = program.model_proto
+    model.ir_version = FORMAT
+    # Shapes that rewrites make wrong; the runtime finds them by itself.
+    del model.graph.value_info[:]
+    turn_constants(model.graph)
+    share_products(model.graph)
+    join_products(model.graph)
+    if alone:
+        leave_maximum(model.graph)
+    _drop_unused(model.graph)
+    if int8:
+        model = narrowed(model)
+    return model.SerializeToString()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's remarks on packages that are not installed and on its own future."""
+    log = logging.getLogger("torch.onnx")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)
+
+
+def _constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    return {tensor.name: tensor for tensor in graph.initializer}
+
+
+def _products(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Products of a value with a constant matrix."""
+    constants = _constants(graph)
+    return [
+        node
+        for node in graph.node
+        if node.op_type == "MatMul" and node.input[1] in constants and len(constants[node.input[1]].dims) == 2
+    ]
+
+
+def _readers(graph: onnx.GraphProto) -> dict[str, list[onnx.NodeProto]]:
+    found: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def _remove(graph: onnx.GraphProto, gone: list[onnx.NodeProto]) -> None:
+    outputs = {node.output[0] for node in gone}
+    left = [node for node in graph.node if not (node.output and node.output[0] in outputs)]
+    del graph.node[:]
+    graph.node.extend(left)
+
+
+def turn_constants(graph: onnx.GraphProto) -> None:
+    """Transpose constant matrices beforehand: an embedding that is the output projection too."""
+    constants = _constants(graph)
+    turned = [node for node in graph.node if node.op_type == "Transpose" and node.input[0] in constants]
+    for node in turned:
+        order = next((list(attribute.ints) for attribute in node.attribute if attribute.name == "perm"), None)
+        content = np.ascontiguousarray(np.transpose(numpy_helper.to_array(constants[node.input[0]]), order))
+        graph.initializer.append(numpy_helper.from_array(content, node.output[0]))
+    _remove(graph, turned)
+
+
+def share_products(graph: onnx.GraphProto) -> None:
+    """Compute equal products and their biases once: refinement steps repeat those of the source."""
+    for kind in ("MatMul", "Add"):
+        first: dict[tuple[str, ...], str] = {}
+        renamed: dict[str, str] = {}
+        for node in graph.node:
+            for index, name in enumerate(node.input):
+                node.input[index] = renamed.get(name, name)
+            if node.op_type == kind:
+                known = first.setdefault(tuple(node.input), node.output[0])
+                if known != node.output[0]:
+                    renamed[node.output[0]] = known
+        kept = {value.name for value in graph.output}
+        _remove(graph, [n for n in graph.node if n.output[0] in renamed and n.output[0] not in kept])
+
+
+def join_products(graph: onnx.GraphProto) -> None:
+    """Products (with biases) of one value become one product, cut afterwards: keys and values of all layers."""
+    constants, readers = _constants(graph), _readers(graph)
+    groups: dict[str, list[tuple[onnx.NodeProto, onnx.NodeProto]]] = {}
+    for node in _products(graph):
+        after = readers.get(node.output[0], [])
+        if len(after) == 1 and after[0].op_type == "Add":
+            others = [name for name in after[0].input if name != node.output[0]]
+            if others and others[0] in constants and len(constants[others[0]].dims) == 1:
+                groups.setdefault(node.input[0], []).append((node, after[0]))
+    for value, pairs in groups.items():
+        if len(pairs) > 1:
+            _join(graph, value, pairs, constants)
+
+
+def _join(graph, value: str, pairs, constants: dict[str, onnx.TensorProto]) -> None:
+    array = lambda name: numpy_helper.to_array(constants[name])  # noqa: E731
+    weights = [array(product.input[1]) for product, _ in pairs]
+    biases = [array(next(n for n in add.input if n != product.output[0])) for product, add in pairs]
+    name = f"{value}_joined"
+    widths = [weight.shape[1] for weight in weights]
+    for suffix, content in (
+        ("weight", np.concatenate(weights, 1)),
+        ("bias", np.concatenate(biases)),
+        ("widths", np.array(widths, dtype=np.int64)),
+    ):
+        graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(content), f"{name}_{suffix}"))
+    made = [
+        helper.make_node("MatMul", [value, f"{name}_weight"], [f"{name}_product"], f"{name}_product"),
+        helper.make_node("Add", [f"{name}_product", f"{name}_bias"], [f"{name}_sum"], f"{name}_sum"),
+        helper.make_node(
+            "Split", [f"{name}_sum", f"{name}_widths"], [add.output[0] for _, add in pairs], f"{name}_split", axis=-1
+        ),
+    ]
+    gone = {node.output[0] for pair in pairs for node in pair}
+    place = next(i for i, node in enumerate(graph.node) if node.output[0] in gone)
+    nodes = list(graph.node)
+    left = [node for node in nodes[:place]] + made + [n for n in nodes[place:] if n.output[0] not in gone]
+    del graph.node[:]
+    graph.node.extend(left)
+
+
+def _drop_unused(graph: onnx.GraphProto) -> None:
+    used = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
+    kept = [tensor for tensor in graph.initializer if tensor.name in used]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+
+
+def leave_maximum(graph: onnx.GraphProto) -> None:
+    """Put out logits where the tokens are their largest: of a single sentence, NumPy finds them faster."""
+    tokens = graph.output[0]
+    last = next((node for node in graph.node if tokens.name in node.output), None)
+    if last is None or last.op_type != "ArgMax":
+        return
+    settings = {attribute.name: helper.get_attribute_value(attribute) for attribute in last.attribute}
+    if settings.get("axis", 0) not in (-1, 2) or settings.get("keepdims", 1):
+        return
+    logits = last.input[0]
+    graph.node.remove(last)
+    graph.node.append(helper.make_node("Identity", [logits], [LOGITS], LOGITS))
+    graph.output[0].CopyFrom(helper.make_tensor_value_info(LOGITS, onnx.TensorProto.FLOAT, [1, "T", "V"]))
+
+
+def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The graph with large products in 8 bits: weights by column, inputs by tensor while it runs."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    constants = _constants(model.graph)
+    large = {node.name for node in _products(model.graph) if min(constants[node.input[1]].dims) >= NARROWEST}
+    rest = [node.name for node in model.graph.node if node.name not in large]
+    # Products of pooled states (a length head's) become MatMul under these names, and stay in float32 too.
+    rest += [f"{node.name}_MatMul" for node in model.graph.node if node.op_type == "Gemm"]
+    log = logging.getLogger()
+    before = log.level
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "narrow.onnx"
+        # It asks on the root logger for a preparation that this graph does not need.
+        log.setLevel(logging.ERROR)
+        try:
+            quantize_dynamic(
+                model, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8,
+                nodes_to_exclude=rest,
+                extra_options={"MatMulConstBOnly": True, "DefaultTensorType": onnx.TensorProto.FLOAT},
+            )  # fmt: skip
+        finally:
+            log.setLevel(before)
+        model = onnx.load(path)
+    _drop_zeros(model.graph)
+    return model
+
+
+def _drop_zeros(graph: onnx.GraphProto) -> None:
+    """Leave out zero points of weights, which are symmetric: with them the runtime takes slower products."""
+    constants = _constants(graph)
+    for node in graph.node:
+        if node.op_type == "MatMulInteger" and len(node.input) == 4 and node.input[3] in constants:
+            if not numpy_helper.to_array(constants[node.input[3]]).any():
+                del node.input[3]
+    _drop_unused(graph)

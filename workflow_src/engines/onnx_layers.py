@@ -1,0 +1,67 @@
+"""Layers of `nn/layers.py` in operators of ONNX Runtime (domain com.microsoft), which take their place in an export.
+
+Any model that is built from these layers gets them, whatever its family. What they compute stays the same.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from workflow_src.nn.layers import MASKED, CrossAttention, Memory, SelfAttention
+
+Networks = TypeVar("Networks", bound=dict[str, nn.Module])
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, heads: int) -> Tensor:
+    """Multi-head attention of (B, T, D) over keys and values (B, S, D), one operator of ONNX Runtime.
+
+    `bias` is additive: (B, 1, 1, S) as `attention_bias` makes it, or one for each pair of positions (1, 1, T, T).
+    """
+    inputs = [query, key, value]
+    if bias is not None and bias.size(2) == 1:
+        # A mask of source positions; the operator repeats it for all queries.
+        inputs += [None, (bias[:, 0, 0] > MASKED / 2).int()]
+    elif bias is not None:
+        inputs += [None, None, bias]
+    return torch.onnx.ops.symbolic(
+        "com.microsoft::MultiHeadAttention", inputs, {"num_heads": heads}, dtype=query.dtype, shape=query.shape,
+        version=1,
+    )  # fmt: skip
+
+
+class FusedSelfAttention(nn.Module):
+    def __init__(self, layer: SelfAttention):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, bias: Tensor | None, fused: bool) -> Tensor:
+        query, key, value = self.layer.query_key_value(x).split(x.size(-1), -1)
+        return self.layer.output(attend(query, key, value, bias, self.layer.heads))
+
+
+class FusedCrossAttention(nn.Module):
+    def __init__(self, layer: CrossAttention):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, memory: Memory, fused: bool) -> Tensor:
+        key, value = self.layer.key_value(memory.states).split(x.size(-1), -1)
+        return self.layer.output(attend(self.layer.query(x), key, value, memory.bias, self.layer.heads))
+
+
+FUSED = {SelfAttention: FusedSelfAttention, CrossAttention: FusedCrossAttention}
+
+
+def fused(networks: Networks) -> Networks:
+    """A copy of networks (a dictionary) whose attention is that of ONNX Runtime. What they share, the copies share."""
+    copied = copy.deepcopy(networks)
+    for network in copied.values():
+        for part in list(network.modules()):
+            for name, child in list(part.named_children()):
+                if type(child) in FUSED and type(part) not in FUSED.values():
+                    setattr(part, name, FUSED[type(child)](child))
+    return copied
