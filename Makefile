@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 help:
 	@echo "make setup   .venv with the pinned packages of requirements.lock (PYTHON=python3.12 chooses another Python)"
 	@echo "make demo    the default experiment on the embedded corpus, and where its report is"
-	@echo "make test    the tests"
+	@echo "make test    the tests, in two processes"
 	@echo "make test-slurm  those on a real Slurm that it starts (as root, with Debian's munge, slurmctld, slurmd, slurm-client)"
 	@echo "make lint    what CI checks beside the tests; make format repairs most of it"
 	@echo "make clean   removes .venv and caches; results, work, logs and benchmarks stay"
@@ -29,7 +29,7 @@ demo: setup
 	@echo "The report is results/demo/report/index.html: open it in a browser."
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slurm: setup
 	$(BIN)/python -m pytest -m slurm tests/test_slurm.py

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
+from snakemake_server import DRY_RUNS
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -22,6 +24,17 @@ def _command(words: tuple[str, ...], snakefile: Path) -> list[str]:
 def _environment() -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     return environment | {"PATH": os.defpath}
+
+
+def dry_run(*words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path) -> subprocess.CompletedProcess:
+    """What `snakemake --dry-run WORDS` in `folder` gives, without the time that starting Snakemake takes."""
+    return DRY_RUNS(["--snakefile", str(snakefile), "--dry-run", *words], folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def end_of_dry_runs():
+    yield
+    DRY_RUNS.close()
 
 
 def snakemake(*words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path) -> subprocess.CompletedProcess:
@@ -113,10 +126,27 @@ def hollow_project(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def smoke_run(tmp_path_factory) -> Path:
-    """The folder of a whole run of the experiment `smoke`, with its real stages."""
-    folder = tmp_path_factory.mktemp("smoke")
+def smoke_run(tmp_path_factory, request) -> Path:
+    """The folder of a whole run of the experiment `smoke`, with its real stages; one for all processes of pytest.
+
+    CONTINUUM_SMOKE_RUN names one that was made before.
+    """
+    if "CONTINUUM_SMOKE_RUN" in os.environ:
+        return Path(os.environ["CONTINUUM_SMOKE_RUN"])
+    own = tmp_path_factory.getbasetemp()
+    # One of several processes has a folder of its own in that of all.
+    shared = own.parent if hasattr(request.config, "workerinput") else own
+    with FileLock(shared / "smoke.lock"):
+        folder, finished = shared / "smoke", shared / "smoke.finished"
+        if not finished.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            _run_smoke(folder)
+            finished.touch()
+    return folder
+
+
+def _run_smoke(folder: Path) -> None:
     done = snakemake("--cores", "2", "--configfile", str(PROJECT / "config/experiments/smoke.yaml"), folder=folder)
     logs = "\n".join(f"{path}: {path.read_text()[-1000:]}" for path in sorted(folder.glob("logs/**/*.log")))
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-6000:]}"
-    return folder

@@ -157,10 +157,9 @@ def _timeless(value):
 
 
 @pytest.fixture(scope="module")
-def local(request) -> Path:
+def local(smoke_run) -> Path:
     """The folder of a whole run of the experiment smoke on this machine."""
-    given = os.environ.get("CONTINUUM_SMOKE_RUN")
-    return Path(given) if given else request.getfixturevalue("smoke_run")
+    return smoke_run
 
 
 @pytest.fixture(scope="module")

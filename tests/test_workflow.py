@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 import smoke_check
 import yaml
-from conftest import PROJECT, STAGES, snakemake
+from conftest import PROJECT, STAGES, dry_run, snakemake
 
 from workflow_src.cli import read_configuration
 from workflow_src.cli.estimate import jobs
@@ -34,7 +34,11 @@ MODULE = (
 
 def scheduled(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, int]:
     """Jobs by rule that a dry run would run, target rules left out."""
-    done = snakemake("--dry-run", *words, snakefile=project / "Snakefile", folder=folder)
+    return counted(dry_run(*words, snakefile=project / "Snakefile", folder=folder))
+
+
+def counted(done: subprocess.CompletedProcess) -> dict[str, int]:
+    """Jobs by rule that a dry run told, target rules left out."""
     assert done.returncode == 0, done.stderr + done.stdout
     text = done.stdout + done.stderr
     if "Nothing to be done" in text:
@@ -62,7 +66,7 @@ def requested(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, d
     # A job that has a message is told by that alone.
     text = f"include: {str(project / 'Snakefile')!r}\n\nfor each in workflow.rules:\n    each.message = None\n"
     (folder / "telling.smk").write_text(text)
-    done = snakemake("--dry-run", *words, snakefile=folder / "telling.smk", folder=folder)
+    done = dry_run(*words, snakefile=folder / "telling.smk", folder=folder)
     assert done.returncode == 0, done.stderr + done.stdout
     jobs = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)+)", done.stdout + done.stderr, re.MULTILINE)
     lines = [(rule, re.search(r"^    resources: (.*)$", about, re.MULTILINE)) for rule, about in jobs]
@@ -142,7 +146,7 @@ def test_a_package_of_that_name_that_was_imported_before_is_told(tmp_path):
     other.mkdir()
     (other / "__init__.py").touch()
     (tmp_path / "Snakefile").write_text("import workflow_src\n\n" + MODULE.format(snakefile=str(PROJECT / "Snakefile")))
-    done = snakemake("--dry-run", "continuum_report", snakefile=tmp_path / "Snakefile", folder=tmp_path)
+    done = dry_run("continuum_report", snakefile=tmp_path / "Snakefile", folder=tmp_path)
     told = done.stdout + done.stderr
     assert done.returncode == 1 and f"a package workflow_src was imported from {other} before" in told
     assert "Traceback" not in told
@@ -158,7 +162,7 @@ def test_a_package_of_that_name_that_was_imported_before_is_told(tmp_path):
     ],
 )
 def test_a_wrong_setting_ends_snakemake_with_a_sentence(words, sentence, tmp_path):
-    done = snakemake("--dry-run", *words, folder=tmp_path)
+    done = dry_run(*words, folder=tmp_path)
     assert done.returncode == 1
     told = done.stdout + done.stderr
     assert sentence in told
@@ -184,8 +188,8 @@ def test_a_wrong_setting_ends_snakemake_with_a_sentence(words, sentence, tmp_pat
     ],
 )
 def test_torchrun_starts_trainings_of_more_than_one_device(runtime, command, tmp_path):
-    words = ["--dry-run", "--printshellcmds", "--configfile", SMOKE, "--config", f"runtime={runtime}"]
-    done = snakemake(*words, folder=tmp_path)
+    words = ["--printshellcmds", "--configfile", SMOKE, "--config", f"runtime={runtime}"]
+    done = dry_run(*words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     told = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "stages.train_teacher --set" in line]
     assert len(told) == 1 and f"{command} --settings" in told[0]
@@ -238,11 +242,11 @@ def test_yaml_that_builds_objects_is_refused_and_nothing_runs(how, hollow_projec
     elif how == "dataset":
         project = shutil.copytree(hollow_project, tmp_path / "project")
         (project / "config/datasets/evil.yaml").write_text(f"name: {trap}\n")
-        words = ("--dry-run", "--config", "experiment=tatoeba", "recipe={dataset: evil}")
-        done = snakemake(*words, snakefile=project / "Snakefile", folder=tmp_path)
+        words = ("--config", "experiment=tatoeba", "recipe={dataset: evil}")
+        done = dry_run(*words, snakefile=project / "Snakefile", folder=tmp_path)
     else:
         value = str(tmp_path / "evil.yaml") if how == "--configfile" else f"experiment={trap}"
-        done = snakemake("--dry-run", how, value, folder=tmp_path)
+        done = dry_run(how, value, folder=tmp_path)
     told = done.stdout + done.stderr
     assert done.returncode not in (0, 70) and "Traceback" not in told
     wanted = {"--configfile": "not valid JSON or YAML", "--config": "unknown experiment"}
@@ -258,16 +262,6 @@ def test_graphs_are_drawn(words, tmp_path):
 
 
 # Style of the rules
-
-
-def test_lint_and_format():
-    done = snakemake("--lint", folder=PROJECT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    formatted = subprocess.run(
-        [str(BIN / "snakefmt"), "--check", "Snakefile", "rules"], cwd=PROJECT, capture_output=True, text=True
-    )
-    assert formatted.returncode == 0, formatted.stderr
-    assert len((PROJECT / "Snakefile").read_text().splitlines()) < 50
 
 
 TELLING = """
@@ -289,6 +283,7 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
     done = snakemake("--dry-run", "--configfile", SMOKE, snakefile=tmp_path / "telling.smk", folder=tmp_path)
     rules = json.loads(re.search(r"^RULES (.*)$", done.stdout + done.stderr, re.MULTILINE)[1])
     assert sorted(rules) == STAGES
+    assert len((PROJECT / "Snakefile").read_text().splitlines()) < 50
     for name, (command, missing, resources) in rules.items():
         # What is downloaded is no input.
         assert set(missing) <= ({"input"} if name == "download" else set()), f"rule {name} lacks {missing}"
@@ -570,7 +565,8 @@ def test_a_thousand_decodes_are_planned_in_seconds(tmp_path):
     content["analyses"] = {name: {"enabled": False} for name in content["analyses"]}
     (tmp_path / "many.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     began = os.times()
-    planned = scheduled("translations", "--configfile", str(tmp_path / "many.yaml"), folder=tmp_path)
+    words = ("--dry-run", "translations", "--configfile", str(tmp_path / "many.yaml"))
+    planned = counted(snakemake(*words, folder=tmp_path))
     ended = os.times()
     assert planned["decode"] == 1000 and sum(planned.values()) == 1007
     assert ended.children_user + ended.children_system - began.children_user - began.children_system < 20

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import PROJECT, snakemake
+from conftest import PROJECT, dry_run
 
 FOLDER = PROJECT / "config/profiles"
 PROFILES = sorted(path.parent.name for path in FOLDER.glob("*/config.yaml"))
@@ -31,8 +31,7 @@ def test_snakemake_takes_a_profile(profile, tmp_path):
     plugin = f"snakemake_executor_plugin_{executor.replace('-', '_')}" if executor else "snakemake"
     if find_spec(plugin) is None:
         pytest.skip(f"{plugin} is not installed")
-    words = ["--profile", str(FOLDER / profile), "--dry-run", "--config", "experiment=smoke"]
-    done = snakemake(*words, folder=tmp_path)
+    done = dry_run("--profile", str(FOLDER / profile), "--config", "experiment=smoke", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     # Scripts of a profile are named from wherever it is started.
     for line in (FOLDER / profile / "config.yaml").read_text().splitlines():

@@ -1,6 +1,6 @@
 """The `continuum` command: translate text, estimate an experiment, check a configuration, compare or verify results.
 
-PyTorch is imported by `translate` alone, so that the others answer at once.
+Only `translate` imports PyTorch, so that the other commands start fast.
 """
 
 from __future__ import annotations
@@ -90,25 +90,27 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("configuration", help=what)
     part.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
     part.add_argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed")
-    part.add_argument("--json", action="store_true", help="for programs to read")
+    part.add_argument("--json", action="store_true", help="print JSON")
     part.set_defaults(run=estimate_experiment)
-    part = commands.add_parser("check", help="say what is wrong with a configuration, or that nothing is")
+    part = commands.add_parser("check", help="check a configuration")
     part.add_argument("configuration", help=what)
     part.set_defaults(run=check)
-    part = commands.add_parser("compare", help="put the results of several experiments side by side on one page")
+    part = commands.add_parser("compare", help="compare finished experiments on one page")
     part.add_argument("experiments", nargs="+", help="names of finished experiments, or results.json files")
-    part.add_argument("--output", type=Path, default=Path("results/comparison.html"), help="page; .md lies beside it")
+    part.add_argument(
+        "--output", type=Path, default=Path("results/comparison.html"), help="page; .md is written beside it"
+    )
     part.add_argument("--remove-repetitions", choices=REMOVALS, default="subwords",
-                      help="what is removed from non-autoregressive outputs; default subwords")  # fmt: skip
+                      help="repetitions removed from non-autoregressive outputs; default subwords")  # fmt: skip
     part.set_defaults(run=compare)
-    part = commands.add_parser("verify", help="compare results with their checksums, back to what they were made from")
+    part = commands.add_parser("verify", help="check results against their checksums and inputs")
     part.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")
     part.set_defaults(run=verify)
     return made
 
 
 def main(words: list[str] | None = None) -> None:
-    """Run the command; 1 is the exit code for bad input, told in one sentence."""
+    """Run the command. For bad input, print one sentence and exit with code 1."""
     words = sys.argv[1:] if words is None else words
     if words[:1] == ["translate"]:
         from workflow_src.serving.command import main as translate

@@ -33,19 +33,21 @@ def _parser(search: Search | None) -> argparse.ArgumentParser:
         "--bundle FOLDER --search NAME --help shows them.",
         allow_abbrev=False,
     )
-    made.add_argument("--bundle", required=True, help="folder that export_bundle made")
-    made.add_argument("--search", help="default: the bundle's own")
-    made.add_argument("--plugins", nargs="+", default=[], metavar="PACKAGE", help="packages that the bundle needs")
+    made.add_argument("--bundle", required=True, help="folder of an exported system")
+    made.add_argument("--search", help="default: the first of the system's searches")
+    made.add_argument(
+        "--plugins", nargs="+", default=[], metavar="PACKAGE", help="plug-ins that the bundle or the search needs"
+    )
     made.add_argument("--remove-repetitions", choices=REMOVALS,
-                      help="what follows itself: default subwords, in autoregressive searches none")  # fmt: skip
+                      help="default: none for autoregressive searches, subwords for all others")  # fmt: skip
     made.add_argument("--batch", type=int, default=64, help="sentences translated together")
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16", "int8", "float16"),
-                      help="int8 and float16: of a folder of another engine")  # fmt: skip
+                      help="int8 and float16 are for folders of other engines; default: auto")  # fmt: skip
     made.add_argument("--threads", type=_positive, help="CPU threads")
-    made.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8")
+    made.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8; see docs/inference.md")
     made.add_argument("--input", type=Path, help="a file instead of standard input")
-    made.add_argument("--output", type=Path, help="a file instead of standard output; appears when it is whole")
+    made.add_argument("--output", type=Path, help="a file instead of standard output; written as a whole")
     group = made.add_argument_group(f"options of search {search.name}" if search else "options of searches")
     own = search.settings.model_fields if search else {}
     for name in dict.fromkeys([*own, *_settings()]):
@@ -107,7 +109,7 @@ def _told(given: argparse.Namespace, translator: Translator) -> dict[str, Any]:
 def _translated(given: argparse.Namespace) -> Iterator[str]:
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads, given.engine)
     settings, systems = translator.settings(given.search, **_told(given, translator))
-    # Wrong settings are told even when there is nothing to translate.
+    # Report wrong settings even when there is nothing to translate.
     translator.search([], settings, systems, batch=given.batch)
     done = 0
     # Sorting by length works within a chunk, so chunks are much larger than batches.
@@ -120,7 +122,7 @@ def _translated(given: argparse.Namespace) -> Iterator[str]:
 
 
 def _parse(words: list[str] | None) -> argparse.Namespace:
-    """The command line. What the help shows depends on the bundle and the search, which are looked for first."""
+    """Parse the command line. The help depends on the bundle and the search, so these are parsed first."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--bundle")
     first.add_argument("--search")
@@ -132,7 +134,7 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
         try:
             search = registry.searches().get(bundle.read_bundle(Path(found.bundle))["defaults"]["search"])
         except ArtifactError:
-            # Opening the bundle says it.
+            # The error is reported when the bundle is opened.
             search = None
     return _parser(search).parse_args(words)
 
@@ -151,7 +153,7 @@ def main(words: list[str] | None = None) -> None:
                 print(line)
             sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads has had enough (`| head`): no error, and nothing more to write at exit.
+        # The reader has closed the pipe (`| head`): no error, and nothing may be written at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as failure:
         sys.exit(f"error: {failure}")

@@ -21,7 +21,7 @@ def bundles(words: list[str]) -> dict[str, Path]:
 
 
 def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle") -> dict[str, Path]:
-    """The description of each needed system's folder, as inputs of a provenance: it tells the digests of the rest."""
+    """The description of each needed system's folder, as inputs of a provenance: it holds the digests of the rest."""
     return {f"{kind} {system}": folder / "bundle.json" for system, folder in folders.items() if system in needed}
 
 

@@ -1,30 +1,74 @@
-"""Which device and engine a decode's settings ask for, also on machines that have a GPU."""
+"""Which device and engine compute a decode, on real folders; the machine has a GPU or seems to have one."""
 
 import pytest
+import torch
 
 from workflow_src.serving.folders import open_engine
-from workflow_src.serving.translator import Translator
 
 
-@pytest.mark.parametrize(
-    ("device", "settings", "asked"),
-    [
-        ("auto", {}, ("auto", "auto", "eager")),
-        ("cuda", {}, ("cuda", "auto", "eager")),
-        ("auto", {"engine": "ctranslate2", "compute_type": "int8"}, ("cpu", "int8", "eager")),
-        ("auto", {"engine": "ctranslate2", "compute_type": "float16"}, ("auto", "float16", "eager")),
-        # Where there is a GPU, auto would mean captured graphs instead of ONNX Runtime, and refuse 8 bits.
-        ("auto", {"engine": "onnxruntime", "compute_type": "float32"}, ("cpu", "float32", "fast")),
-        ("auto", {"engine": "onnxruntime", "compute_type": "int8"}, ("cpu", "float32", "fast-int8")),
-    ],
-    ids=str,
-)
-def test_what_a_decode_is_opened_with(monkeypatch, device, settings, asked):
-    seen = []
-    monkeypatch.setattr(
-        Translator,
-        "load",
-        classmethod(lambda cls, folder, device, precision, threads, engine: seen.append((device, precision, engine))),
-    )
-    open_engine("bundle", device, "auto", 1, settings)
-    assert seen == [asked]
+@pytest.fixture
+def lines(tiny):
+    return [source for source, _ in tiny.pairs[:6]]
+
+
+@pytest.fixture
+def seeming_gpu(monkeypatch):
+    """Where device auto means a GPU; whatever is moved to it fails."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
+
+
+def opened(folder, device, settings):
+    found = open_engine(folder, device, "auto", 1, settings)
+    return found, (found.device, found.precision, found.engine)
+
+
+def test_a_decode_without_an_engine_is_computed_eagerly(tiny_bundles):
+    """Also where ONNX Runtime could compute it: quality is that of our own code unless the decode says otherwise."""
+    pytest.importorskip("onnxruntime")
+    for device in ("cpu", "auto" if not torch.cuda.is_available() else "cpu"):
+        assert opened(tiny_bundles["lvm"], device, {})[1] == ("cpu", "float32", "eager")
+
+
+@pytest.mark.parametrize(("compute_type", "mode"), [("float32", "fast"), ("int8", "fast-int8")])
+def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, lines, seeming_gpu, compute_type, mode):
+    """There, device auto would mean captured graphs instead, and refuse 8 bits."""
+    pytest.importorskip("onnxruntime")
+    settings = {"engine": "onnxruntime", "compute_type": compute_type}
+    translator, how = opened(tiny_bundles["lvm"], "auto", settings)
+    assert how == ("cpu", "float32", mode)
+    assert len(translator.translate(lines, "delta", batch=1, steps=1)) == len(lines)
+
+
+def test_without_an_engine_device_auto_is_the_gpu(tiny_bundles, seeming_gpu):
+    with pytest.raises((RuntimeError, AssertionError), match="CUDA|NVIDIA"):
+        open_engine(tiny_bundles["lvm"], "auto", "auto", 1, {})
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_bundles, run_stage, tmp_path_factory):
+    pytest.importorskip("ctranslate2")
+    folder = tmp_path_factory.mktemp("exported") / "ctranslate2"
+    words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(folder)]
+    run_stage("export_ctranslate2", words)
+    return folder
+
+
+@pytest.mark.parametrize("compute_type", ["float32", "int8"])
+def test_ctranslate2_computes_on_the_cpu_in_the_type_of_the_decode(exported, lines, compute_type, monkeypatch):
+    import ctranslate2
+
+    monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 1)
+    settings = {"engine": "ctranslate2", "compute_type": compute_type}
+    translator = open_engine(exported, "auto", "auto", 1, settings)
+    assert (translator.device, translator.precision) == ("cpu", compute_type)
+    assert len(translator.translate(lines, "greedy")) == len(lines)
+
+
+def test_float16_needs_a_gpu(exported):
+    """So device auto is not turned into cpu for it, and without a GPU it is refused."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(ValueError, match="compute_type float16 does not run on this cpu"):
+        open_engine(exported, "auto", "auto", 1, {"engine": "ctranslate2", "compute_type": "float16"})

@@ -1,48 +1,11 @@
 """Fixtures that several stages' tests share."""
 
 import json
-import sys
 
 import pytest
 
-from workflow_src import registry
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.evaluation.quality.metrics import VARIANTS
-
-
-class Translator:
-    """A stand-in: a translation tells its settings; each refinement step capitalises one more word."""
-
-    device = "cpu"
-    precision = "float32"
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    @classmethod
-    def load(cls, folder, device="auto", precision="auto", threads=None, engine="auto"):
-        assert threads is not None
-        return cls(folder)
-
-    def translate(self, lines, settings, batch=64, normalised=False, systems=None):
-        name, beam = registry.search_of(settings).name, settings.handed().get("beam")
-        return [f"{name} {beam}: {line}" for line in lines]
-
-    def trace(self, lines, settings, normalised=False):
-        split = [line.split() for line in lines]
-        return [[" ".join([*map(str.upper, w[:n]), *w[n:]]) for n in range(settings.steps + 1)] for w in split]
-
-
-@pytest.fixture
-def fake_translator(tmp_path, monkeypatch):
-    """`workflow_src.serving.translator` with the stand-in, so that no model is needed; its folders are here."""
-    monkeypatch.chdir(tmp_path)
-    for folder in "tlsuc":
-        _write(tmp_path / folder / "bundle.json", {})
-    module = type(sys)("workflow_src.serving.translator")
-    module.Translator = Translator
-    monkeypatch.setitem(sys.modules, "workflow_src.serving.translator", module)
-    return Translator
 
 
 def _write(path, content):

@@ -7,12 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src import jobs
-from workflow_src.evaluation.analyses.changes import pick
+from workflow_src.evaluation.analyses.changes import count_changes, pick
+from workflow_src.serving.translator import Translator
 from workflow_src.stages import analyse
 
 SETTINGS = {
     "examples": 2,
-    "searches": [{"system": "lvm", "search": "delta", "steps": 2}, {"system": "score", "search": "score", "steps": 4}],
+    "searches": [
+        {"system": "lvm", "search": "delta", "steps": 2},
+        {"system": "score", "search": "score", "steps": 4, "step_size": 2.0},
+    ],
     "teacher": {
         "system": "teacher",
         "name": "beam-4",
@@ -23,26 +27,44 @@ SETTINGS = {
 }
 
 
-def _run(tmp_path, settings, *bundles, references="r\ns\nt\n"):
-    (tmp_path / "test.de").write_text("x\nx y z\nx y z\n", encoding="utf-8")
-    (tmp_path / "test.en").write_text(references, encoding="utf-8")
-    words = ["--settings", json.dumps(settings), "--bundles", *bundles, "--source", str(tmp_path / "test.de")]
-    words += ["--reference", str(tmp_path / "test.en"), "--output", str(tmp_path / "traces.json")]
-    jobs.start(analyse.run, analyse.make_parser(), words)
-    return json.loads((tmp_path / "traces.json").read_text(encoding="utf-8"))
+@pytest.fixture
+def run(tiny, tiny_bundles, tmp_path):
+    """Runs the stage on the dev set of the miniature corpus with these systems' bundles; returns what it wrote."""
+    folders = {"teacher": tiny_bundles["transformer"], **tiny_bundles}
+
+    def start(settings, *systems, reference="dev.reference.en"):
+        words = ["--settings", json.dumps(settings), "--bundles", *(f"{name}={folders[name]}" for name in systems)]
+        words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / reference)]
+        words += ["--output", str(tmp_path / "traces.json"), "--device", "cpu", "--threads", "1"]
+        jobs.start(analyse.run, analyse.make_parser(), words)
+        return json.loads((tmp_path / "traces.json").read_text(encoding="utf-8"))
+
+    return start
 
 
-def test_keeps_every_step_of_the_sentences_that_change_most(tmp_path, fake_translator):
-    found = _run(tmp_path, SETTINGS, "teacher=t", "lvm=l", "score=s")
-    assert [example["index"] for example in found["examples"]] == [1, 2]
-    first = found["examples"][0]
-    assert first["source"] == "x y z" and first["reference"] == "s" and first["teacher"] == "beam 4: x y z"
-    assert first["searches"]["delta"] == ["x y z", "X y z", "X Y z"]
-    assert first["searches"]["score"] == ["x y z", "X y z", "X Y z", "X Y Z", "X Y Z"]
+def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bundles):
+    found = run(SETTINGS, "teacher", "lvm", "score")
+    lines, references = ((tiny.corpus / name).read_text().splitlines() for name in ("dev.de", "dev.reference.en"))
+    opened = {name: Translator.load(folder, device="cpu", threads=1) for name, folder in tiny_bundles.items()}
+    traces = {
+        "delta": opened["lvm"].trace(lines, "delta", normalised=True, steps=2),
+        "score": opened["score"].trace(lines, "score", normalised=True, steps=4, step_size=2.0),
+    }
+    by_teacher = opened["transformer"].translate(lines, "beam", normalised=True, beam=4, max_length_ratio=2.0)
+    assert len(found["examples"]) == 2 and found["pool"] == 8
+    for example in found["examples"]:
+        row = example["index"]
+        assert example["source"] == lines[row] and example["reference"] == references[row]
+        assert example["teacher"] == by_teacher[row]
+        assert example["searches"] == {"delta": traces["delta"][row], "score": traces["score"][row]}
+    changes = [sum(count_changes(trace[row][0], trace[row][-1]) for trace in traces.values()) for row in range(8)]
+    assert sorted((changes[example["index"]] for example in found["examples"]), reverse=True) == sorted(changes)[:-3:-1]
+    # Otherwise any two sentences would do.
+    assert len(set(changes)) > 1
 
 
-def test_without_refinement_or_teacher_there_are_no_examples(tmp_path, fake_translator):
-    assert _run(tmp_path, {"examples": 2, "searches": [], "teacher": None}, "lvm=l")["examples"] == []
+def test_without_refinement_or_teacher_there_are_no_examples(run):
+    assert run({"examples": 2, "searches": [], "teacher": None}, "lvm")["examples"] == []
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b"]), min_size=2, max_size=2).map(lambda s: [s, s[::-1]]), max_size=5))
@@ -61,10 +83,10 @@ def test_systems_that_share_a_search_are_told_apart():
     assert [analyse.label(entry, entries) for entry in entries] == ["lvm delta", "lvm-raw delta", "score"]
 
 
-def test_bad_input_is_one_sentence(tmp_path, fake_translator, capsys):
+def test_bad_input_is_one_sentence(run, tiny, capsys):
     with pytest.raises(SystemExit):
-        _run(tmp_path, SETTINGS, "teacher=t", "lvm=l")
+        run(SETTINGS, "teacher", "lvm")
     assert 'no folder for system "score"' in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        _run(tmp_path, SETTINGS, "teacher=t", "lvm=l", "score=s", references="r\n")
-    assert "test.de has 3" in capsys.readouterr().err
+        run(SETTINGS, "teacher", "lvm", "score", reference="train.en")
+    assert "dev.de has 8" in capsys.readouterr().err

@@ -6,12 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 import reports
+import torch
 
 from workflow_src import jobs
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import export_bundle
+from workflow_src.types import EOS
 
 DELTA = {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"}
 SCORE = {"system": "score", "search": "score", "step_size": 0.5, "model": "lvm"}
@@ -72,21 +74,59 @@ def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
     points = {(curve["search"], p["steps"]): p for curve in found["curves"] for p in curve["points"]}
     assert points.keys() == {(search, steps) for search in ("delta", "score") for steps in (0, 1, 3)}
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
-    translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
-    start = translator.search(lines, translator.settings("prior-mean")[0], normalised=True).tokens
-    three, _ = translator.settings("score", steps=3, step_size=0.5)
-    end = translator.search(lines, three, normalised=True).tokens
-    assert points["score", 3]["changed"] == sum(a != b for a, b in zip(start, end, strict=True)) / 6
-    assert points["delta", 0]["edit_distance"] == points["score", 0]["edit_distance"] == 0
+    moved = 0
+    for search, size in (("delta", {}), ("score", {"step_size": 0.5})):
+        translator = Translator.load(tiny_bundles[{"delta": "lvm"}.get(search, search)], device="cpu", threads=1)
+        start = translator.search(lines, translator.settings("prior-mean")[0], normalised=True).tokens
+        for steps in (0, 1, 3):
+            settings, _ = translator.settings(search, steps=steps, **size)
+            end = translator.search(lines, settings, normalised=True).tokens
+            point, distances = points[search, steps], [edits(a, b) for a, b in zip(start, end, strict=True)]
+            assert point["edit_distance"] == pytest.approx(sum(distances) / 6)
+            assert point["changed"] == pytest.approx(sum(distance > 0 for distance in distances) / 6)
+            repeated = [sum(a == b for a, b in zip(ids, ids[1:], strict=False)) for ids in end]
+            assert point["repetitions"] == pytest.approx(sum(repeated) / 6)
+            moved += sum(distances)
+    assert moved > 0
 
 
-def test_lengths_of_every_model(run):
-    found = run("measure_lengths")
+def edits(one, other) -> int:
+    """Levenshtein's distance, row by row."""
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        before, row = row, [i]
+        for j, b in enumerate(other, 1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (a != b)))
+    return row[-1]
+
+
+def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
+    # The miniature's words are none of the references': BLEU would be 0 for all.
+    right = lambda texts, references: sum(len(a) == len(b) for a, b in zip(texts, references, strict=True))  # noqa: E731
+    monkeypatch.setattr(metrics, "bleu", right)
+    found = run("measure_lengths", remove_repetitions="none")
     assert list(found["models"]) == ["lvm"]
-    shares = found["models"]["lvm"]["within_top"]
-    assert len(shares) == 3 and shares == sorted(shares) and shares[0] == found["models"]["lvm"]["exact"]
+    lines, targets, references = (
+        (tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.en", "dev.reference.en")
+    )
+    translator = Translator.load(tiny_bundles["lvm"], device="cpu", threads=1)
+    model = translator.models["lvm"]
+    true = [len(ids) for ids in translator.subwords.encode_target(targets)]
+    ranked = []
+    for ids in translator.subwords.encode_source(lines):
+        memory = model.encode(torch.tensor([[*ids, EOS]]))
+        scores = model.length(memory)[0]
+        # Classes of one length are those that are cut off at its ends; the best of each counts.
+        lengths = [max(1, len(ids) + c - (scores.numel() - 1) // 2) for c in scores.argsort(descending=True).tolist()]
+        ranked.append(list(dict.fromkeys(lengths))[:3])
+    measured = found["models"]["lvm"]
+    within = [sum(length in best[:count] for best, length in zip(ranked, true, strict=True)) / 6 for count in (1, 2, 3)]
+    assert measured["within_top"] == pytest.approx(within) and measured["exact"] == pytest.approx(within[0])
+    assert measured["bias"] == pytest.approx(sum(best[0] - n for best, n in zip(ranked, true, strict=True)) / 6)
     assert [(row["search"], row["steps"]) for row in found["rows"]] == [("prior-mean", 0), ("delta", 1), ("score", 1)]
-    assert all(0 <= score <= 100 for row in found["rows"] for score in row["bleu"].values())
+    plain, _ = translator.settings("prior-mean")
+    texts = translator.text(translator.search(lines, plain, normalised=True).tokens)
+    assert found["rows"][0]["bleu"]["predicted"] == right(texts, references)
 
 
 @pytest.mark.parametrize("removal", ["subwords", "words", "none"])

@@ -1,12 +1,14 @@
-"""The stage with a stand-in translator: what it writes and what it refuses; and once with real processes."""
+"""The stage on miniature bundles: in this process what it writes and refuses, and once with real processes."""
 
 import json
 import os
 
 import pytest
+import torch
 
 from workflow_src import jobs
 from workflow_src.evaluation.speed import worker
+from workflow_src.serving.translator import Translator
 from workflow_src.stages import measure_speed
 
 ROWS = [
@@ -33,10 +35,24 @@ class InProcess:
 
 
 @pytest.fixture
-def in_process(fake_translator, monkeypatch):
+def in_process(tiny_bundles, monkeypatch, tmp_path):
+    """No processes; `t` and `l` are the bundles of the miniature teacher and latent-variable model, `c` an export."""
     monkeypatch.setattr(InProcess, "orders", [])
     monkeypatch.setattr(measure_speed, "Worker", InProcess)
-    return InProcess.orders
+    monkeypatch.chdir(tmp_path)
+    for name, family in (("t", "transformer"), ("l", "lvm"), ("u", "lvm")):
+        (tmp_path / name).symlink_to(tiny_bundles[family])
+    yield InProcess.orders
+    # Protocols set the threads of the process that measures, which is this one.
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def exported(tiny_bundles, run_stage, tmp_path):
+    pytest.importorskip("ctranslate2")
+    words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(tmp_path / "c")]
+    run_stage("export_ctranslate2", words)
+    return tmp_path / "c"
 
 
 def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), device="cpu", **more):
@@ -50,12 +66,18 @@ def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), device="cpu", **mo
 
 
 def test_writes_rows_and_protocol(tmp_path, in_process):
-    found = _run(tmp_path, "a b\nc\nd\ne\n", "teacher=t", "lvm=l", "unused=u")
+    lines = ["der Hund ruht", "ein", "Baum", "der"]
+    found = _run(tmp_path, "".join(f"{line}\n" for line in lines), "teacher=t", "lvm=l", "unused=u")
     assert [(row["system"], row["name"]) for row in found["rows"]] == [("teacher", "beam-4"), ("lvm", "prior-mean")]
     first = found["rows"][0]
     assert len(first["latency_rounds"]) == SPEED["repeats"] and min(first["latency_rounds"]) > 0
     assert first["speedup"] == 1 and first["latency_ms"] > 0 and first["sentences_per_second"] > 0
-    assert [(group["shortest"], group["sentences"]) for group in first["by_length"]] == [(1, 2), (2, 1)]
+    # Lengths in subwords, of the three sentences that were asked for.
+    lengths = [len(ids) for ids in Translator.load("t", "cpu").subwords.encode_source(lines[:3])]
+    told = [(group["shortest"], group["longest"], group["sentences"]) for group in first["by_length"]]
+    assert sum(count for *_, count in told) == 3 and lengths[0] > max(lengths[1:])
+    assert all(sum(a <= n <= b for n in lengths) == count for a, b, count in told)
+    assert (told[0][0], told[-1][1]) == (min(lengths), max(lengths))
     protocol = found["protocol"]
     assert protocol["sentences"] == 3 and protocol["device"] == "cpu" and protocol["precision"] == "float32"
     assert len(protocol["other_load_cores"]) == SPEED["repeats"]
@@ -64,7 +86,7 @@ def test_writes_rows_and_protocol(tmp_path, in_process):
     assert found["protocols"] == [{key: found[key] for key in ("rows", "step_costs", "protocol")}]
 
 
-def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_process, monkeypatch):
+def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_process, exported, monkeypatch):
     monkeypatch.setattr(measure_speed, "cores", lambda: 3)
     half = INT8 | {"name": "beam-4-ctranslate2-float16", "compute_type": "float16"}
     found = _run(
@@ -85,12 +107,14 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
     assert found["protocol"]["baseline"] == {"system": "teacher", "name": "beam-4"}
 
 
-def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, monkeypatch):
+def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, exported, monkeypatch):
     class Refuses(InProcess):
         def __init__(self, make, order, threads):
-            super().__init__(make, order, threads)
             if order["engine"] == refusing:
                 raise ValueError("Library libcublas.so.12 is not found")
+            assert order["device"] == "cuda"
+            # There is none here; what is left out is decided before a device computes.
+            super().__init__(make, order | {"device": "cpu"}, threads)
 
     monkeypatch.setattr(measure_speed, "Worker", Refuses)
     monkeypatch.setattr(measure_speed, "gpu", lambda device: "cuda")

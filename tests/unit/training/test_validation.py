@@ -84,45 +84,87 @@ def test_an_untrained_transformer_is_about_as_good_as_chance(dev, tiny, tiny_set
 
 
 @pytest.mark.parametrize("end", [False, True])
-def test_lvm_figures_are_sane(dev, tiny, tiny_settings, end):
+def test_lvm_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings, end):
+    """ELBO and KL a position, an end symbol's counted; the reconstruction is exact where the posterior is certain."""
     model = untrained("lvm", tiny, tiny_settings, end_symbol=end)
-    figures = same_twice(lvm.validate(dev, ElboConfig()), model)
-    assert figures["dev_elbo"] < 0 <= figures["dev_kl"]
-    assert 0 <= figures["dev_length_accuracy"] <= 1
-    assert 0 <= figures["dev_bleu"] <= 100 and 0 <= figures["dev_bleu_posterior"] <= 100
-    more = lvm.validate(dev, ElboConfig(dev_samples=20)).figures(model)
-    assert more["dev_kl"] == pytest.approx(figures["dev_kl"]) and more["dev_elbo"] != figures["dev_elbo"]
-    assert more["dev_elbo"] == pytest.approx(figures["dev_elbo"], rel=0.05)
-
-
-def test_lvm_figures_with_end_symbols_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings):
-    """ELBO and KL a position, the end symbol's counted; its reconstruction is exact where the posterior is certain."""
-    model = untrained("lvm", tiny, tiny_settings, end_symbol=True)
     with torch.no_grad():
         model.posterior_head.linear.weight[4:] = 0
         model.posterior_head.linear.bias[4:] = -60
         # Some positions are said to be empty.
         model.output_bias[2] += 0.3
+        # The most probable length of an untrained model is right for none of these sentences.
+        differences = [len(tiny.dev.target(row)) - len(tiny.dev.source(row)) for row in range(8)]
+        model.length.outer.bias[model.length.outer.bias.numel() // 2 + max(differences, key=differences.count)] += 5
     figures = same_twice(lvm.validate(dev, ElboConfig(dev_samples=1)), model)
-    bound = divergence = positions = 0.0
-    translations = []
+    bound = divergence = positions = exact = 0.0
+    reconstructed, from_prior = [], []
     with torch.no_grad():
         for row in range(8):
             batch = collate(tiny.dev, [row])
-            target = torch.tensor([[*tiny.dev.target(row).tolist(), 2]])
-            mask, memory = torch.ones_like(target, dtype=torch.bool), model.encode(batch.source)
-            p, q = (torch.distributions.Normal(*found) for found in (
-                model.prior(memory, mask), model.posterior(memory, target, mask)))  # fmt: skip
-            kl = float(torch.distributions.kl_divergence(q, p).sum())
-            logits = model.decode(memory, q.mean, mask)[0]
+            target = model.whole_target(batch.target)
+            mask = torch.ones_like(target, dtype=torch.bool)
+            memory = model.encode(batch.source)
+            mean, _ = model.posterior(memory, target, mask)
+            prior, deviation = model.prior(memory, mask)
+            kl = float(torch.distributions.kl_divergence(
+                torch.distributions.Normal(mean, torch.full_like(mean, 1e-4)),
+                torch.distributions.Normal(prior, deviation)).sum())  # fmt: skip
+            logits = model.decode(memory, mean, mask)[0]
             likelihood = -float(torch.nn.functional.cross_entropy(logits, target[0], reduction="sum"))
             bound, divergence, positions = bound + likelihood - kl, divergence + kl, positions + target.size(1)
-            best = logits[:, 2:].argmax(-1) + 2
-            translations.append([token for token in best.tolist() if token != 2])
+            reconstructed.append(allowed_words(logits, end))
+            (length,) = model.predict_lengths(memory).tolist()
+            exact += length == batch.target.size(1)
+            mask = torch.ones(1, length + end, dtype=torch.bool)
+            from_prior.append(allowed_words(model.decode(memory, model.prior(memory, mask)[0], mask)[0], end))
     assert figures["dev_kl"] == pytest.approx(divergence / positions, rel=1e-5)
     assert figures["dev_elbo"] == pytest.approx(bound / positions, rel=1e-4)
-    lines = tiny.subwords.decode_target(translations[:5])
-    assert figures["dev_bleu_posterior"] == pytest.approx(sacrebleu.corpus_bleu(lines, [dev.references[:5]]).score)
+    assert 0 < exact < 8 and figures["dev_length_accuracy"] == exact / 8
+    assert reconstructed != from_prior
+    for name, translations in (("dev_bleu_posterior", reconstructed), ("dev_bleu", from_prior)):
+        lines = tiny.subwords.decode_target(translations[:5])
+        assert figures[name] == pytest.approx(sacrebleu.corpus_bleu(lines, [dev.references[:5]]).score)
+
+
+def allowed_words(logits, end):
+    """The most probable words of one sentence's logits (T, V): end symbols are dropped, or cannot be chosen."""
+    first = 2 if end else 3
+    return [token for token in (logits[:, first:].argmax(-1) + first).tolist() if token != 2]
+
+
+def test_the_reconstruction_is_an_average_over_samples_of_the_posterior(dev, tiny, tiny_settings):
+    model = untrained("lvm", tiny, tiny_settings)
+    with torch.no_grad():
+        # Deviations near 2: samples decode to other words than the mean.
+        model.posterior_head.linear.bias[4:] += 2
+    figures = lvm.validate(dev, ElboConfig(dev_samples=100)).figures(model)
+    means, errors, positions = [], [], 0
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for row in range(8):
+            batch = collate(tiny.dev, [row] * 400)
+            mask = torch.ones_like(batch.target, dtype=torch.bool)
+            memory = model.encode(batch.source)
+            mean, deviation = model.posterior(memory, batch.target, mask)
+            z = mean + deviation * torch.randn(mean.shape, generator=generator)
+            logits = model.decode(memory, z, mask).transpose(1, 2)
+            found = -torch.nn.functional.cross_entropy(logits, batch.target, reduction="none").sum(1)
+            means.append(float(found.mean()))
+            # Of the 400 samples here and of the 100 of the figure.
+            errors.append(float(found.var()) * (1 / 400 + 1 / 100))
+            positions += batch.target.size(1)
+    error = math.sqrt(sum(errors)) / positions
+    assert figures["dev_elbo"] + figures["dev_kl"] == pytest.approx(sum(means) / positions, abs=4 * error)
+    at_the_mean = 0.0
+    with torch.no_grad():
+        for row in range(8):
+            batch = collate(tiny.dev, [row])
+            mask = torch.ones_like(batch.target, dtype=torch.bool)
+            memory = model.encode(batch.source)
+            logits = model.decode(memory, model.posterior(memory, batch.target, mask)[0], mask)[0]
+            at_the_mean -= float(torch.nn.functional.cross_entropy(logits, batch.target[0], reduction="sum"))
+    # Far enough apart for the figure to tell samples from the mean.
+    assert abs(at_the_mean - sum(means)) / positions > 8 * error
 
 
 class Copying:
@@ -164,12 +206,64 @@ def test_posterior_bleu_is_100_when_latents_carry_the_sentence(dev, tiny, tiny_s
 
 
 @pytest.mark.parametrize("family", ["score", "energy"])
-def test_refiner_figures_are_sane(dev, tiny, tiny_settings, frozen, family):
-    model = untrained(family, tiny, tiny_settings)
-    figures = same_twice(refiners.validate(dev, ScoreMatchingConfig(), frozen.eval()), model)
-    assert -1 <= figures["dev_cosine"] <= 1 and -1 <= figures["dev_cosine_noise0"] <= 1
-    assert figures["dev_squared_error"] >= 0 and figures["dev_offset_norm"] > 0
-    assert all(math.isfinite(value) for value in figures.values())
+def test_refiner_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings, frozen, family):
+    """At the prior mean, where no noise is drawn."""
+    model, frozen = untrained(family, tiny, tiny_settings), frozen.eval()
+    objective = ScoreMatchingConfig(step_size=0.7, delta_steps=2)
+    figures = same_twice(refiners.validate(dev, objective, frozen), model)
+    cosines, squares, norms, translations = [], [], [], []
+    with torch.no_grad():
+        for row in range(8):
+            batch = collate(tiny.dev, [row])
+            mask = torch.ones_like(frozen.whole_target(batch.target), dtype=torch.bool)
+            memory = frozen.encode(batch.source)
+            start, _ = frozen.prior(memory, mask)
+            goal = start
+            for _ in range(2):
+                words = frozen.decode(memory, goal, mask)[..., 2:].argmax(-1) + 2
+                goal, _ = frozen.posterior(memory, words, mask)
+            direction, offset = model.direction(memory, start, mask), goal - start
+            cosines.append(torch.nn.functional.cosine_similarity(direction.flatten(), offset.flatten(), 0))
+            squares.append((direction - offset).square().sum(-1)[0])
+            norms.append(offset.square().sum(-1).sqrt()[0])
+            (length,) = frozen.predict_lengths(memory).tolist()
+            mask = torch.ones(1, length + 1, dtype=torch.bool)
+            z, _ = frozen.prior(memory, mask)
+            moved = z + 0.7 * model.direction(memory, z, mask)
+            translations.append(allowed_words(frozen.decode(memory, moved, mask)[0], True))
+    assert figures["dev_cosine_noise0"] == pytest.approx(float(torch.stack(cosines).mean()), rel=1e-4)
+    assert figures["dev_squared_error_noise0"] == pytest.approx(float(torch.cat(squares).mean()), rel=1e-4)
+    assert figures["dev_offset_norm_noise0"] == pytest.approx(float(torch.cat(norms).mean()), rel=1e-4)
+    lines = tiny.subwords.decode_target(translations[:5])
+    assert figures["dev_bleu"] == pytest.approx(sacrebleu.corpus_bleu(lines, [dev.references[:5]]).score)
+
+
+class Narrow:
+    """A latent-variable model whose prior has these deviations."""
+
+    def __init__(self, model, deviation):
+        self.model, self.deviation = model, deviation
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def prior(self, memory, mask):
+        mean, _ = self.model.prior(memory, mask)
+        return mean, torch.full_like(mean, self.deviation)
+
+
+def test_refiners_are_measured_at_samples_of_the_prior_too(dev, tiny, tiny_settings, frozen):
+    model, frozen = untrained("score", tiny, tiny_settings), frozen.eval()
+    names = ("dev_cosine", "dev_squared_error", "dev_offset_norm")
+    certain, noisy = (
+        refiners.validate(dev, ScoreMatchingConfig(), Narrow(frozen, deviation)).figures(model)
+        for deviation in (1e-6, 10.0)
+    )
+    for name in names:
+        assert certain[name] == pytest.approx(certain[f"{name}_noise0"], rel=1e-3)
+        assert noisy[f"{name}_noise0"] == pytest.approx(certain[f"{name}_noise0"])
+    # From 10 deviations away in each of 4 dimensions, the offset back is about 20 long.
+    assert 15 < noisy["dev_offset_norm"] < 25 and noisy["dev_offset_norm_noise0"] < 5
 
 
 class Perfect(torch.nn.Module):

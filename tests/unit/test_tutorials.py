@@ -1,0 +1,156 @@
+"""The packages of the tutorials in docs/, as a reader would write them: planned, trained, exported and decoded."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import PROJECT, dry_run
+
+from workflow_src import registry
+from workflow_src.cli import read_configuration
+from workflow_src.cli.estimate import estimate, jobs
+from workflow_src.config import Plan
+from workflow_src.records.atomic import read_json
+from workflow_src.serving import command
+from workflow_src.serving.translator import Translator
+from workflow_src.stages import export_bundle, train
+
+# A file of a tutorial: its path in a line of its own, then its text as a block.
+FILE = re.compile(r"^`([\w./]+)`:\n\n```(?:python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def write(tutorial: str, folder: Path) -> list[str]:
+    """Write the files of a tutorial; returns their paths."""
+    files = FILE.findall((PROJECT / "docs" / tutorial).read_text(encoding="utf-8"))
+    for path, text in files:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    return [path for path, _ in files]
+
+
+@pytest.fixture(scope="module")
+def use_package(tmp_path_factory):
+    """Writes the package of a tutorial into a folder, which becomes the working directory, and uses it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])
+
+        def start(tutorial: str, package: str) -> Path:
+            folder = tmp_path_factory.mktemp(package)
+            assert f"{package}/__init__.py" in write(tutorial, folder)
+            patch.chdir(folder)
+            patch.delenv(registry.VARIABLE, raising=False)
+            patch.delenv(registry.PLACES, raising=False)
+            registry.use([package])
+            return folder
+
+        yield start
+        registry.use([])
+        for name in [name for name in sys.modules if name.split(".")[0] in ("parallel_mt", "momentum")]:
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def parallel(use_package, tiny, training_words, tmp_path_factory):
+    """The plan of the family's experiment, and the folder of a miniature that was trained and exported."""
+    use_package("first-family.md", "parallel_mt")
+    plan = Plan(read_configuration("parallel.yaml"))
+    system = plan.loaded.systems["parallel"]
+    settings = {
+        "system": "parallel", "family": "parallel", "preset": "miniature", "data": "raw",
+        "model": system.model.model_dump(mode="json"), "objective": system.objective.model_dump(mode="json"),
+        "training": {"max_steps": 60, "batch_tokens": 300, "learning_rate": 0.005, "warmup_steps": 5,
+                     "validate_every": 20},
+    }  # fmt: skip
+    folder = tmp_path_factory.mktemp("trained")
+    train.run(train.arguments("train").parse_args(training_words("parallel", folder, settings=settings)))
+    words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(folder / "model.safetensors")]
+    words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
+    export_bundle.run(export_bundle.arguments().parse_args([*words, "--output-folder", str(folder / "bundle")]))
+    return plan, folder
+
+
+def test_the_family_is_planned(parallel):
+    plan, _ = parallel
+    names = [decode.name for decode in plan.loaded.decodes if decode.system == "parallel"]
+    assert names == ["all-at-once", "all-at-once-longer0.1", "chosen"]
+    assert jobs(plan)["train_parallel"] == 1 and jobs(plan)["choose_settings"] == 1
+    assert {row["work"]: row["operations"] > 0 for row in estimate(plan)["work"]}["train parallel"]
+    done = dry_run("--configfile", "parallel.yaml", "--quiet", "rules", folder=Path.cwd())
+    assert done.returncode == 0 and re.search(r"^train_parallel +1$", done.stdout + done.stderr, re.MULTILINE)
+
+
+def test_the_family_learns_and_says_so(parallel):
+    _, folder = parallel
+    history = [json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines()]
+    losses = [entry["dev_loss"] for entry in history if "dev_loss" in entry]
+    # The last one is of averaged weights, which the first ones hold back.
+    assert len(losses) == 4 and losses[2] < 0.9 * losses[0] and losses[3] < losses[0]
+    assert all(0 <= entry["dev_length_accuracy"] <= 1 for entry in history if "dev_loss" in entry)
+
+
+def test_the_family_translates_as_the_tutorial_says(parallel, tiny, run_stage, tmp_path, capsys):
+    bundle = parallel[1] / "bundle"
+    translator = Translator.load(bundle, device="cpu", threads=1)
+    sources = tmp_path / "dev.de"
+    # Lines of different lengths, so that a batch has padding.
+    lines = [line for pair in tiny.pairs[:4] for line in (pair[0], f"{pair[0]} {pair[0]}")]
+    sources.write_text("".join(f"{line}\n" for line in lines))
+    references = tmp_path / "dev.en"
+    references.write_text("".join(f"{line}\n" for line in lines))
+    plain, longer = (translator.translate(lines, lengthening=value, batch=8) for value in (0.0, 0.5))
+    assert plain != longer and plain == translator.translate(lines, batch=1)
+    out = tmp_path / "out.txt"
+    words = ["--bundle", str(bundle), "--plugins", "parallel_mt", "--device", "cpu", "--lengthening", "0.5"]
+    command.main([*words, "--input", str(sources), "--output", str(out)])
+    assert out.read_text().splitlines() == longer
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        command.main(["--bundle", str(bundle), "--help"])
+    assert "--lengthening" in capsys.readouterr().out
+    choice = {"settings": {"search": "all-at-once", "lengthening": 0.0}, "tune": {"lengthening": [0.0, 0.5]}}
+    words = ["--settings", json.dumps(choice | {"remove_repetitions": "none"}), "--bundle", str(bundle)]
+    words += ["--source", str(sources), "--reference", str(references), "--device", "cpu"]
+    run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
+    assert read_json(tmp_path / "chosen.json")["chosen"]["lengthening"] in (0.0, 0.5)
+
+
+@pytest.fixture(scope="module")
+def momentum(use_package, training_words, export_words, run_stage, tmp_path_factory):
+    """The plan of the search's experiment, and the bundle of a latent-variable model exported with the plug-in."""
+    use_package("first-search.md", "momentum")
+    plan = Plan(read_configuration("momentum.yaml"))
+    folder = tmp_path_factory.mktemp("latent")
+    run_stage("train_lvm", training_words("lvm", folder, max_steps=6))
+    words = export_words(folder / "model.safetensors", None, folder / "bundle")
+    export_bundle.run(export_bundle.arguments().parse_args(words))
+    return plan, folder / "bundle"
+
+
+def test_the_search_is_planned(momentum):
+    plan, _ = momentum
+    names = [decode.name for decode in plan.loaded.decodes if decode.search == "momentum"]
+    assert names == ["momentum-1", "momentum-2", "momentum-4", "chosen"]
+    assert estimate(plan) and jobs(plan)["choose_settings"] == 1
+    rows = {(row["system"], row["name"]) for row in json.loads(plan.settings_significance())["rows"]}
+    assert {("lvm", name) for name in names} <= rows
+    done = dry_run("--configfile", "momentum.yaml", "--quiet", "rules", folder=Path.cwd())
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_search_is_delta_where_it_has_no_momentum(momentum, tiny):
+    translator = Translator.load(momentum[1], device="cpu", threads=1)
+    lines = [line for pair in tiny.pairs[:6] for line in (pair[0], f"{pair[0]} {pair[0]}")]
+    for steps in (0, 1, 3):
+        assert translator.trace(lines, "momentum", steps=steps, momentum=0.0) == translator.trace(
+            lines, "delta", steps=steps
+        )
+    settings, _ = translator.settings("momentum", steps=4, momentum=0.9)
+    together, alone = (translator.search(lines, settings, batch=size) for size in (12, 1))
+    assert together.tokens == alone.tokens and together.steps == [4] * 12
+    without, _ = translator.settings("momentum", steps=4, momentum=0.0)
+    # The first step has none to keep; later ones do.
+    assert translator.search(lines, without).scores != pytest.approx(together.scores, rel=1e-6)
