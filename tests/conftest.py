@@ -24,10 +24,12 @@ def _environment() -> dict[str, str]:
     return environment | {"PATH": os.defpath}
 
 
-def snakemake(*words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path) -> subprocess.CompletedProcess:
+def snakemake(
+    *words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path, seconds: float = 300
+) -> subprocess.CompletedProcess:
     """Run Snakemake in `folder` as a user would from there, without an activated environment."""
     command, environment = _command(words, snakefile), _environment()
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds)
 
 
 def snakemake_started(*words: str, folder: Path) -> subprocess.Popen:
