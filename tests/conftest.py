@@ -37,10 +37,12 @@ def end_of_dry_runs():
     DRY_RUNS.close()
 
 
-def snakemake(*words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path) -> subprocess.CompletedProcess:
+def snakemake(
+    *words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path, seconds: float = 300
+) -> subprocess.CompletedProcess:
     """Run Snakemake in `folder` as a user would from there, without an activated environment."""
     command, environment = _command(words, snakefile), _environment()
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds)
 
 
 def snakemake_started(*words: str, folder: Path) -> subprocess.Popen:
@@ -82,7 +84,8 @@ files = {
     "normalise": [*pairs, *references, "corpus.json"],
     "learn_subwords": ["subwords.json"],
     "encode": [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy", ".json"],
-    "train_teacher": system, "train_lvm": system, "train_refiner": system,
+    "train_teacher": system, "train_lvm": system, "train_refiner": system, "train_nat": system,
+    "train_language_model": system,
     "export_bundle": ["bundle.json"],
     "export_ctranslate2": ["bundle.json"],
     "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],

@@ -1,0 +1,207 @@
+"""A package from outside goes through the whole workflow by real Snakemake: a family, its presets, figure and search.
+
+The package is written to the folder that Snakemake starts in; no file of the tree names what it declares.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import wordbag
+import yaml
+from conftest import PROJECT, snakemake, snakemake_started, told_in, wait_for
+
+from workflow_src.records.atomic import read_json
+
+pytestmark = pytest.mark.timeout(1500)
+FIRST = {"batch_tokens": 1000, "warmup_steps": 20, "dev_sentences": 5}
+CONFIGURATION = {
+    "experiment": "outside",
+    "plugins": ["bagged"],
+    "recipe": {
+        "name": "outside",
+        "dataset": {
+            "name": "toy-outside", "languages": ["de", "en"], "kind": "generated",
+            "generator": {"train": 400, "dev": 20, "test": 20, "seed": 1},
+        },
+        "source": "de", "target": "en", "subwords": {"vocabulary_size": 300},
+    },
+    "systems": {
+        "teacher": {"family": "transformer", "preset": "miniature",
+                    "training": FIRST | {"max_steps": 200, "learning_rate": 5e-3, "validate_every": 200}},
+        "bag": {"family": "wordbag", "preset": "larger", "objective": {"sharpness": 1.5},
+                "data": "distilled-by-teacher",
+                "training": FIRST | {"max_steps": 2000, "validate_every": 250, "save_every": 250}},
+    },
+    "distillation": {"teacher": {"beam": 1}},
+    "decodes": [
+        {"system": "teacher", "search": "beam", "beam": 2},
+        {"system": "bag", "search": "unrepeat", "passes": [0, 2], "shards": 2},
+        {"system": "bag", "search": "unrepeat", "passes": 2, "engine": "ledger"},
+        {"system": "bag", "search": "unrepeat", "passes": 1, "tune": {"stretch": [0.5, 1.0]}, "name": "tuned"},
+    ],
+    "speed": {"sentences": 3, "warmup": 1, "repeats": 2, "batch": 3},
+    "report": {"examples": 2},
+    "runtime": {"training_threads": 1},
+}  # fmt: skip
+LOG = "logs/outside/train_wordbag/bag-1.log"
+BAG, RESULTS = "results/outside/systems/bag/seed-1", "results/outside"
+WORDS = ("--cores", "2", "--configfile", "outside.yaml")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """The folder of a whole run, in which the training was stopped once."""
+    folder = tmp_path_factory.mktemp("outside")
+    wordbag.write(folder)
+    (folder / "outside.yaml").write_text(yaml.safe_dump(CONFIGURATION, sort_keys=False))
+    running = snakemake_started(*WORDS, folder=folder)
+    try:
+        wait_for(lambda: told_in(folder / LOG, "step 250  validation"), 400, running)
+        jobs = psutil.Process(running.pid).children(recursive=True)
+        next(job for job in reversed(jobs) if "workflow_src.stages.train" in job.cmdline()).terminate()
+        assert running.wait(120) == 1
+    finally:
+        running.kill()
+    assert told_in(folder / LOG, "the same command goes on from there")
+    # All but the report.
+    targets = [f"{RESULTS}/{name}.json" for name in ("significance", "speed", "analysis/traces")]
+    done = snakemake("quality", "bundles", *targets, *WORDS, folder=folder, seconds=900)
+    logs = "\n".join(f"{path}: {path.read_text()[-600:]}" for path in sorted(folder.glob("logs/**/*.log")))
+    assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-6000:]}"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(run) -> Path:
+    """The folder of the report."""
+    done = snakemake(*WORDS, folder=run)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return run / RESULTS / "report"
+
+
+def continuum(*words: str, folder: Path, **more) -> str:
+    """What the command `continuum` writes, started in `folder`."""
+    command = [sys.executable, "-m", "workflow_src.cli", *words]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "COLUMNS": "200"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, **more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_is_trained_where_it_was_stopped_and_validated_by_its_own_figure(run):
+    step = int(re.search(r"resumed at step (\d+)", (run / LOG).read_text())[1])
+    assert 250 <= step < 2000
+    history = [json.loads(line) for line in (run / BAG / "training.jsonl").read_text().splitlines()]
+    figures = {entry["step"]: entry["dev_words"] for entry in history if "dev_words" in entry}
+    assert set(range(250, 2001, 250)) <= set(figures) and all(0 < figure <= 1 for figure in figures.values())
+    losses = [entry["loss"] for entry in history if "loss" in entry]
+    assert losses[-1] < 0.8 * losses[0]
+    config = read_json(run / BAG / "config.json")
+    assert (config["preset"], config["model"]["dim"], config["objective"]) == ("larger", 16, {"sharpness": 1.5})
+    assert config["data"] == "distilled-by-teacher"
+    (plugin,) = config["provenance"]["plugins"]
+    assert (plugin["name"], plugin["version"]) == ("bagged", "0.3")
+
+
+def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
+    names = ["unrepeat-0", "unrepeat-2", "unrepeat-2-ledger-float32", "tuned"]
+    place = run / RESULTS / "translations/bag/seed-1"
+    assert sorted(path.name for path in place.iterdir()) == sorted(names)
+    for name in names:
+        assert (place / name / "test.txt").read_text().count("\n") == 20
+        assert 0 <= read_json(run / RESULTS / f"quality/bag/seed-1/{name}/test.json")["kept"]["bleu"] <= 100
+    for name in names[:2]:
+        assert len(list((place / name / "test.shards").glob("*-of-2.jsonl"))) == 2
+    chosen = read_json(run / RESULTS / "chosen/bag/seed-1/tuned.json")
+    assert [point["settings"]["stretch"] for point in chosen["curve"]] == [0.5, 1.0]
+    best = max(chosen["curve"], key=lambda point: point["bleu"])["settings"]
+    assert chosen["chosen"] == best
+    # Passes change something, and the engine nothing.
+    records = {
+        name: [json.loads(line)["subwords"] for line in (place / name / "test.jsonl").read_text().splitlines()]
+        for name in names
+    }
+    assert records["unrepeat-0"] != records["unrepeat-2"] == records["unrepeat-2-ledger-float32"]
+    # Its engine reads a folder that a rule of its own wrote.
+    exported = read_json(run / BAG / "ledger/bundle.json")
+    assert exported["engine"] == "ledger" and exported["provenance"]["ledger"] == "1.0"
+    assert told_in(run / "logs/outside/export_ledger/bag-1.log", "for Ledger 1.0")
+    compared = {row["name"]: row for row in read_json(run / RESULTS / "significance.json")["rows"]}
+    assert compared["unrepeat-2"]["baseline"] == ["teacher", "beam-2"]
+    assert all(0 < value <= 1 for value in compared["unrepeat-2"]["p_value"].values())
+
+
+def test_it_is_timed_and_shown_pass_by_pass(run):
+    timed = {row["name"]: row for row in read_json(run / RESULTS / "speed.json")["rows"] if row["system"] == "bag"}
+    assert set(timed) == {"unrepeat-0", "unrepeat-2", "unrepeat-2-ledger-float32", "tuned"}
+    assert all(row["latency_ms"] > 0 and row["sentences_per_second"] > 0 for row in timed.values())
+    examples = read_json(run / RESULTS / "analysis/traces.json")["examples"]
+    assert examples and all(len(example["searches"]["unrepeat"]) == 3 for example in examples)
+
+
+def test_tables_and_figures_show_it_by_what_it_declares(report):
+    """Title of the group, labels of its rows, its points, and the curve over its series."""
+    rows = read_json(report / "results.json")["rows"]
+    own = {row["name"] for row in rows if row["system"] == "bag" and row["search"] == "unrepeat"}
+    assert own == {"unrepeat-0", "unrepeat-2", "unrepeat-2-ledger-float32", "tuned"}
+    text = (report / "results.md").read_text()
+    title = next(line for line in text.splitlines() if line.startswith("| **") and "“bag”" in line)
+    assert "Bag of words" in title
+    rows = text.split(title)[1].split("| **")[0]
+    for label in ("without repetitions, passes 0", "without repetitions, passes 2"):
+        assert label in rows
+    drawn = {path.stem: path.read_text() for path in (report / "figures").glob("*.svg")}
+    page = (report / "index.html").read_text()
+    pictures = "".join(re.findall(r"<svg.*?</svg>", page, re.DOTALL))
+    assert {"quality_speed", "refinement"} <= set(drawn)
+    assert "without repetitions" in pictures and "Latent-variable model" not in page
+
+
+def test_estimate_counts_it_and_verify_vouches_for_it(run):
+    told = continuum("estimate", "outside.yaml", folder=run)
+    assert re.search(r"^ +1  train_wordbag$", told, re.MULTILINE)
+    (row,) = re.findall(r"^train bag .*$", told, re.MULTILINE)
+    assert " - " not in row
+    assert "match" in continuum("verify", "results/outside", folder=run)
+    (run / BAG / "training.jsonl").write_text((run / BAG / "training.jsonl").read_text() + "\n")
+    with pytest.raises(AssertionError, match="training.jsonl"):
+        continuum("verify", "results/outside", folder=run)
+
+
+def test_its_bundle_translates_with_the_options_of_its_search(run):
+    words = ("translate", "--bundle", f"{BAG}/bundle", "--plugins", "bagged", "--device", "cpu")
+    told = " ".join(continuum(*words, "--search", "unrepeat", "--help", folder=run).split())
+    assert "options of search unrepeat" in told and "--stretch STRETCH of lengths; default 1.0" in told
+    lines = (run / RESULTS / "corpus/test.de").read_text()
+    found = {
+        options: continuum(*words, *options, folder=run, input=lines).splitlines()
+        for options in ((), ("--passes", "2"), ("--passes", "2", "--stretch", "0.5"))
+    }
+    assert all(len(text) == 20 for text in found.values())
+    assert len({tuple(text) for text in found.values()}) == 3
+
+
+def test_it_keeps_the_contract_of_every_family(run):
+    """The tests that the families of the tree pass, chosen by the family's name."""
+    environment = os.environ | {"CONTINUUM_PLUGINS": "bagged", "CONTINUUM_PLUGIN_PATH": str(run), "PYTHONPATH": ""}
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "wordbag", "tests/test_families.py"]
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 10
+
+
+def test_no_file_of_the_tree_names_it():
+    folders = ("workflow_src", "rules", "config", "docs", "envs")
+    files = [path for folder in folders for path in (PROJECT / folder).rglob("*") if path.is_file()]
+    texts = [path.read_bytes() for path in [*files, PROJECT / "Snakefile"] if "__pycache__" not in path.parts]
+    assert len(texts) > 200
+    for name in (b"wordbag", b"bagged", b"unrepeat"):
+        assert not any(name in text for text in texts)
