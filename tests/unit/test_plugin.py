@@ -185,23 +185,23 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, 
     report.run(report.make_parser().parse_args(report_files(plan, tmp_path)))
     rows = [row for row in read_results(tmp_path / "report/results.json").rows if row.system == "bag"]
     assert {(row.title, row.series, row.value, row.autoregressive) for row in rows} == {
-        ("pick", "rank", 1.0, False), ("pick", "rank", 3.0, False),
-    }  # fmt: skip
+        ("without repetitions", "passes", float(passes), False) for passes in range(3)
+    }
     text = (tmp_path / "report/results.md").read_text()
     table = text[text.index("| **Bag of words “bag”, tiny, distilled data** |") :].splitlines()[1:6]
     assert [line.split(" | ")[0] for line in table] == [
-        "| pick, rank 1",
-        "| pick, rank 1 (pick-1-stretch1.5)",
-        "| pick, rank 1 (chosen: stretch 1.2)",
-        "| pick, rank 3",
-        "| pick, rank 3 (pick-3-stretch1.5)",
+        "| without repetitions, passes 0",
+        "| without repetitions, passes 0 (unrepeat-0-stretch1.5)",
+        "| without repetitions, passes 1 (chosen: stretch 1.2)",
+        "| without repetitions, passes 2",
+        "| without repetitions, passes 2 (unrepeat-2-stretch1.5)",
     ]
     assert all(" | 0.012 | " in line for line in table)
     page = (tmp_path / "report/index.html").read_text()
     assert ".c-a0522d { color: var(--c-a0522d)" in page and "--c-a0522d: #d08a5d;" in page
     assert '<dt class="c-a0522d first">pick 1</dt>' in page
     pictures = dict(zip(("quality", "length", "refinement", "learning"), page.split("<figure")[1:], strict=False))
-    for name, wanted in (("quality", ">pick, rank 3<"), ("length", ">bag: pick, rank 3<"), ("learning", ">bag<")):
+    for name, wanted in (("quality", ">without repetitions, passes 2<"), ("length", ">bag: without repetitions, passes 2<"), ("learning", ">bag<")):
         assert wanted in pictures[name] and "var(--c-a0522d)" in pictures[name], name
     # A figure of its validation has a panel.
     assert ">Words on dev<" in pictures["learning"] and ">pick<" not in pictures["refinement"]
@@ -215,8 +215,12 @@ def test_its_series_is_a_curve_and_its_legend_its_title(package):
     groups = tables.groups(results.build_rows(manifest, qualities, speed, "test"), manifest, "none")
     assert [group.key for group in groups] == ["teacher", "lvm", "bag"]
     curves = [[line.name for line in curve.lines] for curve in figures.curves_of(groups) if curve.group == "bag"]
-    assert curves == [["pick-1", "pick-3"], ["pick-1-stretch1.5", "pick-3-stretch1.5"], ["pick-1-tuned"]]
+    assert curves == [
+        ["unrepeat-0", "unrepeat-2"],
+        ["unrepeat-0-stretch1.5", "unrepeat-2-stretch1.5"],
+        ["unrepeat-1-tuned"],
+    ]
     entries = figures_quality.legend_entries([line for group in groups for line in group.lines])
-    assert list(entries) == ["autoregressive", "delta", "pick"]
-    assert (entries["pick"]["color"], entries["pick"]["marker"]) == ("#a0522d", "h")
-    assert figures_quality.joined_by(groups) == "rank"
+    assert list(entries) == ["autoregressive", "delta", "without repetitions"]
+    assert (entries["without repetitions"]["color"], entries["without repetitions"]["marker"]) == ("#a0522d", "h")
+    assert figures_quality.joined_by(groups) == "passes"

@@ -7,20 +7,16 @@ import itertools
 import torch
 from torch import Tensor
 
-from workflow_src.types import EOS, wide
+from workflow_src.types import wide
 
 
 def slot_logits(model, source: Tensor, blank_penalty: float = 0.0) -> tuple[Tensor, Tensor]:
     """Logits (B, N, V) of source (B, S), blank last, and the mask (B, N) of real slots.
 
-    Padding, start and end symbols are no outputs and get -inf; `blank_penalty` is taken off the blank's logits.
+    What may not be put out has -inf; `blank_penalty` is taken off the blank's logits.
     """
     hidden, mask = model.hidden(model.encode(source))
-    logits = wide(model.logits(hidden))
-    logits[..., : EOS + 1] = float("-inf")
-    if blank_penalty:
-        logits[..., model.blank] -= blank_penalty
-    return logits, mask
+    return wide(model.logits(hidden, blank_penalty)), mask
 
 
 def collapse(slots: list[int], blank: int) -> list[int]:

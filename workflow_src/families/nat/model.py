@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workflow_src.decoding.passes import largest
 from workflow_src.families.nat import NatConfig
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, initialise
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, initialise
 from workflow_src.nn.weights import copy_matching
-from workflow_src.types import PAD
+from workflow_src.types import EOS, PAD
 
 
 class NonAutoregressiveModel(nn.Module):
@@ -47,8 +48,7 @@ class NonAutoregressiveModel(nn.Module):
     def hidden(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """Last decoder states (B, N, D) and the mask (B, N) of real slots."""
         slots = self.slots(memory)
-        width = int(slots.max())
-        check_length(width, self.source_embedding.positions.size(0))
+        width = largest(slots, self.source_embedding.positions.size(0))
         place = torch.arange(width, device=slots.device)
         mask = place < slots[:, None]
         inputs = self.copied(memory, slots, place) + self.source_embedding.positions[:width]
@@ -67,9 +67,15 @@ class NonAutoregressiveModel(nn.Module):
         scores = (-distance / self.config.copy_temperature).masked_fill(~memory.mask[:, None], float("-inf"))
         return scores.softmax(-1).to(memory.states.dtype) @ memory.states
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Scores over vocabulary and blank, (..., D) -> (..., V)."""
-        return F.linear(hidden, self.target_embedding.weight, self.output_bias)
+    def logits(self, hidden: Tensor, blank_penalty: float = 0.0) -> Tensor:
+        """Scores over what may be put out, vocabulary and blank, (..., D) -> (..., V).
+
+        Padding, start and end symbols get -inf; `blank_penalty` is taken off the blank's.
+        """
+        # Added to the bias, which is small, and not to the logits.
+        changes = torch.zeros_like(self.output_bias)
+        changes[: EOS + 1], changes[self.blank] = float("-inf"), -blank_penalty
+        return F.linear(hidden, self.target_embedding.weight, self.output_bias + changes)
 
 
 def start(

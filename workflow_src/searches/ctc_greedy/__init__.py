@@ -23,6 +23,7 @@ SEARCH = Search(
     title="one pass",
     settings=CtcGreedySettings,
     run="workflow_src.searches.ctc_greedy.search:run",
+    program="workflow_src.searches.ctc_greedy.search:program",
     cost=cost,
     needs={MODEL: Role(ALIGNED)},
     look=Look(marker=">"),

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from workflow_src.decoding.ctc import collapsed, mean_log_probability, slot_logits
+from workflow_src.decoding.ctc import collapse, collapsed, mean_log_probability, slot_logits
+from workflow_src.decoding.passes import Pass
 from workflow_src.searches.ctc_greedy import CtcGreedySettings
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses
@@ -21,6 +22,27 @@ def ctc_greedy(model, source: Tensor, blank_penalty: float = 0.0, scored: bool =
     best = logits.argmax(-1)
     scores = mean_log_probability(logits, best, mask) if scored else [0.0] * len(source)
     return Hypotheses(collapsed(best, mask, model.blank), scores)
+
+
+class GreedyPass(nn.Module):
+    """Source (B, S) -> the best symbol of every slot (B, N), slots (B,) and, if `scored`, their mean log p (B,)."""
+
+    def __init__(self, model, blank_penalty: float, scored: bool):
+        super().__init__()
+        self.model, self.blank_penalty, self.scored = model, blank_penalty, scored
+
+    def forward(self, source: Tensor) -> tuple[Tensor, ...]:
+        logits, mask = slot_logits(self.model, source, self.blank_penalty)
+        best = logits.argmax(-1)
+        if not self.scored:
+            return best, mask.sum(1)
+        gains = (logits.amax(-1) - logits.logsumexp(-1)) * mask
+        return best, mask.sum(1), gains.sum(1) / mask.sum(1)
+
+
+def program(networks: Mapping[str, Any], settings: CtcGreedySettings, scored: bool) -> Pass:
+    model = networks[MODEL]
+    return Pass(GreedyPass(model, settings.blank_penalty, scored), lambda slots: collapse(slots, model.blank))
 
 
 def run(
