@@ -164,8 +164,8 @@ def report_files(plan, folder):
         write_json(folder / entry["config"], {"steps": 2})
     write_json(folder / "speed.json", {"rows": speed, "protocol": PROTOCOL, "protocols": []})
     write_json(folder / "significance.json", {"test": TEST, "rows": compared, "against_delta": []})
-    example = {"index": 0, "source": "s", "reference": "r", "teacher": "t", "searches": {"pick": ["a", "b"]}}
-    named = {"pick": {"system": "bag", "search": "pick"}}
+    example = {"index": 0, "source": "s", "reference": "r", "teacher": "t", "searches": {"unrepeat": ["a", "b"]}}
+    named = {"unrepeat": {"system": "bag", "search": "unrepeat"}}
     write_json(folder / "traces.json", {"pool": 9, "searches": named, "examples": [example]})
     words = ["--settings", json.dumps(manifest), "--output-folder", str(folder / "report")]
     return [*words, *(f"--{name}={folder / name}.json" for name in ("speed", "significance", "traces"))]
@@ -188,7 +188,7 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, 
         ("without repetitions", "passes", float(passes), False) for passes in range(3)
     }
     text = (tmp_path / "report/results.md").read_text()
-    table = text[text.index("| **Bag of words “bag”, tiny, distilled data** |") :].splitlines()[1:6]
+    table = text[text.index("| **Bag of words “bag”, miniature, distilled data** |") :].splitlines()[1:6]
     assert [line.split(" | ")[0] for line in table] == [
         "| without repetitions, passes 0",
         "| without repetitions, passes 0 (unrepeat-0-stretch1.5)",
@@ -199,12 +199,16 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, 
     assert all(" | 0.012 | " in line for line in table)
     page = (tmp_path / "report/index.html").read_text()
     assert ".c-a0522d { color: var(--c-a0522d)" in page and "--c-a0522d: #d08a5d;" in page
-    assert '<dt class="c-a0522d first">pick 1</dt>' in page
+    assert '<dt class="c-a0522d first">unrepeat 1</dt>' in page
     pictures = dict(zip(("quality", "length", "refinement", "learning"), page.split("<figure")[1:], strict=False))
-    for name, wanted in (("quality", ">without repetitions, passes 2<"), ("length", ">bag: without repetitions, passes 2<"), ("learning", ">bag<")):
+    for name, wanted in (
+        ("quality", ">without repetitions, passes 2<"),
+        ("length", ">bag: without repetitions, passes 2<"),
+        ("learning", ">bag<"),
+    ):
         assert wanted in pictures[name] and "var(--c-a0522d)" in pictures[name], name
     # A figure of its validation has a panel.
-    assert ">Words on dev<" in pictures["learning"] and ">pick<" not in pictures["refinement"]
+    assert ">Words on dev<" in pictures["learning"] and ">without repetitions<" not in pictures["refinement"]
 
 
 def test_its_series_is_a_curve_and_its_legend_its_title(package):
