@@ -252,6 +252,7 @@ class Search:
     step        (networks by role, settings) -> function of (memory, mask) -> step of latents; for searches that refine
     program     (networks by role, settings, scored) -> `decoding.passes.Pass`: the whole search as one function of
                 source ids, which engines can compile; None: it has none
+    graph       (settings) -> those that the program's graph depends on, where not on all of them
     varies      (settings) -> None, or why they have no program: "with a stop_threshold"
     step_cost   (Weights by role) -> operations of such a step for one position
     traceable   it can tell the translation after every step of its series
@@ -275,6 +276,7 @@ class Search:
     needs: Mapping[str, Role] = dataclasses.field(default_factory=lambda: {MODEL: Role()})
     step: str | None = None
     program: str | None = None
+    graph: Callable[[Any], Any] | None = None
     varies: Callable[[Any], str | None] = lambda settings: None
     step_cost: Callable[[Weights], float] | None = None
     traceable: bool = False

@@ -8,12 +8,16 @@ engine only asks that `torch.export` can follow them: no Python control flow tha
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.types import EOS
+from workflow_src import registry
+from workflow_src.spec import SearchSettings
+from workflow_src.types import EOS, Hypotheses
 
 
 def without_end(row: list[int]) -> list[int]:
@@ -29,11 +33,20 @@ class Pass:
             scores are asked for, scores (B,). Padding of the source must change nothing.
     finish  the translation from the first `positions` tokens of a row, such as a collapse of repetitions and blanks
     steps   refinement steps it takes
+    outputs  names of other outputs that the module has in place of tokens, positions and scores
+    read    then, what makes translations of them: (source (B, S), the outputs as arrays) -> Hypotheses
     """
 
     module: nn.Module
     finish: Callable[[list[int]], list[int]] = without_end
     steps: int = 0
+    outputs: tuple[str, ...] = ()
+    read: Callable[[np.ndarray, list[np.ndarray]], Hypotheses] | None = None
+
+
+def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
+    """The program of a search, made for these networks (by role) and settings."""
+    return registry.import_object(registry.search_of(settings).program)(networks, settings, scored)
 
 
 def largest(lengths: Tensor, limit: int) -> int:

@@ -22,9 +22,18 @@ class Opened:
     def __init__(self, declared: Engine, inner: Any):
         self.declared, self.inner, self.gives_scores = declared, inner, inner.gives_scores
 
-    def search(self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool) -> Hypotheses:
-        """Translate sources of subword ids (not empty, without end symbols), as one batch."""
-        return self.inner.translate(sources, settings, scored)
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        scored: bool,
+        networks: Mapping[str, nn.Module] | None = None,
+    ) -> Hypotheses:
+        """Translate sources of subword ids (not empty, without end symbols), as one batch.
+
+        `networks` are all that the search works with, by role; None: those of the system itself.
+        """
+        return self.inner.translate(sources, settings, scored, networks)
 
     def ready(self, settings: SearchSettings, scored: bool) -> bool:
         """Whether a sentence by itself can be translated without seconds of preparation."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from workflow_src import registry
 from workflow_src.decoding.latent import best_tokens, delta_step, gradient_step, refine, without_ends
@@ -118,7 +118,13 @@ class CapturedLatent:
         """A capture takes a moment, not seconds."""
         return True
 
-    def translate(self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool) -> Hypotheses:
+    def translate(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        scored: bool,
+        networks: Mapping[str, nn.Module] | None = None,
+    ) -> Hypotheses:
         """`search` as settings say."""
         steps, size = getattr(settings, "steps", 0), getattr(settings, "step_size", 1.0)
         name = registry.search_of(settings).name

@@ -22,7 +22,7 @@ from torch import nn
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
-from workflow_src.decoding.passes import Pass
+from workflow_src.decoding.passes import make_pass
 from workflow_src.records.atomic import atomic
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses
@@ -55,27 +55,36 @@ class ExportedGraphs:
         self.models, self.threads, self.int8 = dict(models), threads, int8
         self.folder = folder or cache_folder()
         self._weights: str | None = None
-        self._opened: dict[tuple, tuple[Any, Pass]] = {}
+        self._sessions: dict[str, Any] = {}
 
     def ready(self, settings: SearchSettings, scored: bool) -> bool:
         """Whether the graph of a single sentence needs no export."""
         key = (settings, scored, True)
-        return key in self._opened or self._path(*key).is_file()
+        return self._key(*key) in self._sessions or self._path(*key).is_file()
 
-    def translate(self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool) -> Hypotheses:
+    def translate(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        scored: bool,
+        networks: Mapping[str, nn.Module] | None = None,
+    ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch.
 
-        Raises ValueError for sentences that are longer than the graph can compute.
+        `networks` by role are what a search works with beside the graph, such as a language model. Raises ValueError
+        for sentences that are longer than the graph can compute.
         """
         if self.int8 and len(sources) > 1:
-            parts = [self.translate([source], settings, scored) for source in sources]
+            parts = [self.translate([source], settings, scored, networks) for source in sources]
             return Hypotheses(*([row for part in parts for row in getattr(part, name)]
                                 for name in ("tokens", "scores", "steps")))  # fmt: skip
         alone = len(sources) == 1
-        session, program = self._open(settings, scored, alone)
+        session = self._session(settings, scored, alone)
+        # Its module is not computed with: what counts is how rows are finished.
+        program = make_pass(networks or self._networks(settings), settings, scored)
         ids = np.array([[*sources[0], EOS]], dtype=np.int64) if alone else pad(sources, eos=True).numpy()
         try:
-            words, positions, *scores = session.run(None, {"source": ids})
+            outputs = session.run(None, {"source": ids})
         except Exception as failure:
             if not type(failure).__module__.startswith("onnxruntime"):
                 raise
@@ -84,6 +93,9 @@ class ExportedGraphs:
                 f"ONNX Runtime cannot compute search {name} for a sentence of {ids.shape[1]} subwords ({reason}); use "
                 "engine eager."
             ) from None
+        if program.read is not None:
+            return program.read(ids, outputs)
+        words, positions, *scores = outputs
         tokens = words.argmax(-1) if words.ndim == 3 else words
         rows = zip(tokens.tolist(), positions.tolist(), strict=True)
         found = [program.finish(row[:count]) for row, count in rows]
@@ -94,17 +106,13 @@ class ExportedGraphs:
         own = [(model, families[family]) for family, model in self.models.items()]
         return registry.fill(registry.needs(settings), own, {})
 
-    def _open(self, settings: SearchSettings, scored: bool, alone: bool) -> tuple[Any, Pass]:
-        key = (settings, scored, alone)
-        if key not in self._opened:
-            from workflow_src.engines.onnx_export import make_pass
+    def _session(self, settings: SearchSettings, scored: bool, alone: bool) -> Any:
+        key = self._key(settings, scored, alone)
+        if key not in self._sessions:
+            self._sessions[key] = self._opened(settings, scored, alone)
+        return self._sessions[key]
 
-            networks = self._networks(settings)
-            # Its module is not computed with: what counts is how rows are finished.
-            self._opened[key] = (self._session(networks, *key), make_pass(networks, settings, scored))
-        return self._opened[key]
-
-    def _session(self, networks: dict[str, nn.Module], settings: SearchSettings, scored: bool, alone: bool) -> Any:
+    def _opened(self, settings: SearchSettings, scored: bool, alone: bool) -> Any:
         path = self._path(settings, scored, alone)
         if path.is_file():
             try:
@@ -120,7 +128,7 @@ class ExportedGraphs:
         from workflow_src.engines.onnx_export import export
 
         log.info("exporting search %s for ONNX Runtime into %s; this takes some seconds, once", name, path.parent)
-        content = export(networks, settings, scored, alone, self.int8)
+        content = export(self._networks(settings), settings, scored, alone, self.int8)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic(path, "wb") as file:
@@ -144,8 +152,15 @@ class ExportedGraphs:
         """The file of a graph, named by what it depends on: weights, code, settings and libraries."""
         if self._weights is None:
             self._weights = digest(self.models)
-        parts = [self._weights, registry.search_of(settings).name, settings.canonical(), scored, alone, self.int8]
+        parts = [self._weights, self._key(settings, scored, alone), self.int8]
         return self.folder / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}.onnx"
+
+    @staticmethod
+    def _key(settings: SearchSettings, scored: bool, alone: bool) -> str:
+        """What tells the graphs of a system apart."""
+        search = registry.search_of(settings)
+        matters = search.graph(settings) if search.graph else settings.model_dump(mode="json")
+        return json.dumps([search.name, matters, scored, alone], sort_keys=True)
 
 
 def digest(models: Mapping[str, nn.Module]) -> str:

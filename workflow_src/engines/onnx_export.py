@@ -12,7 +12,6 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -20,8 +19,7 @@ import torch
 from onnx import helper, numpy_helper
 from torch import Tensor, nn
 
-from workflow_src import registry
-from workflow_src.decoding.passes import Pass
+from workflow_src.decoding.passes import make_pass
 from workflow_src.engines.onnx_layers import fused
 from workflow_src.nn.layers import without_padding
 from workflow_src.spec import SearchSettings
@@ -50,27 +48,23 @@ class _Whole(nn.Module):
         return self.module(source)
 
 
-def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
-    """The program of a search, made for these networks (by role) and settings."""
-    return registry.import_object(registry.search_of(settings).program)(networks, settings, scored)
-
-
 def export(networks: Mapping[str, nn.Module], settings: SearchSettings, scored: bool, alone: bool, int8: bool) -> bytes:
     """The search with these networks (by role, float32, on a CPU) as a serialised graph.
 
-    Input: source (B, S) int64. Outputs: tokens (B, T), positions (B,) and, if `scored`, scores (B,). `alone` graphs are
-    of one sentence without padding; they may put out logits (1, T, V), whose largest are the tokens. `int8` computes
-    large products in 8 bits.
+    Input: source (B, S) int64. Outputs: tokens (B, T), positions (B,) and, if `scored`, scores (B,), or those that the
+    pass names. `alone` graphs are of one sentence without padding; they may put out logits (1, T, V), whose largest are
+    the tokens. `int8` computes large products in 8 bits.
     """
     copies = fused(dict(networks))
-    whole = _Whole(make_pass(copies, settings, scored).module, copies).eval()
+    made = make_pass(copies, settings, scored)
+    whole = _Whole(made.module, copies).eval()
     example = torch.tensor(ALONE if alone else TOGETHER)
     dynamic = torch.export.Dim.DYNAMIC
     sizes = {1: dynamic} if alone else {0: dynamic, 1: dynamic}
     with torch.no_grad(), _quiet(), without_padding() if alone else contextlib.nullcontext():
         program = torch.onnx.export(
             whole, (example,), dynamo=True, dynamic_shapes=(sizes,), opset_version=OPSET, verbose=False,
-            input_names=["source"], output_names=list(OUTPUTS[: 2 + scored]),
+            input_names=["source"], output_names=list(made.outputs or OUTPUTS[: 2 + scored]),
         )  # fmt: skip
     model = program.model_proto
     model.ir_version = FORMAT
@@ -79,7 +73,7 @@ def export(networks: Mapping[str, nn.Module], settings: SearchSettings, scored: 
     turn_constants(model.graph)
     share_products(model.graph)
     join_products(model.graph)
-    if alone:
+    if alone and not made.outputs:
         leave_maximum(model.graph)
     _drop_unused(model.graph)
     if int8:

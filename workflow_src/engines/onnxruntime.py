@@ -205,9 +205,15 @@ class Networks:
     def ready(self, settings: SearchSettings, scored: bool) -> bool:
         return self._by_hand(settings) or self.exported.ready(settings, scored)
 
-    def translate(self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool) -> Hypotheses:
+    def translate(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        scored: bool,
+        networks: Mapping[str, nn.Module] | None = None,
+    ) -> Hypotheses:
         if not self._by_hand(settings):
-            return self.exported.translate(sources, settings, scored)
+            return self.exported.translate(sources, settings, scored, networks)
         steps, size = getattr(settings, "steps", 0), getattr(settings, "step_size", 1.0)
         name = registry.search_of(settings).name
         return self.latent.search(sources, name, steps, size, scored, settings.length_quantile, settings.lengthening)

@@ -102,7 +102,7 @@ class Translator(BaseTranslator):
         faster = None if trace else self._faster(declared, settings, min(batch, len(lines)), scored)
         sources = self._sources(lines, normalised, first_line)
         if faster:
-            return search_rows(lambda rows: faster.search(rows, settings, scored), sources, batch)
+            return search_rows(lambda rows: faster.search(rows, settings, scored, networks), sources, batch)
         run = registry.import_object(declared.run)
         # Not inference mode: an energy network differentiates.
         with torch.no_grad():

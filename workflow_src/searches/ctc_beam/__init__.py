@@ -42,6 +42,9 @@ class CtcBeamSettings(SearchSettings):
     min_probability: Annotated[float, Option(tune=True, part="-above{:g}")] = Field(
         0.02, ge=0, lt=1, description="symbols of a slot that are less probable are left out, but for the best one"
     )
+    max_symbols: Annotated[int, Option(omit=True, part="-symbols{}")] = Field(
+        8, ge=1, description="symbols of a slot, at most: the most probable ones"
+    )
     rescorer: Annotated[str | None, Option(role=RESCORER, part=_by("by"))] = Field(
         None, description="the autoregressive system that ranks the prefixes at the end; none: their own scores"
     )
@@ -67,6 +70,8 @@ SEARCH = Search(
     title="one pass, beam",
     settings=CtcBeamSettings,
     run="workflow_src.searches.ctc_beam.search:run",
+    program="workflow_src.searches.ctc_beam.search:program",
+    graph=lambda settings: settings.max_symbols,
     cost=cost,
     needs={
         MODEL: Role(ALIGNED),

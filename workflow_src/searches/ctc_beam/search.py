@@ -7,17 +7,18 @@ certain: with one symbol left after pruning, a slot costs one addition a prefix.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from workflow_src.decoding.ctc import slot_logits
-from workflow_src.decoding.ranking import best_of, rescored
+from workflow_src.decoding.passes import Pass
+from workflow_src.decoding.ranking import Rescorer, best_of, rescored
 from workflow_src.searches.ctc_beam import LM, RESCORER, CtcBeamSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS, Hypotheses, LanguageModel
@@ -121,26 +122,58 @@ def prefix_beam(slots: Sequence[Slot], blank: int, width: int, prefixes: Prefixe
     return sorted(ranked, reverse=True)
 
 
-def probable(logits: Tensor, mask: Tensor, min_probability: float) -> tuple[list[list[Slot]], list[float]]:
-    """The symbols of every slot of a batch that are probable enough, and the best one always.
+class BeamPass(nn.Module):
+    """Source (B, S) -> the `max_symbols` best symbols of every slot with their logits, (B, N, K) each, normalisers of
+    the logits (B, N), and slots (B,)."""
 
-    logits (B, N, V), mask (B, N). Probabilities are relative to the best symbol's; the second value is the sum over a
-    sentence's slots of the logarithm of the best symbol's probability.
+    def __init__(self, model, max_symbols: int):
+        super().__init__()
+        self.model, self.max_symbols = model, max_symbols
+
+    def forward(self, source: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        logits, mask = slot_logits(self.model, source)
+        values, symbols = logits.topk(min(self.max_symbols, logits.size(-1)), -1)
+        return values, symbols, logits.logsumexp(-1), mask.sum(1)
+
+
+def probable(
+    values: np.ndarray, symbols: np.ndarray, normalisers: np.ndarray, min_probability: float
+) -> tuple[list[Slot], float]:
+    """The symbols of a sentence's slots that are probable enough, and the best one always.
+
+    values and symbols (N, K), best first, normalisers (N,). Probabilities are relative to the best symbol's; the second
+    value is the sum over slots of the logarithm of the best symbol's probability.
     """
-    flat = logits[mask]
-    best, normaliser = flat.amax(-1), flat.logsumexp(-1)
-    # Not below the best one, so that it always stays; -inf is no output.
-    least = torch.minimum(normaliser + math.log(min_probability), best) if min_probability else best.new_tensor(-1e30)
-    places = (flat >= least.reshape(-1, 1)).nonzero()
-    slots, symbols = places.T.tolist()
-    values = (flat[places[:, 0], places[:, 1]] - best[places[:, 0]]).double().exp().tolist()
-    rows: list[list[tuple[int, float]]] = [[] for _ in range(len(flat))]
-    for slot, symbol, value in zip(slots, symbols, values, strict=True):
-        rows[slot].append((symbol, value))
-    counts = mask.sum(1).tolist()
-    certain = [float(part.sum()) for part in (best - normaliser).split(counts)]
-    ends = list(itertools.accumulate(counts, initial=0))
-    return [rows[start:end] for start, end in itertools.pairwise(ends)], certain
+    # log p of the best symbol, and how far below it another may lie.
+    certain = values[:, 0] - normalisers
+    relative = (values - values[:, :1]).astype(np.float64)
+    kept = relative >= (math.log(min_probability) if min_probability else -1e30) - certain[:, None]
+    kept[:, 0] = True
+    counts = kept.sum(1).tolist()
+    rows = zip(symbols.tolist(), np.exp(relative).tolist(), counts, strict=True)
+    # Best first, so that those which are probable enough come first.
+    slots = [list(zip(found[:n], p[:n], strict=True)) if n > 1 else [(found[0], 1.0)] for found, p, n in rows]
+    return slots, float(certain.sum())
+
+
+def searched(
+    outputs: Sequence[np.ndarray],
+    source: Tensor,
+    blank: int,
+    settings: CtcBeamSettings,
+    language_model: LanguageModel | None = None,
+    rescorer: Rescorer | None = None,
+) -> Hypotheses:
+    """The translations of source (B, S) from the outputs of a `BeamPass` as arrays."""
+    found = []
+    for values, symbols, normalisers, count in zip(*outputs, strict=True):
+        slots, base = probable(values[:count], symbols[:count], normalisers[:count], settings.min_probability)
+        prefixes = Prefixes(language_model, settings.lm_weight, settings.word_bonus)
+        ranked = prefix_beam(slots, blank, settings.beam, prefixes)
+        found.append({prefixes.tokens(node): score + base for score, node in ranked})
+    if rescorer is not None:
+        found = rescored(rescorer, source, found)
+    return best_of(found)
 
 
 @torch.no_grad()
@@ -149,27 +182,34 @@ def ctc_beam(
     source: Tensor,
     settings: CtcBeamSettings,
     language_model: LanguageModel | None = None,
-    rescorer: Any = None,
+    rescorer: Rescorer | None = None,
 ) -> Hypotheses:
     """Translate source (B, S).
 
     Scores are those of the winners: log p(y|x) + lm_weight log p_LM(y) + word_bonus |y|, or with a rescorer its
     log p(y|x) / (|y| + 1).
     """
-    logits, mask = slot_logits(model, source)
-    rows, certain = probable(logits, mask, settings.min_probability)
-    found = []
-    for slots, base in zip(rows, certain, strict=True):
-        prefixes = Prefixes(language_model, settings.lm_weight, settings.word_bonus)
-        ranked = prefix_beam(slots, model.blank, settings.beam, prefixes)
-        found.append({prefixes.tokens(node): score + base for score, node in ranked})
-    if rescorer is not None:
-        found = rescored(rescorer, source, found)
-    return best_of(found)
+    outputs = [part.cpu().numpy() for part in BeamPass(model, settings.max_symbols)(source)]
+    return searched(outputs, source, model.blank, settings, language_model, rescorer)
+
+
+def _others(networks: Mapping[str, Any]) -> tuple[LanguageModel | None, Rescorer | None]:
+    language_model = networks.get(LM)
+    return language_model.scorer if language_model is not None else None, networks.get(RESCORER)
+
+
+def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool) -> Pass:
+    """The pass in a graph; the prefixes, the language model and the rescorer beside it."""
+    model, others = networks[MODEL], _others(networks)
+
+    @torch.no_grad()
+    def read(source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
+        return searched(outputs, torch.from_numpy(source), model.blank, settings, *others)
+
+    return Pass(BeamPass(model, settings.max_symbols), outputs=("values", "symbols", "normalisers", "slots"), read=read)
 
 
 def run(
     models: Mapping[str, Any], source: Tensor, settings: CtcBeamSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
-    language_model = models.get(LM)
-    return ctc_beam(models[MODEL], source, settings, language_model and language_model.scorer, models.get(RESCORER))
+    return ctc_beam(models[MODEL], source, settings, *_others(models))

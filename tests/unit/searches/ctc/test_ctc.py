@@ -18,7 +18,7 @@ from workflow_src.searches.ctc_greedy.search import ctc_greedy
 
 SIZE = 7
 SOURCE = tokens([1, 2, 1], SIZE, end=True)
-EVERYTHING = {"beam": 10**6, "min_probability": 0.0}
+EVERYTHING = {"beam": 10**6, "min_probability": 0.0, "max_symbols": SIZE}
 
 
 @pytest.fixture(scope="module")
