@@ -16,7 +16,7 @@ from workflow_src.registry import carried, families
 from workflow_src.serving.translator import Translator
 
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
-BEAM = {"search": "ctc-beam", "beam": 3, "min_probability": 0.0, "lm_weight": 2.0}
+BEAM = {"search": "ctc-beam", "beam": 3, "min_ratio": 0.0, "lm_weight": 2.0}
 
 
 def settings(family: str, model: dict, **more) -> dict:

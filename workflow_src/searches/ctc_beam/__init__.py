@@ -39,11 +39,8 @@ class CtcBeamSettings(SearchSettings):
     word_bonus: Annotated[float, Option(tune=True, part="-bonus{:g}")] = Field(
         0.0, allow_inf_nan=False, description="added for each subword: more makes outputs longer"
     )
-    min_probability: Annotated[float, Option(tune=True, part="-above{:g}")] = Field(
-        0.02, ge=0, lt=1, description="symbols of a slot that are less probable are left out, but for the best one"
-    )
-    max_symbols: Annotated[int, Option(omit=True, part="-symbols{}")] = Field(
-        8, ge=1, description="symbols of a slot, at most: the most probable ones"
+    min_ratio: Annotated[float, Option(tune=True, part="-above{:g}")] = Field(
+        0.02, ge=0, le=1, description="symbols of a slot that are less probable than this times the best are left out"
     )
     rescorer: Annotated[str | None, Option(role=RESCORER, part=_by("by"))] = Field(
         None, description="the autoregressive system that ranks the prefixes at the end; none: their own scores"
@@ -71,7 +68,7 @@ SEARCH = Search(
     settings=CtcBeamSettings,
     run="workflow_src.searches.ctc_beam.search:run",
     program="workflow_src.searches.ctc_beam.search:program",
-    graph=lambda settings: settings.max_symbols,
+    graph=lambda settings: None,
     cost=cost,
     needs={
         MODEL: Role(ALIGNED),

@@ -7,6 +7,7 @@ certain: with one symbol left after pruning, a slot costs one addition a prefix.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from math import log
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.decoding.ctc import slot_logits
+from workflow_src.decoding.latent import length_mask
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
 from workflow_src.searches.ctc_beam import LM, RESCORER, CtcBeamSettings
@@ -122,54 +124,61 @@ def prefix_beam(slots: Sequence[Slot], blank: int, width: int, prefixes: Prefixe
     return sorted(ranked, reverse=True)
 
 
-class BeamPass(nn.Module):
-    """Source (B, S) -> the `max_symbols` best symbols of every slot with their logits, (B, N, K) each, normalisers of
-    the logits (B, N), and slots (B,)."""
+class LogitsPass(nn.Module):
+    """Source (B, S) -> logits (B, N, V) and slots (B,)."""
 
-    def __init__(self, model, max_symbols: int):
+    def __init__(self, model):
         super().__init__()
-        self.model, self.max_symbols = model, max_symbols
+        self.model = model
 
-    def forward(self, source: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         logits, mask = slot_logits(self.model, source)
-        values, symbols = logits.topk(min(self.max_symbols, logits.size(-1)), -1)
-        return values, symbols, logits.logsumexp(-1), mask.sum(1)
+        return logits, mask.sum(1)
 
 
-def probable(
-    values: np.ndarray, symbols: np.ndarray, normalisers: np.ndarray, min_probability: float
-) -> tuple[list[Slot], float]:
-    """The symbols of a sentence's slots that are probable enough, and the best one always.
+def probable(logits: Tensor, slots: Tensor, min_ratio: float) -> list[list[Slot]]:
+    """The symbols of every slot that are probable enough, of logits (B, N, V) and slots (B,): lists by sentence.
 
-    values and symbols (N, K), best first, normalisers (N,). Probabilities are relative to the best symbol's; the second
-    value is the sum over slots of the logarithm of the best symbol's probability.
+    Probabilities are relative to the best symbol's.
     """
-    # log p of the best symbol, and how far below it another may lie.
-    certain = values[:, 0] - normalisers
-    relative = (values - values[:, :1]).astype(np.float64)
-    kept = relative >= (math.log(min_probability) if min_probability else -1e30) - certain[:, None]
-    kept[:, 0] = True
-    counts = kept.sum(1).tolist()
-    rows = zip(symbols.tolist(), np.exp(relative).tolist(), counts, strict=True)
-    # Best first, so that those which are probable enough come first.
-    slots = [list(zip(found[:n], p[:n], strict=True)) if n > 1 else [(found[0], 1.0)] for found, p, n in rows]
-    return slots, float(certain.sum())
+    counts = slots.tolist()
+    flat = logits[0, : counts[0]] if len(counts) == 1 else logits[length_mask(slots)]
+    best = flat.amax(-1, keepdim=True)
+    # -inf is no output.
+    least = best + math.log(min_ratio) if min_ratio else torch.full_like(best, -1e30)
+    places = (flat >= least).nonzero()
+    rows, symbols = places.T.tolist()
+    values = (flat[places[:, 0], places[:, 1]] - best[places[:, 0], 0]).double().exp().tolist()
+    found: list[list[tuple[int, float]]] = [[] for _ in range(len(flat))]
+    for row, symbol, value in zip(rows, symbols, values, strict=True):
+        found[row].append((symbol, value))
+    ends = list(itertools.accumulate(counts, initial=0))
+    return [found[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def certainty(logits: Tensor, slots: Tensor) -> list[float]:
+    """Sum over a sentence's slots of the log-probability of the best symbol, which scores are relative to."""
+    own = logits.amax(-1) - logits.logsumexp(-1)
+    return (own * length_mask(slots)[:, : own.size(1)]).sum(1).tolist()
 
 
 def searched(
-    outputs: Sequence[np.ndarray],
+    logits: Tensor,
+    slots: Tensor,
     source: Tensor,
     blank: int,
     settings: CtcBeamSettings,
     language_model: LanguageModel | None = None,
     rescorer: Rescorer | None = None,
+    scored: bool = True,
 ) -> Hypotheses:
-    """The translations of source (B, S) from the outputs of a `BeamPass` as arrays."""
+    """The translations of source (B, S) from logits (B, N, V) and slots (B,)."""
     found = []
-    for values, symbols, normalisers, count in zip(*outputs, strict=True):
-        slots, base = probable(values[:count], symbols[:count], normalisers[:count], settings.min_probability)
+    # Every output of a sentence has the same part of its score from the best symbols.
+    shared = certainty(logits, slots) if scored and rescorer is None else [0.0] * len(slots)
+    for symbols, base in zip(probable(logits, slots, settings.min_ratio), shared, strict=True):
         prefixes = Prefixes(language_model, settings.lm_weight, settings.word_bonus)
-        ranked = prefix_beam(slots, blank, settings.beam, prefixes)
+        ranked = prefix_beam(symbols, blank, settings.beam, prefixes)
         found.append({prefixes.tokens(node): score + base for score, node in ranked})
     if rescorer is not None:
         found = rescored(rescorer, source, found)
@@ -183,14 +192,15 @@ def ctc_beam(
     settings: CtcBeamSettings,
     language_model: LanguageModel | None = None,
     rescorer: Rescorer | None = None,
+    scored: bool = True,
 ) -> Hypotheses:
     """Translate source (B, S).
 
     Scores are those of the winners: log p(y|x) + lm_weight log p_LM(y) + word_bonus |y|, or with a rescorer its
-    log p(y|x) / (|y| + 1).
+    log p(y|x) / (|y| + 1). Unless `scored`, the former lack what all outputs of a sentence share.
     """
-    outputs = [part.cpu().numpy() for part in BeamPass(model, settings.max_symbols)(source)]
-    return searched(outputs, source, model.blank, settings, language_model, rescorer)
+    logits, slots = LogitsPass(model)(source)
+    return searched(logits, slots, source, model.blank, settings, language_model, rescorer, scored)
 
 
 def _others(networks: Mapping[str, Any]) -> tuple[LanguageModel | None, Rescorer | None]:
@@ -204,12 +214,13 @@ def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool
 
     @torch.no_grad()
     def read(source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
-        return searched(outputs, torch.from_numpy(source), model.blank, settings, *others)
+        logits, slots = map(torch.from_numpy, outputs)
+        return searched(logits, slots, torch.from_numpy(source), model.blank, settings, *others, scored)
 
-    return Pass(BeamPass(model, settings.max_symbols), outputs=("values", "symbols", "normalisers", "slots"), read=read)
+    return Pass(LogitsPass(model), outputs=("logits", "slots"), read=read)
 
 
 def run(
     models: Mapping[str, Any], source: Tensor, settings: CtcBeamSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
-    return ctc_beam(models[MODEL], source, settings, *_others(models))
+    return ctc_beam(models[MODEL], source, settings, *_others(models), scored)

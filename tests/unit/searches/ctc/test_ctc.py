@@ -18,7 +18,7 @@ from workflow_src.searches.ctc_greedy.search import ctc_greedy
 
 SIZE = 7
 SOURCE = tokens([1, 2, 1], SIZE, end=True)
-EVERYTHING = {"beam": 10**6, "min_probability": 0.0, "max_symbols": SIZE}
+EVERYTHING = {"beam": 10**6, "min_ratio": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +83,12 @@ def test_an_unlimited_beam_finds_the_best_of_all_outputs(model, language_model, 
 
 
 def test_a_beam_of_one_over_certain_slots_is_greedy(model):
-    settings = CtcBeamSettings(beam=1, min_probability=0.999)
+    settings = CtcBeamSettings(beam=1, min_ratio=0.999)
     assert ctc_beam(model, SOURCE, settings).tokens == ctc_greedy(model, SOURCE).tokens
 
 
 def test_neither_batch_nor_padding_changes_a_translation(model, language_model):
-    settings = CtcBeamSettings(beam=3, min_probability=0.05, lm_weight=0.3, word_bonus=0.5)
+    settings = CtcBeamSettings(beam=3, min_ratio=0.05, lm_weight=0.3, word_bonus=0.5)
     together = ctc_beam(model, SOURCE, settings, language_model)
     for row, source in enumerate(SOURCE):
         alone = ctc_beam(model, source[source != 0][None], settings, language_model)
@@ -113,5 +113,5 @@ def test_a_rescorer_ranks_what_the_beam_found(model):
 def test_many_slots_do_not_underflow():
     model = nat(target_size=SIZE, source_size=SIZE, upsample=8, seed=4, max_positions=4000)
     source = tokens([300], SIZE, end=True)
-    found = ctc_beam(model, source, CtcBeamSettings(beam=2, min_probability=0.0))
+    found = ctc_beam(model, source, CtcBeamSettings(beam=2, min_ratio=0.0))
     assert math.isfinite(found.scores[0]) and found.scores[0] < -300
