@@ -1,7 +1,11 @@
 """The analyses of the paper: marginal log-probabilities, changes of tokens, lengths, samples, the latent space."""
 
+LIMITS = {
+    analysis.rule: "".join(f" --{name} {{resources.{name}}}" for name in analysis.limits)
+    for analysis in plan.analyses.values()
+}
+
 for analysis in plan.analyses.values():
-    limits = "".join(f" --{name} {{resources.{name}}}" for name in analysis.limits)
 
     rule:
         name:
@@ -31,7 +35,7 @@ for analysis in plan.analyses.values():
         message:
             analysis.message
         shell:
-            f"python -m workflow_src.stages.{analysis.rule} --settings {{params.settings:q}} --log {{log:q}}"
+            f"python -m workflow_src.stages.{rule or analysis.rule} --settings {{params.settings:q}} --log {{log:q}}"
             " --bundles {params.bundles:q} --source {input.source:q} --target {input.target:q}"
             " --reference {input.reference:q} --output {output.analysis:q}"
-            f" --device {{resources.device}} --precision {{resources.precision}}{limits}"
+            f" --device {{resources.device}} --precision {{resources.precision}}{LIMITS[rule or analysis.rule]}"

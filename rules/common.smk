@@ -228,6 +228,15 @@ def stage_of(rule_name, general):
     return rule_name if find_spec(f"workflow_src.stages.{rule_name}") else general
 
 
+def export_stage(rule_name):
+    """The stage of an export, and the engine that the general one writes files for."""
+    (engine,) = (engine for engine in EXPORTING if engine.export_rule == rule_name)
+    return stage_of(rule_name, f"export_engine --engine {engine.name}")
+
+
+# Snakemake evaluates the command of a rule twice: where the rule is defined, and when a job runs, after all loops over
+# rules have ended. Only then does it say which rule it is, in `rule`.
+globals()["rule"] = None
 # Whether the experiment has such systems or not, `--forcerun` and `--set-resources` may name them.
 TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values()))
 # Rules whose families are counted at once, on one CPU.

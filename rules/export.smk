@@ -27,6 +27,6 @@ for engine in EXPORTING:
         message:
             f"Exporting {{wildcards.system}}, seed {{wildcards.seed}}, to {engine.title}"
         shell:
-            f"python -m workflow_src.stages.{stage_of(engine.export_rule, f'export_engine --engine {engine.name}')}"
+            f"python -m workflow_src.stages.{export_stage(rule or engine.export_rule)}"
             " --settings {params.settings:q} --log {log:q}"
             " --bundle {params.bundle:q} --output-folder {params.folder:q}"
