@@ -234,8 +234,8 @@ def export_stage(rule_name):
     return stage_of(rule_name, f"export_engine --engine {engine.name}")
 
 
-# Snakemake evaluates the command of a rule twice: where the rule is defined, and when a job runs, after all loops over
-# rules have ended. Only then does it say which rule it is, in `rule`.
+# Snakemake evaluates commands twice. It does so where they are defined, and again when a job runs, after all loops have
+# ended; only then does `rule` hold a name.
 globals()["rule"] = None
 # Whether the experiment has such systems or not, `--forcerun` and `--set-resources` may name them.
 TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values()))
