@@ -148,7 +148,13 @@ def _fit(family: Family, given: argparse.Namespace) -> str:
         "precision": "float32",
     }
     inputs = _inputs(given)
-    _write(given.output_folder, model, description, [{"step": 0, **figures}], lambda files: provenance(settings, inputs, files))
+    _write(
+        given.output_folder,
+        model,
+        description,
+        [{"step": 0, **figures}],
+        lambda files: provenance(settings, inputs, files),
+    )
     return f"{settings['system']}: {', '.join(f'{name} {value:.6g}' for name, value in figures.items())}"
 
 

@@ -71,7 +71,7 @@ def test_sums_by_hand_of_the_base_model():
 
 def test_jobs_are_counted_for_seeds_and_shards():
     counts = jobs(Plan(load_experiment("smoke", seeds=[1, 2, 3], distillation={"teacher": {"shards": 5}})))
-    assert (counts["train_refiner"], counts["distill"], counts["decode"], counts["report"]) == (6, 5, 33, 1)
+    assert (counts["train_refiner"], counts["distill"], counts["decode"], counts["report"]) == (6, 5, 45, 1)
 
 
 def test_more_of_anything_costs_more():

@@ -54,9 +54,11 @@ def by_dictionaries(sentences, order: int):
 
     def discount(n: int, count: int) -> float:
         of = collections.Counter(adjusted[n].values())
+        if not all(of[i] for i in (1, 2, 3)):
+            return min(count, 3) * 0.5
         share = of[1] / (of[1] + 2 * of[2])
-        i = min(count, 3)
-        return i - (i + 1) * share * of[i + 1] / of[i]
+        found = [i - (i + 1) * share * of[i + 1] / of[i] for i in (1, 2, 3)]
+        return found[min(count, 3) - 1] if all(0 < d <= i for i, d in enumerate(found, 1)) else min(count, 3) * 0.5
 
     def probability(history: tuple[int, ...], word: int) -> float:
         shorter = probability(history[1:], word) if history else 1 / (SIZE - 2)

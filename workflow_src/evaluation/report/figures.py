@@ -188,7 +188,8 @@ def learning_curves(logs: Sequence[Log]) -> Figure:
 
     Systems of one family share a colour and differ in dashes; seeds of a system are thin lines of the same kind.
     """
-    panels = _panels(logs)
+    # What was counted at once has no curve.
+    panels = _panels([log for log in logs if any(entry["step"] for entry in log.entries)])
     if not panels:
         return empty("No training was logged.")
     wide = min(3, len(panels))

@@ -53,7 +53,8 @@ SEARCH = Search(
     width=lambda settings: settings.beam,
     # What others are compared with: beam 4, or else the largest.
     reference=lambda settings: (settings.language_model is None, settings.beam == 4, settings.beam),
-    label=lambda settings: f"beam {settings.beam}",
-    details=lambda settings: [f"with {settings.language_model}"] if settings.language_model else [],
+    label=lambda settings: (
+        f"beam {settings.beam}" + (f", with {settings.language_model}" if settings.language_model else "")
+    ),
     look=Look(marker="s"),
 )

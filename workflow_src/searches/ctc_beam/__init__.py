@@ -56,10 +56,11 @@ def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:
     return 2.0 * length * total
 
 
-def details(settings: CtcBeamSettings) -> list[str]:
-    """The systems that add to or replace its own score."""
+def label(settings: CtcBeamSettings) -> str:
+    """Such as `one pass, beam 20, with lm, ranked by teacher`."""
     words = [f"with {settings.language_model}"] if settings.language_model else []
-    return words + ([f"ranked by {settings.rescorer}"] if settings.rescorer else [])
+    words += [f"ranked by {settings.rescorer}"] if settings.rescorer else []
+    return ", ".join(["one pass", f"beam {settings.beam}", *words])
 
 
 SEARCH = Search(
@@ -77,7 +78,6 @@ SEARCH = Search(
     },
     series="beam",
     width=lambda settings: settings.beam,
-    label=lambda settings: f"one pass, beam {settings.beam}",
-    details=details,
+    label=label,
     look=Look(marker="X"),
 )
