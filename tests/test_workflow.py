@@ -100,7 +100,7 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
         ("subwords", {"learn_subwords"}),
         ("teachers", {"train_teacher"}),
         ("distilled", {"merge_distilled"}),
-        ("systems", {"train_refiner"}),
+        ("systems", {"train_refiner", "train_nat", "train_language_model"}),
         ("bundles", {"export_bundle"}),
         ("chosen", {"choose_settings"}),
         ("translations", {"decode"}),
@@ -110,7 +110,7 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 )
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
-            "train_lvm", "train_refiner", "export_bundle", "export_ctranslate2", "choose_settings", "decode_shard",
+            "train_lvm", *TRAINED_BY_TRAIN, "train_refiner", "export_bundle", "export_ctranslate2", "choose_settings", "decode_shard",
             "decode", "score_quality", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"]  # fmt: skip
     planned = scheduled(target, "--configfile", SMOKE, folder=tmp_path)
     assert max(planned, key=flow.index) in last
@@ -348,6 +348,8 @@ ANALYSES = {
 }  # fmt: skip
 ENDS = {"compare_rows": 1, "measure_speed": 1, "analyse": 1, **ANALYSES, "report": 1}
 CHOICE = {"choose_settings": 1}
+# What learns from the teacher's translations beside the latent-variable model; two rows choose settings.
+CTC = {"train_nat": 1, "train_language_model": 1, "choose_settings": 2}
 CHANGES = {
     "nothing": ("seeds: [1]", {}),
     "sentences decoded together": (
@@ -360,7 +362,10 @@ CHANGES = {
         "{system: score, search: score, steps: 1, engine: onnxruntime, compute_type: int8}, "
         "{system: score, search: latent-search, steps: 1, lengths: 2, "
         "samples: 2, rescorer: teacher}, {system: score, search: score, steps: 3, name: adaptive, batch: 5, "
-        "tune: {stop_threshold: [0.01, 0.1], step_size: [0.5, 1.0]}}]",
+        "tune: {stop_threshold: [0.01, 0.1], step_size: [0.5, 1.0]}}, {system: ctc, search: ctc-greedy}, "
+        "{system: ctc, search: ctc-greedy, engine: onnxruntime, compute_type: int8}, "
+        "{system: ctc, search: ctc-beam, beam: 3, language_model: lm, tune: {word_bonus: [0.5, 1.0]}}, "
+        "{system: ctc, search: ctc-beam, beam: 3, language_model: lm, rescorer: teacher, batch: 9}]",
         {},
     ),
     "how often training state is saved": (
@@ -384,7 +389,7 @@ CHANGES = {
     "what was published": ("report: {expected: {greedy: 9.0}, expected_convention: tokenised}", {"report": 1}),
     "how repetitions are removed": (
         "report: {remove_repetitions: words}",
-        {"choose_settings": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
+        {"choose_settings": 2, "decode": 2, "score_quality": 2, "compare_rows": 1, "measure_speed": 1,
          "measure_lengths": 1, "report": 1},
     ),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
@@ -411,7 +416,7 @@ CHANGES = {
     "learning rate of the teacher": (
         "systems: {teacher: {training: {learning_rate: 0.001}}}",
         {"train_teacher": 1, "distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2,
-         "export_bundle": 4, "export_ctranslate2": 1, "decode": 11, "score_quality": 11, **CHOICE, **ENDS},
+         **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15, **ENDS},
     ),
     "learning rate of the latent-variable model": (
         "systems: {lvm: {training: {learning_rate: 0.001}}}",
@@ -429,13 +434,13 @@ CHANGES = {
     ),
     "beam of distillation": (
         "distillation: {teacher: {beam: 3}}",
-        {"distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 3,
-         "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
+        {"distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2, **CTC,
+         "export_bundle": 5, "decode": 12, "score_quality": 12, **ENDS},
     ),
     "size of the subwords": (
         "recipe: {subwords: {vocabulary_size: 250}}",
         {"learn_subwords": 1, "encode": 3, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
-         "train_refiner": 2, "export_bundle": 4, "export_ctranslate2": 1, "decode": 11, "score_quality": 11, **CHOICE,
+         "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15,
          **ENDS},
     ),
     "another seed of the corpus": (
@@ -444,8 +449,8 @@ CHANGES = {
     ),
     "one more seed": (
         "seeds: [1, 2]",
-        {"train_teacher": 1, "train_lvm": 1, "train_refiner": 2, "export_bundle": 4, "export_ctranslate2": 1,
-         "decode": 11, "score_quality": 11, **CHOICE, "compare_rows": 1, "report": 1},
+        {"train_teacher": 1, "train_lvm": 1, "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1,
+         "decode": 15, "score_quality": 15, "compare_rows": 1, "report": 1},
     ),
 }  # fmt: skip
 
@@ -580,7 +585,7 @@ def test_another_number_of_decoding_jobs_reruns_nothing(finished, hollow_project
 def test_decodes_in_shards(hollow_project, tmp_path):
     whole = sharded(tmp_path, 3)
     expected = jobs(Plan(read_configuration(whole)))
-    assert expected["decode_shard"] == 3 * expected["decode"] == 33
+    assert expected["decode_shard"] == 3 * expected["decode"] == 45
     assert scheduled("--configfile", whole, project=hollow_project, folder=tmp_path) == expected
     words = ("translations", "--configfile", sharded(tmp_path, 3, decodes=1))
     done = snakemake("--cores", "2", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)

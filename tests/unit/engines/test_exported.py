@@ -254,7 +254,8 @@ def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, sett
 def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
     pair = lvm(end_symbol=True, length_pooling="attention", layers=1, encoder_layers=1), refiner("score", layers=1)
     models = dict(zip(("lvm", "score"), (part.float() for part in pair), strict=True))
-    settings = registry.searches()[search].settings(steps=steps, step_size=0.5, length_quantile=0.6, lengthening=0.1)
+    size = {} if search == "delta" else {"step_size": 0.5}
+    settings = registry.searches()[search].settings(steps=steps, length_quantile=0.6, lengthening=0.1, **size)
     made, sources = graphs(models, tmp_path), sentences(20, 13)
     wanted = translate_batch(
         pair[0], pad(sources, eos=True), search, steps, 0.5, pair[1], length_quantile=0.6, lengthening=0.1
