@@ -203,12 +203,12 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, 
     pictures = dict(zip(("quality", "length", "refinement", "learning"), page.split("<figure")[1:], strict=False))
     for name, wanted in (
         ("quality", ">without repetitions, passes 2<"),
-        ("length", ">bag: without repetitions, passes 2<"),
+        ("length", ">bag: without repetitions, passes 0<"),
         ("learning", ">bag<"),
     ):
         assert wanted in pictures[name] and "var(--c-a0522d)" in pictures[name], name
     # A figure of its validation has a panel.
-    assert ">Words on dev<" in pictures["learning"] and ">without repetitions<" not in pictures["refinement"]
+    assert ">Words on dev<" in pictures["learning"] and ">without repetitions<" in pictures["refinement"]
 
 
 def test_its_series_is_a_curve_and_its_legend_its_title(package):
