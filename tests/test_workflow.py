@@ -111,7 +111,8 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
             "train_lvm", *TRAINED_BY_TRAIN, "train_refiner", "export_bundle", "export_ctranslate2", "choose_settings",
-            "decode_shard", "decode", "score_quality", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"]  # fmt: skip
+            "decode_shard", "decode", "score_quality", "compare_rows", "measure_speed", "analyse", *ANALYSES,
+            "report"]  # fmt: skip
     planned = scheduled(target, "--configfile", SMOKE, folder=tmp_path)
     assert max(planned, key=flow.index) in last
 
