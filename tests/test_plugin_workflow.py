@@ -144,7 +144,7 @@ def test_it_is_timed_and_shown_pass_by_pass(run):
     assert set(timed) == {"unrepeat-0", "unrepeat-2", "unrepeat-2-ledger-float32", "tuned"}
     assert all(row["latency_ms"] > 0 and row["sentences_per_second"] > 0 for row in timed.values())
     examples = read_json(run / RESULTS / "analysis/traces.json")["examples"]
-    assert examples and all(len(example["searches"]["unrepeat"]) == 3 for example in examples)
+    assert examples and all(len(example["searches"]["without repetitions"]) == 3 for example in examples)
 
 
 def test_tables_and_figures_show_it_by_what_it_declares(report):

@@ -543,7 +543,7 @@ def test_changes_rerun_the_same_from_another_folder_and_as_a_module(finished, ho
 
 def test_a_value_more_to_choose_from_chooses_anew(finished, hollow_project, tmp_path):
     content = yaml.safe_load(Path(SMOKE).read_text())
-    content["decodes"][-1]["tune"]["step_size"].append(1.5)
+    next(decode for decode in content["decodes"] if decode.get("name") == "adaptive")["tune"]["step_size"].append(1.5)
     overlay = tmp_path / "change.yaml"
     overlay.write_text(yaml.safe_dump(content))
     planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
