@@ -252,7 +252,8 @@ class Search:
     step        (networks by role, settings) -> function of (memory, mask) -> step of latents; for searches that refine
     program     (networks by role, settings, scored) -> `decoding.passes.Pass`: the whole search as one function of
                 source ids, which engines can compile; None: it has none
-    graph       (settings) -> those that the program's graph depends on, where not on all of them
+    graph       (settings) -> those that the program's graph depends on, where not on all of them; what reads its
+                outputs then may work with other systems, such as a language model
     varies      (settings) -> None, or why they have no program: "with a stop_threshold"
     step_cost   (Weights by role) -> operations of such a step for one position
     traceable   it can tell the translation after every step of its series

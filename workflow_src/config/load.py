@@ -221,8 +221,9 @@ def _refuse_cycles(config: WorkflowConfig) -> None:
 def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:
     """How a system learns: not at all where its family is counted at once."""
     if family.fit:
-        if system.training is not None:
-            raise ConfigError(f"{where}: family {family.name} is counted at once; remove the setting training.")
+        for setting in ("training", "init_from"):
+            if getattr(system, setting) is not None:
+                raise ConfigError(f"{where}: family {family.name} is counted at once; remove the setting {setting}.")
         return TrainingConfig(max_steps=0)
     if system.training is None:
         raise ConfigError(f"missing setting {where}.training: add it to the configuration.")

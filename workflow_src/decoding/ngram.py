@@ -15,7 +15,8 @@ import bisect
 import dataclasses
 import gzip
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -299,32 +300,40 @@ def _arpa_entries(path: Path, known: dict[str, int]) -> tuple[list[dict[tuple[in
     """(log p, log backoff) in nats by n-gram, a mapping for each order; and how many n-grams were left out."""
     orders: list[dict[tuple[int, ...], tuple[float, float]]] = []
     left_out = 0
-    order = 0
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            line = line.rstrip("\n")
-            if line.startswith("\\"):
-                head = line[1:].partition("-grams:")[0]
-                if line.endswith("-grams:") and head.isdecimal():
-                    order = int(head)
-                    orders.append({})
-                elif line.strip() == "\\end\\":
-                    break
-                continue
-            if not order or not line.strip():
-                continue
-            fields = line.split("\t") if "\t" in line else line.split(" ", 1)
-            try:
-                value, words = float(fields[0]), fields[1].split()
-                weight = float(fields[2]) if len(fields) > 2 else 0.0
-            except (IndexError, ValueError):
-                words = []
-            if len(words) != order:
-                raise ArtifactError(f'{path}, line {number}: "{line}" is no {order}-gram; write the file again.')
-            if all(word in known for word in words):
-                entry = (max(value * LOG10, LEAST), weight * LOG10)
-                orders[order - 1][tuple(known[word] for word in words)] = entry
-            else:
-                left_out += 1
+    for number, line in _lines(path):
+        if line.startswith("\\"):
+            head = line[1:].partition("-grams:")[0]
+            if line.endswith("-grams:") and head.isdecimal():
+                if int(head) != len(orders) + 1:
+                    raise ArtifactError(f"{path}, line {number}: {head}-grams come too early; order them by length.")
+                orders.append({})
+            elif line == "\\end\\":
+                break
+            continue
+        if not orders or not line:
+            continue
+        # Words may hold any other white space.
+        first, *rest = re.split(r"[ \t]+", line)
+        words, weights = rest[: len(orders)], rest[len(orders) :]
+        try:
+            value, weight = float(first), float(weights[0]) if weights else 0.0
+        except ValueError:
+            words = []
+        if len(words) != len(orders) or len(weights) > 1:
+            raise ArtifactError(f'{path}, line {number}: "{line}" is no {len(orders)}-gram; write the file again.')
+        if all(word in known for word in words):
+            orders[-1][tuple(known[word] for word in words)] = (max(value * LOG10, LEAST), weight * LOG10)
+        else:
+            left_out += 1
     return orders, left_out
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a text, also gzipped, without white space at their ends. Raises ArtifactError for no UTF-8."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8", newline="\n") as file:
+        try:
+            for number, line in enumerate(file, 1):
+                yield number, line.strip(" \t\r\n")
+        except UnicodeDecodeError:
+            raise ArtifactError(f"{path} is no text in UTF-8, and so no language model in ARPA format.") from None

@@ -19,7 +19,8 @@ def _programs(family: Family, search: Search, settings: SearchSettings) -> str |
         return f"computes searches that have a program, and {search.name} has none; remove the engine"
     if reason := search.varies(settings):
         return f"cannot compute search {search.name} {reason}; remove one of the two"
-    if others := [name for name in settings.named("role") if getattr(settings, name)]:
+    # What reads a graph's outputs may work with other systems beside it.
+    if search.graph is None and (others := [name for name in settings.named("role") if getattr(settings, name)]):
         return f"computes one system's networks, not those of a {others[0]}; remove one of the two"
     return None
 
@@ -39,6 +40,8 @@ def _beams(family: Family, search: Search, settings: SearchSettings) -> str | No
         return f"translates with {', '.join(BEAM_SEARCHES)} only, not with {search.name}; remove the engine"
     if family.name not in BEAM_FAMILIES:
         return f"computes systems of family {', '.join(BEAM_FAMILIES)} only, not of {family.name}; remove the engine"
+    if others := [name for name in settings.named("role") if getattr(settings, name)]:
+        return f"takes no {others[0]}; remove one of the two"
     return None
 
 

@@ -76,8 +76,10 @@ class ExportedGraphs:
         """
         if self.int8 and len(sources) > 1:
             parts = [self.translate([source], settings, scored, networks) for source in sources]
-            return Hypotheses(*([row for part in parts for row in getattr(part, name)]
-                                for name in ("tokens", "scores", "steps")))  # fmt: skip
+            names = [
+                name for name in ("tokens", "scores", "steps", "candidates") if getattr(parts[0], name) is not None
+            ]
+            return Hypotheses(**{name: [row for part in parts for row in getattr(part, name)] for name in names})
         alone = len(sources) == 1
         session = self._session(settings, scored, alone)
         # Its module is not computed with: what counts is how rows are finished.

@@ -162,7 +162,8 @@ class BaseTranslator(ABC):
                 systems[kind.option(name).role] = fields[name]
                 fields = fields | {name: fields[name].description["system"]}
         own = {name: value for name, value in defaults.items() if name in kind.model_fields}
-        given = {name: value for name, value in fields.items() if value is not None}
+        # None for a role that a bundle fills by itself asks for the search without it.
+        given = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
         return self._completed(kind.checked({**own, **given})), systems
 
     def _search(self, name: str) -> Search:

@@ -101,7 +101,9 @@ def _told(given: argparse.Namespace, translator: Translator) -> dict[str, Any]:
                 f"{_option(name)} belongs to {owners}, and the search is {search.name}; remove one of the two."
             )
     for name in search.settings.named("role"):
-        if name in told:
+        if told.get(name) == "none":
+            told[name] = None
+        elif name in told:
             told[name] = Translator.load(told[name], given.device, given.precision, given.threads)
     return told
 
@@ -132,7 +134,7 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
     search = registry.searches().get(found.search or "")
     if found.bundle and not found.search:
         try:
-            search = registry.searches().get(bundle.read_bundle(Path(found.bundle))["defaults"]["search"])
+            search = registry.searches().get(bundle.read_bundle(Path(found.bundle))["defaults"].get("search", ""))
         except ArtifactError:
             # The error is reported when the bundle is opened.
             search = None

@@ -120,11 +120,33 @@ def test_words_that_the_subwords_lack_are_left_out_of_a_file(tmp_path):
     assert again.step((0, 0), 6)[0] == pytest.approx(unknown * math.log(10), rel=1e-6)
 
 
-@pytest.mark.parametrize("content", ["", "no model\n", "\\data\\\nngram 1=1\n\n\\1-grams:\n-1 a b c\n\\end\\\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "no model\n",
+        "\\data\\\nngram 1=1\n\n\\1-grams:\n-1 a b c\n\\end\\\n",
+        "\\2-grams:\n-1 w4 w5\n\\end\\\n",
+    ],
+)
 def test_a_file_of_another_form_is_refused(tmp_path, content):
     (tmp_path / "model.arpa").write_text(content, encoding="utf-8")
     with pytest.raises(ArtifactError, match="model.arpa"):
         read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "model.arpa").write_bytes(b"\\1-grams:\n\xff\xfe\n")
+    with pytest.raises(ArtifactError, match="no text in UTF-8"):
+        read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+
+
+def test_fields_may_be_parted_by_any_blanks(tmp_path):
+    lines = ["\\data\\", "ngram 1=3", "", "\\1-grams:", "-0.5 w4 -0.25", "-0.25\t</s>\t", "-1   w5", "", "\\end\\"]
+    (tmp_path / "model.arpa").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    model, left_out = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+    assert left_out == 0
+    assert model.log_probability([4, 5]) == pytest.approx(-1.75 * math.log(10))
 
 
 def test_without_text_there_is_no_model():

@@ -13,6 +13,7 @@ from workflow_src.config.plan import Plan
 from workflow_src.decoding.ngram import estimate, write_arpa
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import carried, families
+from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
@@ -91,6 +92,47 @@ def test_a_bundle_uses_the_language_model_that_it_carries(made):
     assert scores(carrying, language_model=load(made.other)) == other != given
 
 
+def test_a_carried_language_model_can_be_left_out(made, tmp_path):
+    carrying, plain = load(made.carrying), load(made.plain)
+    assert scores(carrying, language_model=None) == scores(plain) != scores(carrying)
+    text, out = tmp_path / "in", tmp_path / "out"
+    text.write_text("der Hund ruht heute\n")
+    words = ["--bundle", str(made.carrying), "--input", str(text), "--output", str(out), "--device", "cpu"]
+    command.main([*words, "--search", "ctc-beam", "--beam", "3", "--language-model", "none", "--engine", "eager"])
+    assert out.read_text().splitlines() == plain.translate(["der Hund ruht heute"], search="ctc-beam", beam=3)
+
+
+def test_the_command_says_that_a_language_model_translates_nothing(made, tmp_path):
+    (tmp_path / "in").write_text("der Hund\n")
+    with pytest.raises(SystemExit, match="error: lm is no system that translates"):
+        command.main(["--bundle", str(made.lm), "--input", str(tmp_path / "in"), "--device", "cpu"])
+
+
+@pytest.mark.parametrize("mode", ["fast", "fast-int8"])
+def test_onnx_runtime_computes_the_pass_and_the_language_model_stays_beside_it(made, mode, monkeypatch, tmp_path):
+    for package in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(package, reason="needs the extra fast")
+    monkeypatch.setenv("CONTINUUM_CACHE", str(tmp_path))
+    from workflow_src.engines.onnxruntime import int8_is_safe
+
+    if mode == "fast-int8" and not int8_is_safe():
+        pytest.skip("sums of 8-bit products may overflow on this processor")
+    fast = Translator.load(made.carrying, device="cpu", threads=1, engine=mode)
+    chosen, _ = fast.settings(**BEAM)
+    found = fast.search(LINES, chosen)
+    assert list((tmp_path / "graphs").iterdir())
+    wanted = load(made.carrying).search(LINES, chosen)
+    assert len(found.tokens) == len(LINES) and found.candidates is not None
+    if mode == "fast":
+        assert found.tokens == wanted.tokens and found.scores == pytest.approx(wanted.scores, abs=1e-4)
+
+
+def test_ctranslate2_refuses_a_language_model():
+    more = [{"system": "teacher", "search": "beam", "beam": 4, "engine": "ctranslate2", "language_model": "lm"}]
+    with pytest.raises(ConfigError, match="engine ctranslate2 takes no language_model; remove one of the two"):
+        load_experiment("tatoeba", decodes=more)
+
+
 def test_greedy_needs_no_language_model(made):
     assert load(made.carrying).translate(LINES) == load(made.plain).translate(LINES, search="ctc-greedy")
 
@@ -127,6 +169,8 @@ def experiment(**systems):
 def test_a_language_model_has_no_training_and_all_others_have():
     with pytest.raises(ConfigError, match="systems.lm: family ngram is counted at once; remove the setting training"):
         experiment(lm={"training": {"max_steps": 5}})
+    with pytest.raises(ConfigError, match="systems.lm: family ngram is counted at once; remove the setting init_from"):
+        experiment(lm={"init_from": "teacher"})
     with pytest.raises(ConfigError, match="missing setting systems.more.training"):
         experiment(more={"family": "transformer", "preset": "tiny"})
 
