@@ -180,7 +180,6 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
     model = build(settings["family"], settings["model"], sizes)
     for prefix, part in ((given.train, corpus), (given.dev, dev)):
         _check_positions(prefix, part, model.config.max_positions)
-    family = families()[settings["family"]]
     base, roles = _base(family, given), _roles(family, given)
     _start(family, model, base, given)
     inputs = _inputs(given)
