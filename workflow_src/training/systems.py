@@ -10,6 +10,7 @@ from torch import nn
 
 from workflow_src.data.subwords import Subwords
 from workflow_src.families.build import build
+from workflow_src.jobs import named_paths
 from workflow_src.nn.weights import load_weights
 from workflow_src.records.atomic import ArtifactError, read_json, sha256
 from workflow_src.registry import families
@@ -38,13 +39,7 @@ def add_roles(made: argparse.ArgumentParser) -> None:
 
 def named_files(words: list[str]) -> dict[str, Path]:
     """ROLE=FILE words as a mapping. Raises ValueError for a word of another form."""
-    found = {}
-    for word in words:
-        role, equals, file = word.partition("=")
-        if not (role and equals and file):
-            raise ValueError(f'--roles has "{word}"; write ROLE=FILE.')
-        found[role] = Path(file)
-    return found
+    return named_paths("--roles", "ROLE=FILE", words)
 
 
 def role_input(role: str) -> str:
