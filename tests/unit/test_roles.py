@@ -17,6 +17,7 @@ from workflow_src import registry
 from workflow_src.config import ConfigError, Plan, load_experiment
 from workflow_src.config.costs import parameters, parts, weights_of
 from workflow_src.config.resources import Requests
+from workflow_src.declarations import DeclarationError, check
 from workflow_src.families.build import build
 from workflow_src.records.atomic import read_json
 from workflow_src.records.cuts import Cuts
@@ -252,5 +253,5 @@ def test_a_model_that_was_trained_with_other_symbols_is_told(package):
 def test_declarations_that_cannot_be_used_are_refused(package, change, told):
     members = registry.members()
     wrong = dataclasses.replace(members.families["marked"], **change)
-    with pytest.raises(registry.DeclarationError, match=told):
-        registry._check(dataclasses.replace(members, families={**members.families, "marked": wrong}))
+    with pytest.raises(DeclarationError, match=told):
+        check({**members.families, "marked": wrong}, members.searches, members.engines)

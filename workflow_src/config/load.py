@@ -12,7 +12,8 @@ from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.decodes import resolve_decodes
 from workflow_src.config.experiment import SystemConfig, TrainingConfig, WorkflowConfig
 from workflow_src.config.resolved import Loaded, System
-from workflow_src.registry import DeclarationError, engines, families, use
+from workflow_src.declarations import DeclarationError
+from workflow_src.registry import engines, families, use
 from workflow_src.spec import AUTOREGRESSIVE, BASE, Family
 
 PROJECT = Path(__file__).resolve().parents[2]
