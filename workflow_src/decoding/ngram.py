@@ -237,12 +237,13 @@ def write_arpa(model: NgramModel, path: Path, pieces: Sequence[str]) -> None:
     with atomic(path) as file:
         file.write("\\data\\\n")
         kept = [
-            np.flatnonzero(table.logp > LEAST) if n == 0 else np.arange(len(table)) for n, table in _numbered(model)
+            np.flatnonzero(table.logp > LEAST) if n == 0 else np.arange(len(table))
+            for n, table in enumerate(model.tables)
         ]
         kept[0] = np.union1d(kept[0], [BOS])
         file.writelines(f"ngram {n}={len(rows)}\n" for n, rows in enumerate(kept, 1))
         texts: list[str] = []
-        for n, table in _numbered(model):
+        for n, table in enumerate(model.tables):
             last = n + 1 == model.order
             file.write(f"\n\\{n + 1}-grams:\n")
             words = [names[word] for word in table.words.tolist()]
@@ -253,10 +254,6 @@ def write_arpa(model: NgramModel, path: Path, pieces: Sequence[str]) -> None:
                 ending = "" if last else f"\t{weights[row]:.7g}"
                 file.write(f"{values[row]:.7g}\t{texts[row]}{ending}\n")
         file.write("\n\\end\\\n")
-
-
-def _numbered(model: NgramModel):
-    return list(enumerate(model.tables))
 
 
 def read_arpa(path: Path, ids: dict[str, int], size: int) -> tuple[NgramModel, int]:

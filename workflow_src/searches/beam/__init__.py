@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from workflow_src.decoding.settings import LM
 from workflow_src.spec import (
     AUTOREGRESSIVE,
     LANGUAGE_MODEL,
@@ -15,8 +16,6 @@ from workflow_src.spec import (
     SearchSettings,
     Weights,
 )
-
-LM = "language_model"
 
 
 class BeamSettings(SearchSettings):

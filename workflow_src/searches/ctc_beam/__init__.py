@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.spec import (
     ALIGNED,
     AUTOREGRESSIVE,
@@ -16,8 +17,6 @@ from workflow_src.spec import (
     SearchSettings,
     Weights,
 )
-
-RESCORER, LM = "rescorer", "language_model"
 
 
 def _by(mark: str):
