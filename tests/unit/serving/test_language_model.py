@@ -10,7 +10,8 @@ import pytest
 
 from workflow_src.config import ConfigError, load_experiment
 from workflow_src.config.plan import Plan
-from workflow_src.decoding.ngram import estimate, write_arpa
+from workflow_src.decoding.arpa import write_arpa
+from workflow_src.decoding.ngram import estimate
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import carried, families
 from workflow_src.serving import command
@@ -160,6 +161,17 @@ def test_an_arpa_file_of_the_users_serves(made, tiny, training_words, run_stage,
     own, sentence = load(bundle).models["ngram"].scorer, tiny.dev.target(0).tolist()
     assert own.log_probability(sentence) == pytest.approx(model.log_probability(sentence), rel=1e-5)
     assert "set model.order to 3" in refused("train", words(4))
+
+
+def test_a_file_that_lacks_subwords_is_warned_of(made, tiny, training_words, run_stage, caplog, tmp_path):
+    pieces = tiny.subwords.names()["target"]
+    text = f"\\data\\\nngram 1=2\n\n\\1-grams:\n-0.5\t{pieces[5]}\n-0.5\t</s>\n\n\\end\\\n"
+    (tmp_path / "own.arpa").write_text(text, encoding="utf-8")
+    order = settings("ngram", {"order": 1})
+    run_stage("train", training_words("ngram", tmp_path / "own", settings=order, initial=tmp_path / "own.arpa"))
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"has neither <unk> nor {len(pieces) - 5} of the {len(pieces)} target subwords, such as {pieces[4]};" in told
+    assert "log10 p = -100" in told and "left out" not in told
 
 
 def experiment(**systems):
