@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from workflow_src import cli
 from workflow_src.config import ConfigError, load_experiment
 from workflow_src.config.plan import Plan
-from workflow_src.decoding.arpa import write_arpa
+from workflow_src.decoding.arpa import read_arpa, write_arpa
 from workflow_src.decoding.ngram import estimate
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import carried, families
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 
+IRSTLM = Path("/usr/lib/irstlm/bin/compile-lm")
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
 BEAM = {"search": "ctc-beam", "beam": 3, "min_ratio": 0.0, "lm_weight": 2.0}
 
@@ -161,6 +168,50 @@ def test_an_arpa_file_of_the_users_serves(made, tiny, training_words, run_stage,
     own, sentence = load(bundle).models["ngram"].scorer, tiny.dev.target(0).tolist()
     assert own.log_probability(sentence) == pytest.approx(model.log_probability(sentence), rel=1e-5)
     assert "set model.order to 3" in refused("train", words(4))
+
+
+@pytest.mark.parametrize("name", ["model.arpa", "new/model.arpa.gz"])
+@pytest.mark.parametrize("bundle", ["lm", "carrying"])
+def test_the_command_writes_a_file_that_gives_the_same_model(
+    made, tiny, training_words, run_stage, tmp_path, capsys, bundle, name
+):
+    cli.main(["export-arpa", "--bundle", str(getattr(made, bundle)), "--output", str(tmp_path / name)])
+    assert f"{name}: a model of target subwords with {tiny.sizes['target']} 1-grams, " in capsys.readouterr().out
+    model = load(made.lm).models["ngram"].scorer
+    pieces = tiny.subwords.names()["target"]
+    again = read_arpa(tmp_path / name, {piece: i for i, piece in enumerate(pieces)}, len(pieces))
+    assert again.left_out == 0 and again.absent == ()
+    for row in range(len(tiny.dev)):
+        sentence = tiny.dev.target(row).tolist()
+        assert again.model.log_probability(sentence) == pytest.approx(model.log_probability(sentence), abs=1e-6)
+    # A system that starts from the file has the same weights, bit for bit.
+    words = training_words("ngram", tmp_path / "own", settings=settings("ngram", {"order": 3}), initial=tmp_path / name)
+    run_stage("train", words)
+    own, trained = (load_file(f) for f in (tmp_path / "own/model.safetensors", made.weights["lm"]))
+    assert own.keys() == trained.keys() and all(torch.equal(own[key], trained[key]) for key in own)
+
+
+def test_the_command_says_where_there_is_no_language_model(made, tmp_path):
+    words = ["export-arpa", "--output", str(tmp_path / "model.arpa"), "--bundle"]
+    with pytest.raises(SystemExit, match="error: .* is the bundle of ctc and has no language model; give"):
+        cli.main([*words, str(made.plain)])
+    with pytest.raises(SystemExit, match="error: .* is no bundle"):
+        cli.main([*words, str(tmp_path)])
+
+
+@pytest.mark.skipif(not IRSTLM.is_file(), reason="irstlm is not installed")
+def test_irstlm_reads_the_file_that_the_command_writes(made, tiny, tmp_path):
+    cli.main(["export-arpa", "--bundle", str(made.lm), "--output", str(tmp_path / "model.arpa")])
+    pieces = tiny.subwords.names()["target"]
+    sentences = [tiny.dev.target(row).tolist() for row in range(len(tiny.dev))]
+    lines = [" ".join(["<s>", *(pieces[i] for i in sentence), "</s>"]) for sentence in sentences]
+    (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = [str(IRSTLM), "model.arpa", "--eval=text"]
+    found = subprocess.run(words, cwd=tmp_path, env={"IRSTLM": str(IRSTLM.parents[1])}, capture_output=True, text=True)
+    (perplexity,) = re.findall(r" PP=([\d.]+)", found.stdout)
+    own = load(made.lm).models["ngram"].scorer.perplexity(sentences)
+    # It prints two decimals.
+    assert own == pytest.approx(float(perplexity), abs=0.006)
 
 
 def test_a_file_that_lacks_subwords_is_warned_of(made, tiny, training_words, run_stage, caplog, tmp_path):
