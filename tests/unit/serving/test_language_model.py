@@ -25,7 +25,8 @@ from workflow_src.serving.translator import Translator
 
 IRSTLM = Path("/usr/lib/irstlm/bin/compile-lm")
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
-BEAM = {"search": "ctc-beam", "beam": 3, "min_ratio": 0.0, "lm_weight": 2.0}
+ALONE = {"search": "ctc-beam", "beam": 3, "min_ratio": 0.0}
+BEAM = ALONE | {"lm_weight": 2.0}
 
 
 def settings(family: str, model: dict, **more) -> dict:
@@ -84,15 +85,15 @@ def test_what_was_counted_is_what_counting_gives(made, tiny):
     assert read_json(made.weights["lm"].parent / "config.json")["parameters"] > 0
 
 
-def scores(translator, **fields) -> list[float]:
-    chosen, systems = translator.settings(**BEAM, **fields)
+def scores(translator, beam=BEAM, **fields) -> list[float]:
+    chosen, systems = translator.settings(**beam, **fields)
     return translator.search(LINES, chosen, systems).scores
 
 
 def test_a_bundle_uses_the_language_model_that_it_carries(made):
     carrying, plain = load(made.carrying), load(made.plain)
     assert carrying.description["defaults"] == {"search": "ctc-greedy", "language_model": "lm"}
-    alone, given = scores(plain), scores(plain, language_model=load(made.lm))
+    alone, given = scores(plain, ALONE), scores(plain, language_model=load(made.lm))
     assert scores(carrying) == given != alone
     assert carrying.translate(LINES, **BEAM) == plain.translate(LINES, language_model=load(made.lm), **BEAM)
     # Another one in its place.
@@ -102,12 +103,23 @@ def test_a_bundle_uses_the_language_model_that_it_carries(made):
 
 def test_a_carried_language_model_can_be_left_out(made, tmp_path):
     carrying, plain = load(made.carrying), load(made.plain)
-    assert scores(carrying, language_model=None) == scores(plain) != scores(carrying)
+    assert scores(carrying, ALONE, language_model=None) == scores(plain, ALONE) != scores(carrying)
     text, out = tmp_path / "in", tmp_path / "out"
     text.write_text("der Hund ruht heute\n")
     words = ["--bundle", str(made.carrying), "--input", str(text), "--output", str(out), "--device", "cpu"]
     command.main([*words, "--search", "ctc-beam", "--beam", "3", "--language-model", "none", "--engine", "eager"])
     assert out.read_text().splitlines() == plain.translate(["der Hund ruht heute"], search="ctc-beam", beam=3)
+
+
+def test_a_weight_without_a_language_model_is_refused(made, tmp_path):
+    (tmp_path / "in").write_text("der Hund\n")
+    words = ["--input", str(tmp_path / "in"), "--search", "ctc-beam", "--lm-weight", "0.5", "--device", "cpu"]
+    told = "error: lm_weight is 0.5, and without a language_model nothing but the default, 0.2, is allowed: add"
+    for bundle in (["--bundle", str(made.plain)], ["--bundle", str(made.carrying), "--language-model", "none"]):
+        with pytest.raises(SystemExit, match=told):
+            command.main([*bundle, *words])
+    with pytest.raises(ValueError, match="without a language_model nothing but"):
+        load(made.plain).translate(LINES, **BEAM)
 
 
 def test_the_command_says_that_a_language_model_translates_nothing(made, tmp_path):
