@@ -19,9 +19,10 @@ from workflow_src.config.plan import Plan
 from workflow_src.decoding.arpa import read_arpa, write_arpa
 from workflow_src.decoding.ngram import estimate
 from workflow_src.records.atomic import read_json
-from workflow_src.registry import carried, families
+from workflow_src.registry import Carried, carried, families
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import LANGUAGE_MODEL, Role
 
 IRSTLM = Path("/usr/lib/irstlm/bin/compile-lm")
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
@@ -250,8 +251,17 @@ def test_a_language_model_has_no_training_and_all_others_have():
         experiment(more={"family": "transformer", "preset": "tiny"})
 
 
+def test_an_export_refuses_what_a_bundle_cannot_carry(made, tmp_path):
+    language_model = Role(LANGUAGE_MODEL, agree=("subwords",), optional=True)
+    assert carried(families()["nat"]) == {"language_model": Carried("language_model", language_model)}
+    assert carried(families()["transformer"]) == {}
+    with pytest.raises(ValueError, match="is of family nat, which has no role rescorer; remove it from --roles"):
+        made.export(tmp_path, made.weights["nat"], "--roles", f"rescorer={made.weights['nat']}")
+    with pytest.raises(ValueError, match="is of family nat, and the language_model must be language model"):
+        made.export(tmp_path, made.weights["nat"], "--roles", f"language_model={made.weights['nat']}")
+
+
 def test_bundles_carry_what_their_own_decodes_name():
     plan = Plan(load_experiment("tatoeba"))
     assert plan.carried("ctc-raw") == {"language_model": "lm-raw"} and plan.carried("teacher") == {}
-    assert carried(families()["nat"]) == {"language_model": "language_model"}
     assert "training" not in json.loads(plan.settings_training("lm"))
