@@ -103,6 +103,9 @@ def _check_settings(where: str, search: Search, classes: dict[type, str]) -> Non
     for name in search.settings.named("role"):
         if search.settings.option(name).role not in search.needs:
             raise DeclarationError(f'{where}: setting "{name}" fills a role that it does not need.')
+    for name in search.settings.named("only_with"):
+        if search.settings.option(name).only_with not in search.settings.named("role"):
+            raise DeclarationError(f'{where}: setting "{name}" goes with a setting that names no system.')
 
 
 def _check_roles(where: str, needs: Mapping[str, Role], traits: frozenset[str]) -> None:

@@ -181,10 +181,22 @@ def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[s
     return {role: thing for role, thing in filled.items() if role not in said}
 
 
-def carried(family: Family) -> dict[str, str]:
-    """Settings of a family's searches whose systems its bundles carry, by the role that these fill."""
-    kinds = (searches()[name].settings for name in searches_of(family))
-    return {kind.option(name).role: name for kind in kinds for name in kind.named("carried")}
+@dataclasses.dataclass(frozen=True)
+class Carried:
+    """What a bundle may carry for a search: the setting that names the system, and what it must be."""
+
+    setting: str
+    role: Role
+
+
+def carried(family: Family) -> dict[str, Carried]:
+    """What bundles of a family may carry for its searches, by role; none of it is needed."""
+    found: dict[str, Carried] = {}
+    for search in (searches()[name] for name in searches_of(family)):
+        for name in search.settings.named("carried"):
+            role = search.settings.option(name).role
+            found[role] = Carried(name, dataclasses.replace(search.needs[role], optional=True))
+    return found
 
 
 def roles() -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import pydantic
@@ -76,6 +77,7 @@ class Option:
     length    it decides target lengths: rows that differ in it are not compared as if lengths were equal
     follow    analyses that follow a search step by step keep the setting; rows with any other are left out
     stop      it decides after how many steps a sentence stops: tables say the mean
+    only_with  the setting that must name a system, or this one does nothing
     """
 
     required: bool = False
@@ -89,6 +91,7 @@ class Option:
     length: bool = False
     follow: bool = False
     stop: bool = False
+    only_with: str | None = None
 
 
 # Pydantic's kinds of errors of numbers out of range.
@@ -143,6 +146,20 @@ class SearchSettings(Frozen):
         problem = error["msg"].removeprefix("Value error, ")
         problem = problem[0].lower() + problem[1:]
         raise ValueError(f"{where}{name} is {error['input']!r}: {problem}.") from None
+
+    def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), where: str = "") -> None:
+        """Raises ValueError for a setting that does nothing, because the one that it is `only_with` names no system.
+
+        Such a setting may have its default, and dev may not choose it (`tune`).
+        """
+        for name in self.named("only_with"):
+            other, value, default = self.option(name).only_with, getattr(self, name), self.default(name)
+            if getattr(self, other) is None and (name in tune or value != default):
+                place = f"{where}tune.{name} is {list(tune[name])}" if name in tune else f"{where}{name} is {value}"
+                raise ValueError(
+                    f"{place}, and without a {other} nothing but the default, {default}, is allowed: add {other}, or "
+                    f"remove {name}."
+                )
 
     def name_part(self, name: str) -> str:
         """What one setting adds to a decode's name."""

@@ -180,6 +180,16 @@ def test_roles_are_filled_by_the_system_itself_before_its_base():
         registry.fill(needed, [("own", lvm)], {})
 
 
+def test_a_setting_goes_with_one_that_names_a_system():
+    class Weighed(registry.searches()["greedy"].settings):
+        weight: Annotated[float, Option(tune=True, only_with="max_length_ratio")] = 1.0
+
+    wrong = dataclasses.replace(registry.searches()["greedy"], name="wrong", settings=Weighed)
+    made = dataclasses.replace(registry.members(), searches={**registry.searches(), "wrong": wrong})
+    with pytest.raises(registry.DeclarationError, match='"wrong": setting "weight" goes with a setting that names no'):
+        registry._check(made)
+
+
 def test_a_search_with_the_settings_of_another_is_refused():
     searches = registry.searches()
     twin = dataclasses.replace(searches["greedy"], name="twin")

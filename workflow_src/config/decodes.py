@@ -42,6 +42,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
     for combination in itertools.product(*values):
         raw = fields | dict(zip(listed, combination, strict=True))
         settings = _filled(_checked(search, raw, where), system, systems, where)
+        _check_used(settings, tune or {}, where)
         for compute_type in _each(section.compute_type):
             engine = _engine(section, compute_type, system, search, settings, tune, where)
             handed = {"search": search.name} | settings.handed()
@@ -66,6 +67,13 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
 def _checked(search: Search, raw: dict[str, Any], where: str) -> SearchSettings:
     try:
         return search.settings.checked(raw, f"{where}.")
+    except ValueError as failure:
+        raise ConfigError(str(failure)) from None
+
+
+def _check_used(settings: SearchSettings, tune: dict[str, list[Any]], where: str) -> None:
+    try:
+        settings.check_used(tune, f"{where}.")
     except ValueError as failure:
         raise ConfigError(str(failure)) from None
 

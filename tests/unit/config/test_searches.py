@@ -79,6 +79,12 @@ def test_names_tell_rows_apart():
         ({"system": "teacher", "search": "greedy", "tune": {"lengthening": [0.1]}}, "greedy takes no lengthening"),
         ({"system": "lvm", "search": "prior-mean", "lengthening": -0.1}, "lengthening"),
         ({"system": "lvm", "search": "prior-mean", "tune": {"lengthening": [0, -0.1]}}, "lengthening is -0.1"),
+        # It weighs a language model, and there is none.
+        ({"system": "teacher", "search": "beam", "beam": 4, "lm_weight": 0.3},
+         "decodes[0].lm_weight is 0.3, and without a language_model nothing but the default, 0.2, is allowed: add "
+         "language_model, or remove lm_weight."),
+        ({"system": "teacher", "search": "beam", "beam": 4, "tune": {"lm_weight": [0.2, 0.3]}},
+         "decodes[0].tune.lm_weight is [0.2, 0.3], and without a language_model nothing but the default, 0.2, is "),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_one_sentence(row, told):
@@ -86,6 +92,16 @@ def test_what_does_not_fit_is_refused_in_one_sentence(row, told):
         decodes({key: value for key, value in row.items() if value is not None})
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_weight_without_a_language_model_is_refused_in_one_pass_too():
+    beam = {"system": "ctc", "search": "ctc-beam", "beam": 5}
+    for wrong in ({"lm_weight": [0.2, 0.4]}, {"tune": {"lm_weight": [0.1]}}):
+        with pytest.raises(ConfigError, match=r"decodes\[0\].*lm_weight is .* without a language_model nothing but"):
+            load_experiment("tatoeba", decodes=[beam | wrong])
+    # A bonus for each word needs no language model; what was written whole says defaults.
+    right = [beam | {"word_bonus": 1.0, "lm_weight": 0.2}, beam | {"language_model": "lm", "lm_weight": 0.4}]
+    assert len(load_experiment("tatoeba", decodes=right).decodes) == 2
 
 
 def test_a_rescorer_is_no_setting_of_the_samples_and_the_other_way_round():

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from workflow_src import cli
 from workflow_src.config import ConfigError, load_experiment
 from workflow_src.config.plan import Plan
-from workflow_src.decoding.ngram import estimate, write_arpa
+from workflow_src.decoding.arpa import read_arpa, write_arpa
+from workflow_src.decoding.ngram import estimate
 from workflow_src.records.atomic import read_json
-from workflow_src.registry import carried, families
+from workflow_src.registry import Carried, carried, families
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import LANGUAGE_MODEL, Role
 
+IRSTLM = Path("/usr/lib/irstlm/bin/compile-lm")
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
-BEAM = {"search": "ctc-beam", "beam": 3, "min_ratio": 0.0, "lm_weight": 2.0}
+ALONE = {"search": "ctc-beam", "beam": 3, "min_ratio": 0.0}
+BEAM = ALONE | {"lm_weight": 2.0}
 
 
 def settings(family: str, model: dict, **more) -> dict:
@@ -76,15 +86,15 @@ def test_what_was_counted_is_what_counting_gives(made, tiny):
     assert read_json(made.weights["lm"].parent / "config.json")["parameters"] > 0
 
 
-def scores(translator, **fields) -> list[float]:
-    chosen, systems = translator.settings(**BEAM, **fields)
+def scores(translator, beam=BEAM, **fields) -> list[float]:
+    chosen, systems = translator.settings(**beam, **fields)
     return translator.search(LINES, chosen, systems).scores
 
 
 def test_a_bundle_uses_the_language_model_that_it_carries(made):
     carrying, plain = load(made.carrying), load(made.plain)
     assert carrying.description["defaults"] == {"search": "ctc-greedy", "language_model": "lm"}
-    alone, given = scores(plain), scores(plain, language_model=load(made.lm))
+    alone, given = scores(plain, ALONE), scores(plain, language_model=load(made.lm))
     assert scores(carrying) == given != alone
     assert carrying.translate(LINES, **BEAM) == plain.translate(LINES, language_model=load(made.lm), **BEAM)
     # Another one in its place.
@@ -94,12 +104,23 @@ def test_a_bundle_uses_the_language_model_that_it_carries(made):
 
 def test_a_carried_language_model_can_be_left_out(made, tmp_path):
     carrying, plain = load(made.carrying), load(made.plain)
-    assert scores(carrying, language_model=None) == scores(plain) != scores(carrying)
+    assert scores(carrying, ALONE, language_model=None) == scores(plain, ALONE) != scores(carrying)
     text, out = tmp_path / "in", tmp_path / "out"
     text.write_text("der Hund ruht heute\n")
     words = ["--bundle", str(made.carrying), "--input", str(text), "--output", str(out), "--device", "cpu"]
     command.main([*words, "--search", "ctc-beam", "--beam", "3", "--language-model", "none", "--engine", "eager"])
     assert out.read_text().splitlines() == plain.translate(["der Hund ruht heute"], search="ctc-beam", beam=3)
+
+
+def test_a_weight_without_a_language_model_is_refused(made, tmp_path):
+    (tmp_path / "in").write_text("der Hund\n")
+    words = ["--input", str(tmp_path / "in"), "--search", "ctc-beam", "--lm-weight", "0.5", "--device", "cpu"]
+    told = "error: lm_weight is 0.5, and without a language_model nothing but the default, 0.2, is allowed: add"
+    for bundle in (["--bundle", str(made.plain)], ["--bundle", str(made.carrying), "--language-model", "none"]):
+        with pytest.raises(SystemExit, match=told):
+            command.main([*bundle, *words])
+    with pytest.raises(ValueError, match="without a language_model nothing but"):
+        load(made.plain).translate(LINES, **BEAM)
 
 
 def test_the_command_says_that_a_language_model_translates_nothing(made, tmp_path):
@@ -162,6 +183,61 @@ def test_an_arpa_file_of_the_users_serves(made, tiny, training_words, run_stage,
     assert "set model.order to 3" in refused("train", words(4))
 
 
+@pytest.mark.parametrize("name", ["model.arpa", "new/model.arpa.gz"])
+@pytest.mark.parametrize("bundle", ["lm", "carrying"])
+def test_the_command_writes_a_file_that_gives_the_same_model(
+    made, tiny, training_words, run_stage, tmp_path, capsys, bundle, name
+):
+    cli.main(["export-arpa", "--bundle", str(getattr(made, bundle)), "--output", str(tmp_path / name)])
+    assert f"{name}: a model of target subwords with {tiny.sizes['target']} 1-grams, " in capsys.readouterr().out
+    model = load(made.lm).models["ngram"].scorer
+    pieces = tiny.subwords.names()["target"]
+    again = read_arpa(tmp_path / name, {piece: i for i, piece in enumerate(pieces)}, len(pieces))
+    assert again.left_out == 0 and again.absent == ()
+    for row in range(len(tiny.dev)):
+        sentence = tiny.dev.target(row).tolist()
+        assert again.model.log_probability(sentence) == pytest.approx(model.log_probability(sentence), abs=1e-6)
+    # A system that starts from the file has the same weights, bit for bit.
+    words = training_words("ngram", tmp_path / "own", settings=settings("ngram", {"order": 3}), initial=tmp_path / name)
+    run_stage("train", words)
+    own, trained = (load_file(f) for f in (tmp_path / "own/model.safetensors", made.weights["lm"]))
+    assert own.keys() == trained.keys() and all(torch.equal(own[key], trained[key]) for key in own)
+
+
+def test_the_command_says_where_there_is_no_language_model(made, tmp_path):
+    words = ["export-arpa", "--output", str(tmp_path / "model.arpa"), "--bundle"]
+    with pytest.raises(SystemExit, match="error: .* is the bundle of ctc and has no language model; give"):
+        cli.main([*words, str(made.plain)])
+    with pytest.raises(SystemExit, match="error: .* is no bundle"):
+        cli.main([*words, str(tmp_path)])
+
+
+@pytest.mark.skipif(not IRSTLM.is_file(), reason="irstlm is not installed")
+def test_irstlm_reads_the_file_that_the_command_writes(made, tiny, tmp_path):
+    cli.main(["export-arpa", "--bundle", str(made.lm), "--output", str(tmp_path / "model.arpa")])
+    pieces = tiny.subwords.names()["target"]
+    sentences = [tiny.dev.target(row).tolist() for row in range(len(tiny.dev))]
+    lines = [" ".join(["<s>", *(pieces[i] for i in sentence), "</s>"]) for sentence in sentences]
+    (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = [str(IRSTLM), "model.arpa", "--eval=text"]
+    found = subprocess.run(words, cwd=tmp_path, env={"IRSTLM": str(IRSTLM.parents[1])}, capture_output=True, text=True)
+    (perplexity,) = re.findall(r" PP=([\d.]+)", found.stdout)
+    own = load(made.lm).models["ngram"].scorer.perplexity(sentences)
+    # It prints two decimals.
+    assert own == pytest.approx(float(perplexity), abs=0.006)
+
+
+def test_a_file_that_lacks_subwords_is_warned_of(made, tiny, training_words, run_stage, caplog, tmp_path):
+    pieces = tiny.subwords.names()["target"]
+    text = f"\\data\\\nngram 1=2\n\n\\1-grams:\n-0.5\t{pieces[5]}\n-0.5\t</s>\n\n\\end\\\n"
+    (tmp_path / "own.arpa").write_text(text, encoding="utf-8")
+    order = settings("ngram", {"order": 1})
+    run_stage("train", training_words("ngram", tmp_path / "own", settings=order, initial=tmp_path / "own.arpa"))
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"has neither <unk> nor {len(pieces) - 5} of the {len(pieces)} target subwords, such as {pieces[4]};" in told
+    assert "log10 p = -100" in told and "left out" not in told
+
+
 def experiment(**systems):
     return load_experiment("tatoeba", systems=systems)
 
@@ -175,8 +251,17 @@ def test_a_language_model_has_no_training_and_all_others_have():
         experiment(more={"family": "transformer", "preset": "tiny"})
 
 
+def test_an_export_refuses_what_a_bundle_cannot_carry(made, tmp_path):
+    language_model = Role(LANGUAGE_MODEL, agree=("subwords",), optional=True)
+    assert carried(families()["nat"]) == {"language_model": Carried("language_model", language_model)}
+    assert carried(families()["transformer"]) == {}
+    with pytest.raises(ValueError, match="is of family nat, which has no role rescorer; remove it from --roles"):
+        made.export(tmp_path, made.weights["nat"], "--roles", f"rescorer={made.weights['nat']}")
+    with pytest.raises(ValueError, match="is of family nat, and the language_model must be language model"):
+        made.export(tmp_path, made.weights["nat"], "--roles", f"language_model={made.weights['nat']}")
+
+
 def test_bundles_carry_what_their_own_decodes_name():
     plan = Plan(load_experiment("tatoeba"))
     assert plan.carried("ctc-raw") == {"language_model": "lm-raw"} and plan.carried("teacher") == {}
-    assert carried(families()["nat"]) == {"language_model": "language_model"}
     assert "training" not in json.loads(plan.settings_training("lm"))

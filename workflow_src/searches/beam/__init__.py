@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from workflow_src.decoding.settings import LM
 from workflow_src.spec import (
     AUTOREGRESSIVE,
     LANGUAGE_MODEL,
@@ -16,8 +17,6 @@ from workflow_src.spec import (
     Weights,
 )
 
-LM = "language_model"
-
 
 class BeamSettings(SearchSettings):
     beam: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
@@ -29,7 +28,7 @@ class BeamSettings(SearchSettings):
     language_model: Annotated[
         str | None, Option(role=LM, part=lambda system: f"-with-{system}" if system else "", omit=True)
     ] = Field(None, description="the system whose probabilities of words are added; none: no language model")
-    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", omit=True)] = Field(
+    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", omit=True, only_with="language_model")] = Field(
         0.2, ge=0, allow_inf_nan=False, description="times the language model's log-probability is added"
     )
     max_length_ratio: Annotated[float, Option()] = Field(

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.lengths import limits
-from workflow_src.searches.beam import LM, BeamSettings
+from workflow_src.decoding.settings import LM
+from workflow_src.searches.beam import BeamSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import BOS, EOS, Hypotheses, LanguageModel, wide
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.spec import (
     ALIGNED,
     AUTOREGRESSIVE,
@@ -16,8 +17,6 @@ from workflow_src.spec import (
     SearchSettings,
     Weights,
 )
-
-RESCORER, LM = "rescorer", "language_model"
 
 
 def _by(mark: str):
@@ -33,7 +32,7 @@ class CtcBeamSettings(SearchSettings):
     language_model: Annotated[str | None, Option(role=LM, part=_by("with"), carried=True)] = Field(
         None, description="the system whose probabilities of words are added; none: no language model"
     )
-    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}")] = Field(
+    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", only_with="language_model")] = Field(
         0.2, ge=0, allow_inf_nan=False, description="times the language model's log-probability is added"
     )
     word_bonus: Annotated[float, Option(tune=True, part="-bonus{:g}")] = Field(

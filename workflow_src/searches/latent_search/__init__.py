@@ -4,11 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import Lengthening, Steps, StepSize, prior_and_decoder
+from workflow_src.decoding.settings import RESCORER, Lengthening, Steps, StepSize, prior_and_decoder
 from workflow_src.registry import searches
 from workflow_src.spec import AUTOREGRESSIVE, LATENT, MODEL, Look, Option, Role, Search, SearchSettings, Weights
-
-RESCORER = "rescorer"
 
 
 class LatentSearchSettings(SearchSettings):
