@@ -185,9 +185,8 @@ def test_a_setting_goes_with_one_that_names_a_system():
         weight: Annotated[float, Option(tune=True, only_with="max_length_ratio")] = 1.0
 
     wrong = dataclasses.replace(registry.searches()["greedy"], name="wrong", settings=Weighed)
-    made = dataclasses.replace(registry.members(), searches={**registry.searches(), "wrong": wrong})
-    with pytest.raises(registry.DeclarationError, match='"wrong": setting "weight" goes with a setting that names no'):
-        registry._check(made)
+    with pytest.raises(DeclarationError, match='"wrong": setting "weight" goes with a setting that names no'):
+        check(registry.families(), {**registry.searches(), "wrong": wrong}, registry.engines())
 
 
 def test_a_search_with_the_settings_of_another_is_refused():
