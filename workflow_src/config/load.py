@@ -153,6 +153,7 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             if teacher not in names:
                 raise unknown("system", teacher, names, f"{where}.data")
         _check_roles(name, system, config)
+    for name, system in config.systems.items():
         _check_carried(name, system, config)
     for name, distillation in config.distillation.items():
         if name not in names:
