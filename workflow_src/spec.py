@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Self
 import pydantic
 
 # What families may be to others. A plug-in adds a trait by declaring it in a family of its own.
-AUTOREGRESSIVE = "autoregressive"  # p(y_t | y_<t, x): may teach and rank
+AUTOREGRESSIVE = "autoregressive"  # p(y_t | y_<t, x): may teach
+SCORER = "scorer"  # log p(y|x) of any outputs: may rank what others put out
 LATENT = "latent"  # prior, posterior and decoder of latents z
 REFINER = "refiner"  # a direction for the latents of a base
 VECTOR_FIELD = "vector field"  # the direction is the network's own output, not a slope

@@ -150,6 +150,31 @@ def test_onnx_runtime_computes_the_pass_and_the_language_model_stays_beside_it(m
         assert found.tokens == wanted.tokens and found.scores == pytest.approx(wanted.scores, abs=1e-4)
 
 
+def test_a_one_pass_system_ranks_what_a_beam_finds(made, tiny, tiny_bundles, run_stage, tmp_path):
+    """As a decode that chooses the weight on dev, in Python, and as a command: the same translations."""
+    teacher, rescorer = load(tiny_bundles["transformer"]), load(made.plain)
+    # Short enough to have alignments.
+    fields = {"search": "beam", "beam": 4, "max_length_ratio": 0.01}
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    plain = teacher.translate(lines, **fields)
+    found = {w: teacher.translate(lines, **fields, rescorer=rescorer, rescorer_weight=w) for w in (None, 0.0, 9.0)}
+    assert found[0.0] == plain and found[None] != plain
+    common = ["--bundle", str(tiny_bundles["transformer"]), "--rescorer", str(made.plain), "--device", "cpu"]
+    files = ["--source", str(tiny.corpus / "dev.de")]
+    handed = fields | {"rescorer": "ctc"}
+    choose = json.dumps({"settings": handed, "tune": {"rescorer_weight": [9.0]}, "remove_repetitions": "none"})
+    chosen = tmp_path / "chosen.json"
+    more = ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
+    run_stage("choose_settings", ["--settings", choose, *common, *files, *more])
+    assert read_json(chosen)["chosen"] == {"rescorer_weight": 9.0}
+    words = ["--settings", json.dumps(handed), *common, *files, "--chosen", str(chosen)]
+    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt")])
+    assert (tmp_path / "dev.txt").read_text().splitlines() == found[9.0]
+    more = ["--input", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "out"), "--engine", "eager"]
+    command.main([*common, *more, "--search", "beam", "--beam", "4", "--max-length-ratio", "0.01"])
+    assert (tmp_path / "out").read_text().splitlines() == found[None]
+
+
 def test_ctranslate2_refuses_a_language_model():
     more = [{"system": "teacher", "search": "beam", "beam": 4, "engine": "ctranslate2", "language_model": "lm"}]
     with pytest.raises(ConfigError, match="engine ctranslate2 takes no language_model; remove one of the two"):
