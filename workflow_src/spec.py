@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Self
 import pydantic
 
 # What families may be to others. A plug-in adds a trait by declaring it in a family of its own.
-AUTOREGRESSIVE = "autoregressive"  # p(y_t | y_<t, x): may teach and rank
+AUTOREGRESSIVE = "autoregressive"  # p(y_t | y_<t, x): may teach
+SCORER = "scorer"  # log p(y|x) of any outputs: may rank what others put out
 LATENT = "latent"  # prior, posterior and decoder of latents z
 REFINER = "refiner"  # a direction for the latents of a base
 VECTOR_FIELD = "vector field"  # the direction is the network's own output, not a slope
@@ -72,7 +73,7 @@ class Option:
     always    the part also stands there when the value is the field's default
     omit      rules are not handed the setting while it has its default (settings that came later: old files stay valid)
     role      the value names a system that fills this role of the search
-    carried   bundles of a system carry the system that a decode of it names here
+    carried   bundles may carry the system that it names: `carries` of a system in a configuration
     steps     the value names the search whose steps are taken; None: the first search of the family that has steps
     length    it decides target lengths: rows that differ in it are not compared as if lengths were equal
     follow    analyses that follow a search step by step keep the setting; rows with any other are left out

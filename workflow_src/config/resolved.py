@@ -29,6 +29,8 @@ class System:
     training: Frozen
     # Systems in the roles that the family needs beside a base.
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
+    # Systems that its bundle carries for its searches, by role.
+    carries: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def filled(self) -> dict[str, str]:

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import yaml
+from conftest import snakemake
 from safetensors.torch import load_file
 
 from workflow_src import cli
@@ -148,6 +150,31 @@ def test_onnx_runtime_computes_the_pass_and_the_language_model_stays_beside_it(m
         assert found.tokens == wanted.tokens and found.scores == pytest.approx(wanted.scores, abs=1e-4)
 
 
+def test_a_one_pass_system_ranks_what_a_beam_finds(made, tiny, tiny_bundles, run_stage, tmp_path):
+    """As a decode that chooses the weight on dev, in Python, and as a command: the same translations."""
+    teacher, rescorer = load(tiny_bundles["transformer"]), load(made.plain)
+    # Short enough to have alignments.
+    fields = {"search": "beam", "beam": 4, "max_length_ratio": 0.01}
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    plain = teacher.translate(lines, **fields)
+    found = {w: teacher.translate(lines, **fields, rescorer=rescorer, rescorer_weight=w) for w in (None, 0.0, 9.0)}
+    assert found[0.0] == plain and found[None] != plain
+    common = ["--bundle", str(tiny_bundles["transformer"]), "--rescorer", str(made.plain), "--device", "cpu"]
+    files = ["--source", str(tiny.corpus / "dev.de")]
+    handed = fields | {"rescorer": "ctc"}
+    choose = json.dumps({"settings": handed, "tune": {"rescorer_weight": [9.0]}, "remove_repetitions": "none"})
+    chosen = tmp_path / "chosen.json"
+    more = ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
+    run_stage("choose_settings", ["--settings", choose, *common, *files, *more])
+    assert read_json(chosen)["chosen"] == {"rescorer_weight": 9.0}
+    words = ["--settings", json.dumps(handed), *common, *files, "--chosen", str(chosen)]
+    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt")])
+    assert (tmp_path / "dev.txt").read_text().splitlines() == found[9.0]
+    more = ["--input", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "out"), "--engine", "eager"]
+    command.main([*common, *more, "--search", "beam", "--beam", "4", "--max-length-ratio", "0.01"])
+    assert (tmp_path / "out").read_text().splitlines() == found[None]
+
+
 def test_ctranslate2_refuses_a_language_model():
     more = [{"system": "teacher", "search": "beam", "beam": 4, "engine": "ctranslate2", "language_model": "lm"}]
     with pytest.raises(ConfigError, match="engine ctranslate2 takes no language_model; remove one of the two"):
@@ -261,7 +288,42 @@ def test_an_export_refuses_what_a_bundle_cannot_carry(made, tmp_path):
         made.export(tmp_path, made.weights["nat"], "--roles", f"language_model={made.weights['nat']}")
 
 
-def test_bundles_carry_what_their_own_decodes_name():
+def test_bundles_carry_what_the_configuration_says(tmp_path):
     plan = Plan(load_experiment("tatoeba"))
-    assert plan.carried("ctc-raw") == {"language_model": "lm-raw"} and plan.carried("teacher") == {}
-    assert "training" not in json.loads(plan.settings_training("lm"))
+    assert plan.system("ctc-raw").carries == {"language_model": "lm-raw"} and plan.system("teacher").carries == {}
+    assert "training" not in json.loads(plan.settings_training("lm")) and "carries" not in plan.settings_training("ctc")
+    # A decode with another language model changes no bundle.
+    decodes = [
+        {"system": "ctc", "search": "ctc-beam", "beam": 7, "language_model": "other"},
+        {"system": "ctc", "search": "ctc-greedy"},
+    ]
+    other = {"family": "ngram", "preset": "3-gram"}
+    unused = dict.fromkeys(("lvm", "score", "energy"))
+    content = {"experiment": "smoke", "systems": {"other": other, **unused}, "decodes": decodes, "analyses": {}}
+    content["analyses"] = dict.fromkeys(("marginal", "tokens", "lengths", "samples", "latent_space"))
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
+    done = snakemake("bundles", "--dry-run", "--printshellcmds", "--configfile", "mine.yaml", folder=tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+    (command,) = re.findall(r"stages\.export_bundle .*systems/ctc/.*", done.stdout + done.stderr)
+    assert " --roles language_model=results/smoke/systems/lm/seed-1/model.safetensors " in command
+
+
+def test_what_is_carried_is_trained_for_every_seed():
+    one_pass = [{"system": "ctc-raw", "search": "ctc-greedy"}]
+    plan = Plan(load_experiment("tatoeba", seeds=[1, 2], decodes=one_pass))
+    assert {("lm-raw", 1), ("lm-raw", 2)} <= set(plan.trained) and ("lm", 2) not in plan.trained
+
+
+@pytest.mark.parametrize(
+    ("system", "carries", "told"),
+    [
+        ("ctc", {"language_model": "teacher"}, 'unknown system "teacher" in systems.ctc.carries.language_model (a '
+         "system that is language model); allowed: lm, lm-raw."),
+        ("ctc", {"language_modl": "lm"}, 'unknown role "language_modl" in systems.ctc.carries (family nat); allowed: '),
+        ("teacher", {"language_model": "lm"}, "systems.teacher.carries: bundles of family transformer carry no other"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_carried_is_refused_in_one_sentence(system, carries, told):
+    with pytest.raises(ConfigError) as caught:
+        experiment(**{system: {"carries": carries}})
+    assert told in str(caught.value) and "\n" not in str(caught.value)

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
-from workflow_src.spec import ALIGNED, Family, Frozen, Look
+from workflow_src.spec import ALIGNED, SCORER, Family, Frozen, Look
 
 BLANK = "blank"
 
@@ -56,7 +56,7 @@ FAMILY = Family(
     weights=weights,
     repeats=repeats,
     layers=lambda model: model.encoder_layers + round(model.upsample * model.layers),
-    traits=frozenset({ALIGNED}),
+    traits=frozenset({ALIGNED, SCORER}),
     start="workflow_src.families.nat.model:start",
     symbols=(BLANK,),
     look=Look("#009e73"),

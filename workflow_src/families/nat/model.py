@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.passes import largest
 from workflow_src.families.nat import NatConfig
+from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, initialise
 from workflow_src.nn.weights import copy_matching
 from workflow_src.types import EOS, PAD
@@ -76,6 +77,14 @@ class NonAutoregressiveModel(nn.Module):
         changes = torch.zeros_like(self.output_bias)
         changes[: EOS + 1], changes[self.blank] = float("-inf"), -blank_penalty
         return F.linear(hidden, self.target_embedding.weight, self.output_bias + changes)
+
+    def scoring_states(self, source: Tensor) -> SlotStates:
+        """What outputs of source (B, S) are scored from: the whole pass, which depends on no output."""
+        return slot_states(self, source)
+
+    def log_probability(self, states: SlotStates, target: Tensor) -> Tensor:
+        """log p(y|x) of target (B, T), (B,), summed over alignments; -inf where there is none."""
+        return output_log_probability(self, states, target)
 
 
 def start(

@@ -7,9 +7,9 @@ from pydantic import Field
 from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.spec import (
     ALIGNED,
-    AUTOREGRESSIVE,
     LANGUAGE_MODEL,
     MODEL,
+    SCORER,
     Look,
     Option,
     Role,
@@ -42,7 +42,7 @@ class CtcBeamSettings(SearchSettings):
         0.02, ge=0, le=1, description="symbols of a slot that are less probable than this times the best are left out"
     )
     rescorer: Annotated[str | None, Option(role=RESCORER, part=_by("by"))] = Field(
-        None, description="the autoregressive system that ranks the prefixes at the end; none: their own scores"
+        None, description="the system that ranks the prefixes at the end; none: their own scores"
     )
 
 
@@ -73,7 +73,7 @@ SEARCH = Search(
     needs={
         MODEL: Role(ALIGNED),
         LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),
-        RESCORER: Role(AUTOREGRESSIVE, agree=("subwords",), optional=True),
+        RESCORER: Role(SCORER, agree=("subwords",), optional=True),
     },
     series="beam",
     width=lambda settings: settings.beam,
