@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from workflow_src.config.display import build
 from workflow_src.config.experiment import ReportConfig
-from workflow_src.config.manifest import Manifest, build
+from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.results import Row
 
 SYSTEMS = {

@@ -11,7 +11,8 @@ import wordbag
 from workflow_src import registry
 from workflow_src.cli.estimate import estimate, jobs
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.manifest import Manifest, build
+from workflow_src.config.display import build
+from workflow_src.config.manifest import Manifest
 from workflow_src.config.resources import Requests
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import figures, figures_quality, results, tables

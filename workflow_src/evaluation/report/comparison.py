@@ -7,8 +7,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Removal
-from workflow_src.config.manifest import engine_info
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.results import Results, Row
