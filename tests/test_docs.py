@@ -11,6 +11,8 @@ import pytest
 from conftest import PROJECT
 
 from workflow_src import registry
+from workflow_src.config import datasets, experiment
+from workflow_src.config.base import Frozen
 from workflow_src.config.plan import analyses
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
@@ -90,3 +92,26 @@ def test_the_picture_of_the_workflow_is_drawn_from_its_source_and_shows_every_ru
     rules |= {engine.export_rule for engine in registry.engines().values() if engine.exports}
     rules |= {rule for rule, _ in analyses.RULES.values()}
     assert len(rules) > 20 and rules <= words
+
+
+def settings() -> dict[str, type[Frozen]]:
+    """Classes of all settings that a configuration may have, by the place that a message names."""
+    found = {f"families.{name}": family.model for name, family in registry.families().items()}
+    found |= {f"families.{name}.objective": family.objective for name, family in registry.families().items()}
+    found |= {f"searches.{name}": search.settings for name, search in registry.searches().items()}
+    for module in (datasets, experiment):
+        kinds = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Frozen))
+        found |= {kind.__name__: kind for kind in kinds if kind is not Frozen}
+    return found
+
+
+def test_every_setting_is_described():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert len(settings()) > 25
+    lacking = [
+        f"{place}: {name}"
+        for place, kind in settings().items()
+        for name in kind.model_fields
+        if not re.search(rf"\b{name}\b", text)
+    ]
+    assert not lacking

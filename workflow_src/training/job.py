@@ -16,11 +16,7 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.families.build import build, build_objective, sizes_of
 from workflow_src.jobs import add_runtime, boolean, log, parser
 from workflow_src.nn.weights import count_parameters
-from workflow_src.records.atomic import (
-    ArtifactError,
-    fingerprint,
-    sha256,
-)
+from workflow_src.records.atomic import ArtifactError, fingerprint, sha256
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import families, import_object
 from workflow_src.runtime import processes, torchrun
@@ -29,14 +25,7 @@ from workflow_src.runtime.processes import Group
 from workflow_src.runtime.signals import die_with_parent
 from workflow_src.spec import Family
 from workflow_src.training.devices import own_device
-from workflow_src.training.inputs import (
-    check_positions,
-    input_files,
-    load_base,
-    load_roles,
-    open_dev,
-    start_from,
-)
+from workflow_src.training.inputs import check_positions, input_files, load_base, load_roles, open_dev, start_from
 from workflow_src.training.loop import Progress, Trainer
 from workflow_src.training.state import StateFolder
 from workflow_src.training.systems import add_roles, named_files, role_input, write_system
