@@ -17,7 +17,7 @@ from torch import nn
 from workflow_src import registry
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all, search_rows
-from workflow_src.engines.choose import Opened, choose_mode, open_engine
+from workflow_src.engines.choose import Opened, choose_mode, open_engine, why_not
 from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
 from workflow_src.serving.base import BaseTranslator, check_batch
@@ -154,10 +154,17 @@ class Translator(BaseTranslator):
         # Measured on CPUs: the runtime wins for a sentence by itself and loses in batches.
         if fast is None or (self._automatic and together > 1) or (scored and not fast.gives_scores):
             return None
-        if fast.declared.serves(self._families[0][1], search, settings):
+        if why_not(fast.declared, self._families[0][1], settings):
             return None
         # To export takes seconds: only who asks for the engine by its name waits for it.
         return None if self._automatic and not fast.ready(settings, scored) else fast
+
+    def why_eager(self, settings: SearchSettings) -> str | None:
+        if self._fast is None or self._automatic:
+            return None
+        reason = why_not(self._fast.declared, self._families[0][1], settings)
+        name = registry.search_of(settings).name
+        return f"search {name} is computed eagerly: engine {self._fast.declared.name} {reason}." if reason else None
 
     def _positions(self) -> int:
         others = bundle.roles(self.description).values()
