@@ -109,12 +109,11 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
 
 def test_a_row_is_timed_with_what_dev_chose(tmp_path, in_process, monkeypatch):
     told, search = [], Translator.search
-    record = lambda self, lines, settings, *words, **more: (
+
+    def record(self, lines, settings, *words, **more):
         told.append(settings)
-        or search(  # noqa: E731
-            self, lines, settings, *words, **more
-        )
-    )
+        return search(self, lines, settings, *words, **more)
+
     monkeypatch.setattr(Translator, "search", record)
     (tmp_path / "chosen.json").write_text('{"chosen": {"length_penalty": 0.25}}')
     found = _run(tmp_path, "a\n", "teacher=t", rows=[ROWS[0] | {"name": "tuned", "chosen": "chosen.json"}])
