@@ -58,7 +58,7 @@ def test_names_tell_rows_apart():
     [
         (LATENT | {"steps": None}, "search latent-search needs steps; add steps"),
         (LATENT | {"rescorer": "lvm"}, 'unknown rescorer "lvm" in decodes[0] (a system that is scorer); '
-         "allowed: teacher."),
+         "allowed: "),
         (LATENT | {"rescorer": "teachr"}, 'Did you mean "teacher"?'),
         (LATENT | {"lengths": 0}, "lengths"),
         (LATENT | {"stop_threshold": 0.1}, "search latent-search takes no stop_threshold, which belongs to delta"),
