@@ -64,6 +64,22 @@ def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bund
     assert len(set(changes)) > 1 and pick([traces["score"]], 2) != pick(list(traces.values()), 2)
 
 
+def test_translations_of_other_systems_stand_beside_them(run, tiny, tiny_bundles):
+    beside = [{"system": "teacher", "search": "greedy"}, {"system": "lvm", "search": "prior-mean"}]
+    found = run(SETTINGS | {"beside": beside}, "teacher", "lvm", "score")
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    outputs = {
+        name: Translator.load(tiny_bundles[family], device="cpu", threads=1).translate(lines, search, normalised=True)
+        for name, family, search in (
+            ("teacher greedy", "transformer", "greedy"),
+            ("lvm prior mean", "lvm", "prior-mean"),
+        )
+    }
+    for example in found["examples"]:
+        assert example["beside"] == {name: texts[example["index"]] for name, texts in outputs.items()}
+    assert all("beside" not in example for example in run(SETTINGS, "teacher", "lvm", "score")["examples"])
+
+
 def test_without_refinement_or_teacher_there_are_no_examples(run):
     assert run({"examples": 2, "searches": [], "teacher": None}, "lvm")["examples"] == []
 
