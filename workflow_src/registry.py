@@ -324,6 +324,7 @@ def _check(made: Members) -> None:
         _check_settings(where, search, classes)
         _check_roles(where, search.needs, traits)
         _check_objects(where, run=search.run, step=search.step, program=search.program)
+        _check_objects(where, **{f"program of {name}": role.program for name, role in search.needs.items()})
         for kind, others, names in (
             ("search", made.searches, (search.baseline, search.control)),
             ("family", made.families, search.families),

@@ -9,6 +9,7 @@ from workflow_src.registry import searches
 from workflow_src.spec import AUTOREGRESSIVE, LATENT, MODEL, Look, Option, Role, Search, SearchSettings, Weights
 
 RESCORER = "rescorer"
+SCORING = "workflow_src.decoding.ranking:scoring"
 
 
 class LatentSearchSettings(SearchSettings):
@@ -64,7 +65,7 @@ SEARCH = Search(
     settings=LatentSearchSettings,
     run="workflow_src.searches.latent_search.search:run",
     cost=cost,
-    needs={MODEL: Role(LATENT), RESCORER: Role(AUTOREGRESSIVE, agree=("subwords",), optional=True)},
+    needs={MODEL: Role(LATENT), RESCORER: Role(AUTOREGRESSIVE, agree=("subwords",), optional=True, program=SCORING)},
     width=width,
     label=label,
     details=details,
