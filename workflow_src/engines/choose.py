@@ -35,9 +35,9 @@ class Opened:
         """
         return self.inner.translate(sources, settings, scored, networks)
 
-    def ready(self, settings: SearchSettings, scored: bool) -> bool:
+    def ready(self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None = None) -> bool:
         """Whether a sentence by itself can be translated without seconds of preparation."""
-        return self.inner.ready(settings, scored)
+        return self.inner.ready(settings, scored, networks)
 
 
 def choose_mode(

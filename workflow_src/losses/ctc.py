@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workflow_src.losses.common import CPU_CELLS, GPU_CELLS
+from workflow_src.losses.common import block_rows
 from workflow_src.types import PAD, wide
 
 # The logarithm of "never": finite, so that sums and differences of it are no NaN.
@@ -168,7 +168,7 @@ def own_log_probabilities(
 
 
 def _blocks(hidden: Tensor, rows: Tensor, classes: int):
-    size = max(64, (GPU_CELLS if hidden.is_cuda else CPU_CELLS) // classes)
+    size = block_rows(hidden, classes)
     return zip(hidden.split(size), rows.split(size), strict=True)
 
 
