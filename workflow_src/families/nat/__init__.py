@@ -57,7 +57,6 @@ FAMILY = Family(
     repeats=repeats,
     layers=lambda model: model.encoder_layers + round(model.upsample * model.layers),
     traits=frozenset({ALIGNED}),
-    start="workflow_src.families.nat.model:start",
     symbols=(BLANK,),
     look=Look("#009e73"),
     order=4,

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from workflow_src.decoding.passes import largest
 from workflow_src.families.nat import NatConfig
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, initialise
-from workflow_src.nn.weights import copy_matching
 from workflow_src.types import EOS, PAD
 
 
@@ -77,21 +76,3 @@ class NonAutoregressiveModel(nn.Module):
         changes[: EOS + 1], changes[self.blank] = float("-inf"), -blank_penalty
         return F.linear(hidden, self.target_embedding.weight, self.output_bias + changes)
 
-
-def start(
-    model: NonAutoregressiveModel, tensors: dict[str, Tensor] | None, family: str | None, base: None
-) -> list[str] | None:
-    """Start from an autoregressive teacher, or from a model of the same kind; at random without any.
-
-    Of a teacher, embeddings and output bias are taken row by row: the blank keeps its fresh row and a bias of 0.
-    """
-    if tensors is None:
-        return None
-    own = dict(model.named_parameters())
-    grown = {}
-    for name, tensor in tensors.items():
-        fresh = own.get(name)
-        if fresh is not None and fresh.dim() and fresh.shape[1:] == tensor.shape[1:] and len(fresh) == len(tensor) + 1:
-            tensor = torch.cat([tensor, fresh.detach()[-1:].to(tensor)])
-        grown[name] = tensor
-    return copy_matching(model, grown)
