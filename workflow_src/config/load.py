@@ -262,6 +262,8 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         training=_training(system, family, where),
         roles=system.roles,
     )
+    if reason := family.conflict(resolved.model, resolved.objective):
+        raise ConfigError(f"{where}: {reason}.")
     for role, name in resolved.filled.items():
         built_on = _resolve(name, config)
         for setting in family.needs[role].agree:

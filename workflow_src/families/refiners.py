@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.latent import delta_step, draw_noise, gradient_step, refine, translate_batch
+from workflow_src.decoding.latent import batch_mask, delta_step, draw_noise, gradient_step, refine, translate_batch
 from workflow_src.losses.score_matching import cosine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.latent_stack import LatentStack
 from workflow_src.nn.weights import copy_matching, weights_of
-from workflow_src.types import PAD, Batch, DevSet, Validation
+from workflow_src.types import Batch, DevSet, Validation
 
 
 def start(
@@ -52,7 +52,7 @@ def _agreement(
 
     They are `moved` to the CPU for other processes.
     """
-    mask = frozen.whole_target(batch.target) != PAD
+    mask = batch_mask(frozen, batch)
     memory = frozen.encode(batch.source)
     mean, deviation = frozen.prior(memory, mask)
     noise = torch.randn(mean.shape, generator=generator, device=mean.device)

@@ -17,13 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from workflow_src.decoding.candidates import drawn, noise_table
 from workflow_src.decoding.ctc import slot_logits
 from workflow_src.decoding.latent import length_mask
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
 from workflow_src.searches.ctc_beam import LM, RESCORER, CtcBeamSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS, Hypotheses, LanguageModel
+from workflow_src.types import EOS, Hypotheses, LanguageModel, wide
 
 # A slot's symbols with their probabilities relative to the best one's.
 Slot = Sequence[tuple[int, float]]
@@ -125,15 +126,23 @@ def prefix_beam(slots: Sequence[Slot], blank: int, width: int, prefixes: Prefixe
 
 
 class LogitsPass(nn.Module):
-    """Source (B, S) -> logits (B, N, V) and slots (B,)."""
+    """Source (B, S) -> logits (B, N, V) and slots (B,); with draws of latents, K rows for each sentence."""
 
-    def __init__(self, model):
+    def __init__(self, model, settings: CtcBeamSettings | None = None):
         super().__init__()
-        self.model = model
+        self.model, self.temperature, self.noise = model, 0.0, None
+        if settings is not None and settings.draws:
+            sizes = model.config.max_positions, model.config.latent_dim
+            self.temperature = settings.temperature
+            self.noise = noise_table(settings.draws, *sizes, settings.search_seed).to(model.output_bias)
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        logits, mask = slot_logits(self.model, source)
-        return logits, mask.sum(1)
+        if self.noise is None:
+            logits, mask = slot_logits(self.model, source)
+            return logits, mask.sum(1)
+        memory, z = drawn(self.model, self.model.encode(source), self.noise, self.temperature)
+        hidden, mask = self.model.hidden(memory, z=z)
+        return wide(self.model.logits(hidden)), mask.sum(1)
 
 
 def probable(logits: Tensor, slots: Tensor, min_ratio: float) -> list[list[Slot]]:
@@ -172,14 +181,21 @@ def searched(
     rescorer: Rescorer | None = None,
     scored: bool = True,
 ) -> Hypotheses:
-    """The translations of source (B, S) from logits (B, N, V) and slots (B,)."""
-    found = []
-    # Every output of a sentence has the same part of its score from the best symbols.
-    shared = certainty(logits, slots) if scored and rescorer is None else [0.0] * len(slots)
-    for symbols, base in zip(probable(logits, slots, settings.min_ratio), shared, strict=True):
+    """The translations of source (B, S) from logits (B, N, V) and slots (B,), or of K draws from K times as many rows.
+
+    An output's score is that of the draw in which it is the largest.
+    """
+    each = max(1, settings.draws)
+    found: list[dict[tuple[int, ...], float]] = [{} for _ in source]
+    # Every output of a row has the same part of its score from the best symbols.
+    compared = scored and rescorer is None or each > 1
+    shared = certainty(logits, slots) if compared else [0.0] * len(slots)
+    for row, (symbols, base) in enumerate(zip(probable(logits, slots, settings.min_ratio), shared, strict=True)):
         prefixes = Prefixes(language_model, settings.lm_weight, settings.word_bonus)
-        ranked = prefix_beam(symbols, blank, settings.beam, prefixes)
-        found.append({prefixes.tokens(node): score + base for score, node in ranked})
+        outputs = found[row // each]
+        for score, node in prefix_beam(symbols, blank, settings.beam, prefixes):
+            tokens = prefixes.tokens(node)
+            outputs[tokens] = max(score + base, outputs.get(tokens, -math.inf))
     if rescorer is not None:
         found = rescored(rescorer, source, found)
     return best_of(found)
@@ -199,7 +215,7 @@ def ctc_beam(
     Scores are those of the winners: log p(y|x) + lm_weight log p_LM(y) + word_bonus |y|, or with a rescorer its
     log p(y|x) / (|y| + 1). Unless `scored`, the former lack what all outputs of a sentence share.
     """
-    logits, slots = LogitsPass(model)(source)
+    logits, slots = LogitsPass(model, settings)(source)
     return searched(logits, slots, source, model.blank, settings, language_model, rescorer, scored)
 
 
@@ -217,7 +233,7 @@ def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool
         logits, slots = map(torch.from_numpy, outputs)
         return searched(logits, slots, torch.from_numpy(source), model.blank, settings, *others, scored)
 
-    return Pass(LogitsPass(model), outputs=("logits", "slots"), read=read)
+    return Pass(LogitsPass(model, settings), outputs=("logits", "slots"), read=read)
 
 
 def run(

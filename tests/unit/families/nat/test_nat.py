@@ -7,7 +7,7 @@ import torch
 from miniatures import context, nat, one, padded, pairs, transformer
 
 from workflow_src.families.nat import NatObjectiveConfig
-from workflow_src.families.nat.objective import Ctc
+from workflow_src.families.nat.objective import NatObjective
 from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.types import PAD
 
@@ -83,7 +83,7 @@ def test_a_model_of_the_same_kind_gives_everything():
 
 def test_targets_out_of_reach_are_counted_and_change_nothing_else():
     """The second target has two tokens more than its source has slots."""
-    model, objective = nat(upsample=1.0), Ctc(NatObjectiveConfig())
+    model, objective = nat(upsample=1.0), NatObjective(NatObjectiveConfig())
     both = pairs([4, 1], [3, 4])
     whole, first = (objective(model, x, context()) for x in (both, one(both, 0)))
     assert float(whole.figures["unreachable"]) == 0.5 and float(first.figures["unreachable"]) == 0
@@ -92,7 +92,7 @@ def test_targets_out_of_reach_are_counted_and_change_nothing_else():
 
 
 def test_one_update_lowers_the_loss():
-    model, objective = nat(seed=3).train(), Ctc(NatObjectiveConfig())
+    model, objective = nat(seed=3).train(), NatObjective(NatObjectiveConfig())
     optimiser = torch.optim.SGD(model.parameters(), 0.05)
     before = objective(model, batch(), context())
     before.total.backward()
