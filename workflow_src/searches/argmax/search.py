@@ -6,6 +6,7 @@ the mean log-probability of their symbols.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from workflow_src.decoding.candidates import read_symbols, winners
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer
+from workflow_src.nn.layers import with_padding
 from workflow_src.searches.argmax import RESCORER, ArgmaxSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses, wide
@@ -37,7 +39,9 @@ class ArgmaxPass(nn.Module):
             found = model.length.likely(memory, settings.lengths, settings.lengthening)
             rows = torch.arange(found.size(0), device=found.device).repeat_interleave(found.size(1))
             memory, lengths = memory.select(rows), found.flatten()
-        hidden, mask = model.hidden(memory, lengths)
+        # Lengths of one sentence differ, also where a graph is for single sentences.
+        with with_padding() if settings.lengths > 1 else contextlib.nullcontext():
+            hidden, mask = model.hidden(memory, lengths)
         return read_symbols(model, wide(model.logits(hidden)), mask, self.scored)
 
 
