@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-slurm lint format clean
+.PHONY: help setup demo test test-slurm lint format picture clean
 
 help:
 	@echo "make setup   .venv with the pinned packages of requirements.lock (PYTHON=python3.12 chooses another Python)"
@@ -12,6 +12,7 @@ help:
 	@echo "make test    the tests, in two processes"
 	@echo "make test-slurm  those on a real Slurm that it starts (as root, with Debian's munge, slurmctld, slurmd, slurm-client)"
 	@echo "make lint    what CI checks beside the tests; make format repairs most of it"
+	@echo "make picture docs/workflow.svg from docs/workflow.dot (needs graphviz)"
 	@echo "make clean   removes .venv and caches; results, work, logs and benchmarks stay"
 
 setup: $(READY)
@@ -44,6 +45,9 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile rules
+
+picture:
+	dot -Tsvg docs/workflow.dot -o docs/workflow.svg
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info

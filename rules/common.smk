@@ -168,9 +168,9 @@ def state_folder(wildcards):
 
 
 def bundle_inputs(wildcards):
-    """Inputs of an export: the weights, those of the systems that it is built on, and the subwords."""
+    """Inputs of an export: the weights, those of the systems that it is built on or carries, and the subwords."""
     system = plan.system(wildcards.system)
-    carried = {f"{ROLE}{role}": plan.weights(name, wildcards.seed) for role, name in plan.carried(system.name).items()}
+    carried = {f"{ROLE}{role}": plan.weights(name, wildcards.seed) for role, name in system.carries.items()}
     return {
         "model": plan.weights(system.name, wildcards.seed),
         "subwords": SUBWORDS,

@@ -10,9 +10,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 from filelock import FileLock
 from snakemake_server import DRY_RUNS
+
+# A busy machine is slow, not wrong.
+hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.load_profile("busy")
 
 PROJECT = Path(__file__).resolve().parents[1]
 

@@ -115,8 +115,8 @@ def padded(batch: Batch, more: int = 3) -> Batch:
     return Batch(widen(batch.source), widen(batch.target), batch.indices)
 
 
-def context(step: int = 0, total: int = 100, seed: int = 0, frozen=None) -> TrainingContext:
-    return TrainingContext(step, total, torch.Generator().manual_seed(seed), frozen)
+def context(step: int = 0, total: int = 100, seed: int = 0, frozen=None, roles=None) -> TrainingContext:
+    return TrainingContext(step, total, torch.Generator().manual_seed(seed), frozen, roles or {})
 
 
 def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor | None]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+from workflow_src.config.display import build
 from workflow_src.config.experiment import ReportConfig
-from workflow_src.config.manifest import Manifest, build
+from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.results import Row
 
 SYSTEMS = {
@@ -13,6 +16,11 @@ SYSTEMS = {
     "lvm-raw": {"family": "lvm", "preset": "tiny", "data": "raw", "base": None},
 }
 INT8 = {"engine": "ctranslate2", "compute_type": "int8"}
+
+
+def squeezed(markdown: str) -> str:
+    """Markdown without the padding of its tables' cells."""
+    return re.sub(" +", " ", markdown)
 
 
 def stepped(search: str, steps: int, **more) -> dict:

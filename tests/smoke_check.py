@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.manifest import engine_of
+from workflow_src.config.display import engine_of
 from workflow_src.records.atomic import load_tensors
 
 

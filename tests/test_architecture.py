@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
 # From low to high.
 RANKS = [
     {"types", "spec"},
+    {"declarations"},
     {"registry"},
     {"config"},
     {"records", "runtime", "data"},
@@ -114,7 +115,7 @@ def test_losses_and_searches_get_models_as_arguments(path):
 PLANNING = [
     path
     for path in MODULES
-    if part_of(module_name(path)) in ("spec", "registry", "config", "cli")
+    if part_of(module_name(path)) in ("spec", "declarations", "registry", "config", "cli")
     or module_name(path).removeprefix("workflow_src.") in ("records.atomic", "records.cuts", "runtime.guard")
 ]
 

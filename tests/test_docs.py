@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 from conftest import PROJECT
+
+from workflow_src import registry
+from workflow_src.config import datasets, experiment
+from workflow_src.config.base import Frozen
+from workflow_src.config.plan import analyses
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
 WIDTH = 120
@@ -57,3 +64,54 @@ def test_every_page_can_be_reached_from_the_readme():
         found = {(page.parent / link).resolve() for link in links if link.endswith(".md") and "://" not in link}
         new += found - reached - set(new)
     assert set(PAGES) <= reached
+
+
+def drawn() -> tuple[set[str], set[tuple[str, str]], set[str]]:
+    """Nodes, edges and words of docs/workflow.svg."""
+    tree = ElementTree.parse(PROJECT / "docs/workflow.svg").getroot()
+    svg = "{http://www.w3.org/2000/svg}"
+    groups = [(group.get("class"), group.find(f"{svg}title").text) for group in tree.iter(f"{svg}g")]
+    edges = {tuple(title.split("->")) for kind, title in groups if kind == "edge"}
+    return {title for kind, title in groups if kind == "node"}, edges, {text.text for text in tree.iter(f"{svg}text")}
+
+
+def test_the_picture_of_the_workflow_is_drawn_from_its_source_and_shows_every_rule():
+    """After a change of docs/workflow.dot: make picture."""
+    source = re.sub(r"//.*", "", (PROJECT / "docs/workflow.dot").read_text(encoding="utf-8"))
+    labels = {line for label in re.findall(r'label="([^"]*)"', source) for line in label.split(r"\n")}
+    bare = re.sub(r'\[[^\]]*\]|"[^"]*"|\w+=|(sub|di)graph \w+|\b(graph|node|edge) ', "", source)
+    # Chains such as "a -> {b c} -> d", without attributes.
+    chains = re.findall(r"[\w{][\w ]*}?(?: -> (?:{[\w ]+}|\w+))+", source)
+    sides = [[side.strip("{} ").split() for side in chain.split("->")] for chain in chains]
+    edges = {edge for chain in sides for pair in itertools.pairwise(chain) for edge in itertools.product(*pair)}
+    nodes, there, words = drawn()
+    assert len(edges) > 20 and there == edges
+    assert words == labels | (nodes & words) and nodes == set(re.findall(r"\w+", bare))
+    rules = set(re.findall(r"^rule (\w+):", "\n".join(p.read_text() for p in (PROJECT / "rules").glob("*.smk")), re.M))
+    rules |= {family.training_rule for family in registry.families().values()}
+    rules |= {engine.export_rule for engine in registry.engines().values() if engine.exports}
+    rules |= {rule for rule, _ in analyses.RULES.values()}
+    assert len(rules) > 20 and rules <= words
+
+
+def settings() -> dict[str, type[Frozen]]:
+    """Classes of all settings that a configuration may have, by the place that a message names."""
+    found = {f"families.{name}": family.model for name, family in registry.families().items()}
+    found |= {f"families.{name}.objective": family.objective for name, family in registry.families().items()}
+    found |= {f"searches.{name}": search.settings for name, search in registry.searches().items()}
+    for module in (datasets, experiment):
+        kinds = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Frozen))
+        found |= {kind.__name__: kind for kind in kinds if kind is not Frozen}
+    return found
+
+
+def test_every_setting_is_described():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert len(settings()) > 25
+    lacking = [
+        f"{place}: {name}"
+        for place, kind in settings().items()
+        for name in kind.model_fields
+        if not re.search(rf"\b{name}\b", text)
+    ]
+    assert not lacking

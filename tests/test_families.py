@@ -14,7 +14,7 @@ from workflow_src.config.experiment import TrainingConfig
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import load_weights, weights_of
 from workflow_src.records.atomic import save_tensors
-from workflow_src.registry import families, fill, import_object, needs, searches
+from workflow_src.registry import families, fill, import_object, needs, of_the_family, searches
 from workflow_src.runtime.device import Runtime
 from workflow_src.spec import BASE
 from workflow_src.training.optim import make_optimiser
@@ -32,34 +32,48 @@ NO_GRADIENT = {
 }
 
 
+def preset(family: str) -> dict:
+    return yaml.safe_load(FAMILIES[family].presets.read_text(encoding="utf-8"))["miniature"]
+
+
 def make(family: str, vocabulary: str = "joint", seed: int = 0, **more):
     source, target, joint = VOCABULARIES[vocabulary]
-    presets = yaml.safe_load(FAMILIES[family].presets.read_text(encoding="utf-8"))
     torch.manual_seed(seed)
-    settings = {**presets["miniature"], **more}
+    settings = {**preset(family), **more}
     return lively(build(family, settings, {"source": source, "target": target, "joint": joint}), seed, 0.1)
 
 
-def base_family(family: str) -> str | None:
-    """A family that another one can be built on, or None."""
-    role = FAMILIES[family].needs.get(BASE)
-    return next(name for name, other in FAMILIES.items() if role.trait in other.traits) if role else None
+def filler(family: str, role: str) -> str:
+    """The first family whose systems can fill a role that another family needs."""
+    trait = FAMILIES[family].needs[role].trait
+    found = next((name for name, other in FAMILIES.items() if trait is None or trait in other.traits), None)
+    assert found, f"no trained family is {trait!r}, which {family} needs as its {role}"
+    return found
 
 
 @functools.cache
-def base_of(family: str, vocabulary: str = "joint"):
-    """The frozen model that a family is built on, or None."""
-    base = base_family(family)
-    return make(base, vocabulary, seed=9).requires_grad_(False) if base else None
+def others(family: str, vocabulary: str = "joint", dtype: torch.dtype = torch.float64) -> dict[str, torch.nn.Module]:
+    """Frozen miniatures in every role that a family needs, its base and optional ones too."""
+    declared, filled = FAMILIES[family], {}
+    own = declared.model.model_validate(preset(family))
+    for seed, (role, needed) in enumerate(declared.needs.items(), 9):
+        agreed = {name: getattr(own, name) for name in needed.agree}
+        filled[role] = make(filler(family, role), vocabulary, seed, **agreed).to(dtype).requires_grad_(False)
+    return filled
 
 
 def batch_of(vocabulary: str = "joint"):
     return pairs([4, 1, 6, 5], [3, 5, 1, 6], VOCABULARIES[vocabulary][:2])
 
 
+def at(step: int, total: int, filled: dict[str, torch.nn.Module]):
+    """A moment of training, with the systems in the roles that the family needs."""
+    return context(step, total, seed=1, frozen=filled.get(BASE), roles={r: x for r, x in filled.items() if r != BASE})
+
+
 def at_the_end(family: str, vocabulary: str = "joint"):
     """The last moment of training: every term of a loss is at work, free nats are gone."""
-    return context(100, 100, seed=1, frozen=base_of(family, vocabulary))
+    return at(100, 100, others(family, vocabulary))
 
 
 def test_every_folder_is_a_family_and_has_presets():
@@ -157,7 +171,7 @@ def test_weights_travel_through_a_file(family, vocabulary, tmp_path):
     assert torch.equal(*losses)
 
 
-def run(name: str, family: str, model, base, source):
+def run(name: str, family: str, model, filled, source):
     """A search with two candidates or steps, as a translator runs it."""
     search = searches()[name]
     few = {
@@ -165,33 +179,33 @@ def run(name: str, family: str, model, base, source):
     }
     stepping = next((one for one in FAMILIES[family].searches if searches()[one].step), None)
     settings = search.settings(**few, **dict.fromkeys(search.settings.named("steps"), stepping))
-    own = [(model, FAMILIES[family])] + ([(base, FAMILIES[base_family(family)])] if base is not None else [])
-    networks = fill(needs(settings), own, {})
+    own = [(model, FAMILIES[family])]
+    own += [(filled[BASE], FAMILIES[filler(family, BASE)])] if BASE in filled else []
+    named = of_the_family(settings, {role: other for role, other in filled.items() if role != BASE})
     with torch.no_grad():
-        return import_object(search.run)(networks, source, settings)
+        return import_object(search.run)(fill(needs(settings), own, named), source, settings)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("family, search", [(f, s) for f in FAMILIES for s in FAMILIES[f].searches])
 def test_every_search_of_the_family_runs(family, search, dtype):
-    model, base = make(family, **SERVING.get((family, search), {})).to(dtype), base_family(family)
-    base = make(base, seed=9).to(dtype) if base else None
-    found = run(search, family, model, base, batch_of().source)
+    model = make(family, **SERVING.get((family, search), {})).to(dtype)
+    found = run(search, family, model, others(family, dtype=dtype), batch_of().source)
     assert len(found.tokens) == len(found.scores) == 4
-    assert all(3 <= token < 23 for words in found.tokens for token in words)
+    # Subwords and the family's own symbols, which have no text.
+    assert all(3 <= token < 23 + len(FAMILIES[family].symbols) for words in found.tokens for token in words)
     assert all(score <= 0 for score in found.scores)
 
 
 def updated(family: str, narrow: bool) -> tuple[float, torch.Tensor, torch.nn.Module]:
     """Loss before one update of a family's miniature in float32 weights, the change of all weights, and the model."""
-    model, objective, base = make(family).float().train(), build_objective(family, {}), base_of(family)
-    frozen = None if base is None else make(base_family(family), seed=9).float().requires_grad_(False)
+    model, objective = make(family).float().train(), build_objective(family, {})
     runtime = Runtime(torch.device("cpu"), torch.bfloat16 if narrow else torch.float32)
     config = TrainingConfig(max_steps=10, batch_tokens=100, learning_rate=0.01, warmup_steps=0)
     optimiser = make_optimiser(model, config)
     before = torch.cat([parameter.detach().flatten().clone() for parameter in model.parameters()])
     with runtime.autocast():
-        loss = objective(model, batch_of(), context(10, 100, seed=1, frozen=frozen)).total
+        loss = objective(model, batch_of(), at(10, 100, others(family, dtype=torch.float32))).total
     loss.backward()
     optimiser.step()
     after = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])

@@ -46,3 +46,14 @@ def test_no_literal_names_a_member(path):
 def test_what_is_excused_is_there():
     for place, words in MEANS.items():
         assert words <= literals(PACKAGE / place), place
+
+
+def test_roles_that_searches_name_systems_for_are_constants_of_one_module():
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign)
+        and {one.value for one in ast.walk(node.value) if isinstance(one, ast.Constant)} & set(registry.roles())
+    }
+    assert found == {"decoding/settings.py"}

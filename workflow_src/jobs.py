@@ -27,6 +27,17 @@ def boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
+def named_paths(option: str, form: str, words: list[str]) -> dict[str, Path]:
+    """NAME=PATH words of an option as a mapping. Raises ValueError for a word of another form than `form`."""
+    paths = {}
+    for word in words:
+        name, equals, path = word.partition("=")
+        if not (name and equals and path):
+            raise ValueError(f'{option} has "{word}"; write {form}.')
+        paths[name] = Path(path)
+    return paths
+
+
 def parser(description: str) -> argparse.ArgumentParser:
     """A parser with the arguments that all stages have: --settings (JSON) and --log (a file)."""
     made = argparse.ArgumentParser(description=description)

@@ -7,31 +7,24 @@ from the environment variable CONTINUUM_PLUGINS.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import functools
 import hashlib
 import importlib
 import importlib.metadata
-import importlib.util
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.spec import MODEL, Engine, Family, Plugin, Role, Search, SearchSettings
+from workflow_src.declarations import DeclarationError, check
+from workflow_src.spec import Engine, Family, Plugin, Role, Search, SearchSettings
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
-MODEL_FIELDS = ("dim", "max_positions")
 # What is handed to rules beside a search and its settings.
 ENGINE_SETTINGS = ("engine", "compute_type")
-
-
-class DeclarationError(ValueError):
-    """A declaration that cannot be used, or a member that nobody declares."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +113,7 @@ def members() -> Members:
             for member in group:
                 add(kind, member, loaded)
     made = Members(found["family"], found["search"], found["engine"], plugins, owners)
-    _check(made)
+    check(made.families, made.searches, made.engines)
     return made
 
 
@@ -188,10 +181,22 @@ def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[s
     return {role: thing for role, thing in filled.items() if role not in said}
 
 
-def carried(family: Family) -> dict[str, str]:
-    """Settings of a family's searches whose systems its bundles carry, by the role that these fill."""
-    kinds = (searches()[name].settings for name in searches_of(family))
-    return {kind.option(name).role: name for kind in kinds for name in kind.named("carried")}
+@dataclasses.dataclass(frozen=True)
+class Carried:
+    """What a bundle may carry for a search: the setting that names the system, and what it must be."""
+
+    setting: str
+    role: Role
+
+
+def carried(family: Family) -> dict[str, Carried]:
+    """What bundles of a family may carry for its searches, by role; none of it is needed."""
+    found: dict[str, Carried] = {}
+    for search in (searches()[name] for name in searches_of(family)):
+        for name in search.settings.named("carried"):
+            role = search.settings.option(name).role
+            found[role] = Carried(name, dataclasses.replace(search.needs[role], optional=True))
+    return found
 
 
 def roles() -> tuple[str, ...]:
@@ -311,155 +316,3 @@ def digest(init: Path) -> str:
         total.update(f"{path.relative_to(root) if root else path.name}\0".encode())
         total.update(hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()
-
-
-# Checks, as far as they need no torch
-
-
-def _check(made: Members) -> None:
-    traits = frozenset().union(*(family.traits for family in made.families.values()))
-    classes: dict[type, str] = {}
-    for search in made.searches.values():
-        where = f'search "{search.name}"'
-        _check_settings(where, search, classes)
-        _check_roles(where, search.needs, traits)
-        _check_objects(where, run=search.run, step=search.step, program=search.program)
-        for kind, others, names in (
-            ("search", made.searches, (search.baseline, search.control)),
-            ("family", made.families, search.families),
-        ):
-            _check_names(where, kind, others, filter(None, names))
-    for family in made.families.values():
-        where = f'family "{family.name}"'
-        _check_roles(where, family.needs, traits)
-        for name in family.needs:
-            if not name.isidentifier() or name == MODEL:
-                raise DeclarationError(f'{where}: "{name}" cannot name a role; use letters, digits and _.')
-        if len(set(family.symbols)) < len(family.symbols) or not all(map(str.isidentifier, family.symbols)):
-            raise DeclarationError(f"{where}: its symbols must be different names of letters, digits and _.")
-        _check_learning(where, family)
-        _check_objects(
-            where,
-            build=family.build,
-            loss=family.loss,
-            validation=family.validation,
-            fit=family.fit,
-            start=family.start,
-        )
-        if not re.fullmatch(r"train_\w+", family.training_rule):
-            raise DeclarationError(f'{where}: its rule "{family.training_rule}" is no name such as train_NAME.')
-        if not family.presets.is_file():
-            raise DeclarationError(f"{where}: its file of presets {family.presets} does not exist.")
-        _check_names(where, "search", made.searches, family.searches)
-        for name in family.searches:
-            _check_fits(where, family, made.searches[name])
-    for engine in made.engines.values():
-        where = f'engine "{engine.name}"'
-        _check_objects(where, open=engine.open, export=engine.export)
-        if bool(engine.exports) != bool(engine.export):
-            raise DeclarationError(f"{where} has only one of exports and export; declare both or none.")
-        if engine.exports and (not engine.exports.isidentifier() or engine.export_rule == "export_bundle"):
-            raise DeclarationError(f'{where}: "{engine.exports}" cannot name its exports; use letters, digits and _.')
-
-
-def _check_learning(where: str, family: Family) -> None:
-    """A family is trained by updates, or fitted at once."""
-    if family.fit is not None:
-        if family.loss or family.validation or family.searches:
-            raise DeclarationError(f"{where} is fitted at once: leave out its loss, validation and searches.")
-        return
-    for name in ("loss", "validation"):
-        if getattr(family, name) is None:
-            raise DeclarationError(f"{where} has no {name}; name one, or a function that fits it at once.")
-    for field in MODEL_FIELDS:
-        if field not in family.model.model_fields:
-            raise DeclarationError(f"{where}: its model settings lack {field}; add it.")
-    if not family.searches:
-        raise DeclarationError(f"{where} names no search; name at least one.")
-
-
-def _check_settings(where: str, search: Search, classes: dict[type, str]) -> None:
-    if not (isinstance(search.settings, type) and issubclass(search.settings, SearchSettings)):
-        raise DeclarationError(f"{where}: its settings are no class derived from SearchSettings.")
-    if search.settings in classes:
-        raise DeclarationError(
-            f'{where} has the settings class of search "{classes[search.settings]}"; derive a class of its own.'
-        )
-    classes[search.settings] = search.name
-    try:
-        search.settings()
-    except ValueError:
-        raise DeclarationError(f"{where}: a setting has no default; give every setting one.") from None
-    if search.series is not None and search.series not in search.settings.model_fields:
-        raise DeclarationError(f'{where}: its series "{search.series}" is none of its settings.')
-    for name in search.settings.named("role"):
-        if search.settings.option(name).role not in search.needs:
-            raise DeclarationError(f'{where}: setting "{name}" fills a role that it does not need.')
-
-
-def _check_roles(where: str, needs: Mapping[str, Any], traits: frozenset[str]) -> None:
-    for name, role in needs.items():
-        if role.trait is not None and role.trait not in traits:
-            raise DeclarationError(
-                f'{where}: role "{name}" asks for the trait "{role.trait}", which no family has; there are '
-                f"{', '.join(sorted(traits))}."
-            )
-
-
-def _check_names(where: str, kind: str, others: Mapping[str, Any], names: Iterable[str]) -> None:
-    for name in names:
-        if name not in others:
-            raise DeclarationError(f'{where} names the {kind} "{name}", which nobody declares.')
-
-
-def _check_fits(where: str, family: Family, search: Search) -> None:
-    """Every role of the search is filled: by the family's networks, or by systems that settings name."""
-    named = {search.settings.option(name).role for name in search.settings.named("role")}
-    own = [family.traits, *(frozenset({role.trait}) for role in family.needs.values())]
-    for name, role in search.needs.items():
-        if role.optional or name in named or role.trait is None or any(role.trait in traits for traits in own):
-            continue
-        raise DeclarationError(
-            f'{where} cannot be decoded by search "{search.name}", whose role "{name}" asks for the trait '
-            f'"{role.trait}".'
-        )
-
-
-def _check_objects(where: str, **references: str | None) -> None:
-    for kind, reference in references.items():
-        if reference is not None:
-            problem = missing(reference)
-            if problem:
-                raise DeclarationError(f'{where}: {kind} "{reference}" {problem}.')
-
-
-@functools.cache
-def missing(reference: str) -> str | None:
-    """Why "module:object" cannot be found, without importing the module; None where it can."""
-    module, colon, name = reference.partition(":")
-    if not (module and colon and name):
-        return "is not of the form module:object"
-    try:
-        found = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
-        return f"cannot be found: there is no module {module}"
-    if not found.origin or not found.origin.endswith(".py"):
-        return None
-    tree = ast.parse(Path(found.origin).read_text(encoding="utf-8"))
-    return None if name in set(_names(tree.body)) else f"cannot be found: {module} defines no {name}"
-
-
-def _names(body: list[ast.stmt]) -> Iterable[str]:
-    """Names that a module's statements bind at its top level."""
-    for node in body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
-            yield node.name
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (item.id for target in targets for item in ast.walk(target) if isinstance(item, ast.Name))
-        elif isinstance(node, (ast.If, ast.Try)):
-            yield from _names([*node.body, *node.orelse])

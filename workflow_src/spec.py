@@ -11,12 +11,14 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import pydantic
 
 # What families may be to others. A plug-in adds a trait by declaring it in a family of its own.
-AUTOREGRESSIVE = "autoregressive"  # p(y_t | y_<t, x): may teach and rank
+AUTOREGRESSIVE = "autoregressive"  # p(y_t | y_<t, x): may teach
+SCORER = "scorer"  # log p(y|x) of any outputs: may rank what others put out
 LATENT = "latent"  # prior, posterior and decoder of latents z
 TARGET_LATENT = "target latent"  # latents of target positions, whose number a length decides first
 SOURCE_LATENT = "source latent"  # latents of source positions: of outputs of any length
@@ -89,11 +91,12 @@ class Option:
     always    the part also stands there when the value is the field's default
     omit      rules are not handed the setting while it has its default (settings that came later: old files stay valid)
     role      the value names a system that fills this role of the search
-    carried   bundles of a system carry the system that a decode of it names here
+    carried   bundles may carry the system that it names: `carries` of a system in a configuration
     steps     the value names the search whose steps are taken; None: the first search of the family that has steps
     length    it decides target lengths: rows that differ in it are not compared as if lengths were equal
     follow    analyses that follow a search step by step keep the setting; rows with any other are left out
     stop      it decides after how many steps a sentence stops: tables say the mean
+    only_with  the setting that must name a system, or this one does nothing
     """
 
     required: bool = False
@@ -107,6 +110,7 @@ class Option:
     length: bool = False
     follow: bool = False
     stop: bool = False
+    only_with: str | None = None
 
 
 # Pydantic's kinds of errors of numbers out of range.
@@ -162,6 +166,20 @@ class SearchSettings(Frozen):
         problem = problem[0].lower() + problem[1:]
         raise ValueError(f"{where}{name} is {error['input']!r}: {problem}.") from None
 
+    def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), where: str = "") -> None:
+        """Raises ValueError for a setting that does nothing, because the one that it is `only_with` names no system.
+
+        Such a setting may have its default, and dev may not choose it (`tune`).
+        """
+        for name in self.named("only_with"):
+            other, value, default = self.option(name).only_with, getattr(self, name), self.default(name)
+            if getattr(self, other) is None and (name in tune or value != default):
+                place = f"{where}tune.{name} is {list(tune[name])}" if name in tune else f"{where}{name} is {value}"
+                raise ValueError(
+                    f"{place}, and without a {other} nothing but the default, {default}, is allowed: add {other}, or "
+                    f"remove {name}."
+                )
+
     def name_part(self, name: str) -> str:
         """What one setting adds to a decode's name."""
         part, value = self.option(name).part, getattr(self, name)
@@ -214,6 +232,7 @@ class Family:
                     target (of both sides, where they share a vocabulary). `model.symbols` has their ids by name
     conflict        (model settings, objective settings) -> None, or why they cannot be used together, as the end of a
                     sentence that begins with the system's name
+    lacks           (model settings) -> those of `traits` that a model of these settings has not
     refuses         (model settings, search, its settings) -> None, or why a model of these settings cannot be decoded
                     so; of the base of a system too
     start           (model, tensors or None, the family they come from or None, the base or None) -> names of the
@@ -243,6 +262,7 @@ class Family:
     traits: frozenset[str] = frozenset()
     symbols: tuple[str, ...] = ()
     conflict: Callable[[Any, Any], str | None] = lambda model, objective: None
+    lacks: Callable[[Any], frozenset[str]] = lambda model: frozenset()
     refuses: Callable[[Any, Search, SearchSettings], str | None] = lambda model, search, settings: None
     start: str | None = None
     rule: str | None = None

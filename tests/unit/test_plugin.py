@@ -7,11 +7,13 @@ import sys
 
 import pytest
 import wordbag
+from reports import squeezed
 
 from workflow_src import registry
 from workflow_src.cli.estimate import estimate, jobs
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.manifest import Manifest, build
+from workflow_src.config.display import build
+from workflow_src.config.manifest import Manifest
 from workflow_src.config.resources import Requests
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import figures, figures_quality, results, tables
@@ -187,7 +189,7 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, 
     assert {(row.title, row.series, row.value, row.autoregressive) for row in rows} == {
         ("without repetitions", "passes", float(passes), False) for passes in range(3)
     }
-    text = (tmp_path / "report/results.md").read_text()
+    text = squeezed((tmp_path / "report/results.md").read_text())
     table = text[text.index("| **Bag of words “bag”, miniature, distilled data** |") :].splitlines()[1:6]
     assert [line.split(" | ")[0] for line in table] == [
         "| without repetitions, passes 0",

@@ -14,6 +14,7 @@ from pydantic import Field
 from workflow_src import registry
 from workflow_src.config.base import ConfigError
 from workflow_src.config.load import load_experiment
+from workflow_src.declarations import DeclarationError, check
 from workflow_src.spec import Option, Role, SearchSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,7 +153,7 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
 )  # fmt: skip
 def test_a_declaration_that_cannot_be_used_is_refused_in_one_sentence(plugin, change, told):
     name = plugin(change)
-    with pytest.raises(registry.DeclarationError) as caught:
+    with pytest.raises(DeclarationError) as caught:
         registry.use([name])
     assert told in str(caught.value) and "\n" not in str(caught.value)
     # What was there before is there again.
@@ -179,12 +180,20 @@ def test_roles_are_filled_by_the_system_itself_before_its_base():
         registry.fill(needed, [("own", lvm)], {})
 
 
+def test_a_setting_goes_with_one_that_names_a_system():
+    class Weighed(registry.searches()["greedy"].settings):
+        weight: Annotated[float, Option(tune=True, only_with="max_length_ratio")] = 1.0
+
+    wrong = dataclasses.replace(registry.searches()["greedy"], name="wrong", settings=Weighed)
+    with pytest.raises(DeclarationError, match='"wrong": setting "weight" goes with a setting that names no'):
+        check(registry.families(), {**registry.searches(), "wrong": wrong}, registry.engines())
+
+
 def test_a_search_with_the_settings_of_another_is_refused():
-    searches = registry.members().searches
+    searches = registry.searches()
     twin = dataclasses.replace(searches["greedy"], name="twin")
-    made = dataclasses.replace(registry.members(), searches={**searches, "twin": twin})
-    with pytest.raises(registry.DeclarationError, match='has the settings class of search "greedy"; derive a class'):
-        registry._check(made)
+    with pytest.raises(DeclarationError, match='has the settings class of search "greedy"; derive a class'):
+        check(registry.families(), {**searches, "twin": twin}, registry.engines())
 
 
 @pytest.mark.parametrize(
@@ -200,14 +209,12 @@ def test_an_engine_whose_export_cannot_have_a_rule_is_refused(exports, export, t
     engines = registry.engines()
     first = registry.default_engine()
     wrong = dataclasses.replace(first, name="wrong", exports=exports, export=export)
-    made = dataclasses.replace(registry.members(), engines={**engines, "wrong": wrong})
-    with pytest.raises(registry.DeclarationError, match='engine "wrong".*' + told):
-        registry._check(made)
+    with pytest.raises(DeclarationError, match='engine "wrong".*' + told):
+        check(registry.families(), registry.searches(), {**engines, "wrong": wrong})
 
 
 def test_a_family_whose_rule_has_no_name_of_a_training_is_refused():
     families = registry.families()
     wrong = dataclasses.replace(next(iter(families.values())), name="wrong", rule="report")
-    made = dataclasses.replace(registry.members(), families={**families, "wrong": wrong})
-    with pytest.raises(registry.DeclarationError, match='family "wrong": its rule "report" is no name such as train_'):
-        registry._check(made)
+    with pytest.raises(DeclarationError, match='family "wrong": its rule "report" is no name such as train_'):
+        check({**families, "wrong": wrong}, registry.searches(), registry.engines())

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,12 +20,14 @@ from workflow_src import registry
 from workflow_src.config import ConfigError, Plan, load_experiment
 from workflow_src.config.costs import parameters, parts, weights_of
 from workflow_src.config.resources import Requests
+from workflow_src.declarations import DeclarationError, check
 from workflow_src.families.build import build
 from workflow_src.records.atomic import read_json
 from workflow_src.records.cuts import Cuts
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import export_bundle, train
 
+PROJECT = Path(__file__).resolve().parents[2]
 DECLARATIONS = """
 import dataclasses
 
@@ -42,7 +47,9 @@ search = dataclasses.replace(
     SEARCH, name="mark", settings=MarkedSettings, run="marked.code:run",
     needs={MODEL: Role("bagging"), "critic": Role(AUTOREGRESSIVE)},
 )
-PLUGIN = Plugin("marked", "1", families=(family,), searches=(search,))
+# It looks at what the critic thinks of padding.
+careless = dataclasses.replace(family, name="careless", loss="marked.code:Careless")
+PLUGIN = Plugin("marked", "1", families=(family, careless), searches=(search,))
 """
 CODE = '''
 import torch
@@ -65,6 +72,13 @@ class Loss(plain.Loss):
         # The logit of a symbol is trained like any other.
         lift = torch.nn.functional.softplus(-model(batch.source, 1)[..., model.symbols["mask"]]).mean()
         return LossTerms(terms.total + lift, terms.count, figures)
+
+
+class Careless(plain.Loss):
+    def __call__(self, model, batch, context):
+        terms = super().__call__(model, batch, context)
+        scores = context.roles["critic"].log_probabilities(batch.source, batch.target)
+        return LossTerms(terms.total - scores.mean(), terms.count, {})
 
 
 def validate(dev, objective, base, critic):
@@ -241,6 +255,16 @@ def test_a_model_that_was_trained_with_other_symbols_is_told(package):
         build("marked", {"dim": 8}, {"source": 20, "target": 20, "joint": True, "symbols": ["mask"]})
 
 
+def test_the_contract_tests_fill_every_role_and_see_what_a_loss_does_with_it(package):
+    """The tests that families of the tree pass: one family keeps the contract, the other breaks it in its role."""
+    environment = os.environ | {"CONTINUUM_PLUGINS": "bagged:marked", "CONTINUUM_PLUGIN_PATH": str(package)}
+    command = [sys.executable, "-m", "pytest", "-q", "-rf", "-k", "marked or careless", "tests/test_families.py"]
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=400)
+    failed = re.findall(r"^FAILED tests/test_families.py::(\S+)", done.stdout, re.MULTILINE)
+    assert failed == ["test_extra_padding_leaves_the_loss_alone[careless]"], done.stdout[-3000:]
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 20
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -252,5 +276,5 @@ def test_a_model_that_was_trained_with_other_symbols_is_told(package):
 def test_declarations_that_cannot_be_used_are_refused(package, change, told):
     members = registry.members()
     wrong = dataclasses.replace(members.families["marked"], **change)
-    with pytest.raises(registry.DeclarationError, match=told):
-        registry._check(dataclasses.replace(members, families={**members.families, "marked": wrong}))
+    with pytest.raises(DeclarationError, match=told):
+        check({**members.families, "marked": wrong}, members.searches, members.engines)

@@ -1,6 +1,7 @@
-"""The `continuum` command: translate text, estimate an experiment, check a configuration, compare or verify results.
+"""The `continuum` command: translate text, estimate an experiment, check a configuration, compare or verify results,
+write a language model for other tools.
 
-Only `translate` imports PyTorch, so that the other commands start fast.
+Only `translate` and `export-arpa` import PyTorch, so that the other commands start fast.
 """
 
 from __future__ import annotations
@@ -81,6 +82,12 @@ def verify(arguments: argparse.Namespace) -> None:
         print(verify_results(folder))
 
 
+def export_arpa(arguments: argparse.Namespace) -> None:
+    from workflow_src.serving.arpa import export_arpa as export
+
+    print(export(arguments.bundle, arguments.output))
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -106,6 +113,11 @@ def parser() -> argparse.ArgumentParser:
     part = commands.add_parser("verify", help="check results against their checksums and inputs")
     part.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")
     part.set_defaults(run=verify)
+    part = commands.add_parser("export-arpa", help="write an n-gram language model as ARPA, for KenLM and others")
+    part.add_argument("--bundle", type=Path, required=True,
+                      help="folder of an exported language model, or of a system that carries one")  # fmt: skip
+    part.add_argument("--output", type=Path, required=True, help="file; gzipped where its name ends in .gz")
+    part.set_defaults(run=export_arpa)
     return made
 
 

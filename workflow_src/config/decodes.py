@@ -43,6 +43,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
         raw = fields | dict(zip(listed, combination, strict=True))
         settings = _filled(_checked(search, raw, where), system, systems, where)
         _serves(search, settings, tune, system, systems, where)
+        _check_used(settings, tune or {}, where)
         for compute_type in _each(section.compute_type):
             engine = _engine(section, compute_type, system, search, settings, tune, where)
             handed = {"search": search.name} | settings.handed()
@@ -83,6 +84,13 @@ def _serves(
 def _checked(search: Search, raw: dict[str, Any], where: str) -> SearchSettings:
     try:
         return search.settings.checked(raw, f"{where}.")
+    except ValueError as failure:
+        raise ConfigError(str(failure)) from None
+
+
+def _check_used(settings: SearchSettings, tune: dict[str, list[Any]], where: str) -> None:
+    try:
+        settings.check_used(tune, f"{where}.")
     except ValueError as failure:
         raise ConfigError(str(failure)) from None
 
@@ -140,7 +148,7 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
             settings = settings.model_copy(update={name: stepping[0]})
     for name in settings.named("role"):
         role, value = search_of(settings).needs[settings.option(name).role], getattr(settings, name)
-        fits = [one for one, other in systems.items() if role.trait is None or role.trait in other.family.traits]
+        fits = [one for one, other in systems.items() if role.trait is None or role.trait in other.traits]
         if value is None and not role.optional:
             raise ConfigError(f"{where}: search needs {name}, a system that is {role.trait}; add {name}.")
         if value is not None and value not in fits:

@@ -12,7 +12,8 @@ from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.decodes import resolve_decodes
 from workflow_src.config.experiment import SystemConfig, TrainingConfig, WorkflowConfig
 from workflow_src.config.resolved import Loaded, System
-from workflow_src.registry import DeclarationError, engines, families, use
+from workflow_src.declarations import DeclarationError
+from workflow_src.registry import carried, engines, families, use
 from workflow_src.spec import AUTOREGRESSIVE, BASE, Family
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -153,6 +154,8 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             if teacher not in names:
                 raise unknown("system", teacher, names, f"{where}.data")
         _check_roles(name, system, config)
+    for name, system in config.systems.items():
+        _check_carried(name, system, config)
     for name, distillation in config.distillation.items():
         if name not in names:
             raise unknown("system", name, names, "distillation")
@@ -198,6 +201,22 @@ def _check_roles(name: str, system: SystemConfig, config: WorkflowConfig) -> Non
             raise ConfigError(
                 f"systems.{name}.{where} is {other}, of family {family}; it must be of family {_having(need.trait)}."
             )
+
+
+def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> None:
+    """A bundle can carry what searches of the family work with. Raises ConfigError for anything else."""
+    known = carried(families()[system.family])
+    for role, other in system.carries.items():
+        where = f"systems.{name}.carries"
+        if not known:
+            raise ConfigError(f"{where}: bundles of family {system.family} carry no other system; remove carries.")
+        if role not in known:
+            raise unknown("role", role, list(known), f"{where} (family {system.family})")
+        trait = known[role].role.trait
+        kinds = {one: families()[section.family] for one, section in config.systems.items()}
+        fits = [one for one, family in kinds.items() if trait is None or trait in family.traits]
+        if other not in fits:
+            raise unknown("system", other, fits, f"{where}.{role} (a system that is {trait})")
 
 
 def _refuse_cycles(config: WorkflowConfig) -> None:
@@ -261,11 +280,17 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         objective=parse(family.objective, system.objective, f"{where}.objective"),
         training=_training(system, family, where),
         roles=system.roles,
+        carries=system.carries,
     )
     if reason := family.conflict(resolved.model, resolved.objective):
         raise ConfigError(f"{where}: {reason}.")
     for role, name in resolved.filled.items():
         built_on = _resolve(name, config)
+        trait = family.needs[role].trait
+        if trait in built_on.family.lacks(built_on.model):
+            raise ConfigError(
+                f'{where}: its {role} {name} is not "{trait}" with its model settings; change one of the two.'
+            )
         for setting in family.needs[role].agree:
             own, other = getattr(model, setting, None), getattr(built_on.model, setting, None)
             if own != other:

@@ -29,6 +29,8 @@ class System:
     training: Frozen
     # Systems in the roles that the family needs beside a base.
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
+    # Systems that its bundle carries for its searches, by role.
+    carries: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def filled(self) -> dict[str, str]:
@@ -38,6 +40,11 @@ class System:
     @property
     def family(self) -> Family:
         return families()[self.family_name]
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """What it may be to others: what its family may, as far as the settings of its model allow."""
+        return self.family.traits - self.family.lacks(self.model)
 
     @property
     def teacher(self) -> str | None:

@@ -1,4 +1,4 @@
-"""N-gram language models of subwords: estimation, storage as arrays, ARPA files, and scoring word by word.
+"""N-gram language models of subwords: estimation, storage as arrays, and scoring word by word.
 
 Interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999, section 3): of an n-gram h w with count c,
     p(w|h) = max(c - D(c), 0) / c(h) + g(h) p(w|h'),    g(h) = (D1 N1(h) + D2 N2(h) + D3 N3(h)) / c(h)
@@ -13,21 +13,15 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import gzip
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from workflow_src.records.atomic import ArtifactError, atomic
 from workflow_src.types import BOS, EOS, PAD, UNK
 
-LOG10 = math.log(10.0)
-# The least probability, of what no text holds, and its logarithm.
+# The least probability, of what no text holds.
 NEVER = 1e-99
-LEAST = math.log(NEVER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,114 +220,3 @@ def _uniform(size: int) -> np.ndarray:
 
 def _log(probabilities: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(probabilities, NEVER))
-
-
-# Files in ARPA's format
-
-
-def write_arpa(model: NgramModel, path: Path, pieces: Sequence[str]) -> None:
-    """Write a model as ARPA text (logarithms to base 10), `pieces[id]` the word of an id."""
-    names = [*pieces[:BOS], "<s>", "</s>", "<unk>", *pieces[UNK + 1 :]]
-    with atomic(path) as file:
-        file.write("\\data\\\n")
-        kept = [
-            np.flatnonzero(table.logp > LEAST) if n == 0 else np.arange(len(table)) for n, table in _numbered(model)
-        ]
-        kept[0] = np.union1d(kept[0], [BOS])
-        file.writelines(f"ngram {n}={len(rows)}\n" for n, rows in enumerate(kept, 1))
-        texts: list[str] = []
-        for n, table in _numbered(model):
-            last = n + 1 == model.order
-            file.write(f"\n\\{n + 1}-grams:\n")
-            words = [names[word] for word in table.words.tolist()]
-            texts = words if n == 0 else [f"{texts[c]} {w}" for c, w in zip(table.context.tolist(), words, strict=True)]
-            values = np.maximum(table.logp / LOG10, -99).tolist()
-            weights = (table.backoff / LOG10).tolist()
-            for row in kept[n].tolist():
-                ending = "" if last else f"\t{weights[row]:.7g}"
-                file.write(f"{values[row]:.7g}\t{texts[row]}{ending}\n")
-        file.write("\n\\end\\\n")
-
-
-def _numbered(model: NgramModel):
-    return list(enumerate(model.tables))
-
-
-def read_arpa(path: Path, ids: dict[str, int], size: int) -> tuple[NgramModel, int]:
-    """A model from ARPA text, also gzipped, and the number of n-grams left out because of words that `ids` lacks.
-
-    `ids` are ids below `size` by word; <s>, </s> and <unk> are known. Raises ArtifactError for a file of another form.
-    """
-    known = {**ids, "<s>": BOS, "</s>": EOS, "<unk>": UNK, "<UNK>": UNK}
-    orders, left_out = _arpa_entries(path, known)
-    if not orders or not orders[0]:
-        raise ArtifactError(f"{path} is no language model in ARPA format: it has no 1-grams.")
-    tables: list[Table] = []
-    rows: dict[tuple[int, ...], int] = {}
-    below: dict[tuple[int, ...], int] = {}
-    for n, entries in enumerate(orders):
-        if n == 0:
-            # Every id has a row; what the file lacks is as probable as an unknown word.
-            unknown = entries.get((UNK,), (LEAST, 0.0))
-            entries = {(i,): entries.get((i,), (LEAST if i in (PAD, BOS) else unknown[0], 0.0)) for i in range(size)}
-        for gram in list(entries):
-            # A file that was pruned may lack the beginning of an n-gram, which then cannot be reached.
-            if n and (gram[:-1] not in rows or gram[1:] not in rows):
-                del entries[gram]
-                left_out += 1
-        keys = sorted(entries, key=lambda gram: (rows[gram[:-1]] if n else 0, gram[-1]))
-        below, rows = rows, {gram: row for row, gram in enumerate(keys)}
-        values = np.array([entries[gram] for gram in keys]).reshape(-1, 2)
-        tables.append(
-            Table(
-                np.array([below[gram[:-1]] if n else 0 for gram in keys], dtype=np.int64),
-                np.array([gram[-1] for gram in keys], dtype=np.int64),
-                values[:, 0],
-                values[:, 1],
-                np.array([below[gram[1:]] if n else 0 for gram in keys], dtype=np.int64),
-            )
-        )
-    return NgramModel(tables), left_out
-
-
-def _arpa_entries(path: Path, known: dict[str, int]) -> tuple[list[dict[tuple[int, ...], tuple[float, float]]], int]:
-    """(log p, log backoff) in nats by n-gram, a mapping for each order; and how many n-grams were left out."""
-    orders: list[dict[tuple[int, ...], tuple[float, float]]] = []
-    left_out = 0
-    for number, line in _lines(path):
-        if line.startswith("\\"):
-            head = line[1:].partition("-grams:")[0]
-            if line.endswith("-grams:") and head.isdecimal():
-                if int(head) != len(orders) + 1:
-                    raise ArtifactError(f"{path}, line {number}: {head}-grams come too early; order them by length.")
-                orders.append({})
-            elif line == "\\end\\":
-                break
-            continue
-        if not orders or not line:
-            continue
-        # Words may hold any other white space.
-        first, *rest = re.split(r"[ \t]+", line)
-        words, weights = rest[: len(orders)], rest[len(orders) :]
-        try:
-            value, weight = float(first), float(weights[0]) if weights else 0.0
-        except ValueError:
-            words = []
-        if len(words) != len(orders) or len(weights) > 1:
-            raise ArtifactError(f'{path}, line {number}: "{line}" is no {len(orders)}-gram; write the file again.')
-        if all(word in known for word in words):
-            orders[-1][tuple(known[word] for word in words)] = (max(value * LOG10, LEAST), weight * LOG10)
-        else:
-            left_out += 1
-    return orders, left_out
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a text, also gzipped, without white space at their ends. Raises ArtifactError for no UTF-8."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8", newline="\n") as file:
-        try:
-            for number, line in enumerate(file, 1):
-                yield number, line.strip(" \t\r\n")
-        except UnicodeDecodeError:
-            raise ArtifactError(f"{path} is no text in UTF-8, and so no language model in ARPA format.") from None

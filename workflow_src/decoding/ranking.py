@@ -1,7 +1,8 @@
-"""Ranking candidates: by an autoregressive model in one parallel pass, or by the scores that they have."""
+"""Ranking candidates: by a model that scores them in one parallel pass, or by the scores that they have."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -19,37 +20,41 @@ Candidates = Mapping[tuple[int, ...], float]
 
 
 class Rescorer(Protocol):
-    """What ranking needs of an autoregressive model; `config.max_positions` counts the end symbol."""
+    """What ranking needs of a model with the trait `scorer`; `config.max_positions` counts the end symbol."""
 
     config: Any
 
-    def encode(self, source: Tensor): ...
+    def scoring_states(self, source: Tensor) -> Any:
+        """What depends on source (B, S) alone; its `select(rows)` gives that of some sentences."""
 
-    def log_probabilities(self, source: Tensor, target: Tensor, memory=None) -> Tensor:
-        """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding."""
+    def log_probability(self, states: Any, target: Tensor) -> Tensor:
+        """log p(y|x) of target (B, T), an end symbol counted where there is one, (B,); -inf for what cannot be."""
 
 
 def rescored(
-    rescorer: Rescorer, source: Tensor, candidates: Sequence[Candidates]
+    rescorer: Rescorer, source: Tensor, candidates: Sequence[Candidates], weight: float | None = None
 ) -> list[dict[tuple[int, ...], float]]:
     """The candidates of each sentence of source (B, S) with the rescorer's log p(y|x) / (|y| + 1) in nats.
 
-    Source states are computed once a sentence. Outputs longer than the rescorer has positions are left out, unless a
-    sentence has no other.
+    With a `weight`, that times the weight is added to the scores that candidates have. Source states are computed once
+    a sentence. Outputs longer than the rescorer has positions are left out. Where it can score none of a sentence's
+    candidates, they keep the scores that they have.
     """
+    if weight == 0:
+        return [dict(before) for before in candidates]
     limit = rescorer.config.max_positions - 1
-    memory = rescorer.encode(source)
+    states = rescorer.scoring_states(source)
     flat = [(row, choice) for row, found in enumerate(candidates) for choice in found if len(choice) <= limit]
     scored: list[dict[tuple[int, ...], float]] = [{} for _ in candidates]
     for start in range(0, len(flat), ROWS):
         part = flat[start : start + ROWS]
         rows = torch.tensor([row for row, _ in part], device=source.device)
         target = pad([choice for _, choice in part], eos=False).to(source.device)
-        found = rescorer.log_probabilities(source[rows], target, memory.select(rows))
-        mean = found.sum(1) / (with_end(target) != PAD).sum(1)
+        mean = rescorer.log_probability(states.select(rows), target) / (with_end(target) != PAD).sum(1)
         for (row, choice), score in zip(part, mean.tolist(), strict=True):
-            scored[row][choice] = score
-    return [found or dict(before) for found, before in zip(scored, candidates, strict=True)]
+            scored[row][choice] = score if weight is None else candidates[row][choice] + weight * score
+    able = [any(map(math.isfinite, found.values())) for found in scored]
+    return [found if one else dict(before) for one, found, before in zip(able, scored, candidates, strict=True)]
 
 
 def best_of(candidates: Sequence[Candidates]) -> Hypotheses:

@@ -1,4 +1,4 @@
-"""Settings that searches in a latent space share, and what such searches cost. No torch here."""
+"""Settings, roles and costs that several searches share. No torch here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from workflow_src.spec import MODEL, Option, SearchSettings, Weights
+
+# Roles that settings of searches name systems for: what ranks candidates, and what scores words while outputs grow.
+RESCORER, LM = "rescorer", "language_model"
 
 # Each is declared here and nowhere else. Finished runs were made with the names of files that `part` gives.
 Steps = Annotated[int, Field(4, ge=0, description="refinement steps"), Option(required=True, part="-{}", always=True)]

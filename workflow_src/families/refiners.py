@@ -10,6 +10,8 @@ from workflow_src.losses.score_matching import cosine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.latent_stack import LatentStack
 from workflow_src.nn.weights import copy_matching, weights_of
+from workflow_src.registry import families
+from workflow_src.spec import LATENT
 from workflow_src.types import Batch, DevSet, Validation
 
 
@@ -19,8 +21,9 @@ def start(
     """Start from the decoder of a latent-variable model (the base, where no tensors are given), from a network's own
     weights, or at random; returns the names of the parameters that were set, None for a random start."""
     if tensors is None:
-        return None if model.config.start == "random" else model.start_from_lvm(weights_of(base))
-    return model.start_from_lvm(tensors) if family == "lvm" else copy_matching(model, tensors)
+        return None if model.config.start == "random" else model.start_from_base(weights_of(base))
+    of_a_base = family is not None and LATENT in families()[family].traits
+    return model.start_from_base(tensors) if of_a_base else copy_matching(model, tensors)
 
 
 def validate(dev: DevSet, objective: ScoreMatchingConfig, frozen: nn.Module) -> Validation:

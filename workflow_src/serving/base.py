@@ -139,8 +139,8 @@ class BaseTranslator(ABC):
     ) -> tuple[SearchSettings, dict[str, BaseTranslator]]:
         """Settings of a search (default: the bundle's), and the translators among `fields` by the role they fill.
 
-        Raises ValueError for a search that the bundle has not, and for settings that the search has not or that are
-        out of range.
+        Raises ValueError for a search that the bundle has not, and for settings that the search has not, that are out
+        of range, or that do nothing (fields alone: other systems may be handed over beside settings).
         """
         if isinstance(search, SearchSettings):
             if fields:
@@ -164,7 +164,9 @@ class BaseTranslator(ABC):
         own = {name: value for name, value in defaults.items() if name in kind.model_fields}
         # None for a role that a bundle fills by itself asks for the search without it.
         given = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
-        return self._completed(kind.checked({**own, **given})), systems
+        settings = kind.checked({**own, **given})
+        settings.check_used()
+        return self._completed(settings), systems
 
     def _search(self, name: str) -> Search:
         if name not in self.searches:

@@ -6,18 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from workflow_src.jobs import named_paths
 from workflow_src.registry import default_engine, engines, roles
 
 
 def bundles(words: list[str]) -> dict[str, Path]:
     """SYSTEM=FOLDER words as a mapping. Raises ValueError for a word of another form."""
-    found = {}
-    for word in words:
-        system, equals, folder = word.partition("=")
-        if not (system and equals and folder):
-            raise ValueError(f'--bundles has "{word}"; write SYSTEM=FOLDER.')
-        found[system] = Path(folder)
-    return found
+    return named_paths("--bundles", "SYSTEM=FOLDER", words)
 
 
 def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle") -> dict[str, Path]:

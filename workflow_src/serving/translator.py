@@ -146,7 +146,8 @@ class Translator(BaseTranslator):
                 f"the {name} is the folder of another engine, which scores no given text; give its bundle."
             )
         network, family = other._families[0]
-        if role.trait is not None and role.trait not in family.traits:
+        has = family.traits - family.lacks(getattr(other.models[network], "config", None))
+        if role.trait is not None and role.trait not in has:
             wanted = " or ".join(n for n, one in registry.families().items() if role.trait in one.traits)
             raise ValueError(f'the {name} "{system}" is not {role.trait}; give the bundle of a {wanted}.')
         if "subwords" in role.agree and other.subwords.digest != self.subwords.digest:

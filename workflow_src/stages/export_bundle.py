@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.jobs import parser, start
 from workflow_src.records.atomic import ArtifactError, copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
-from workflow_src.registry import carried, families, searches, searches_of
+from workflow_src.registry import carried, families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names
 from workflow_src.spec import BASE, MODEL
 from workflow_src.training.systems import (
@@ -68,8 +67,8 @@ def run(given) -> str:
         [models[called[role]]["model"] for role in (MODEL, BASE) if role in called],
     )
     # Searches work with what is carried unless they are told otherwise.
-    names_of = carried(families()[kinds[MODEL]])
-    own = {names_of[role]: read_description(path)["system"] for role, path in others.items() if role in names_of}
+    carries = carried(families()[kinds[MODEL]])
+    own = {carries[role].setting: read_description(path)["system"] for role, path in others.items() if role in carries}
     about["defaults"] = about["defaults"] | own
     content = {
         "format": FORMAT,
@@ -105,10 +104,7 @@ def _check_roles(given) -> None:
     """Raises ArtifactError where roles beside the base are missing, unknown, or filled by what does not fit."""
     family, files = families()[read_description(given.model)["family"]], named_files(given.roles)
     needed = {name: role for name, role in family.needs.items() if name != BASE}
-    for name in searches_of(family):
-        declared = searches()[name]
-        roles = (declared.settings.option(setting).role for setting in declared.settings.named("carried"))
-        needed |= {role: dataclasses.replace(declared.needs[role], optional=True) for role in roles}
+    needed |= {name: one.role for name, one in carried(family).items()}
     missing = [name for name, role in needed.items() if name not in files and not role.optional]
     if missing or set(files) - set(needed):
         name = (missing or sorted(set(files) - set(needed)))[0]

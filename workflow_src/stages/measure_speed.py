@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
-from workflow_src.config.manifest import engine_of
+from workflow_src.config.display import engine_of
 from workflow_src.data.lines import read_lines
 from workflow_src.engines.ctranslate2 import cores
 from workflow_src.evaluation.speed import summary, timing, worker

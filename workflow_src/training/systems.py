@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ from torch import nn
 
 from workflow_src.data.subwords import Subwords
 from workflow_src.families.build import build
-from workflow_src.nn.weights import load_weights
-from workflow_src.records.atomic import ArtifactError, read_json, sha256
+from workflow_src.jobs import named_paths
+from workflow_src.nn.weights import load_weights, weights_of
+from workflow_src.records.atomic import ArtifactError, atomic, read_json, save_tensors, sha256, write_json
+from workflow_src.records.provenance import digests
 from workflow_src.registry import families
 
 
@@ -38,13 +42,7 @@ def add_roles(made: argparse.ArgumentParser) -> None:
 
 def named_files(words: list[str]) -> dict[str, Path]:
     """ROLE=FILE words as a mapping. Raises ValueError for a word of another form."""
-    found = {}
-    for word in words:
-        role, equals, file = word.partition("=")
-        if not (role and equals and file):
-            raise ValueError(f'--roles has "{word}"; write ROLE=FILE.')
-        found[role] = Path(file)
-    return found
+    return named_paths("--roles", "ROLE=FILE", words)
 
 
 def role_input(role: str) -> str:
@@ -89,3 +87,29 @@ def load_system(weights: str | Path, trait: str | None = None) -> tuple[nn.Modul
     # Last, so that weights of another kind are told as such.
     check_digest(description, weights)
     return model.eval(), description
+
+
+def write_system(
+    folder: Path,
+    model: nn.Module,
+    description: dict[str, Any],
+    history: list[dict[str, Any]],
+    made: Callable[[dict[str, str]], dict[str, Any]],
+) -> None:
+    """Write model.safetensors, training.jsonl (its `history`) and config.json into a folder.
+
+    The description comes last: it says which weights it describes, and a folder with a description is complete. `made`
+    gives its provenance, from the digests of the files that it vouches for.
+    """
+    (folder / "config.json").unlink(missing_ok=True)
+    # What jobs that were killed here have left: the state's lock says that no other is writing.
+    for partial in folder.glob(".*.partial"):
+        partial.unlink()
+    with atomic(folder / "training.jsonl") as file:
+        for entry in history:
+            file.write(json.dumps(entry, sort_keys=True) + "\n")
+    weights = folder / "model.safetensors"
+    save_tensors(weights, weights_of(model))
+    files = digests(folder, ["model.safetensors", "training.jsonl"])
+    whole = description | {"sha256": files["model.safetensors"], "provenance": made(files)}
+    write_json(folder / "config.json", whole)

@@ -63,8 +63,8 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
         (
             {"model": {"latent": "vae"}},
             {"search": "delta", "steps": 1, "tune": {"length_quantile": [0.5, 0.6]}},
-            "decodes[0]: search delta of system one takes no length_quantile: its latents are those of source positions; "
-            "remove length_quantile.",
+            "decodes[0]: search delta of system one takes no length_quantile: its latents are those of source "
+            "positions; remove length_quantile.",
         ),
         (
             {"objective": {"skip_penalty": 2.0}},
@@ -104,7 +104,7 @@ def test_refiners_work_in_the_latents_of_source_positions():
 @pytest.mark.parametrize(
     "system, decode, sentence",
     [
-        ({}, {"search": "score", "steps": 1}, "latent_dim is 8, its base one has 0; they must agree"),
+        ({}, {"search": "score", "steps": 1}, 'systems.refined: its base one is not "latent" with its model settings'),
         (
             {"model": {"latent": "vae"}},
             {"search": "latent-search", "steps": 1},
@@ -121,6 +121,15 @@ def test_what_refiners_of_a_one_pass_model_cannot_do(system, decode, sentence):
     with pytest.raises(ConfigError) as refused:
         load(experiment(system, [{"system": "refined", **decode}], refined=score()))
     assert sentence in str(refused.value)
+
+
+def test_only_alignments_rank_the_outputs_of_others():
+    """CTC scores outputs of any length, the other losses those of one."""
+    decode = {"system": "one", "search": "ctc-beam", "beam": 2, "rescorer": "other"}
+    other = {"family": "nat", "preset": "miniature", "training": TRAINING}
+    assert load(experiment({}, [decode], other=other)).decodes
+    with pytest.raises(ConfigError, match='unknown rescorer "other" in decodes'):
+        load(experiment({}, [decode], other={**other, "model": {"loss": "axe"}}))
 
 
 def test_the_grid_has_the_fifteen_rows_of_the_paper():

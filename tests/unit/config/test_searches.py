@@ -57,7 +57,7 @@ def test_names_tell_rows_apart():
     "row, told",
     [
         (LATENT | {"steps": None}, "search latent-search needs steps; add steps"),
-        (LATENT | {"rescorer": "lvm"}, 'unknown rescorer "lvm" in decodes[0] (a system that is autoregressive); '
+        (LATENT | {"rescorer": "lvm"}, 'unknown rescorer "lvm" in decodes[0] (a system that is scorer); '
          "allowed: teacher."),
         (LATENT | {"rescorer": "teachr"}, 'Did you mean "teacher"?'),
         (LATENT | {"lengths": 0}, "lengths"),
@@ -79,6 +79,12 @@ def test_names_tell_rows_apart():
         ({"system": "teacher", "search": "greedy", "tune": {"lengthening": [0.1]}}, "greedy takes no lengthening"),
         ({"system": "lvm", "search": "prior-mean", "lengthening": -0.1}, "lengthening"),
         ({"system": "lvm", "search": "prior-mean", "tune": {"lengthening": [0, -0.1]}}, "lengthening is -0.1"),
+        # It weighs a language model, and there is none.
+        ({"system": "teacher", "search": "beam", "beam": 4, "lm_weight": 0.3},
+         "decodes[0].lm_weight is 0.3, and without a language_model nothing but the default, 0.2, is allowed: add "
+         "language_model, or remove lm_weight."),
+        ({"system": "teacher", "search": "beam", "beam": 4, "tune": {"lm_weight": [0.2, 0.3]}},
+         "decodes[0].tune.lm_weight is [0.2, 0.3], and without a language_model nothing but the default, 0.2, is "),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_one_sentence(row, told):
@@ -86,6 +92,42 @@ def test_what_does_not_fit_is_refused_in_one_sentence(row, told):
         decodes({key: value for key, value in row.items() if value is not None})
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_weight_without_a_language_model_is_refused_in_one_pass_too():
+    beam = {"system": "ctc", "search": "ctc-beam", "beam": 5}
+    for wrong in ({"lm_weight": [0.2, 0.4]}, {"tune": {"lm_weight": [0.1]}}):
+        with pytest.raises(ConfigError, match=r"decodes\[0\].*lm_weight is .* without a language_model nothing but"):
+            load_experiment("tatoeba", decodes=[beam | wrong])
+    # A bonus for each word needs no language model; what was written whole says defaults.
+    right = [beam | {"word_bonus": 1.0, "lm_weight": 0.2}, beam | {"language_model": "lm", "lm_weight": 0.4}]
+    assert len(load_experiment("tatoeba", decodes=right).decodes) == 2
+
+
+def test_a_beam_takes_a_rescorer_and_its_weight():
+    beam = {"system": "teacher", "search": "beam", "beam": 4}
+    rows = [
+        beam | {"rescorer": "ctc-raw"},
+        beam | {"rescorer": "ctc-raw", "rescorer_weight": 0.5},
+        beam | {"rescorer": "ctc-raw", "tune": {"rescorer_weight": [0.25, 0.5, 1.0]}},
+        {"system": "lvm", "search": "latent-search", "steps": 0, "rescorer": "ctc"},
+        {"system": "ctc", "search": "ctc-beam", "beam": 5, "rescorer": "ctc-raw"},
+    ]
+    plan = Plan(load_experiment("tatoeba", decodes=[*rows, beam | {"beam": 2}]))
+    found = plan.loaded.decodes
+    assert [decode.name for decode in found[:3]] == [
+        "beam-4-by-ctc-raw", "beam-4-by-ctc-raw-mix0.5", "beam-4-by-ctc-raw-tuned",
+    ]  # fmt: skip
+    assert found[0].settings.keys() - found[-1].settings.keys() == {"rescorer"}
+    assert registry.search_of(found[0].values).row_label(found[0].values) == "beam 4, ranked by ctc-raw"
+    assert plan.systems_in_roles(found[2]) == {"rescorer": "ctc-raw"}
+    # Examples are of a teacher by itself, which needs no other bundle.
+    assert json.loads(plan.settings_analysis())["teacher"]["beam"] == 2
+    for wrong in ({"rescorer_weight": 0.5}, {"tune": {"rescorer_weight": [0.5]}}):
+        with pytest.raises(ConfigError, match="without a rescorer nothing but the default, None, is allowed"):
+            load_experiment("tatoeba", decodes=[beam | wrong])
+    with pytest.raises(ConfigError, match="engine ctranslate2 takes no rescorer"):
+        load_experiment("tatoeba", decodes=[beam | {"rescorer": "ctc", "engine": "ctranslate2"}])
 
 
 def test_a_rescorer_is_no_setting_of_the_samples_and_the_other_way_round():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gzip
+import itertools
 import math
 import random
 import re
@@ -14,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workflow_src.decoding.ngram import estimate, read_arpa, write_arpa
+from workflow_src.decoding.arpa import read_arpa, write_arpa
+from workflow_src.decoding.ngram import estimate
 from workflow_src.records.atomic import ArtifactError
 from workflow_src.types import BOS, EOS
 
@@ -103,21 +105,88 @@ def test_arpa_files_keep_every_probability(tmp_path):
     write_arpa(model, tmp_path / "model.arpa", PIECES)
     (tmp_path / "model.arpa.gz").write_bytes(gzip.compress((tmp_path / "model.arpa").read_bytes()))
     for name in ("model.arpa", "model.arpa.gz"):
-        again, left_out = read_arpa(tmp_path / name, IDS, SIZE)
-        assert left_out == 0
+        again = read_arpa(tmp_path / name, IDS, SIZE)
+        assert again.left_out == 0 and again.absent == ()
         for sentence in text(20, seed=2):
-            assert again.log_probability(sentence) == pytest.approx(model.log_probability(sentence), abs=1e-5)
+            assert again.model.log_probability(sentence) == pytest.approx(model.log_probability(sentence), abs=1e-7)
 
 
 def test_words_that_the_subwords_lack_are_left_out_of_a_file(tmp_path):
     write_arpa(counted(text(), 2), tmp_path / "model.arpa", PIECES)
     fewer = {word: i for word, i in IDS.items() if i != 6}
-    again, left_out = read_arpa(tmp_path / "model.arpa", fewer, SIZE)
+    again = read_arpa(tmp_path / "model.arpa", fewer, SIZE)
     lines = (tmp_path / "model.arpa").read_text(encoding="utf-8").splitlines()
-    assert left_out == sum("w6" in line for line in lines) > 0
+    assert again.left_out == sum("w6" in line for line in lines) > 0
     # As probable as an unknown word.
     unknown = next(float(line.split("\t")[0]) for line in lines if "\t<unk>" in line)
-    assert again.step((0, 0), 6)[0] == pytest.approx(unknown * math.log(10), rel=1e-6)
+    assert again.model.step((0, 0), 6)[0] == pytest.approx(unknown * math.log(10), rel=1e-6)
+
+
+def arpa_text(grams: dict[tuple[str, ...], tuple[float, float]]) -> str:
+    """A file with log10 p and log10 back-off weights of n-grams."""
+    longest = max(map(len, grams))
+    text = "\\data\\\n" + "".join(f"ngram {n}={sum(len(g) == n for g in grams)}\n" for n in range(1, longest + 1))
+    for n in range(1, longest + 1):
+        text += f"\n\\{n}-grams:\n"
+        for gram, (value, weight) in grams.items():
+            if len(gram) == n:
+                text += f"{value!r}\t{' '.join(gram)}" + (f"\t{weight!r}\n" if n < longest else "\n")
+    return text + "\n\\end\\\n"
+
+
+def by_the_file(grams: dict[tuple[str, ...], tuple[float, float]], words: list[str]) -> float:
+    """log p of a sentence by the definition of back-off, from the entries of a file alone."""
+    longest = max(map(len, grams))
+
+    def probability(context: tuple[str, ...], word: str) -> float:
+        if (*context, word) in grams:
+            return grams[(*context, word)][0]
+        return grams.get(context, (0.0, 0.0))[1] + probability(context[1:], word)
+
+    marked = ["<s>", *words, "</s>"]
+    places = range(1, len(marked))
+    return sum(probability(tuple(marked[max(0, i - longest + 1) : i]), marked[i]) for i in places) * math.log(10)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_pruned_file_keeps_its_probabilities(tmp_path, seed):
+    """Entropy pruning leaves n-grams without their suffix; here beginnings are missing too."""
+    drawn = random.Random(seed)
+    words = [PIECES[i] for i in range(4, 9)]
+    grams = {(word,): (-drawn.random() - 0.5, -drawn.random()) for word in ("<s>", "</s>", "<unk>", *words)}
+    for n, share in ((2, 0.3), (3, 0.2), (4, 0.1)):
+        for start in ("<s>", *words):
+            for rest in itertools.product(words, repeat=n - 1):
+                if drawn.random() < share:
+                    grams[(start, *rest)] = (-drawn.random(), -drawn.random())
+                    grams[(*rest, "</s>")] = (-drawn.random(), 0.0)
+    inner = [gram for gram in grams if len(gram) > 2]
+    assert any(gram[1:] not in grams for gram in inner) and any(gram[:-1] not in grams for gram in inner)
+    (tmp_path / "pruned.arpa").write_text(arpa_text(grams), encoding="utf-8")
+    found = read_arpa(tmp_path / "pruned.arpa", IDS, SIZE)
+    assert found.left_out == 0 and found.absent == ()
+    sentences = [drawn.choices(words, k=drawn.randint(0, 9)) for _ in range(200)]
+    for sentence in sentences:
+        ids = [IDS[word] for word in sentence]
+        assert found.model.log_probability(ids) == pytest.approx(by_the_file(grams, sentence), abs=1e-11)
+    # And written again, with what was added.
+    write_arpa(found.model, tmp_path / "again.arpa", PIECES)
+    again = read_arpa(tmp_path / "again.arpa", IDS, SIZE).model
+    for sentence in sentences[:20]:
+        ids = [IDS[word] for word in sentence]
+        assert again.log_probability(ids) == pytest.approx(by_the_file(grams, sentence), abs=1e-6)
+
+
+def test_what_a_file_without_an_unknown_word_lacks_has_kenlms_probability(tmp_path):
+    lines = ["\\data\\", "ngram 1=3", "", "\\1-grams:", "-0.5 w4", "-0.25 </s>", "-99 <s>", "", "\\end\\"]
+    (tmp_path / "model.arpa").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+    assert found.absent == tuple(range(5, SIZE))
+    assert found.model.log_probability([4, 7]) == pytest.approx((-0.5 - 100 - 0.25) * math.log(10))
+    lines[4:4] = ["-2 <unk>"]
+    (tmp_path / "model.arpa").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+    assert found.absent == () and found.model.log_probability([4, 7]) == pytest.approx(-2.75 * math.log(10))
 
 
 @pytest.mark.parametrize(
@@ -127,6 +196,7 @@ def test_words_that_the_subwords_lack_are_left_out_of_a_file(tmp_path):
         "no model\n",
         "\\data\\\nngram 1=1\n\n\\1-grams:\n-1 a b c\n\\end\\\n",
         "\\2-grams:\n-1 w4 w5\n\\end\\\n",
+        "\\data\\\nngram 1=1\n\n\\1-grams:\nnan w4\n\\end\\\n",
     ],
 )
 def test_a_file_of_another_form_is_refused(tmp_path, content):
@@ -144,9 +214,9 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
 def test_fields_may_be_parted_by_any_blanks(tmp_path):
     lines = ["\\data\\", "ngram 1=3", "", "\\1-grams:", "-0.5 w4 -0.25", "-0.25\t</s>\t", "-1   w5", "", "\\end\\"]
     (tmp_path / "model.arpa").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    model, left_out = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
-    assert left_out == 0
-    assert model.log_probability([4, 5]) == pytest.approx(-1.75 * math.log(10))
+    found = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+    assert found.left_out == 0
+    assert found.model.log_probability([4, 5]) == pytest.approx(-1.75 * math.log(10))
 
 
 def test_without_text_there_is_no_model():

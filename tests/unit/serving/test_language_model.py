@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+import yaml
+from conftest import snakemake
+from safetensors.torch import load_file
 
+from workflow_src import cli
 from workflow_src.config import ConfigError, load_experiment
 from workflow_src.config.plan import Plan
-from workflow_src.decoding.ngram import estimate, write_arpa
+from workflow_src.decoding.arpa import read_arpa, write_arpa
+from workflow_src.decoding.ngram import estimate
 from workflow_src.records.atomic import read_json
-from workflow_src.registry import carried, families
+from workflow_src.registry import Carried, carried, families
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import LANGUAGE_MODEL, Role
 
+IRSTLM = Path("/usr/lib/irstlm/bin/compile-lm")
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
-BEAM = {"search": "ctc-beam", "beam": 3, "min_ratio": 0.0, "lm_weight": 2.0}
+ALONE = {"search": "ctc-beam", "beam": 3, "min_ratio": 0.0}
+BEAM = ALONE | {"lm_weight": 2.0}
 
 
 def settings(family: str, model: dict, **more) -> dict:
@@ -76,15 +88,15 @@ def test_what_was_counted_is_what_counting_gives(made, tiny):
     assert read_json(made.weights["lm"].parent / "config.json")["parameters"] > 0
 
 
-def scores(translator, **fields) -> list[float]:
-    chosen, systems = translator.settings(**BEAM, **fields)
+def scores(translator, beam=BEAM, **fields) -> list[float]:
+    chosen, systems = translator.settings(**beam, **fields)
     return translator.search(LINES, chosen, systems).scores
 
 
 def test_a_bundle_uses_the_language_model_that_it_carries(made):
     carrying, plain = load(made.carrying), load(made.plain)
     assert carrying.description["defaults"] == {"search": "ctc-greedy", "language_model": "lm"}
-    alone, given = scores(plain), scores(plain, language_model=load(made.lm))
+    alone, given = scores(plain, ALONE), scores(plain, language_model=load(made.lm))
     assert scores(carrying) == given != alone
     assert carrying.translate(LINES, **BEAM) == plain.translate(LINES, language_model=load(made.lm), **BEAM)
     # Another one in its place.
@@ -94,12 +106,23 @@ def test_a_bundle_uses_the_language_model_that_it_carries(made):
 
 def test_a_carried_language_model_can_be_left_out(made, tmp_path):
     carrying, plain = load(made.carrying), load(made.plain)
-    assert scores(carrying, language_model=None) == scores(plain) != scores(carrying)
+    assert scores(carrying, ALONE, language_model=None) == scores(plain, ALONE) != scores(carrying)
     text, out = tmp_path / "in", tmp_path / "out"
     text.write_text("der Hund ruht heute\n")
     words = ["--bundle", str(made.carrying), "--input", str(text), "--output", str(out), "--device", "cpu"]
     command.main([*words, "--search", "ctc-beam", "--beam", "3", "--language-model", "none", "--engine", "eager"])
     assert out.read_text().splitlines() == plain.translate(["der Hund ruht heute"], search="ctc-beam", beam=3)
+
+
+def test_a_weight_without_a_language_model_is_refused(made, tmp_path):
+    (tmp_path / "in").write_text("der Hund\n")
+    words = ["--input", str(tmp_path / "in"), "--search", "ctc-beam", "--lm-weight", "0.5", "--device", "cpu"]
+    told = "error: lm_weight is 0.5, and without a language_model nothing but the default, 0.2, is allowed: add"
+    for bundle in (["--bundle", str(made.plain)], ["--bundle", str(made.carrying), "--language-model", "none"]):
+        with pytest.raises(SystemExit, match=told):
+            command.main([*bundle, *words])
+    with pytest.raises(ValueError, match="without a language_model nothing but"):
+        load(made.plain).translate(LINES, **BEAM)
 
 
 def test_the_command_says_that_a_language_model_translates_nothing(made, tmp_path):
@@ -125,6 +148,31 @@ def test_onnx_runtime_computes_the_pass_and_the_language_model_stays_beside_it(m
     assert len(found.tokens) == len(LINES) and found.candidates is not None
     if mode == "fast":
         assert found.tokens == wanted.tokens and found.scores == pytest.approx(wanted.scores, abs=1e-4)
+
+
+def test_a_one_pass_system_ranks_what_a_beam_finds(made, tiny, tiny_bundles, run_stage, tmp_path):
+    """As a decode that chooses the weight on dev, in Python, and as a command: the same translations."""
+    teacher, rescorer = load(tiny_bundles["transformer"]), load(made.plain)
+    # Short enough to have alignments.
+    fields = {"search": "beam", "beam": 4, "max_length_ratio": 0.01}
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    plain = teacher.translate(lines, **fields)
+    found = {w: teacher.translate(lines, **fields, rescorer=rescorer, rescorer_weight=w) for w in (None, 0.0, 9.0)}
+    assert found[0.0] == plain and found[None] != plain
+    common = ["--bundle", str(tiny_bundles["transformer"]), "--rescorer", str(made.plain), "--device", "cpu"]
+    files = ["--source", str(tiny.corpus / "dev.de")]
+    handed = fields | {"rescorer": "ctc"}
+    choose = json.dumps({"settings": handed, "tune": {"rescorer_weight": [9.0]}, "remove_repetitions": "none"})
+    chosen = tmp_path / "chosen.json"
+    more = ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
+    run_stage("choose_settings", ["--settings", choose, *common, *files, *more])
+    assert read_json(chosen)["chosen"] == {"rescorer_weight": 9.0}
+    words = ["--settings", json.dumps(handed), *common, *files, "--chosen", str(chosen)]
+    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt")])
+    assert (tmp_path / "dev.txt").read_text().splitlines() == found[9.0]
+    more = ["--input", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "out"), "--engine", "eager"]
+    command.main([*common, *more, "--search", "beam", "--beam", "4", "--max-length-ratio", "0.01"])
+    assert (tmp_path / "out").read_text().splitlines() == found[None]
 
 
 def test_ctranslate2_refuses_a_language_model():
@@ -162,6 +210,61 @@ def test_an_arpa_file_of_the_users_serves(made, tiny, training_words, run_stage,
     assert "set model.order to 3" in refused("train", words(4))
 
 
+@pytest.mark.parametrize("name", ["model.arpa", "new/model.arpa.gz"])
+@pytest.mark.parametrize("bundle", ["lm", "carrying"])
+def test_the_command_writes_a_file_that_gives_the_same_model(
+    made, tiny, training_words, run_stage, tmp_path, capsys, bundle, name
+):
+    cli.main(["export-arpa", "--bundle", str(getattr(made, bundle)), "--output", str(tmp_path / name)])
+    assert f"{name}: a model of target subwords with {tiny.sizes['target']} 1-grams, " in capsys.readouterr().out
+    model = load(made.lm).models["ngram"].scorer
+    pieces = tiny.subwords.names()["target"]
+    again = read_arpa(tmp_path / name, {piece: i for i, piece in enumerate(pieces)}, len(pieces))
+    assert again.left_out == 0 and again.absent == ()
+    for row in range(len(tiny.dev)):
+        sentence = tiny.dev.target(row).tolist()
+        assert again.model.log_probability(sentence) == pytest.approx(model.log_probability(sentence), abs=1e-6)
+    # A system that starts from the file has the same weights, bit for bit.
+    words = training_words("ngram", tmp_path / "own", settings=settings("ngram", {"order": 3}), initial=tmp_path / name)
+    run_stage("train", words)
+    own, trained = (load_file(f) for f in (tmp_path / "own/model.safetensors", made.weights["lm"]))
+    assert own.keys() == trained.keys() and all(torch.equal(own[key], trained[key]) for key in own)
+
+
+def test_the_command_says_where_there_is_no_language_model(made, tmp_path):
+    words = ["export-arpa", "--output", str(tmp_path / "model.arpa"), "--bundle"]
+    with pytest.raises(SystemExit, match="error: .* is the bundle of ctc and has no language model; give"):
+        cli.main([*words, str(made.plain)])
+    with pytest.raises(SystemExit, match="error: .* is no bundle"):
+        cli.main([*words, str(tmp_path)])
+
+
+@pytest.mark.skipif(not IRSTLM.is_file(), reason="irstlm is not installed")
+def test_irstlm_reads_the_file_that_the_command_writes(made, tiny, tmp_path):
+    cli.main(["export-arpa", "--bundle", str(made.lm), "--output", str(tmp_path / "model.arpa")])
+    pieces = tiny.subwords.names()["target"]
+    sentences = [tiny.dev.target(row).tolist() for row in range(len(tiny.dev))]
+    lines = [" ".join(["<s>", *(pieces[i] for i in sentence), "</s>"]) for sentence in sentences]
+    (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = [str(IRSTLM), "model.arpa", "--eval=text"]
+    found = subprocess.run(words, cwd=tmp_path, env={"IRSTLM": str(IRSTLM.parents[1])}, capture_output=True, text=True)
+    (perplexity,) = re.findall(r" PP=([\d.]+)", found.stdout)
+    own = load(made.lm).models["ngram"].scorer.perplexity(sentences)
+    # It prints two decimals.
+    assert own == pytest.approx(float(perplexity), abs=0.006)
+
+
+def test_a_file_that_lacks_subwords_is_warned_of(made, tiny, training_words, run_stage, caplog, tmp_path):
+    pieces = tiny.subwords.names()["target"]
+    text = f"\\data\\\nngram 1=2\n\n\\1-grams:\n-0.5\t{pieces[5]}\n-0.5\t</s>\n\n\\end\\\n"
+    (tmp_path / "own.arpa").write_text(text, encoding="utf-8")
+    order = settings("ngram", {"order": 1})
+    run_stage("train", training_words("ngram", tmp_path / "own", settings=order, initial=tmp_path / "own.arpa"))
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"has neither <unk> nor {len(pieces) - 5} of the {len(pieces)} target subwords, such as {pieces[4]};" in told
+    assert "log10 p = -100" in told and "left out" not in told
+
+
 def experiment(**systems):
     return load_experiment("tatoeba", systems=systems)
 
@@ -175,8 +278,52 @@ def test_a_language_model_has_no_training_and_all_others_have():
         experiment(more={"family": "transformer", "preset": "tiny"})
 
 
-def test_bundles_carry_what_their_own_decodes_name():
+def test_an_export_refuses_what_a_bundle_cannot_carry(made, tmp_path):
+    language_model = Role(LANGUAGE_MODEL, agree=("subwords",), optional=True)
+    assert carried(families()["nat"]) == {"language_model": Carried("language_model", language_model)}
+    assert carried(families()["transformer"]) == {}
+    with pytest.raises(ValueError, match="is of family nat, which has no role rescorer; remove it from --roles"):
+        made.export(tmp_path, made.weights["nat"], "--roles", f"rescorer={made.weights['nat']}")
+    with pytest.raises(ValueError, match="is of family nat, and the language_model must be language model"):
+        made.export(tmp_path, made.weights["nat"], "--roles", f"language_model={made.weights['nat']}")
+
+
+def test_bundles_carry_what_the_configuration_says(tmp_path):
     plan = Plan(load_experiment("tatoeba"))
-    assert plan.carried("ctc-raw") == {"language_model": "lm-raw"} and plan.carried("teacher") == {}
-    assert carried(families()["nat"]) == {"language_model": "language_model"}
-    assert "training" not in json.loads(plan.settings_training("lm"))
+    assert plan.system("ctc-raw").carries == {"language_model": "lm-raw"} and plan.system("teacher").carries == {}
+    assert "training" not in json.loads(plan.settings_training("lm")) and "carries" not in plan.settings_training("ctc")
+    # A decode with another language model changes no bundle.
+    decodes = [
+        {"system": "ctc", "search": "ctc-beam", "beam": 7, "language_model": "other"},
+        {"system": "ctc", "search": "ctc-greedy"},
+    ]
+    other = {"family": "ngram", "preset": "3-gram"}
+    unused = dict.fromkeys(("lvm", "score", "energy"))
+    content = {"experiment": "smoke", "systems": {"other": other, **unused}, "decodes": decodes, "analyses": {}}
+    content["analyses"] = dict.fromkeys(("marginal", "tokens", "lengths", "samples", "latent_space"))
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
+    done = snakemake("bundles", "--dry-run", "--printshellcmds", "--configfile", "mine.yaml", folder=tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+    (command,) = re.findall(r"stages\.export_bundle .*systems/ctc/.*", done.stdout + done.stderr)
+    assert " --roles language_model=results/smoke/systems/lm/seed-1/model.safetensors " in command
+
+
+def test_what_is_carried_is_trained_for_every_seed():
+    one_pass = [{"system": "ctc-raw", "search": "ctc-greedy"}]
+    plan = Plan(load_experiment("tatoeba", seeds=[1, 2], decodes=one_pass))
+    assert {("lm-raw", 1), ("lm-raw", 2)} <= set(plan.trained) and ("lm", 2) not in plan.trained
+
+
+@pytest.mark.parametrize(
+    ("system", "carries", "told"),
+    [
+        ("ctc", {"language_model": "teacher"}, 'unknown system "teacher" in systems.ctc.carries.language_model (a '
+         "system that is language model); allowed: lm, lm-raw."),
+        ("ctc", {"language_modl": "lm"}, 'unknown role "language_modl" in systems.ctc.carries (family nat); allowed: '),
+        ("teacher", {"language_model": "lm"}, "systems.teacher.carries: bundles of family transformer carry no other"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_carried_is_refused_in_one_sentence(system, carries, told):
+    with pytest.raises(ConfigError) as caught:
+        experiment(**{system: {"carries": carries}})
+    assert told in str(caught.value) and "\n" not in str(caught.value)

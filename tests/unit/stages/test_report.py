@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from reports import squeezed
 
 from workflow_src import jobs
 from workflow_src.evaluation.report import carried
@@ -100,7 +101,7 @@ def test_full_report(report_inputs, page_of):
     validated = [row[-1].strip() for row in html.rows if len(row) == 10]
     assert "last validation on dev" in validated and any(text.startswith("BLEU ") for text in validated)
     assert ["dataset", "toy; Doe 2020; the authors' <own>"] in [[" ".join(c.split()) for c in row] for row in html.rows]
-    markdown = (folder / "results.md").read_text(encoding="utf-8")
+    markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
     assert (
         "| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 4.90–5.05 | 800 | 2.10× | 1.48× |"
         in markdown
@@ -164,7 +165,7 @@ def test_published_figures_stand_beside_ours_in_their_convention(report_inputs, 
     assert [row[1:4] for row in rows if row[0].startswith("score, L = 4")][0] == ["34.9 [34.1, 35.7]", "29.1", ours]
     # Nothing was published for the others.
     assert next(row for row in rows if row[0] == "score, L = 1")[2:4] == ["–", "–"]
-    markdown = (folder / "results.md").read_text(encoding="utf-8")
+    markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
     assert f"| | BLEU | {head} | ours, same convention |" in markdown
     assert f"| score, L = 4 | 34.9 [34.1, 35.7] | 29.1 | {ours} |" in markdown
     assert f"Published figures (Lee et al. (2020)) are {told}" in markdown
@@ -203,7 +204,7 @@ def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_in
         "Networks were not trained equally long: score 4,000 updates, 1,234,567 target tokens; "
         "energy 1,000 updates, 308,642 target tokens."
     )
-    markdown = (folder / "results.md").read_text(encoding="utf-8")
+    markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
     page = (folder / "index.html").read_text(encoding="utf-8")
     for text, heading, table, tables in ((markdown, r"^#+ ", "|---", 5), (page, r"<h[23]>|<summary>", "<table", 5)):
         shown, provenance = re.split(r"^## Provenance$|<section id=.provenance.>", text, flags=re.MULTILINE)
@@ -227,7 +228,7 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     }  # fmt: skip
     assert (score["none"].control_p_value, score["words"].p_value) == (0.0004, 0.1)
     assert {row.control_p_value for row in rows if row.family not in ("score", "energy")} == {None}
-    markdown = (folder / "results.md").read_text(encoding="utf-8")
+    markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
     # Fifteen rows have a p, all but the beam; and six a network of their own.
     for text in (markdown, " ".join((folder / "index.html").read_text(encoding="utf-8").split())):
         told = text.replace("&lt;", "<").replace("&#39;", "'")
@@ -243,7 +244,7 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
 def test_networks_against_delta_seed_by_seed(report_inputs):
     systems = {"teacher": "transformer", "lvm": "lvm", "score": "score"}
     folder = _build(report_inputs(systems, seeds=(1, 2), significance=True))
-    markdown = (folder / "results.md").read_text(encoding="utf-8")
+    markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
     assert "| score: score, L = 1 | 1 | 2 | 34.9 | +0.25 | 0.500 |" in markdown
     # Means over seeds have no p.
     assert "of refined rows" not in markdown and "6 comparisons" in markdown

@@ -32,7 +32,7 @@ from workflow_src.runtime.processes import BUCKET, Group, Processes, _buckets, _
 from workflow_src.runtime.signals import PeerFailed
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.training import dev as dev_module
-from workflow_src.training import job
+from workflow_src.training import devices
 from workflow_src.training.update import parts_of_an_update
 from workflow_src.types import LossTerms
 
@@ -422,14 +422,14 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
             told.append(value)
             return [value]
 
-    monkeypatch.setattr(job, "lease_devices", lease)
+    monkeypatch.setattr(devices, "lease_devices", lease)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(ValueError, match="setting runtime.devices asks for 1 GPUs, 0 are visible here"):
-        job._own_device("cuda", Watched())
-    assert tries == [("cuda", 1, job.LEASE_SECONDS)] * 3 and os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a"
+        devices.own_device("cuda", Watched())
+    assert tries == [("cuda", 1, devices.LEASE_SECONDS)] * 3 and os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a"
     assert told == [(True, None), (True, None), (False, ("GPU-a",))]
 
 

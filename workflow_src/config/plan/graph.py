@@ -70,7 +70,7 @@ class Graph(Paths):
             name = waiting.pop()
             if name not in used:
                 used.add(name)
-                waiting += systems[name].built_on
+                waiting += [*systems[name].built_on, *systems[name].carries.values()]
         seeds = self.config.seeds
         return [(name, seed) for name in systems for seed in (seeds if name in used else seeds[:1])]
 
@@ -114,17 +114,6 @@ class Graph(Paths):
     def systems_in_roles(self, decode: Decode) -> dict[str, str]:
         """Systems beside its own that a decode works with, by role."""
         return named_systems(decode.values)
-
-    def carried(self, system: str) -> dict[str, str]:
-        """Systems that a system's bundle carries, by role: the first that one of its decodes names."""
-        found: dict[str, str] = {}
-        for decode in self.loaded.decodes:
-            if decode.system == system:
-                kept = {decode.values.option(name).role for name in decode.values.named("carried")}
-                for role, other in self.systems_in_roles(decode).items():
-                    if role in kept:
-                        found.setdefault(role, other)
-        return found
 
     @property
     def tuned(self) -> list[tuple[Decode, int]]:

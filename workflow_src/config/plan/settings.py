@@ -106,7 +106,9 @@ class Settings(Graph):
         teachers = [
             decode
             for decode in self.loaded.decodes
-            if searches()[decode.search].needs[MODEL].trait == AUTOREGRESSIVE and decode.own_engine
+            if searches()[decode.search].needs[MODEL].trait == AUTOREGRESSIVE
+            and decode.own_engine
+            and not self.systems_in_roles(decode)
         ]
         teacher = max(teachers, key=lambda d: searches()[d.search].width(d.values), default=None)
         return _json(

@@ -12,6 +12,7 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report import page
 from workflow_src.evaluation.report.analysis_figures import DRAWN, curve_label, paths, start_title
 from workflow_src.evaluation.report.conventions import removal_words
+from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.records.atomic import ArtifactError, read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
@@ -267,11 +268,6 @@ def render(context: dict[str, Any], pictures: dict[str, markupsafe.Markup], numb
     return markupsafe.Markup(environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(context | more))
 
 
-def _markdown_table(table: dict[str, Any]) -> str:
-    lines = ["| " + " | ".join(table["heads"]) + " |", "|---|" + "---:|" * (len(table["heads"]) - 1)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in table["rows"]])
-
-
 HEADINGS = {
     "marginal": "Marginal log-probability",
     "tokens": "Changes of tokens",
@@ -287,7 +283,10 @@ def markdown(context: dict[str, Any]) -> str:
     parts = ["## Analyses"]
     for name, table in context["tables"].items():
         parts += [f"### {HEADINGS[name]}"] if HEADINGS[name] else []
-        parts += [f"{context['captions'][name]} {context['carried']}".strip(), _markdown_table(table)]
+        parts += [
+            f"{context['captions'][name]} {context['carried']}".strip(),
+            markdown_table(table["heads"], table["rows"]),
+        ]
     if context["examples"]:
         parts += ["### Samples", context["captions"]["samples"]]
         for example in context["examples"]:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from workflow_src.config.manifest import network_families
+from workflow_src.config.display import network_families
 from workflow_src.evaluation.report.results import Row
 
 SYSTEMS = "The table of systems has their parameters, updates, target tokens seen and training data."

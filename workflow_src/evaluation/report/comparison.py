@@ -7,10 +7,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Removal
-from workflow_src.config.manifest import engine_info
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
+from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.results import Results, Row
 from workflow_src.registry import families, searches
 from workflow_src.spec import Search, SearchSettings
@@ -217,13 +218,9 @@ def markdown(comparison: Comparison, removed: Removal) -> str:
     parts = ["# " + ", ".join(comparison.experiments), caption(comparison, removed)]
     heads = ["system", "decode", "data", *comparison.experiments]
     for heading, lines in tables(comparison):
-        rule = "|---|---|---|" + "---:|" * len(comparison.experiments)
-        body = ["| " + " | ".join(line) + " |" for line in lines]
-        parts += [f"## {heading}", "\n".join(["| " + " | ".join(heads) + " |", rule, *body])]
+        parts += [f"## {heading}", markdown_table(heads, lines, left=3)]
     if comparison.systems:
-        rule = "|---|---|---|---|---|---|" + "---:|" * (len(SYSTEM_HEADS) - 6)
-        body = ["| " + " | ".join(line) + " |" for line in comparison.systems]
-        parts += ["## Systems", "\n".join(["| " + " | ".join(SYSTEM_HEADS) + " |", rule, *body])]
+        parts += ["## Systems", markdown_table(SYSTEM_HEADS, comparison.systems, left=6)]
     return "\n\n".join(parts) + "\n"
 
 

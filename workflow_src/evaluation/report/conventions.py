@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workflow_src.config.experiment import Removal, ReportConfig
+from workflow_src.evaluation.report.markdown import group_row, markdown_table
 from workflow_src.evaluation.report.tables import REMOVAL_LABELS
 
 
@@ -40,9 +41,6 @@ def published_words(report: ReportConfig) -> str:
 
 def removal_table(removals: list[tuple[str, list[list[str]]]]) -> str:
     """`tables.removals` in Markdown, groups as bold lines."""
-    heads = list(REMOVAL_LABELS.values())
-    lines = ["| | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(heads)]
-    for title, group in removals:
-        lines.append(f"| **{title}** |" + " |" * len(heads))
-        lines += ["| " + " | ".join(cells) + " |" for cells in group]
-    return "\n".join(lines)
+    heads = ["", *REMOVAL_LABELS.values()]
+    rows = [row for title, group in removals for row in [group_row(title, heads), *group]]
+    return markdown_table(heads, rows)

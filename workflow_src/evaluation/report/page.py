@@ -10,11 +10,13 @@ from typing import Any
 import jinja2
 import markupsafe
 
+from workflow_src.config.display import compared_steps, engine_info, words
 from workflow_src.config.experiment import Convention, Removal
-from workflow_src.config.manifest import Manifest, compared_steps, engine_info, words
+from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
+from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
 
@@ -336,22 +338,19 @@ def markdown(context: dict[str, Any]) -> str:
 
 
 def _convention_table(rows: list[dict[str, str]]) -> str:
-    lines = [
-        "| system | decode | seed | sacreBLEU | tokenised | international, lowercase |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
-    return "\n".join(lines + ["| " + " | ".join(row.values()) + " |" for row in rows])
+    heads = ["system", "decode", "seed", "sacreBLEU", "tokenised", "international, lowercase"]
+    return markdown_table(heads, [list(row.values()) for row in rows], left=2)
 
 
 def _chosen_table(entry: dict[str, Any]) -> str:
-    lines = [f"{entry['title']}: {entry['chosen']}", "", "| tried | dev BLEU | mean steps |", "|---|---:|---:|"]
-    for point in entry["points"]:
-        mark = "**" if point["chosen"] else ""
-        lines.append(f"| {point['settings']} | {mark}{point['bleu']}{mark} | {point['steps']} |")
-    return "\n".join(lines)
+    marks = ["**" if point["chosen"] else "" for point in entry["points"]]
+    rows = [
+        [point["settings"], f"{mark}{point['bleu']}{mark}", str(point["steps"])]
+        for mark, point in zip(marks, entry["points"], strict=True)
+    ]
+    return f"{entry['title']}: {entry['chosen']}\n\n{markdown_table(['tried', 'dev BLEU', 'mean steps'], rows)}"
 
 
 def _system_table(systems: list[dict[str, Any]]) -> str:
     heads = ["system", "family", "preset", "data", "seed", "parameters", "updates", "target tokens seen", "minutes"]
-    lines = ["| " + " | ".join(heads) + " |", "|---|---|---|---|" + "---:|" * 5]
-    return "\n".join(lines + ["| " + " | ".join(system[head] for head in heads) + " |" for system in systems]) + "\n"
+    return markdown_table(heads, [[system[head] for head in heads] for system in systems], left=4) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.tables import span
 
 HEADS = (
@@ -47,8 +48,7 @@ def protocol_tables(speed: dict[str, Any] | None, manifest: Manifest) -> list[di
 
 def markdown(table: dict[str, Any]) -> str:
     """One of `protocol_tables` in Markdown."""
-    lines = ["| " + " | ".join(table["heads"]) + " |", "|---|" + "---:|" * (len(table["heads"]) - 1)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in table["rows"]]) + "\n"
+    return markdown_table(table["heads"], table["rows"]) + "\n"
 
 
 def _span(group: dict[str, Any]) -> str:

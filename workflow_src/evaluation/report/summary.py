@@ -15,7 +15,7 @@ def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
     named = [line for line in references if reference and line.decode.key == (reference["system"], reference["name"])]
     teacher = (named or sorted(references, key=lambda line: line.system != "teacher") or [None])[0]
     refined = [line for line in lines if line.decode.search.traceable and line.decode.plain]
-    told = []
+    told = _trade(lines)
     if teacher:
         told.append(
             f"{_search_words(teacher).capitalize()} with the autoregressive {teacher.system} ({teacher.label}) reaches "
@@ -31,6 +31,53 @@ def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
         told.append(f"Refined by {_steps_words(best)}: {_figures(best)}{_gain(best, start)}.")
         told += _against(best, teacher)
     return told
+
+
+def _trade(lines: list[Line]) -> list[str]:
+    """The best trade of quality and speed among the timed rows, and what it says of autoregressive ones.
+
+    The fastest non-autoregressive row that is at least as good as every autoregressive one; without any, the row with
+    the largest speed-up over the fastest autoregressive row of at least its quality.
+    """
+    timed = [line for line in lines if line.figures["latency_ms"] is not None]
+    rivals = [line for line in timed if line.decode.system.autoregressive]
+    others = [line for line in timed if not line.decode.system.autoregressive]
+    if not rivals or not others:
+        return []
+    best = max(rivals, key=lambda line: (line.figures["bleu"], -line.figures["latency_ms"]))
+    as_good = [line for line in others if line.figures["bleu"] >= best.figures["bleu"]]
+    if as_good:
+        chosen = min(as_good, key=lambda line: (line.figures["latency_ms"], -line.figures["bleu"]))
+        told = [
+            f"The best trade: {_named(chosen)} reaches {_figures(chosen)} in {_milliseconds(chosen)} a sentence. The "
+            f"best autoregressive row ({_named(best)}) reaches {_figures(best)} in {_milliseconds(best)}."
+        ]
+    else:
+        chosen = max(others, key=lambda line: (line.figures["against_fastest"], line.figures["bleu"]))
+        told = [
+            f"The best trade: {_named(chosen)} reaches {_figures(chosen)} in {_milliseconds(chosen)} a sentence, "
+            f"{chosen.figures['against_fastest']:.2f} times as fast as the fastest autoregressive row that is at least "
+            f"as good ({chosen.rival})."
+        ]
+    beaten = sum(any(_ahead(line, rival) for line in others) for rival in rivals)
+    told.append(
+        f"Of {len(rivals)} autoregressive rows that were timed, {beaten} have a non-autoregressive row that is faster "
+        "and at least as good."
+    )
+    return told
+
+
+def _ahead(line: Line, rival: Line) -> bool:
+    ours, theirs = line.figures, rival.figures
+    return ours["latency_ms"] < theirs["latency_ms"] and ours["bleu"] >= theirs["bleu"]
+
+
+def _named(line: Line) -> str:
+    return f"“{line.system}”, {line.label}"
+
+
+def _milliseconds(line: Line) -> str:
+    return f"{line.figures['latency_ms']:.3g} ms"
 
 
 def _preference(line: Line) -> tuple[bool, int, float]:

@@ -12,6 +12,7 @@ from typing import Any
 from workflow_src.config.experiment import REMOVALS, Convention, Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, SystemInfo
 from workflow_src.evaluation.quality.metrics import CONVENTIONS
+from workflow_src.evaluation.report.markdown import group_row, markdown_table
 from workflow_src.evaluation.report.results import Row
 
 CONVENTION_LABELS: dict[Convention, str] = {
@@ -265,14 +266,14 @@ def _digits(value: float) -> str:
 
 def markdown(table: list[Group], convention: Convention = "sacrebleu") -> str:
     """The table in Markdown, groups as bold lines; `convention` is that of published figures."""
-    heads = columns(table, convention)
-    lines = ["| | " + " | ".join(heading for _, heading in heads) + " |", "|---|" + "---:|" * len(heads)]
+    shown = columns(table, convention)
+    heads = ["", *(heading for _, heading in shown)]
+    rows = []
     for group in table:
-        lines.append(f"| **{group.title}** |" + " |" * len(heads))
+        rows.append(group_row(group.title, heads))
         for line in group.lines:
-            cells = [" ".join(filter(None, cell(line, key))) for key, _ in heads]
-            lines.append(f"| {line.label} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+            rows.append([line.label, *(" ".join(filter(None, cell(line, key))) for key, _ in shown)])
+    return markdown_table(heads, rows) + "\n"
 
 
 def csv_text(rows: Iterable[Row]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from workflow_src.config.manifest import compared_steps, engine_of
+from workflow_src.config.display import compared_steps, engine_of
 from workflow_src.evaluation.speed.timing import Measured, RowTimes, own_engine, row_settings, step_series, steps_of
 from workflow_src.registry import searches
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from workflow_src.config.manifest import engine_of
+from workflow_src.config.display import engine_of
 from workflow_src.registry import default_engine, named_systems, plain, search_of, settings_of
 from workflow_src.spec import SearchSettings
 

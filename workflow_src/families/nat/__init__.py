@@ -12,6 +12,7 @@ from workflow_src.spec import (
     LATENT,
     LENGTHS,
     MODEL,
+    SCORER,
     SOURCE_LATENT,
     Family,
     Grown,
@@ -128,6 +129,12 @@ def conflict(model: NatConfig, objective: NatObjectiveConfig) -> str | None:
     return None
 
 
+def lacks(model: NatConfig) -> frozenset[str]:
+    """Only CTC has alignments, which also score outputs of any length; lengths and latents are switched."""
+    found = {LENGTHS} if model.loss == "ctc" else {ALIGNED, SCORER}
+    return frozenset(found if model.latent == "vae" else found | {LATENT, SOURCE_LATENT})
+
+
 # Settings of searches that say how long outputs are.
 LENGTH_SETTINGS = ("length_quantile", "lengthening")
 
@@ -195,8 +202,9 @@ FAMILY = Family(
     repeats=repeats,
     layers=layers,
     training_cost=training_cost,
-    traits=frozenset({ALIGNED, LENGTHS, LATENT, SOURCE_LATENT}),
+    traits=frozenset({ALIGNED, LENGTHS, LATENT, SOURCE_LATENT, SCORER}),
     conflict=conflict,
+    lacks=lacks,
     refuses=refuses,
     symbols=(BLANK,),
     look=Look("#009e73"),

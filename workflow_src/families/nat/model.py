@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from workflow_src.decoding.passes import largest
 from workflow_src.families.nat import NOTHING, NatConfig
 from workflow_src.families.nat.latent import LatentMemory, Latents
+from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.types import EOS, PAD, with_end
@@ -145,3 +146,11 @@ class NonAutoregressiveModel(nn.Module):
         place = torch.where(kept, kept.cumsum(1) - 1, symbols.size(1))
         written = torch.full((symbols.size(0), symbols.size(1) + 1), PAD, dtype=symbols.dtype, device=symbols.device)
         return written.scatter(1, place, symbols)[:, :-1]
+
+    def scoring_states(self, source: Tensor) -> SlotStates:
+        """What outputs of source (B, S) are scored from: the whole pass, which depends on no output."""
+        return slot_states(self, source)
+
+    def log_probability(self, states: SlotStates, target: Tensor) -> Tensor:
+        """log p(y|x) of target (B, T), (B,), summed over alignments; -inf where there is none."""
+        return output_log_probability(self, states, target)

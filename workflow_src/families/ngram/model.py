@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.subwords import Subwords
-from workflow_src.decoding.ngram import NgramModel, Table, estimate, read_arpa
+from workflow_src.decoding.arpa import ABSENT, read_arpa
+from workflow_src.decoding.ngram import NgramModel, Table, estimate
 from workflow_src.families.ngram import NgramConfig
 
 log = logging.getLogger(__name__)
@@ -69,15 +70,7 @@ def fit(
     """
     targets = [dev.target(row).tolist() for row in range(len(dev))]
     if initial is not None:
-        ids = {piece: i for i, piece in enumerate(subwords.names()["target"])}
-        counted, left_out = read_arpa(initial, ids, subwords.target_size)
-        if counted.order != model.config.order:
-            raise ValueError(
-                f"{initial} has n-grams of up to {counted.order} words, model.order is {model.config.order}; set "
-                f"model.order to {counted.order}."
-            )
-        if left_out:
-            log.info("%d n-grams of %s were left out: the subwords lack a word of them", left_out, initial)
+        counted = _from_file(initial, model.config.order, subwords)
     else:
         rows = [train.target(row) for row in range(len(train))]
         offsets = np.cumsum([0, *map(len, rows)])
@@ -87,3 +80,22 @@ def fit(
     model.hold(counted)
     sizes = {f"ngrams_{n}": len(table) for n, table in enumerate(counted.tables, 1)}
     return {**sizes, "dev_perplexity": counted.perplexity(targets)}
+
+
+def _from_file(path: Path, order: int, subwords: Subwords) -> NgramModel:
+    pieces = subwords.names()["target"]
+    found = read_arpa(path, {piece: i for i, piece in enumerate(pieces)}, subwords.target_size)
+    if found.model.order != order:
+        raise ValueError(
+            f"{path} has n-grams of up to {found.model.order} words, model.order is {order}; set model.order to "
+            f"{found.model.order}."
+        )
+    if found.left_out:
+        log.info("%d n-grams of %s were left out: the subwords lack a word of them", found.left_out, path)
+    if found.absent:
+        log.warning(
+            "warning: %s has neither <unk> nor %d of the %d target subwords, such as %s; they get log10 p = %g, as in "
+            "KenLM, and will hardly be put out: estimate the file on text in these subwords, with an <unk>",
+            path, len(found.absent), len(pieces), pieces[found.absent[0]], ABSENT,
+        )  # fmt: skip
+    return found.model

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from workflow_src.losses.settings import CrossEntropyConfig
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
-from workflow_src.spec import AUTOREGRESSIVE, Family, Look
+from workflow_src.spec import AUTOREGRESSIVE, SCORER, Family, Look
 
 
 class TransformerConfig(StackConfig):
@@ -34,7 +34,7 @@ FAMILY = Family(
     searches=("beam", "greedy"),
     weights=weights,
     layers=lambda model: model.encoder_layers + model.decoder_layers,
-    traits=frozenset({AUTOREGRESSIVE}),
+    traits=frozenset({AUTOREGRESSIVE, SCORER}),
     rule="train_teacher",
     look=Look("#4d4d53", dark="#b9b9c0"),
     order=0,

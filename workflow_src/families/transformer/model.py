@@ -47,10 +47,20 @@ class Transformer(nn.Module):
 
         `memory`, the source's, spares the encoder where it is known.
         """
+        return self._log_probabilities(self.encode(source) if memory is None else memory, target)
+
+    def _log_probabilities(self, memory: Memory, target: Tensor) -> Tensor:
         labels = with_end(target)
-        memory = self.encode(source) if memory is None else memory
         scores = wide(self.logits(self.hidden(memory, target))).log_softmax(-1)
         return scores.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
+
+    def scoring_states(self, source: Tensor) -> Memory:
+        """What outputs of source (B, S) are scored from."""
+        return self.encode(source)
+
+    def log_probability(self, states: Memory, target: Tensor) -> Tensor:
+        """log p(y|x) of target (B, T) and its end, (B,)."""
+        return self._log_probabilities(states, target).sum(1)
 
     def start(self, memory: Memory) -> CachedDecoder:
         return CachedDecoder(self, memory)

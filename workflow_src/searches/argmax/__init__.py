@@ -1,13 +1,11 @@
 """The best symbol of every position at a predicted length, or at several lengths of which the best output wins."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from workflow_src.decoding.settings import Lengthening, LengthQuantile
-from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, MODEL, Look, Option, Role, Search, SearchSettings, Weights
-
-RESCORER = "rescorer"
+from workflow_src.decoding.settings import RESCORER, Lengthening, LengthQuantile
+from workflow_src.spec import LENGTHS, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
 
 
 class ArgmaxSettings(SearchSettings):
@@ -19,7 +17,7 @@ class ArgmaxSettings(SearchSettings):
     length_quantile: LengthQuantile
     lengthening: Lengthening
     rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
-        None, description="the autoregressive system that ranks lengths; none: the model's mean log-probability"
+        None, description="the system that ranks lengths; none: the model's mean log-probability"
     )
 
     @model_validator(mode="after")
@@ -45,15 +43,20 @@ def label(settings: ArgmaxSettings) -> str:
     return ", ".join(["argmax", *words])
 
 
+def graph(settings: ArgmaxSettings) -> dict[str, Any]:
+    """What a rescorer reads stands beside the graph."""
+    return settings.model_dump(mode="json", exclude=set(settings.named("role")))
+
+
 SEARCH = Search(
     name="argmax",
     title="argmax",
     settings=ArgmaxSettings,
     run="workflow_src.searches.argmax.search:run",
     program="workflow_src.searches.argmax.search:program",
-    graph=lambda settings: settings.model_dump(mode="json", exclude={"rescorer"}),
+    graph=graph,
     cost=cost,
-    needs={MODEL: Role(LENGTHS), RESCORER: Role(AUTOREGRESSIVE, agree=("subwords",), optional=True)},
+    needs={MODEL: Role(LENGTHS), RESCORER: Role(SCORER, agree=("subwords",), optional=True)},
     width=lambda settings: settings.lengths,
     label=label,
     look=Look(marker="v"),

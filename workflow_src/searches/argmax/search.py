@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from workflow_src.decoding.candidates import read_symbols, winners
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer
+from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import with_padding
-from workflow_src.searches.argmax import RESCORER, ArgmaxSettings
+from workflow_src.searches.argmax import ArgmaxSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses, wide
 

@@ -4,10 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.spec import (
     AUTOREGRESSIVE,
     LANGUAGE_MODEL,
     MODEL,
+    SCORER,
     Look,
     Option,
     Role,
@@ -15,8 +17,6 @@ from workflow_src.spec import (
     SearchSettings,
     Weights,
 )
-
-LM = "language_model"
 
 
 class BeamSettings(SearchSettings):
@@ -29,17 +29,35 @@ class BeamSettings(SearchSettings):
     language_model: Annotated[
         str | None, Option(role=LM, part=lambda system: f"-with-{system}" if system else "", omit=True)
     ] = Field(None, description="the system whose probabilities of words are added; none: no language model")
-    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", omit=True)] = Field(
+    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", omit=True, only_with="language_model")] = Field(
         0.2, ge=0, allow_inf_nan=False, description="times the language model's log-probability is added"
     )
+    rescorer: Annotated[
+        str | None, Option(role=RESCORER, part=lambda system: f"-by-{system}" if system else "", omit=True)
+    ] = Field(None, description="the system that ranks the best `beam` hypotheses; none: their own scores")
+    rescorer_weight: Annotated[
+        float | None, Option(tune=True, part="-mix{:g}", omit=True, only_with="rescorer")
+    ] = Field(
+        None, ge=0, allow_inf_nan=False,
+        description="times the rescorer's score is added to a hypothesis's own; none: the rescorer's alone",
+    )  # fmt: skip
     max_length_ratio: Annotated[float, Option()] = Field(
         2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10"
     )
 
 
 def cost(settings: BeamSettings, weights: Weights, length: float) -> float:
-    model = weights[MODEL]
-    return 2.0 * length * (model["encoder"] + settings.beam * (model["decoder"] + model["output"]))
+    """The rescorer reads the source once, and every hypothesis."""
+    networks = [weights[role] for role in (MODEL, RESCORER) if role in weights]
+    each = (network["encoder"] + settings.beam * (network["decoder"] + network["output"]) for network in networks)
+    return 2.0 * length * sum(each)
+
+
+def label(settings: BeamSettings) -> str:
+    """Such as `beam 4, with lm, ranked by ctc`."""
+    words = [f"with {settings.language_model}"] if settings.language_model else []
+    words += [f"ranked by {settings.rescorer}"] if settings.rescorer else []
+    return ", ".join([f"beam {settings.beam}", *words])
 
 
 SEARCH = Search(
@@ -48,13 +66,19 @@ SEARCH = Search(
     settings=BeamSettings,
     run="workflow_src.searches.beam.search:run",
     cost=cost,
-    needs={MODEL: Role(AUTOREGRESSIVE), LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True)},
+    needs={
+        MODEL: Role(AUTOREGRESSIVE),
+        LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),
+        RESCORER: Role(SCORER, agree=("subwords",), optional=True),
+    },
     series="beam",
     width=lambda settings: settings.beam,
-    # What others are compared with: beam 4, or else the largest.
-    reference=lambda settings: (settings.language_model is None, settings.beam == 4, settings.beam),
-    label=lambda settings: (
-        f"beam {settings.beam}" + (f", with {settings.language_model}" if settings.language_model else "")
+    # What others are compared with: a system by itself, with beam 4, or else the largest.
+    reference=lambda settings: (
+        settings.language_model is None and settings.rescorer is None,
+        settings.beam == 4,
+        settings.beam,
     ),
+    label=label,
     look=Look(marker="s"),
 )

@@ -12,13 +12,21 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.lengths import limits
-from workflow_src.searches.beam import LM, BeamSettings
+from workflow_src.decoding.ranking import best_of, rescored
+from workflow_src.decoding.settings import LM, RESCORER
+from workflow_src.searches.beam import BeamSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import BOS, EOS, Hypotheses, LanguageModel, wide
 
 
+def beam_search(model, source: Tensor, *settings: Any, **more: Any) -> Hypotheses:
+    """The best finished hypothesis of a beam for each sentence of source (B, S); arguments are those of `n_best`."""
+    best = [found[0] for found in n_best(model, source, *settings, **more)]
+    return Hypotheses([tokens for _, tokens in best], [score for score, _ in best])
+
+
 @torch.no_grad()
-def beam_search(
+def n_best(
     model,
     source: Tensor,
     beam: int = 4,
@@ -26,8 +34,8 @@ def beam_search(
     max_length_ratio: float = 2.0,
     language_model: LanguageModel | None = None,
     lm_weight: float = 0.0,
-) -> Hypotheses:
-    """The best finished hypothesis of a beam for each sentence of source (B, S).
+) -> list[list[tuple[float, list[int]]]]:
+    """(score, tokens) of finished hypotheses, best first, at most `beam` for each sentence of source (B, S).
 
     At every position the 2 * beam best continuations are looked at; those among the first `beam` that end are kept as
     hypotheses, and the first `beam` that do not end go on. A sentence is done when it has `beam` hypotheses; at the
@@ -77,8 +85,8 @@ def beam_search(
                 fusion.states = [states for i, states in enumerate(fusion.states) if i not in gone]
             scores, tokens, history = scores[left], tokens[left], history[left]
         tokens = tokens.reshape(-1)
-    best = [max(hypotheses, key=lambda pair: pair[0]) for hypotheses in found]
-    return Hypotheses([tokens for _, tokens in best], [score for score, _ in best])
+    # Of equal scores the first comes first.
+    return [sorted(hypotheses, key=lambda pair: pair[0], reverse=True)[:beam] for hypotheses in found]
 
 
 # Continuations of a hypothesis, for each of the beam, that a language model is asked about.
@@ -145,8 +153,13 @@ def _collect(found, running, scores: Tensor, origins: Tensor, ends: Tensor, hist
 def run(
     models: Mapping[str, Any], source: Tensor, settings: BeamSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
-    """Translate source (B, S); scores cost nothing here."""
-    return beam_search(
+    """Translate source (B, S); scores are what hypotheses were ranked by."""
+    arguments = (
         models[MODEL], source, settings.beam, settings.length_penalty, settings.max_length_ratio,
         models[LM].scorer if LM in models else None, settings.lm_weight,
     )  # fmt: skip
+    if RESCORER not in models:
+        return beam_search(*arguments)
+    candidates = [{tuple(tokens): score for score, tokens in found} for found in n_best(*arguments)]
+    with torch.no_grad():
+        return best_of(rescored(models[RESCORER], source, candidates, settings.rescorer_weight))

@@ -4,11 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.spec import (
     ALIGNED,
-    AUTOREGRESSIVE,
     LANGUAGE_MODEL,
     MODEL,
+    SCORER,
     Look,
     Option,
     Role,
@@ -16,8 +17,6 @@ from workflow_src.spec import (
     SearchSettings,
     Weights,
 )
-
-RESCORER, LM = "rescorer", "language_model"
 
 
 def _by(mark: str):
@@ -33,7 +32,7 @@ class CtcBeamSettings(SearchSettings):
     language_model: Annotated[str | None, Option(role=LM, part=_by("with"), carried=True)] = Field(
         None, description="the system whose probabilities of words are added; none: no language model"
     )
-    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}")] = Field(
+    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", only_with="language_model")] = Field(
         0.2, ge=0, allow_inf_nan=False, description="times the language model's log-probability is added"
     )
     word_bonus: Annotated[float, Option(tune=True, part="-bonus{:g}")] = Field(
@@ -43,7 +42,7 @@ class CtcBeamSettings(SearchSettings):
         0.02, ge=0, le=1, description="symbols of a slot that are less probable than this times the best are left out"
     )
     rescorer: Annotated[str | None, Option(role=RESCORER, part=_by("by"))] = Field(
-        None, description="the autoregressive system that ranks the prefixes at the end; none: their own scores"
+        None, description="the system that ranks the prefixes at the end; none: their own scores"
     )
 
     draws: Annotated[int, Option(part="-npd{}", omit=True)] = Field(
@@ -90,7 +89,7 @@ SEARCH = Search(
     needs={
         MODEL: Role(ALIGNED),
         LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),
-        RESCORER: Role(AUTOREGRESSIVE, agree=("subwords",), optional=True),
+        RESCORER: Role(SCORER, agree=("subwords",), optional=True),
     },
     series="beam",
     width=width,

@@ -22,7 +22,8 @@ from workflow_src.decoding.ctc import slot_logits
 from workflow_src.decoding.latent import length_mask
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
-from workflow_src.searches.ctc_beam import LM, RESCORER, CtcBeamSettings
+from workflow_src.decoding.settings import LM, RESCORER
+from workflow_src.searches.ctc_beam import CtcBeamSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS, Hypotheses, LanguageModel, wide
 

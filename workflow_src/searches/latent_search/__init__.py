@@ -4,11 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import Lengthening, Steps, StepSize, prior_and_decoder
+from workflow_src.decoding.settings import RESCORER, Lengthening, Steps, StepSize, prior_and_decoder
 from workflow_src.registry import searches
-from workflow_src.spec import AUTOREGRESSIVE, LATENT, MODEL, Look, Option, Role, Search, SearchSettings, Weights
-
-RESCORER = "rescorer"
+from workflow_src.spec import LATENT, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
 
 
 class LatentSearchSettings(SearchSettings):
@@ -23,7 +21,7 @@ class LatentSearchSettings(SearchSettings):
     steps: Steps
     step_size: StepSize
     rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: "" if v else "-own", always=True)] = Field(
-        None, description="the autoregressive system that ranks candidates; none: the model's own score"
+        None, description="the system that ranks candidates; none: the model's own score"
     )
     refinement: Annotated[str | None, Option(steps=True)] = Field(
         None, description="the search whose steps refine candidates; none: the system's own"
@@ -64,7 +62,7 @@ SEARCH = Search(
     settings=LatentSearchSettings,
     run="workflow_src.searches.latent_search.search:run",
     cost=cost,
-    needs={MODEL: Role(LATENT), RESCORER: Role(AUTOREGRESSIVE, agree=("subwords",), optional=True)},
+    needs={MODEL: Role(LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True)},
     width=width,
     label=label,
     details=details,

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from workflow_src.decoding.latent import StepMaker, latent_mask, refine, words
 from workflow_src.decoding.ranking import ROWS, Rescorer, best_of, rescored
+from workflow_src.decoding.settings import RESCORER
 from workflow_src.registry import step_maker
-from workflow_src.searches.latent_search import RESCORER, LatentSearchSettings
+from workflow_src.searches.latent_search import LatentSearchSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import PAD, Hypotheses, LatentModel
 

@@ -1,12 +1,11 @@
 """Noisy parallel decoding: several draws of the latents; the best of their outputs wins (Gu & Kong 2021, section 4)."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from workflow_src.spec import AUTOREGRESSIVE, MODEL, SOURCE_LATENT, Look, Option, Role, Search, SearchSettings, Weights
-
-RESCORER = "rescorer"
+from workflow_src.decoding.settings import RESCORER
+from workflow_src.spec import MODEL, SCORER, SOURCE_LATENT, Look, Option, Role, Search, SearchSettings, Weights
 
 
 class NpdSettings(SearchSettings):
@@ -18,7 +17,7 @@ class NpdSettings(SearchSettings):
     )
     search_seed: Annotated[int, Option()] = Field(1, ge=0, lt=2**31, description="of the draws")
     rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
-        None, description="the autoregressive system that ranks outputs; none: the model's mean log-probability"
+        None, description="the system that ranks outputs; none: the model's mean log-probability"
     )
 
 
@@ -37,15 +36,20 @@ def label(settings: NpdSettings) -> str:
     return ", ".join(["NPD", f"{settings.draws} draw{'s' * (settings.draws > 1)}", *words])
 
 
+def graph(settings: NpdSettings) -> dict[str, Any]:
+    """What a rescorer reads stands beside the graph."""
+    return settings.model_dump(mode="json", exclude=set(settings.named("role")))
+
+
 SEARCH = Search(
     name="npd",
     title="NPD",
     settings=NpdSettings,
     run="workflow_src.searches.npd.search:run",
     program="workflow_src.searches.npd.search:program",
-    graph=lambda settings: settings.model_dump(mode="json", exclude={"rescorer"}),
+    graph=graph,
     cost=cost,
-    needs={MODEL: Role(SOURCE_LATENT), RESCORER: Role(AUTOREGRESSIVE, agree=("subwords",), optional=True)},
+    needs={MODEL: Role(SOURCE_LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True)},
     series="draws",
     width=lambda settings: settings.draws,
     label=label,

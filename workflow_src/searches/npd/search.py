@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from workflow_src.decoding.candidates import drawn, noise_table, read_symbols, winners
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import ROWS, Rescorer
-from workflow_src.searches.npd import RESCORER, NpdSettings
+from workflow_src.decoding.settings import RESCORER
+from workflow_src.searches.npd import NpdSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses, wide
 

@@ -146,7 +146,7 @@ def test_without_analyses_there_is_no_section():
 
 
 def test_markdown_has_the_tables():
-    told = analyses.markdown(analyses.context_of(_found(*EVERY), MANIFEST))
+    told = reports.squeezed(analyses.markdown(analyses.context_of(_found(*EVERY), MANIFEST)))
     assert "| delta | 4 | −3.00 ± 0.40 | +0.40 ± 0.40 | 40 | 40 | 80 |" in told
     assert "- refined: a big dog" in told
 

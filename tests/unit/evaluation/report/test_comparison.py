@@ -3,6 +3,7 @@ from __future__ import annotations
 import statistics
 
 import pytest
+from reports import squeezed
 
 from workflow_src.cli import main
 from workflow_src.evaluation.report.carried import checksum
@@ -112,7 +113,7 @@ def test_results_without_what_is_compared_are_named(tmp_path):
 
 def test_figures_that_nobody_has_make_no_table():
     assert "valid outputs, %" not in [heading for heading, _ in tables(compare([Results.model_validate(FIRST)]))]
-    text = markdown(compare([Results.model_validate(FIRST), Results.model_validate(SECOND)]), "subwords")
+    text = squeezed(markdown(compare([Results.model_validate(FIRST), Results.model_validate(SECOND)]), "subwords"))
     assert "| score | score, L = 1 | distilled | 34.0 ± 2.0 | 45.0 |" in text
     assert "valid outputs, %" in text and "one on one corpus, two on two corpus" in text
 
@@ -127,7 +128,7 @@ def test_data_seeds_and_training_of_every_experiment_are_told():
     rows = [*FIRST["rows"], row("energy", "energy", "energy", 1, 30.0, True, steps=1)]
     provenance = {"systems": systems, "corpus": {"sha256": {"train.de": "ab" * 32}}}
     first = Results.model_validate(results("one", rows) | {"provenance": provenance})
-    text = markdown(compare([first, Results.model_validate(SECOND)]), True)
+    text = squeezed(markdown(compare([first, Results.model_validate(SECOND)]), True))
     digest = checksum({"train.de": "ab" * 32})
     assert f"one: one corpus, SHA-256 {digest[:12]}…; seeds 1, 2, 3. Networks were not trained equally long: " in text
     assert "score 200 updates, 7 target tokens; energy 100 updates, 7 target tokens." in text

@@ -5,7 +5,7 @@ import json
 import pytest
 import reports
 
-from workflow_src.config.manifest import engine_of
+from workflow_src.config.display import engine_of
 from workflow_src.evaluation.report import results
 from workflow_src.records.atomic import ArtifactError
 

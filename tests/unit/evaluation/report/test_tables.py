@@ -2,13 +2,15 @@
 
 import csv
 import io
+import re
 import statistics
 
 import pytest
 import reports
-from reports import manifest, row, stepped
+from reports import manifest, row, squeezed, stepped
 
 from workflow_src.evaluation.report import tables
+from workflow_src.evaluation.report.markdown import markdown_table
 
 MANIFEST = manifest()
 ROWS = [
@@ -135,7 +137,16 @@ def test_systems_that_refine_one_model_alike_are_told_apart():
 def test_markdown_has_as_many_cells_in_every_line():
     text = tables.markdown(tables.groups(ROWS, MANIFEST, removed="none"))
     assert len({line.count("|") for line in text.splitlines()}) == 1
-    assert "| score, L = 4 | 34.0 [33.0, 35.0] | 54.0 |" in text
+    assert "| score, L = 4 | 34.0 [33.0, 35.0] | 54.0 |" in squeezed(text)
+
+
+def test_cells_keep_their_text_and_their_side():
+    """Figures are text, so that no digit is lost; a bar is escaped, so that it ends no cell."""
+    told = markdown_table(["", "a|b", "c"], [["x", "1.0", "1,000"], ["longer", "12.50", "–"]], left=2).splitlines()
+    assert [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in told] == [
+        ["", r"a\|b", "c"], [":-------", ":-------", "------:"], ["x", "1.0", "1,000"], ["longer", "12.50", "–"],
+    ]  # fmt: skip
+    assert len(set(map(len, told))) == 1
 
 
 def test_csv_reads_back():

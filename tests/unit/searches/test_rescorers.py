@@ -1,0 +1,177 @@
+"""Rescorers of every kind against sorting by probabilities that are computed one output at a time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from miniatures import lvm, nat, one, padded, pairs, transformer
+
+from workflow_src.data.batching import pad
+from workflow_src.decoding.ctc import collapse
+from workflow_src.decoding.ranking import best_of, rescored
+from workflow_src.losses.ctc import ctc_loss
+from workflow_src.searches.beam import BeamSettings
+from workflow_src.searches.beam.search import n_best, run
+from workflow_src.searches.ctc_beam import CtcBeamSettings
+from workflow_src.searches.ctc_beam.search import ctc_beam
+from workflow_src.searches.latent_search.search import Candidates, latent_search
+
+V = 6
+BATCH = pairs([1, 2, 1], [1, 1, 1], (V, V))
+SOURCE = BATCH.source
+OUTPUTS = [words for n in range(4) for words in itertools.product(range(3, V), repeat=n)]
+
+
+def one_pass(**more):
+    """Its vocabulary has the blank beside V subwords."""
+    return nat(V, V + 1, upsample=1.5, seed=3, **more)
+
+
+@torch.no_grad()
+def by_alignments(model, source, outputs=None) -> dict[tuple[int, ...], float]:
+    """log p(y|x) / (|y| + 1) of every output that has an alignment, by enumeration, of one sentence without padding."""
+    hidden, mask = model.hidden(model.encode(source))
+    assert mask.all()
+    logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
+    scores = logits.log_softmax(-1)
+    found: dict[tuple[int, ...], float] = {}
+    for path in itertools.product(range(3, V + 1), repeat=len(scores)):
+        output = tuple(collapse(list(path), model.blank))
+        p = math.exp(sum(float(scores[slot, symbol]) for slot, symbol in enumerate(path)))
+        found[output] = found.get(output, 0.0) + p
+    return {output: math.log(p) / (len(output) + 1) for output, p in found.items()}
+
+
+@torch.no_grad()
+def word_by_word(model, source, outputs=OUTPUTS) -> dict[tuple[int, ...], float]:
+    found = {}
+    for words in outputs:
+        values = model.log_probabilities(source, torch.tensor([words], dtype=torch.int64))
+        found[words] = float(values.sum()) / (len(words) + 1)
+    return found
+
+
+KINDS = {"nat": (one_pass, by_alignments), "transformer": (lambda: transformer(V, V, seed=2), word_by_word)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_ranked_list_is_sorted_by_brute_force(kind):
+    make, wanted = KINDS[kind]
+    model = make()
+    with torch.no_grad():
+        found = rescored(model, SOURCE, [dict.fromkeys(OUTPUTS, 0.0)] * 3)
+    for row in range(3):
+        right = wanted(model, one(BATCH, row).source)
+        able = [words for words in OUTPUTS if words in right]
+        assert [found[row][words] for words in able] == pytest.approx([right[words] for words in able], abs=1e-9)
+        ranked = sorted(OUTPUTS, key=found[row].__getitem__, reverse=True)
+        assert ranked[: len(able)] == sorted(able, key=right.__getitem__, reverse=True)
+        # What no alignment gives comes last.
+        assert all(found[row][words] == -math.inf for words in ranked[len(able) :])
+
+
+def test_the_score_of_a_one_pass_model_is_its_loss():
+    model = one_pass()
+    memory = model.encode(SOURCE)
+    hidden, mask = model.hidden(memory)
+    target = pad([[3, 4], [5], [4, 4, 4]], eos=False)
+    losses, reachable = ctc_loss(hidden, model.target_embedding.weight, model.output_bias, mask, target, model.blank)
+    found = model.log_probability(model.scoring_states(SOURCE), target)
+    assert reachable.tolist() == [True, True, False]
+    assert torch.allclose(found[reachable], -losses[reachable], atol=1e-10)
+    assert (found[~reachable] == -math.inf).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_neither_batch_nor_padding_changes_a_score(kind):
+    model = KINDS[kind][0]()
+    candidates = [dict.fromkeys(OUTPUTS[row : row + 5], 0.0) for row in (0, 7, 1)]
+    with torch.no_grad():
+        together = rescored(model, SOURCE, candidates)
+        wider = rescored(model, padded(BATCH).source, candidates)
+        for row in range(3):
+            (alone,) = rescored(model, one(BATCH, row).source, [candidates[row]])
+            for words, score in alone.items():
+                assert together[row][words] == pytest.approx(score, abs=1e-10)
+                assert wider[row][words] == pytest.approx(score, abs=1e-10)
+
+
+@pytest.mark.parametrize("weight", [None, 0.0, 0.4, 3.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_beam_ranked_by_a_rescorer_finds_the_best_sum(kind, weight, monkeypatch):
+    """A beam that holds every output of up to three words."""
+    monkeypatch.setattr(
+        "workflow_src.searches.beam.search.limits", lambda source, ratio, most: torch.full((len(source),), 3)
+    )
+    (make, right), model = KINDS[kind], transformer(V, V, seed=9)
+    rescorer = make()
+    settings = BeamSettings(beam=V**3, rescorer="other", rescorer_weight=weight)
+    found = run({"model": model, "rescorer": rescorer}, SOURCE, settings)
+    for row in range(3):
+        source = one(BATCH, row).source
+        own, other = word_by_word(model, source), right(rescorer, source)
+        ranked = (
+            {
+                words: other.get(words, -math.inf)
+                if weight is None
+                else own[words] + weight * other.get(words, -math.inf)
+                for words in OUTPUTS
+            }
+            if weight != 0
+            else own
+        )
+        best = max(ranked, key=ranked.__getitem__)
+        assert tuple(found.tokens[row]) == best and found.scores[row] == pytest.approx(ranked[best], abs=1e-9)
+        assert found.candidates[row] == len(OUTPUTS)
+    if weight == 0:
+        assert found.tokens == run({"model": model}, SOURCE, BeamSettings(beam=V**3)).tokens
+
+
+def test_a_beams_list_has_its_best_hypotheses_in_order():
+    model = transformer(V, V, seed=9)
+    for beam in (1, 3):
+        for row, found in enumerate(n_best(model, SOURCE, beam)):
+            scores = [score for score, _ in found]
+            assert len(found) == beam == len({tuple(words) for _, words in found})
+            assert scores == sorted(scores, reverse=True)
+            alone = n_best(model, one(BATCH, row).source, beam)[0]
+            assert [words for _, words in alone] == [words for _, words in found]
+
+
+def test_candidates_that_a_rescorer_cannot_score_keep_their_own_scores():
+    model, long = one_pass(), (3, 4, 5, 3, 4, 5, 3)
+    # A sentence of one subword and its end has three slots.
+    candidates = [{long: -1.0, (*long, 3): -0.5}, {long: -9.0, (3,): -10.0}, {}]
+    with torch.no_grad():
+        found = rescored(model, SOURCE, candidates, weight=2.0)
+    assert found[0] == candidates[0] and found[2] == {}
+    assert found[1][long] == -math.inf and math.isfinite(found[1][3,])
+    assert best_of(found[:2]).tokens == [[*long, 3], [3]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_prefixes_of_a_one_pass_model_are_ranked_by_any_scorer(kind):
+    (make, right), model = KINDS[kind], one_pass(copy_source="uniform")
+    settings = CtcBeamSettings(beam=10**6, min_ratio=0.0, rescorer="other")
+    rescorer = make()
+    found = ctc_beam(model, SOURCE, settings, rescorer=rescorer)
+    for row in range(3):
+        source = one(BATCH, row).source
+        ranked = right(rescorer, source, outputs=by_alignments(model, source))
+        best = max(ranked, key=ranked.__getitem__)
+        assert tuple(found.tokens[row]) == best and found.scores[row] == pytest.approx(ranked[best], abs=1e-9)
+
+
+def test_latent_search_is_ranked_by_a_one_pass_model():
+    model, rescorer = lvm(V, V), one_pass()
+    plan = Candidates(lengths=3, samples=4, seed=1)
+    found = latent_search(model, SOURCE, None, 0, plan, rescorer)
+    for row in range(3):
+        source = one(BATCH, row).source
+        alone = latent_search(model, source, None, 0, plan, rescorer)
+        right = by_alignments(rescorer, source)
+        assert alone.tokens[0] == found.tokens[row]
+        assert found.scores[row] == pytest.approx(right[tuple(found.tokens[row])], abs=1e-9)

@@ -1,0 +1,169 @@
+"""How declared members are shown: words for engines and settings, and the manifest of a report from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from workflow_src.config.experiment import ReportConfig
+from workflow_src.config.manifest import (
+    DecodeInfo,
+    EngineInfo,
+    Key,
+    Manifest,
+    RowInfo,
+    SearchInfo,
+    SystemInfo,
+    TrainingInfo,
+    resolved,
+)
+from workflow_src.registry import (
+    ENGINE_SETTINGS,
+    default_engine,
+    engines,
+    families,
+    refinement,
+    search_of,
+    searches,
+    settings_of,
+)
+from workflow_src.spec import REFINER, VECTOR_FIELD, Search, SearchSettings, single
+
+Picked = Callable[[str], Mapping[str, Any]]
+
+
+def engine_of(settings: Mapping[str, Any]) -> str:
+    """What computes a decode: our own code, or an engine with its compute type, such as `ctranslate2-int8`."""
+    own = default_engine().name
+    engine = settings.get("engine") or own
+    return engine if engine == own else f"{engine}-{settings['compute_type']}"
+
+
+def engine_info(key: str) -> EngineInfo:
+    """An engine by what `engine_of` says; one that nobody declares has its own name as its title."""
+    library, _, compute_type = key.partition("-")
+    engine = engines().get(library)
+    title = engine.title if engine else library
+    marker = engine.look.marker if engine else None
+    return EngineInfo(key, library, title, f"{title} {compute_type}".strip(), key == default_engine().name, marker)
+
+
+def search_info(search: Search) -> SearchInfo:
+    settings = search.settings
+    return SearchInfo(
+        search.name, search.title, search.series, search.traceable, bool(settings.named("steps")), search.baseline,
+        search.control, settings.named("stop"), search.look,
+    )  # fmt: skip
+
+
+def network_families() -> tuple[str, ...]:
+    """Names of the families of networks that refine; tables put them side by side."""
+    return tuple(name for name, family in families().items() if REFINER in family.traits)
+
+
+def compared_steps() -> tuple[tuple[str, str], ...]:
+    """Searches whose steps are compared: the control, and the search of a network that is itself the direction."""
+    networks = (family.searches[0] for family in families().values() if VECTOR_FIELD in family.traits)
+    pairs = ((searches()[name].control, name) for name in networks)
+    return tuple(dict.fromkeys((control, name) for control, name in pairs if control))
+
+
+def words(settings: Mapping[str, Any], values: bool = True) -> str:
+    """Settings in words: `length quantile 0.6`, or their names only."""
+    told = (name.replace("_", " ") + (f" {_number(value)}" if values else "") for name, value in settings.items())
+    return ", ".join(told)
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def build(content: Mapping[str, Any], read_chosen: Picked = lambda path: {}) -> Manifest:
+    """The manifest of a report from the settings of its rule.
+
+    `read_chosen` gives the settings that dev chose, by the path of their file. Raises ValueError for a search that
+    nobody declares, or settings that it has not.
+    """
+    systems = {name: _system(name, system) for name, system in content["systems"].items()}
+    rows = []
+    for entry in content["rows"]:
+        picked = dict(read_chosen(entry["chosen"])) if "chosen" in entry else None
+        rows.append(RowInfo(**{**entry, "settings": entry["settings"] | (picked or {})}, picked=picked))
+    by_key: dict[Key, list[RowInfo]] = {}
+    for row in rows:
+        by_key.setdefault(row.key, []).append(row)
+    common = {key: content[key] for key in ("experiment", "description", "recipe", "dataset", "source", "target")}
+    return Manifest(
+        **common,
+        dataset_terms=content.get("dataset_terms", {}),
+        report=ReportConfig.model_validate(content["report"]),
+        systems=tuple(systems.values()),
+        searches=tuple(map(search_info, searches().values())),
+        decodes=tuple(_decode(systems[key[0]], of, systems.values()) for key, of in by_key.items()),
+        rows=tuple(rows),
+        training=tuple(TrainingInfo(**entry) for entry in content["training"]),
+    )
+
+
+def _system(name: str, entry: Mapping[str, Any]) -> SystemInfo:
+    family = families()[entry["family"]]
+    return SystemInfo(
+        name, family.name, family.title, family.order, family.loss_title, entry["preset"], entry["data"], entry["base"],
+        family.autoregressive, REFINER in family.traits, family.look,
+    )  # fmt: skip
+
+
+def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[SystemInfo]) -> DecodeInfo:
+    """A decode from its rows, one a seed and split, whose settings differ in what dev chose for each."""
+    every = [settings_of(row.settings) for row in rows]
+    values, first = every[0], rows[0]
+    search, engine = search_of(values), engine_info(engine_of(first.settings))
+    picked = [row.picked for row in rows if row.picked]
+    chosen = []
+    if picked:
+        # Seeds that chose different values share a row, which then tells the settings only.
+        chosen = [f"chosen: {words(picked[0], all(one == picked[0] for one in picked))}"]
+    elif search.details is None and first.name != _plain_name(search, values, first.settings):
+        chosen = [first.name]
+    label = _common([search.row_label(one) for one in every])
+    refining = refinement(values)
+    return DecodeInfo(
+        system=system,
+        search=search_info(search),
+        engine=engine,
+        name=first.name,
+        head=label if engine.own else f"{label}, {engine.label}",
+        notes=tuple(chosen),
+        details=tuple(search.details(values)) if search.details else (),
+        value=getattr(values, search.series) if search.series else None,
+        curve=_curve(system, search, values, first, engine),
+        tuned=bool(picked),
+        twin=sum(o.base is not None and (o.base, o.family) == (system.base, system.family) for o in systems) > 1,
+        reference=tuple(map(float, search.reference(values))) if search.reference else None,
+        candidates=search.width(values) if search.width is not single and not search.series else None,
+        control=refining.control if refining else None,
+        look=resolved(search.look, system.look, engine.marker),
+    )
+
+
+def _plain_name(search: Search, values: SearchSettings, handed: Mapping[str, Any]) -> str:
+    """The name of a decode that has no settings but those that every decode of the search says."""
+    parts = "".join(values.name_part(name) for name in type(values).model_fields if values.option(name).always)
+    return search.name + parts + "".join(f"-{handed[key]}" for key in ENGINE_SETTINGS if key in handed)
+
+
+def _curve(system: SystemInfo, search: Search, values: SearchSettings, row: RowInfo, engine: EngineInfo) -> str:
+    """What rows that a curve joins have in common: all settings but the series; names of those that dev chose."""
+    if search.series is None:
+        return f"{system.name} {row.name}"
+    free = {search.series, *(row.picked or {})}
+    kept = {name: value for name, value in values.model_dump(mode="json").items() if name not in free}
+    return f"{system.name} {search.name} {engine.key} {sorted(kept.items())} {sorted(row.picked or {})}"
+
+
+def _common(labels: Sequence[str]) -> str:
+    """One label for the seeds of a row: words in which theirs differ are left out."""
+    split = [label.split(" ") for label in labels]
+    if any(len(parts) != len(split[0]) for parts in split):
+        return labels[0]
+    return " ".join(parts[0] if len(set(parts)) == 1 else "…" for parts in zip(*split, strict=True))

@@ -1,0 +1,176 @@
+"""Whether what is declared can be used: roles, settings, names, and code that is there. No torch here.
+
+Code is looked up in the text of its module, so that a declaration is checked where a plan is made.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from workflow_src.spec import MODEL, Engine, Family, Role, Search, SearchSettings
+
+# Settings that every model has: its width, and how long a sentence may be.
+MODEL_FIELDS = ("dim", "max_positions")
+
+
+class DeclarationError(ValueError):
+    """A declaration that cannot be used, or a member that nobody declares."""
+
+
+def check(families: Mapping[str, Family], searches: Mapping[str, Search], engines: Mapping[str, Engine]) -> None:
+    """Check everything that is declared, by name. Raises DeclarationError for the first fault, in one sentence."""
+    traits = frozenset().union(*(family.traits for family in families.values()))
+    classes: dict[type, str] = {}
+    for search in searches.values():
+        where = f'search "{search.name}"'
+        _check_settings(where, search, classes)
+        _check_roles(where, search.needs, traits)
+        _check_objects(where, run=search.run, step=search.step, program=search.program)
+        for kind, others, names in (
+            ("search", searches, (search.baseline, search.control)),
+            ("family", families, search.families),
+        ):
+            _check_names(where, kind, others, filter(None, names))
+    for family in families.values():
+        where = f'family "{family.name}"'
+        _check_roles(where, family.needs, traits)
+        for name in family.needs:
+            if not name.isidentifier() or name == MODEL:
+                raise DeclarationError(f'{where}: "{name}" cannot name a role; use letters, digits and _.')
+        if len(set(family.symbols)) < len(family.symbols) or not all(map(str.isidentifier, family.symbols)):
+            raise DeclarationError(f"{where}: its symbols must be different names of letters, digits and _.")
+        _check_learning(where, family)
+        _check_objects(
+            where,
+            build=family.build,
+            loss=family.loss,
+            validation=family.validation,
+            fit=family.fit,
+            start=family.start,
+        )
+        if not re.fullmatch(r"train_\w+", family.training_rule):
+            raise DeclarationError(f'{where}: its rule "{family.training_rule}" is no name such as train_NAME.')
+        if not family.presets.is_file():
+            raise DeclarationError(f"{where}: its file of presets {family.presets} does not exist.")
+        _check_names(where, "search", searches, family.searches)
+        for name in family.searches:
+            _check_fits(where, family, searches[name])
+    for engine in engines.values():
+        where = f'engine "{engine.name}"'
+        _check_objects(where, open=engine.open, export=engine.export)
+        if bool(engine.exports) != bool(engine.export):
+            raise DeclarationError(f"{where} has only one of exports and export; declare both or none.")
+        if engine.exports and (not engine.exports.isidentifier() or engine.export_rule == "export_bundle"):
+            raise DeclarationError(f'{where}: "{engine.exports}" cannot name its exports; use letters, digits and _.')
+
+
+def _check_learning(where: str, family: Family) -> None:
+    """A family is trained by updates, or fitted at once."""
+    if family.fit is not None:
+        if family.loss or family.validation or family.searches:
+            raise DeclarationError(f"{where} is fitted at once: leave out its loss, validation and searches.")
+        return
+    for name in ("loss", "validation"):
+        if getattr(family, name) is None:
+            raise DeclarationError(f"{where} has no {name}; name one, or a function that fits it at once.")
+    for field in MODEL_FIELDS:
+        if field not in family.model.model_fields:
+            raise DeclarationError(f"{where}: its model settings lack {field}; add it.")
+    if not family.searches:
+        raise DeclarationError(f"{where} names no search; name at least one.")
+
+
+def _check_settings(where: str, search: Search, classes: dict[type, str]) -> None:
+    if not (isinstance(search.settings, type) and issubclass(search.settings, SearchSettings)):
+        raise DeclarationError(f"{where}: its settings are no class derived from SearchSettings.")
+    if search.settings in classes:
+        raise DeclarationError(
+            f'{where} has the settings class of search "{classes[search.settings]}"; derive a class of its own.'
+        )
+    classes[search.settings] = search.name
+    try:
+        search.settings()
+    except ValueError:
+        raise DeclarationError(f"{where}: a setting has no default; give every setting one.") from None
+    if search.series is not None and search.series not in search.settings.model_fields:
+        raise DeclarationError(f'{where}: its series "{search.series}" is none of its settings.')
+    for name in search.settings.named("role"):
+        if search.settings.option(name).role not in search.needs:
+            raise DeclarationError(f'{where}: setting "{name}" fills a role that it does not need.')
+    for name in search.settings.named("only_with"):
+        if search.settings.option(name).only_with not in search.settings.named("role"):
+            raise DeclarationError(f'{where}: setting "{name}" goes with a setting that names no system.')
+
+
+def _check_roles(where: str, needs: Mapping[str, Role], traits: frozenset[str]) -> None:
+    for name, role in needs.items():
+        if role.trait is not None and role.trait not in traits:
+            raise DeclarationError(
+                f'{where}: role "{name}" asks for the trait "{role.trait}", which no family has; there are '
+                f"{', '.join(sorted(traits))}."
+            )
+
+
+def _check_names(where: str, kind: str, others: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if name not in others:
+            raise DeclarationError(f'{where} names the {kind} "{name}", which nobody declares.')
+
+
+def _check_fits(where: str, family: Family, search: Search) -> None:
+    """Every role of the search is filled: by the family's networks, or by systems that settings name."""
+    named = {search.settings.option(name).role for name in search.settings.named("role")}
+    own = [family.traits, *(frozenset({role.trait}) for role in family.needs.values())]
+    for name, role in search.needs.items():
+        if role.optional or name in named or role.trait is None or any(role.trait in traits for traits in own):
+            continue
+        raise DeclarationError(
+            f'{where} cannot be decoded by search "{search.name}", whose role "{name}" asks for the trait '
+            f'"{role.trait}".'
+        )
+
+
+def _check_objects(where: str, **references: str | None) -> None:
+    for kind, reference in references.items():
+        if reference is not None:
+            problem = missing(reference)
+            if problem:
+                raise DeclarationError(f'{where}: {kind} "{reference}" {problem}.')
+
+
+@functools.cache
+def missing(reference: str) -> str | None:
+    """Why "module:object" cannot be found, without importing the module; None where it can."""
+    module, colon, name = reference.partition(":")
+    if not (module and colon and name):
+        return "is not of the form module:object"
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        return f"cannot be found: there is no module {module}"
+    if not found.origin or not found.origin.endswith(".py"):
+        return None
+    tree = ast.parse(Path(found.origin).read_text(encoding="utf-8"))
+    return None if name in set(_names(tree.body)) else f"cannot be found: {module} defines no {name}"
+
+
+def _names(body: list[ast.stmt]) -> Iterable[str]:
+    """Names that a module's statements bind at its top level."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (item.id for target in targets for item in ast.walk(target) if isinstance(item, ast.Name))
+        elif isinstance(node, (ast.If, ast.Try)):
+            yield from _names([*node.body, *node.orelse])

@@ -1,0 +1,179 @@
+"""N-gram models as text in ARPA's format, which SRILM, KenLM, irstlm and others read and write.
+
+A line of a file is log10 p(word | context), the n-gram, and log10 of its back-off weight as a context. A probability
+that the file lacks is p(word | h) = backoff(h) p(word | h'), where h' lacks the first word of h. A context that it
+lacks has the weight 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from workflow_src.decoding.ngram import NgramModel, Table
+from workflow_src.records.atomic import ArtifactError, atomic
+from workflow_src.types import BOS, EOS, PAD, UNK
+
+LOG10 = math.log(10.0)
+# log10 p of what a file without <unk> lacks, as KenLM has it; nothing is less probable.
+ABSENT = -100.0
+# log10 p that files say of <s>, which is never asked for.
+START = -99.0
+
+Gram = tuple[int, ...]
+# log p and log of the back-off weight, in nats, by n-gram.
+Entries = dict[Gram, tuple[float, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ArpaFile:
+    """A model from a file.
+
+    left_out  n-grams that were dropped, because the vocabulary lacks a word of them: none of them can be asked for
+    absent    ids of words that the file lacks while it has no <unk>: they have the probability 10^-100
+    """
+
+    model: NgramModel
+    left_out: int
+    absent: tuple[int, ...]
+
+
+def write_arpa(model: NgramModel, path: Path, pieces: Sequence[str]) -> None:
+    """Write a model as ARPA text, gzipped where the name ends in .gz; `pieces[id]` is the word of an id.
+
+    Nine digits keep numbers in single precision as they are.
+    """
+    with atomic(path, "wb") as file:
+        # Without the time, so that the same model gives the same bytes.
+        raw = gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) if path.suffix == ".gz" else file
+        text = io.TextIOWrapper(raw, encoding="utf-8", newline="\n")
+        text.writelines(_lines_of(model, pieces))
+        text.flush()
+        text.detach()
+        if raw is not file:
+            raw.close()
+
+
+def _lines_of(model: NgramModel, pieces: Sequence[str]) -> Iterator[str]:
+    names = [*pieces[:BOS], "<s>", "</s>", "<unk>", *pieces[UNK + 1 :]]
+    # Padding is no word.
+    kept = [[i for i in range(model.size) if i != PAD], *(range(len(table)) for table in model.tables[1:])]
+    yield "\\data\\\n"
+    yield from (f"ngram {n}={len(rows)}\n" for n, rows in enumerate(kept, 1))
+    texts: list[str] = []
+    for n, table in enumerate(model.tables):
+        last = n + 1 == model.order
+        yield f"\n\\{n + 1}-grams:\n"
+        words = [names[word] for word in table.words.tolist()]
+        texts = words if n == 0 else [f"{texts[c]} {w}" for c, w in zip(table.context.tolist(), words, strict=True)]
+        values, weights = (table.logp / LOG10).tolist(), (table.backoff / LOG10).tolist()
+        if n == 0:
+            values[BOS] = START
+        for row in kept[n]:
+            ending = "" if last else f"\t{weights[row]:.9g}"
+            yield f"{values[row]:.9g}\t{texts[row]}{ending}\n"
+    yield "\n\\end\\\n"
+
+
+def read_arpa(path: Path, ids: Mapping[str, int], size: int) -> ArpaFile:
+    """A model from ARPA text, also gzipped, with the file's own probabilities.
+
+    `ids` are ids below `size` by word; <s>, </s> and <unk> are known. Words that the file lacks share the probability
+    of <unk>. Raises ArtifactError for a file of another form.
+    """
+    known = {**ids, "<s>": BOS, "</s>": EOS, "<unk>": UNK, "<UNK>": UNK}
+    orders, left_out = _entries(path, known)
+    if not orders or not orders[0]:
+        raise ArtifactError(f"{path} is no language model in ARPA format: it has no 1-grams.")
+    unigrams = orders[0]
+    lacking = tuple(i for i in range(UNK + 1, size) if (i,) not in unigrams)
+    absent = () if (UNK,) in unigrams else lacking
+    shared = unigrams.get((UNK,), (ABSENT * LOG10, 0.0))[0]
+    # Every id has a row.
+    orders[0] = {(i,): unigrams.get((i,), (START * LOG10 if i in (PAD, BOS) else shared, 0.0)) for i in range(size)}
+    _complete(orders)
+    return ArpaFile(NgramModel(_tables(orders)), left_out, absent)
+
+
+def _complete(orders: list[Entries]) -> None:
+    """Add the beginnings and ends of n-grams that a pruned file lacks, with the probabilities that it gives them.
+
+    An n-gram is found through the row of its context, and goes on to the row without its first word. A row that is
+    added has log p by back-off and the back-off weight 1, which is what its absence means: no probability changes.
+    """
+    added: list[set[Gram]] = [set() for _ in orders]
+    for n in range(len(orders) - 1, 1, -1):
+        for gram in (*orders[n], *added[n]):
+            added[n - 1].update(part for part in (gram[:-1], gram[1:]) if part not in orders[n - 1])
+    for n, grams in enumerate(added):
+        below = orders[n - 1]
+        orders[n].update({gram: (below[gram[:-1]][1] + below[gram[1:]][0], 0.0) for gram in grams})
+
+
+def _tables(orders: Sequence[Entries]) -> list[Table]:
+    tables: list[Table] = []
+    below: dict[Gram, int] = {(): 0}
+    for entries in orders:
+        keys = sorted(entries, key=lambda gram: (below[gram[:-1]], gram[-1]))
+        values = np.array([entries[gram] for gram in keys]).reshape(-1, 2)
+        tables.append(
+            Table(
+                np.array([below[gram[:-1]] for gram in keys], dtype=np.int64),
+                np.array([gram[-1] for gram in keys], dtype=np.int64),
+                values[:, 0],
+                values[:, 1],
+                np.array([below[gram[1:]] for gram in keys], dtype=np.int64),
+            )
+        )
+        below = {gram: row for row, gram in enumerate(keys)}
+    return tables
+
+
+def _entries(path: Path, known: dict[str, int]) -> tuple[list[Entries], int]:
+    """The entries of each order, and how many n-grams were left out."""
+    orders: list[Entries] = []
+    left_out = 0
+    for number, line in _lines(path):
+        if line.startswith("\\"):
+            head = line[1:].partition("-grams:")[0]
+            if line.endswith("-grams:") and head.isdecimal():
+                if int(head) != len(orders) + 1:
+                    raise ArtifactError(f"{path}, line {number}: {head}-grams come too early; order them by length.")
+                orders.append({})
+            elif line == "\\end\\":
+                break
+            continue
+        if not orders or not line:
+            continue
+        # Words may hold any other white space.
+        first, *rest = re.split(r"[ \t]+", line)
+        words, weights = rest[: len(orders)], rest[len(orders) :]
+        try:
+            value, weight = float(first), float(weights[0]) if weights else 0.0
+        except ValueError:
+            value = weight = math.nan
+        if len(words) != len(orders) or len(weights) > 1 or math.isnan(value) or math.isnan(weight):
+            raise ArtifactError(f'{path}, line {number}: "{line}" is no {len(orders)}-gram; write the file again.')
+        if all(word in known for word in words):
+            orders[-1][tuple(known[word] for word in words)] = (max(value, ABSENT) * LOG10, weight * LOG10)
+        else:
+            left_out += 1
+    return orders, left_out
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a text, also gzipped, without white space at their ends. Raises ArtifactError for no UTF-8."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8", newline="\n") as file:
+        try:
+            for number, line in enumerate(file, 1):
+                yield number, line.strip(" \t\r\n")
+        except UnicodeDecodeError:
+            raise ArtifactError(f"{path} is no text in UTF-8, and so no language model in ARPA format.") from None

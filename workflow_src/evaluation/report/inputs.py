@@ -1,0 +1,146 @@
+"""Inputs of a report: training logs, quality, speed, traces, analyses; read and checked before anything is drawn."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from workflow_src.config.display import build
+from workflow_src.config.manifest import Manifest, RowInfo
+from workflow_src.data.lines import read_lines
+from workflow_src.evaluation.quality import metrics
+from workflow_src.evaluation.report import analyses, figures, results
+from workflow_src.records.atomic import ArtifactError, read_chosen, read_json
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Entries of a training.jsonl. Raises ValueError naming the file and line that cannot be used."""
+    entries = []
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            entry = json.loads(line)
+            entry["step"]  # every entry says when it was made
+        except (json.JSONDecodeError, TypeError, KeyError):
+            raise ArtifactError(
+                f"line {number} of {path} is no JSON object with a step; train the system again."
+            ) from None
+        entries.append(entry)
+    return entries
+
+
+def read_quality(path: str) -> dict[str, Any]:
+    """A quality file. Raises ArtifactError when it lacks a variant or a score."""
+    found = read_json(path)
+    for variant in metrics.VARIANTS.values():
+        for key in ("bleu", "bleu_ci", "chrf", "validity", "bleu_signature", "chrf_signature"):
+            if key not in found.get(variant, {}):
+                raise ArtifactError(f"file {path} has no {variant}.{key}; score the translations again.")
+    return found
+
+
+def read_systems(manifest: Manifest) -> tuple[list[figures.Log], list[dict[str, str]]]:
+    """Training logs for the curves, and what is told of each trained system, as text."""
+    logs, told = [], []
+    for entry in manifest.training:
+        system = manifest.system(entry.system)
+        config, history = read_json(entry.config), read_log(Path(entry.log))
+        logs.append(figures.Log(system, entry.seed, history))
+        minutes = config.get("minutes")
+        told.append(
+            {
+                "system": system.name,
+                "family": system.family,
+                "preset": system.preset,
+                "data": system.data,
+                "seed": str(entry.seed),
+                "parameters": _count(config.get("parameters")),
+                "updates": _count(config.get("steps")),
+                "target tokens seen": _count(config.get("target_tokens_seen")),
+                "minutes": "–" if minutes is None else f"{minutes:.1f}",
+                "last validation": _last_validation(history),
+            }
+        )
+    return logs, told
+
+
+# Figures of validation that tell how a training went, and what they are called.
+VALIDATED = {
+    "dev_bleu": "BLEU",
+    "dev_bleu_posterior": "BLEU from the posterior",
+    "dev_kl": "KL",
+    "dev_length_accuracy": "lengths right",
+    "dev_cosine": "cosine",
+    "dev_cosine_noise0": "cosine at noise 0",
+}
+
+
+def _last_validation(history: list[dict[str, Any]]) -> str:
+    last = history[-1] if history else {}
+    return ", ".join(f"{name} {last[key]:.4g}" for key, name in VALIDATED.items() if last.get(key) is not None) or "–"
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Everything that a report is made of, read and checked; what was not handed is None or empty.
+
+    `qualities` are by path; `files` are all inputs by what they are, for provenance.
+    """
+
+    manifest: Manifest
+    qualities: dict[str, dict[str, Any]]
+    logs: list[figures.Log]
+    systems: list[dict[str, str]]
+    analyses: dict[str, dict[str, Any]]
+    choices: list[results.Choice]
+    significance: results.Significance | None
+    speed: dict[str, Any] | None
+    traces: dict[str, Any] | None
+    corpus: dict[str, Any]
+    files: dict[str, Any]
+
+    @property
+    def sums(self) -> dict[str, str] | None:
+        """SHA-256 of the corpus's files."""
+        return self.corpus.get("sha256")
+
+
+def load(arguments: argparse.Namespace) -> Inputs:
+    """Read and check what the arguments name."""
+    # From here on a row has the settings that it was decoded with.
+    manifest = build(arguments.settings, read_chosen)
+    names = ("speed", "traces", "corpus", "significance")
+    files = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
+    files |= {f"analysis {path.stem}": path for path in arguments.analyses}
+    for entry in manifest.training:
+        of = f"of {entry.system} {entry.seed}"
+        files |= {f"config {of}": entry.config, f"log {of}": entry.log}
+    # Dev and test of a decode share what was chosen.
+    tuned = {row.chosen: row for row in manifest.rows if row.chosen}
+    files |= {f"chosen {row.system} {row.name} {row.seed}": path for path, row in tuned.items()}
+    qualities = {row.quality: read_quality(row.quality) for row in manifest.rows}
+    files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
+    logs, systems = read_systems(manifest)
+    return Inputs(
+        manifest=manifest,
+        qualities=qualities,
+        logs=logs,
+        systems=systems,
+        analyses=analyses.read(arguments.analyses),
+        choices=[_choice(manifest, row, read_json(path)) for path, row in tuned.items()],
+        significance=results.read_significance(arguments.significance) if arguments.significance else None,
+        speed=read_json(arguments.speed) if arguments.speed else None,
+        traces=read_json(arguments.traces) if arguments.traces else None,
+        corpus=read_json(arguments.corpus) if arguments.corpus else {},
+        files=files,
+    )
+
+
+def _choice(manifest: Manifest, row: RowInfo, content: dict[str, Any]) -> results.Choice:
+    return results.Choice(manifest.decode(*row.key), row.seed, content["chosen"], content["curve"])

@@ -1,0 +1,54 @@
+"""The CTC loss as a scorer: log p(y|x) of given outputs, over all of their alignments with a model's slots."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from workflow_src.losses.ctc import Lattice, occupancies
+from workflow_src.types import wide
+
+# Slots whose logits over the vocabulary are held at once.
+SLOTS = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class SlotStates:
+    """What outputs of sentences are scored from: decoder states at slots and the normalisers of their logits.
+
+    hidden (B, N, D), mask (B, N) of real slots, normalisers (B, N), 0 at the others.
+    """
+
+    hidden: Tensor
+    mask: Tensor
+    normalisers: Tensor
+
+    def select(self, rows: Tensor) -> SlotStates:
+        """Those of some sentences: `rows` (any number) of int64 indices into B."""
+        return SlotStates(self.hidden[rows], self.mask[rows], self.normalisers[rows])
+
+
+def slot_states(model, source: Tensor) -> SlotStates:
+    """The pass over source (B, S), without anything that depends on an output."""
+    hidden, mask = model.hidden(model.encode(source))
+    weight, bias = model.target_embedding.weight, model.output_bias
+    parts = [wide(F.linear(part, weight, bias)).logsumexp(-1) for part in hidden[mask].split(SLOTS)]
+    normalisers = wide(hidden).new_zeros(mask.shape)
+    normalisers[mask] = torch.cat(parts)
+    return SlotStates(hidden, mask, normalisers)
+
+
+def output_log_probability(model, states: SlotStates, target: Tensor) -> Tensor:
+    """log p(y|x) of outputs target (B, T), (B,): the CTC loss with its sign turned, -inf where no alignment exists.
+
+    Only the logits of an output's own symbols are computed.
+    """
+    symbols = F.pad(target, (1, 0), value=model.blank)
+    own = torch.einsum("bnd,bud->bnu", wide(states.hidden), wide(F.embedding(symbols, model.target_embedding.weight)))
+    emissions = own + wide(model.output_bias)[symbols][:, None] - states.normalisers[..., None]
+    lattice = Lattice(target, states.mask.sum(1))
+    total, _ = occupancies(emissions * states.mask[..., None], lattice)
+    return torch.where(lattice.reachable, total, float("-inf"))

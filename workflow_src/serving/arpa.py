@@ -1,0 +1,40 @@
+"""`continuum export-arpa`: the n-gram language model of a bundle as ARPA text, which KenLM and others read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workflow_src import registry
+from workflow_src.data.subwords import Subwords
+from workflow_src.decoding.arpa import write_arpa
+from workflow_src.decoding.ngram import NgramModel
+from workflow_src.records.atomic import ArtifactError
+from workflow_src.runtime.device import choose
+from workflow_src.serving.bundle import load_models, read_bundle
+from workflow_src.spec import LANGUAGE_MODEL
+
+
+def export_arpa(folder: Path, output: Path) -> str:
+    """Write the language model of a bundle, or the one that it carries; returns what was written, in a sentence.
+
+    Raises ArtifactError where the folder is no bundle, or has no n-gram language model.
+    """
+    description = read_bundle(folder)
+    families = registry.families()
+    parts = {
+        name: part for name, part in description["models"].items() if LANGUAGE_MODEL in families[part["family"]].traits
+    }
+    if not parts:
+        raise ArtifactError(
+            f"{folder} is the bundle of {description['system']} and has no language model; give the bundle of one."
+        )
+    runtime = choose("cpu", "float32", training=False)
+    (name, network), *_ = load_models(folder, {**description, "models": parts}, runtime).items()
+    model = network.scorer
+    if not isinstance(model, NgramModel):
+        raise ArtifactError(f"{name} in {folder} has no table of n-grams, and ARPA files have nothing else.")
+    subwords = Subwords.load(folder / "subwords")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_arpa(model, output, subwords.names()["target"])
+    counts = ", ".join(f"{len(table):,} {n}-grams" for n, table in enumerate(model.tables, 1))
+    return f"{output}: a model of target subwords with {counts}"

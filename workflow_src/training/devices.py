@@ -1,0 +1,43 @@
+"""Which device a training computes on when torchrun starts several processes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import torch
+
+from workflow_src.jobs import lease_devices
+from workflow_src.runtime import gpus, processes, torchrun
+
+LEASE_SECONDS = 60.0
+
+
+def own_device(device: str, group: processes.Processes) -> str:
+    """The device of this process: on each machine, the first process takes one for every process there."""
+    local = torchrun.local_rank()
+    # No process may look at GPUs before it is told which are its own. While one waits for some, which may take days,
+    # all hear of it from time to time: a connection that is silent for hours counts as broken.
+    waiting, leased = local == 0, None
+    while True:
+        if waiting:
+            with contextlib.suppress(gpus.Taken):
+                leased, waiting = lease_devices(device, torchrun.local_size(), LEASE_SECONDS), False
+        told = group.gather((waiting, leased))
+        if not any(waits for waits, _ in told):
+            break
+    leased = told[group.rank - local][1]
+    if leased is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(leased)
+    elif device == "cpu" or not torch.cuda.is_available():
+        return device
+    there = torch.cuda.device_count()
+    if there < torchrun.local_size():
+        raise ValueError(
+            f"setting runtime.devices asks for {torchrun.local_size()} GPUs, {there} are visible here; lower it."
+        )
+    # Who names a GPU by its number has one process on each machine.
+    own = device if ":" in device else f"cuda:{local}"
+    torch.cuda.set_device(own)
+    group.use_cuda()
+    return own

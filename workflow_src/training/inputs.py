@@ -1,0 +1,142 @@
+"""What a training reads beside its corpus: the dev set's references, frozen systems, weights to start from."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.lines import read_lines
+from workflow_src.data.normalise import Normaliser
+from workflow_src.data.subwords import Subwords
+from workflow_src.jobs import log
+from workflow_src.nn.weights import copy_matching
+from workflow_src.records.atomic import ArtifactError, load_tensors, read_json
+from workflow_src.registry import import_object
+from workflow_src.runtime.device import Runtime
+from workflow_src.runtime.processes import Group
+from workflow_src.spec import BASE, Family
+from workflow_src.training.dev import Dev
+from workflow_src.training.systems import (
+    check_digest,
+    family_of,
+    load_system,
+    named_files,
+    read_description,
+    role_input,
+)
+
+
+def input_files(given: argparse.Namespace) -> dict[str, Path]:
+    """Files of the inputs, by what records call them."""
+    inputs = {
+        "train": given.train.with_name(given.train.name + ".json"),
+        "dev": given.dev.with_name(given.dev.name + ".json"),
+        "subwords": given.subwords / "subwords.json",
+        "reference": given.reference,
+    }
+    inputs |= {role_input(role): path for role, path in named_files(given.roles).items()}
+    return inputs | {name: path for name, path in (("base", given.base), ("initial", given.initial)) if path}
+
+
+def check_positions(prefix: Path, corpus: EncodedCorpus, limit: int) -> None:
+    """Raises ValueError now for a sentence that would stop training later."""
+    longest = max(int(corpus.source_lengths.max(initial=0)), int(corpus.target_lengths.max(initial=0))) + 1
+    if longest > limit:
+        raise ValueError(
+            f"{prefix} has a sentence of {longest} subwords, end symbol counted, the model has {limit} positions; "
+            "raise model.max_positions, or lower recipe.max_length (train) or leave the sentence out (dev)."
+        )
+
+
+def open_dev(
+    corpus: EncodedCorpus,
+    given: argparse.Namespace,
+    subwords: Subwords,
+    runtime: Runtime,
+    config: TrainingConfig,
+    group: Group,
+) -> Dev:
+    """The dev set with its references. Raises ArtifactError where they are not as many as encoded pairs."""
+    references = list(read_lines(given.reference))
+    if len(references) != len(corpus):
+        raise ArtifactError(
+            f"{given.reference} has {len(references)} lines, {given.dev} has {len(corpus)} pairs; encode again."
+        )
+    summary = read_json(given.corpus_summary)
+    normaliser = Normaliser(NormalisationConfig.model_validate(summary["normalisation"]), _language(given.reference))
+    count = min(config.dev_sentences or len(references), len(references))
+
+    def lines(ids: list[list[int]]) -> list[str]:
+        return [normaliser.detokenise(line) for line in subwords.decode_target(ids)]
+
+    return Dev(corpus, references, lines, runtime, count, group)
+
+
+def _language(path: Path) -> str:
+    return path.suffix.removeprefix(".")
+
+
+def load_base(family: Family, given: argparse.Namespace) -> nn.Module | None:
+    """The frozen system that a family is built on. Raises ValueError where it is missing or not needed."""
+    role = family.needs.get(BASE)
+    if role is None:
+        if given.base is not None:
+            raise ValueError(f"a system of family {family.name} is built on no other; remove --base.")
+        return None
+    if given.base is None:
+        if role.optional:
+            return None
+        raise ValueError(f"a system of family {family.name} needs --base, the weights of one that is {role.trait}.")
+    return load_system(given.base, role.trait)[0]
+
+
+def load_roles(family: Family, given: argparse.Namespace) -> dict[str, nn.Module]:
+    """The frozen systems in the roles that a family needs beside its base. Raises ValueError, as for the base."""
+    files = named_files(given.roles)
+    others = {name: role for name, role in family.needs.items() if name != BASE}
+    if unknown := sorted(set(files) - set(others)):
+        raise ValueError(f"a system of family {family.name} needs no {unknown[0]}; remove it from --roles.")
+    for name, role in others.items():
+        if name not in files and not role.optional:
+            raise ValueError(f"a system of family {family.name} needs --roles {name}=FILE, weights of a system.")
+    return {name: load_system(path, others[name].trait)[0] for name, path in files.items()}
+
+
+def start_from(family: Family, model: nn.Module, base: nn.Module | None, given: argparse.Namespace) -> None:
+    """Start from given weights, from those of the base, or at random, as the family says."""
+    tensors = _initial_tensors(given) if given.initial else None
+    if family.start is not None:
+        took = import_object(family.start)(model, tensors, family_of(given.initial) if given.initial else None, base)
+    else:
+        took = None if tensors is None else copy_matching(model, tensors)
+    if took is not None:
+        _check_start(took, model, given)
+
+
+def _check_start(took: list[str], model: nn.Module, given: argparse.Namespace) -> None:
+    """Log what a model starts from. Raises ArtifactError when the given weights do not serve.
+
+    Weights that are used without training must be whole.
+    """
+    names = [name for name, _ in model.named_parameters()]
+    whole = given.settings["training"]["max_steps"] == 0
+    if given.initial and (not took or (whole and set(names) - set(took))):
+        raise ArtifactError(
+            f"weights {given.initial} have {len(took)} of this model's {len(names)} tensors in their shapes; give "
+            "weights of this family and size."
+        )
+    log.info("starts from %s: %d tensors", given.initial or given.base, len(took))
+
+
+def _initial_tensors(given: argparse.Namespace) -> dict[str, Any]:
+    """The weights to start from; the user's own need no description beside them."""
+    tensors = load_tensors(given.initial)
+    if given.initial.with_name("config.json").exists():
+        check_digest(read_description(given.initial), given.initial)
+    return tensors
