@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from miniatures import nat, refiner, tokens, transformer
 
 from workflow_src import registry
@@ -17,17 +18,11 @@ SIZE = 9
 SOURCE = tokens([3, 1, 5, 2], SIZE, end=True)
 LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
 CASES = {
-    "argmax": ({"loss": "ce"}, {}, False),
-    "argmax of several": ({"loss": "axe"}, {"lengths": 3}, False),
-    "argmax of several, ranked": ({"loss": "axe", "latent": "vae"}, {"lengths": 3, "rescorer": "teacher"}, True),
-    "npd": ({"latent": "vae"}, {"draws": 3, "temperature": 2.0}, False),
-    "npd, ranked": ({"latent": "vae", "loss": "ce"}, {"draws": 3, "temperature": 2.0, "rescorer": "teacher"}, True),
-    "ctc-greedy": ({"latent": "vae"}, {}, False),
-    "ctc-beam": ({"latent": "vae"}, {"beam": 3}, False),
-    "ctc-beam of draws": ({"latent": "vae"}, {"beam": 3, "draws": 3, "temperature": 2.0}, False),
-    "prior-mean": ({"latent": "vae"}, {}, False),
-    "delta": ({"latent": "vae"}, {"steps": 2}, False),
-    "score": ({"latent": "vae"}, {"steps": 2}, False),
+    "argmax": ({"loss": "axe", "latent": "vae"}, {"lengths": 3, "rescorer": "teacher"}),
+    "npd": ({"latent": "vae", "loss": "ce"}, {"draws": 3, "temperature": 2.0}),
+    "ctc-beam": ({"latent": "vae"}, {"beam": 3, "draws": 3, "temperature": 2.0}),
+    "delta": ({"latent": "vae"}, {"steps": 2}),
+    "score": ({"latent": "vae"}, {"steps": 2}),
 }
 
 
@@ -36,22 +31,22 @@ def test_outputs_and_scores_are_those_of_our_own_code(case, tmp_path, monkeypatc
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     from workflow_src.engines.onnxruntime import open_networks
 
-    (model, fields, ranked), search = CASES[case], registry.searches()[case.split(",")[0].split(" ")[0]]
+    (model, fields), search = CASES[case], registry.searches()[case]
     wide = {"latent_dim": 3} if model.get("latent") else {}
     made = nat(SIZE, SIZE, max_length_difference=4, seed=4, **model, **wide).float()
     settings = search.settings(**fields)
-    networks = {MODEL: made} | ({"rescorer": transformer(SIZE, SIZE, seed=2).float()} if ranked else {})
+    networks = {MODEL: made} | ({"rescorer": transformer(SIZE, SIZE, seed=2).float()} if "rescorer" in fields else {})
     models = {"nat": made}
     if search.name == "score":
         networks["refiner"] = models["score"] = refiner("score", seed=3).float()
     assert registry.engines()["onnxruntime"].serves(registry.families()["nat"], search, settings) is None
-    import torch
-
     engine = open_networks(dict(reversed(models.items())), "fast", torch.device("cpu"))
     with torch.no_grad():
         wanted = registry.import_object(search.run)(networks, SOURCE, settings)
-    together = engine.translate(LINES, settings, True, networks)
-    assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)
     alone = [engine.translate([line], settings, True, networks) for line in LINES]
     assert [one.tokens[0] for one in alone] == wanted.tokens
     assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-4)
+    if case == "argmax":
+        # Graphs of several sentences, which have padding, take as long to export again.
+        together = engine.translate(LINES, settings, True, networks)
+        assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)

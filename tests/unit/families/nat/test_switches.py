@@ -16,6 +16,7 @@ from workflow_src.families.nat.objective import NatObjective
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.common import length_loss
 from workflow_src.losses.draws import normal, sentence_keys
+from workflow_src.serving import bundle
 from workflow_src.types import PAD
 
 SWITCHES = list(itertools.product(["ctc", "axe", "ce"], ["none", "vae"]))
@@ -199,3 +200,21 @@ def test_searches_that_a_model_did_not_learn_for_are_refused(model, search, sett
     declared = registry.searches()[search]
     reason = FAMILY.refuses(NatConfig(**sizes, **model), declared, declared.settings(**settings))
     assert reason is None if sentence is None else sentence in reason
+
+
+@pytest.mark.parametrize(
+    "model, known, default",
+    [
+        ({}, {"ctc-greedy", "ctc-beam"}, "ctc-greedy"),
+        ({"loss": "axe"}, {"argmax"}, "argmax"),
+        ({"latent": "vae"}, {"ctc-greedy", "ctc-beam", "npd", "prior-mean", "delta"}, "ctc-greedy"),
+        ({"loss": "ce", "latent": "vae"}, {"argmax", "npd", "prior-mean", "delta"}, "argmax"),
+    ],
+)
+def test_bundles_say_the_searches_that_their_model_learned_for(model, known, default):
+    sizes = {"dim": 8, "feed_forward": 8, "heads": 1, "encoder_layers": 1, "layers": 1}
+    found = bundle.describe(FAMILY, models=[{**sizes, **model}])
+    assert set(found["searches"]) == known and found["defaults"] == {"search": default}
+    # A refiner of such a base moves latents of source positions.
+    refined = bundle.describe(registry.families()["score"], FAMILY, models=[{**sizes}, {**sizes, "latent": "vae"}])
+    assert refined["defaults"] == {"search": "score"} and "latent-search" not in refined["searches"]
