@@ -215,6 +215,7 @@ def test_bundles_say_the_searches_that_their_model_learned_for(model, known, def
     sizes = {"dim": 8, "feed_forward": 8, "heads": 1, "encoder_layers": 1, "layers": 1}
     found = bundle.describe(FAMILY, models=[{**sizes, **model}])
     assert set(found["searches"]) == known and found["defaults"] == {"search": default}
+    network = {"dim": 8, "feed_forward": 8, "heads": 1, "layers": 1}
     # A refiner of such a base moves latents of source positions.
-    refined = bundle.describe(registry.families()["score"], FAMILY, models=[{**sizes}, {**sizes, "latent": "vae"}])
+    refined = bundle.describe(registry.families()["score"], FAMILY, models=[network, {**sizes, "latent": "vae"}])
     assert refined["defaults"] == {"search": "score"} and "latent-search" not in refined["searches"]
