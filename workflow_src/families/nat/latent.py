@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from workflow_src.families.nat import NatConfig
 from workflow_src.nn.gaussian import GaussianHead
-from workflow_src.nn.layers import Memory, Stack, attention_bias
+from workflow_src.nn.layers import Memory, Stack, attention_bias, with_padding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,9 @@ class Latents(nn.Module):
 
     def posterior(self, memory: LatentMemory, embedded: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of q(z|x,y), (B, S, Z) each, from the target's embeddings (B, T, D) at `mask` (B, T)."""
-        bias = attention_bias(mask)
+        # Outputs have padding also in a graph of single sentences: they are shorter than their slots.
+        with with_padding():
+            bias = attention_bias(mask)
         target = Memory(self.target_encoder(embedded, bias), mask, bias)
         return self.posterior_head(self.source_decoder(memory.embedded, memory.bias, target))
 
