@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from miniatures import context, gradients, lively, padded, pairs
+from miniatures import context, gradients, lively, one, padded, pairs
 
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.families.build import build, build_objective
@@ -16,7 +16,7 @@ from workflow_src.nn.weights import load_weights, weights_of
 from workflow_src.records.atomic import save_tensors
 from workflow_src.registry import families, fill, import_object, needs, of_the_family, searches
 from workflow_src.runtime.device import Runtime
-from workflow_src.spec import BASE
+from workflow_src.spec import BASE, SCORER
 from workflow_src.training.optim import make_optimiser
 
 MODELS = Path(__file__).resolve().parents[1] / "config/models"
@@ -220,3 +220,21 @@ def test_one_update_under_bfloat16_autocast_is_near_that_in_float32(family):
     # Adam's first step is the sign of the gradient times the rate: where the gradient is near 0, rounding may turn it.
     assert wanted.abs().max() == pytest.approx(0.01, rel=1e-3)
     assert 0.9 < torch.cosine_similarity(wanted, found, dim=0) and not torch.equal(wanted, found)
+
+
+@pytest.mark.parametrize("family", [name for name, family in FAMILIES.items() if SCORER in family.traits])
+def test_a_scorer_scores_an_output_alike_alone_in_a_batch_and_padded(family):
+    # Short enough to be possible for any model.
+    model, batch = make(family), pairs([4, 1, 6, 5], [3, 1, 2, 4], VOCABULARIES["joint"][:2])
+    with torch.no_grad():
+        states = model.scoring_states(batch.source)
+        found = model.log_probability(states, batch.target)
+        assert found.shape == (4,) and (found <= 0).all() and torch.isfinite(found).all()
+        rows = torch.tensor([2, 0, 2])
+        assert torch.allclose(model.log_probability(states.select(rows), batch.target[rows]), found[rows], atol=1e-10)
+        wide = padded(batch, 4)
+        assert torch.allclose(model.log_probability(model.scoring_states(wide.source), wide.target), found, atol=1e-10)
+        for row in range(4):
+            alone = one(batch, row)
+            score = model.log_probability(model.scoring_states(alone.source), alone.target)
+            assert score.item() == pytest.approx(found[row].item(), abs=1e-10)

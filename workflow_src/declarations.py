@@ -32,6 +32,7 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
         _check_settings(where, search, classes)
         _check_roles(where, search.needs, traits)
         _check_objects(where, run=search.run, step=search.step, program=search.program)
+        _check_objects(where, **{f"program of {name}": role.program for name, role in search.needs.items()})
         for kind, others, names in (
             ("search", searches, (search.baseline, search.control)),
             ("family", families, search.families),

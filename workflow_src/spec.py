@@ -60,12 +60,14 @@ class Grown(Frozen):
 class Role:
     """Another system or network that a family or a search needs.
 
-    `trait` is what its family must have (None: any family); `agree` names model settings that must be equal.
+    `trait` is what its family must have (None: any family); `agree` names model settings that must be equal. `program`
+    is what a search asks of it, (network) -> `decoding.passes.Function`, so that engines can compile that too.
     """
 
     trait: str | None = None
     agree: tuple[str, ...] = ()
     optional: bool = False
+    program: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,6 +44,33 @@ class Pass:
     read: Callable[[np.ndarray, list[np.ndarray]], Hypotheses] | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """What searches ask of another system's network, as one function of tensors: a role's `program` makes it.
+
+    module    forward(source (B, S) int64, …) -> one tensor
+    inputs    names of the others, with the places of axes that vary
+    examples  of source and the others, for exporters; any values will do. `alone` has one sentence without padding.
+    """
+
+    module: nn.Module
+    inputs: Mapping[str, tuple[int, ...]]
+    alone: tuple[Tensor, ...]
+    together: tuple[Tensor, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """A network whose role's function an engine computes: searches get it in the network's place."""
+
+    network: nn.Module
+    function: Callable[..., Tensor]
+
+    @property
+    def config(self) -> Any:
+        return self.network.config
+
+
 def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
     """The program of a search, made for these networks (by role) and settings."""
     return registry.import_object(registry.search_of(settings).program)(networks, settings, scored)

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from workflow_src.data.batching import pad
-from workflow_src.types import PAD, Hypotheses, with_end
+from workflow_src.decoding.passes import Compiled, Function
+from workflow_src.types import EOS, PAD, UNK, Hypotheses, with_end
 
 # Candidates whose logits are held at once. They do not influence each other, so that this changes memory alone.
 ROWS = 512
@@ -31,26 +32,61 @@ class Rescorer(Protocol):
         """log p(y|x) of target (B, T), an end symbol counted where there is one, (B,); -inf for what cannot be."""
 
 
+class Scoring(nn.Module):
+    """log p(y|x) of outputs, ends counted: source (B, S), the sentences of outputs, rows (C,), and outputs, target
+    (C, T) -> (C,). Source states are computed once a sentence."""
+
+    def __init__(self, rescorer: Rescorer):
+        super().__init__()
+        self.rescorer = rescorer
+
+    def forward(self, source: Tensor, rows: Tensor, target: Tensor) -> Tensor:
+        states = self.rescorer.scoring_states(source)
+        if source.size(0) > 1 or not shares_source(self.rescorer):
+            states = states.select(rows)
+        return self.rescorer.log_probability(states, target)
+
+
+def shares_source(rescorer: Rescorer) -> bool:
+    """Whether the states of one sentence serve several outputs without being repeated."""
+    return getattr(rescorer, "shares_source", False)
+
+
+def scoring(network: nn.Module) -> Function | None:
+    """What ranking asks of a rescorer, for engines that compile it; None where it is no function of fixed operators."""
+    if not shares_source(network):
+        return None
+    word, sentences = UNK + 1, torch.tensor([[5, 6, 7, 8, EOS], [9, 6, EOS, PAD, PAD]])
+    outputs = torch.tensor([[word, word, word], [word, word, PAD]])
+    return Function(
+        Scoring(network),
+        {"rows": (0,), "target": (0, 1)},
+        (sentences[:1], torch.tensor([0, 0]), outputs),
+        (sentences, torch.tensor([0, 1, 1]), outputs[[0, 1, 1]]),
+    )
+
+
 def rescored(
-    rescorer: Rescorer, source: Tensor, candidates: Sequence[Candidates], weight: float | None = None
+    rescorer: Rescorer | Compiled, source: Tensor, candidates: Sequence[Candidates], weight: float | None = None
 ) -> list[dict[tuple[int, ...], float]]:
     """The candidates of each sentence of source (B, S) with the rescorer's log p(y|x) / (|y| + 1) in nats.
 
-    With a `weight`, that times the weight is added to the scores that candidates have. Source states are computed once
-    a sentence. Outputs longer than the rescorer has positions are left out. Where it can score none of a sentence's
-    candidates, they keep the scores that they have.
+    With a `weight`, that times the weight is added to the scores that candidates have. Outputs longer than the rescorer
+    has positions are left out. Where it can score none of a sentence's candidates, they keep the scores that they have.
     """
     if weight == 0:
         return [dict(before) for before in candidates]
+    function = rescorer.function if isinstance(rescorer, Compiled) else Scoring(rescorer)
     limit = rescorer.config.max_positions - 1
-    states = rescorer.scoring_states(source)
     flat = [(row, choice) for row, found in enumerate(candidates) for choice in found if len(choice) <= limit]
     scored: list[dict[tuple[int, ...], float]] = [{} for _ in candidates]
     for start in range(0, len(flat), ROWS):
         part = flat[start : start + ROWS]
-        rows = torch.tensor([row for row, _ in part], device=source.device)
+        # Sentences stand one after another: only those of this part are encoded.
+        first, last = part[0][0], part[-1][0]
+        rows = torch.tensor([row - first for row, _ in part], device=source.device)
         target = pad([choice for _, choice in part], eos=False).to(source.device)
-        mean = rescorer.log_probability(states.select(rows), target) / (with_end(target) != PAD).sum(1)
+        mean = function(source[first : last + 1], rows, target) / (with_end(target) != PAD).sum(1)
         for (row, choice), score in zip(part, mean.tolist(), strict=True):
             scored[row][choice] = score if weight is None else candidates[row][choice] + weight * score
     able = [any(map(math.isfinite, found.values())) for found in scored]

@@ -35,9 +35,9 @@ class Opened:
         """
         return self.inner.translate(sources, settings, scored, networks)
 
-    def ready(self, settings: SearchSettings, scored: bool) -> bool:
+    def ready(self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None = None) -> bool:
         """Whether a sentence by itself can be translated without seconds of preparation."""
-        return self.inner.ready(settings, scored)
+        return self.inner.ready(settings, scored, networks)
 
 
 def choose_mode(
@@ -45,14 +45,29 @@ def choose_mode(
 ) -> tuple[str, Engine | None]:
     """The mode (eager, fast, fast-int8) for these settings, and the engine that has it; None is our own code.
 
-    Raises ValueError for a mode that is unknown or cannot serve.
+    Raises ValueError for a mode that is unknown or cannot serve any of the searches on this device.
     """
     known = [registry.searches()[name] for name in searches]
     offered = [one for one in registry.engines().values() if set(one.modes.values()) - {EAGER}]
     serving = [one for one in offered if any(one.serves(family, search, search.settings()) is None for search in known)]
-    mode = choose_engine(engine, device, precision, bool(serving))
-    kind = device.split(":")[0]
-    return mode, next((one for one in serving if kind in one.devices and mode in one.modes.values()), None)
+    mode, kind = choose_engine(engine, device, precision, bool(serving)), device.split(":")[0]
+    if mode == EAGER:
+        return mode, None
+    here = [one for one in offered if kind in one.devices and mode in one.modes.values()]
+    for one in here:
+        if one in serving:
+            return mode, one
+    if engine == "auto":
+        return EAGER, None
+    meant = f"is {here[0].name}, which {why_not(here[0], family, known[0].settings())}" if here else "is nothing"
+    raise ValueError(f'engine "{engine}" on {kind} {meant}; use engine eager.')
+
+
+def why_not(declared: Engine, family: Family, settings: SearchSettings) -> str | None:
+    """Why an engine does not compute a search: the end of a sentence that begins with its name; None where it does."""
+    reason = declared.serves(family, registry.search_of(settings), settings)
+    # What follows tells how to change a configuration.
+    return reason.partition(";")[0] if reason else None
 
 
 def open_engine(declared: Engine, models: Mapping[str, nn.Module], mode: str, device: torch.device) -> Opened:

@@ -114,7 +114,7 @@ class CapturedLatent:
         made = without_ends(tokens[: len(sources)].tolist(), ends[: len(sources)])
         return Hypotheses(made, [0.0] * len(made), [steps] * len(made))
 
-    def ready(self, settings: SearchSettings, scored: bool) -> bool:
+    def ready(self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None = None) -> bool:
         """A capture takes a moment, not seconds."""
         return True
 

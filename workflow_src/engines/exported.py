@@ -6,23 +6,25 @@ XDG_CACHE_HOME (else ~/.cache). A graph's name is the digest of everything that 
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
-from workflow_src.decoding.passes import make_pass
+from workflow_src.decoding.passes import Compiled, Pass, make_pass
 from workflow_src.records.atomic import atomic
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses
@@ -38,6 +40,15 @@ def cache_folder() -> Path:
     """Where graphs are kept."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "continuum"
     return Path(os.environ.get("CONTINUUM_CACHE") or default) / "graphs"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Opened:
+    """A search, ready to run: what its networks were when it was made, how its outputs are read, and its graph."""
+
+    networks: Mapping[str, Any] | None
+    program: Pass
+    session: Any
 
 
 class ExportedGraphs:
@@ -56,11 +67,16 @@ class ExportedGraphs:
         self.folder = folder or cache_folder()
         self._weights: str | None = None
         self._sessions: dict[str, Any] = {}
+        # A sentence takes less time than to describe its graph in words, so that these are found by their settings.
+        self._opened: dict[tuple[SearchSettings, bool, bool], _Opened] = {}
+        self._functions: dict[tuple[int, str], ExportedFunction | None] = {}
 
-    def ready(self, settings: SearchSettings, scored: bool) -> bool:
-        """Whether the graph of a single sentence needs no export."""
-        key = (settings, scored, True)
-        return self._key(*key) in self._sessions or self._path(*key).is_file()
+    def ready(self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None = None) -> bool:
+        """Whether the graphs of a single sentence need no export."""
+        key = self._key(settings, scored, True)
+        others = self._compiled(settings, networks or {}).values()
+        functions = [other.function for other in others if isinstance(other, Compiled)]
+        return (key in self._sessions or self._path(key).is_file()) and all(one.ready() for one in functions)
 
     def translate(
         self,
@@ -81,20 +97,10 @@ class ExportedGraphs:
             ]
             return Hypotheses(**{name: [row for part in parts for row in getattr(part, name)] for name in names})
         alone = len(sources) == 1
-        session = self._session(settings, scored, alone)
-        # Its module is not computed with: what counts is how rows are finished.
-        program = make_pass(networks or self._networks(settings), settings, scored)
+        opened = self._open(settings, scored, alone, networks)
+        program = opened.program
         ids = np.array([[*sources[0], EOS]], dtype=np.int64) if alone else pad(sources, eos=True).numpy()
-        try:
-            outputs = session.run(None, {"source": ids})
-        except Exception as failure:
-            if not type(failure).__module__.startswith("onnxruntime"):
-                raise
-            name, reason = registry.search_of(settings).name, " ".join(str(failure).split())[:200]
-            raise ValueError(
-                f"ONNX Runtime cannot compute search {name} for a sentence of {ids.shape[1]} subwords ({reason}); use "
-                "engine eager."
-            ) from None
+        outputs = _run(opened.session, {"source": ids}, lambda: f"search {registry.search_of(settings).name}")
         if program.read is not None:
             return program.read(ids, outputs)
         words, positions, *scores = outputs
@@ -108,29 +114,56 @@ class ExportedGraphs:
         own = [(model, families[family]) for family, model in self.models.items()]
         return registry.fill(registry.needs(settings), own, {})
 
-    def _session(self, settings: SearchSettings, scored: bool, alone: bool) -> Any:
-        key = self._key(settings, scored, alone)
-        if key not in self._sessions:
-            self._sessions[key] = self._opened(settings, scored, alone)
-        return self._sessions[key]
+    def _compiled(self, settings: SearchSettings, networks: Mapping[str, nn.Module]) -> dict[str, Any]:
+        """Networks by role; those of which a search asks one function, where they have it, have a graph for it."""
+        needed, made = registry.needs(settings), dict(networks)
+        for role, network in networks.items():
+            reference = needed[role].program if role in needed else None
+            if reference is None:
+                continue
+            key = (id(network), reference)
+            if key not in self._functions:
+                known = registry.import_object(reference)(network) is not None
+                self._functions[key] = ExportedFunction(self, network, reference) if known else None
+            function = self._functions[key]
+            if function is not None:
+                made[role] = Compiled(network, function)
+        return made
 
-    def _opened(self, settings: SearchSettings, scored: bool, alone: bool) -> Any:
-        path = self._path(settings, scored, alone)
+    def _open(
+        self, settings: SearchSettings, scored: bool, alone: bool, networks: Mapping[str, nn.Module] | None
+    ) -> _Opened:
+        known = self._opened.get((settings, scored, alone))
+        if known is not None and (known.networks is networks or known.networks == networks):
+            return known
+        name, key = registry.search_of(settings).name, self._key(settings, scored, alone)
+
+        def make() -> bytes:
+            from workflow_src.engines.onnx_export import export
+
+            return export(self._networks(settings), settings, scored, alone, self.int8)
+
+        if key not in self._sessions:
+            self._sessions[key] = self.session(self._path(key), f"search {name}", make)
+        # Its module is not computed with: what counts is how rows are finished.
+        beside = self._compiled(settings, networks) if networks else self._networks(settings)
+        opened = _Opened(networks, make_pass(beside, settings, scored), self._sessions[key])
+        self._opened[settings, scored, alone] = opened
+        return opened
+
+    def session(self, path: Path, what: str, make: Callable[[], bytes]) -> Any:
+        """The graph in a file; made and kept there where it is not, or is damaged."""
         if path.is_file():
             try:
                 return self._load(path.read_bytes())
             except Exception as failure:
                 log.warning("%s cannot be read (%s); exporting it again", path, " ".join(str(failure).split())[:200])
-        name = registry.search_of(settings).name
         if importlib.util.find_spec(EXPORTER) is None:
             raise ValueError(
-                f'search {name} cannot be exported for ONNX Runtime without {EXPORTER} (the extra "fast"); use engine '
-                "eager."
+                f'{what} cannot be exported for ONNX Runtime without {EXPORTER} (the extra "fast"); use engine eager.'
             )
-        from workflow_src.engines.onnx_export import export
-
-        log.info("exporting search %s for ONNX Runtime into %s; this takes some seconds, once", name, path.parent)
-        content = export(self._networks(settings), settings, scored, alone, self.int8)
+        log.info("exporting %s for ONNX Runtime into %s; this takes some seconds, once", what, path.parent)
+        content = make()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic(path, "wb") as file:
@@ -150,11 +183,15 @@ class ExportedGraphs:
         providers = ["CPUExecutionProvider"]
         return onnxruntime.InferenceSession(content, options, providers=providers, disabled_optimizers=DISABLED)
 
-    def _path(self, settings: SearchSettings, scored: bool, alone: bool) -> Path:
-        """The file of a graph, named by what it depends on: weights, code, settings and libraries."""
+    def _path(self, key: str) -> Path:
+        """The file of a search's graph."""
         if self._weights is None:
             self._weights = digest(self.models)
-        parts = [self._weights, self._key(settings, scored, alone), self.int8]
+        return self.path(self._weights, key)
+
+    def path(self, weights: str, key: str) -> Path:
+        """The file of a graph, named by what it depends on: weights, code and libraries (`digest`), and settings."""
+        parts = [weights, key, self.int8]
         return self.folder / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}.onnx"
 
     @staticmethod
@@ -163,6 +200,66 @@ class ExportedGraphs:
         search = registry.search_of(settings)
         matters = search.graph(settings) if search.graph else settings.model_dump(mode="json")
         return json.dumps([search.name, matters, scored, alone], sort_keys=True)
+
+
+def _run(session: Any, feed: Mapping[str, np.ndarray], what: Callable[[], str]) -> list[np.ndarray]:
+    """The outputs of a graph. Raises ValueError where it cannot compute them: sentences may be too long for it."""
+    try:
+        return session.run(None, feed)
+    except Exception as failure:
+        if not type(failure).__module__.startswith("onnxruntime"):
+            raise
+        length, reason = feed["source"].shape[1], " ".join(str(failure).split())[:200]
+        raise ValueError(
+            f"ONNX Runtime cannot compute {what()} for a sentence of {length} subwords ({reason}); use engine eager."
+        ) from None
+
+
+class ExportedFunction:
+    """What searches ask of another system's network (`Role.program`), as a graph: tensors in, a tensor out.
+
+    `graphs` say where graphs lie, on how many threads they run, and whether in 8 bits.
+    """
+
+    def __init__(self, graphs: ExportedGraphs, network: nn.Module, reference: str):
+        self.graphs, self.network, self.reference = graphs, network, reference
+        self._weights: str | None = None
+        self._sessions: dict[bool, tuple[Any, list[str]]] = {}
+
+    def ready(self) -> bool:
+        """Whether the graph of a single sentence needs no export."""
+        return True in self._sessions or self._path(True).is_file()
+
+    def __call__(self, source: Tensor, *others: Tensor) -> Tensor:
+        alone = source.size(0) == 1
+        if alone not in self._sessions:
+            self._sessions[alone] = self._opened(alone)
+        session, names = self._sessions[alone]
+        tensors = dict(zip(("source", *self.inputs), (source, *others), strict=True))
+        feed = {name: tensors[name].numpy() for name in names}
+        return torch.from_numpy(_run(session, feed, lambda: self.name)[0])
+
+    @property
+    def name(self) -> str:
+        return self.reference.rpartition(":")[2]
+
+    @functools.cached_property
+    def inputs(self) -> list[str]:
+        return list(registry.import_object(self.reference)(self.network).inputs)
+
+    def _opened(self, alone: bool) -> tuple[Any, list[str]]:
+        def make() -> bytes:
+            from workflow_src.engines.onnx_export import export_function
+
+            return export_function(self.network, registry.import_object(self.reference), alone, self.graphs.int8)
+
+        session = self.graphs.session(self._path(alone), self.name, make)
+        return session, [one.name for one in session.get_inputs()]
+
+    def _path(self, alone: bool) -> Path:
+        if self._weights is None:
+            self._weights = digest({"network": self.network})
+        return self.graphs.path(self._weights, json.dumps([self.reference, alone]))
 
 
 def digest(models: Mapping[str, nn.Module]) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ import torch
 from onnx import helper, numpy_helper
 from torch import Tensor, nn
 
-from workflow_src.decoding.passes import make_pass
+from workflow_src.decoding.passes import Function, make_pass
 from workflow_src.engines.onnx_layers import fused
 from workflow_src.nn.layers import without_padding
 from workflow_src.spec import SearchSettings
@@ -57,14 +57,39 @@ def export(networks: Mapping[str, nn.Module], settings: SearchSettings, scored: 
     """
     copies = fused(dict(networks))
     made = make_pass(copies, settings, scored)
-    whole = _Whole(made.module, copies).eval()
     example = torch.tensor(ALONE if alone else TOGETHER)
+    outputs = made.outputs or OUTPUTS[: 2 + scored]
+    model = _traced(_Whole(made.module, copies), (example,), {}, outputs, alone)
+    if alone and not made.outputs:
+        leave_maximum(model.graph)
+    return _finished(model, int8)
+
+
+def export_function(network: nn.Module, program: Callable[[nn.Module], Function], alone: bool, int8: bool) -> bytes:
+    """What a search asks of another system's network (float32, on a CPU) as a serialised graph, in the same way.
+
+    Inputs: source (B, S) int64 and those that the function names. The output's name is `result`.
+    """
+    made = program(fused({"network": network})["network"])
+    examples = made.alone if alone else made.together
+    return _finished(_traced(made.module, examples, made.inputs, ("result",), alone), int8)
+
+
+def _traced(
+    module: nn.Module,
+    examples: tuple[Tensor, ...],
+    inputs: Mapping[str, tuple[int, ...]],
+    outputs: Sequence[str],
+    alone: bool,
+) -> onnx.ModelProto:
+    """The graph of a module of source and further inputs, products shared and joined."""
     dynamic = torch.export.Dim.DYNAMIC
-    sizes = {1: dynamic} if alone else {0: dynamic, 1: dynamic}
+    sizes = [{1: dynamic} if alone else {0: dynamic, 1: dynamic}]
+    sizes += [{axis: dynamic for axis in axes} for axes in inputs.values()]
     with torch.no_grad(), _quiet(), without_padding() if alone else contextlib.nullcontext():
         program = torch.onnx.export(
-            whole, (example,), dynamo=True, dynamic_shapes=(sizes,), opset_version=OPSET, verbose=False,
-            input_names=["source"], output_names=list(made.outputs or OUTPUTS[: 2 + scored]),
+            module.eval(), examples, dynamo=True, dynamic_shapes=tuple(sizes), opset_version=OPSET, verbose=False,
+            input_names=["source", *inputs], output_names=list(outputs),
         )  # fmt: skip
     model = program.model_proto
     model.ir_version = FORMAT
@@ -73,12 +98,12 @@ def export(networks: Mapping[str, nn.Module], settings: SearchSettings, scored: 
     turn_constants(model.graph)
     share_products(model.graph)
     join_products(model.graph)
-    if alone and not made.outputs:
-        leave_maximum(model.graph)
+    return model
+
+
+def _finished(model: onnx.ModelProto, int8: bool) -> bytes:
     _drop_unused(model.graph)
-    if int8:
-        model = narrowed(model)
-    return model.SerializeToString()
+    return (narrowed(model) if int8 else model).SerializeToString()
 
 
 @contextlib.contextmanager

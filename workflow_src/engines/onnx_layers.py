@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from workflow_src.nn.layers import MASKED, CrossAttention, Memory, SelfAttention
+from workflow_src.nn.layers import MASKED, CrossAttention, Memory, SelfAttention, of_sources
 
 Networks = TypeVar("Networks", bound=dict[str, nn.Module])
 
@@ -49,8 +49,10 @@ class FusedCrossAttention(nn.Module):
         self.layer = layer
 
     def forward(self, x: Tensor, memory: Memory, fused: bool) -> Tensor:
+        shape, x = x.shape, of_sources(x, memory)
         key, value = self.layer.key_value(memory.states).split(x.size(-1), -1)
-        return self.layer.output(attend(self.layer.query(x), key, value, memory.bias, self.layer.heads))
+        found = self.layer.output(attend(self.layer.query(x), key, value, memory.bias, self.layer.heads))
+        return found if found.shape == shape else found.reshape(shape)
 
 
 FUSED = {SelfAttention: FusedSelfAttention, CrossAttention: FusedCrossAttention}

@@ -202,8 +202,8 @@ class Networks:
         known = HAND_WRITTEN.issuperset(models) and "lvm" in models
         self.latent = FastLatent(models["lvm"], models.get("score"), threads, int8) if known else None
 
-    def ready(self, settings: SearchSettings, scored: bool) -> bool:
-        return self._by_hand(settings) or self.exported.ready(settings, scored)
+    def ready(self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None = None) -> bool:
+        return self._by_hand(settings) or self.exported.ready(settings, scored, networks)
 
     def translate(
         self,

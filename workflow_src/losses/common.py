@@ -12,6 +12,11 @@ from workflow_src.types import Batch, wide
 CPU_CELLS, GPU_CELLS = 2**20, 2**27
 
 
+def block_rows(hidden: Tensor, classes: int) -> int:
+    """Rows of `hidden` whose logits over `classes` are held at a time."""
+    return max(64, (GPU_CELLS if hidden.is_cuda else CPU_CELLS) // classes)
+
+
 def smoothed_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
@@ -33,7 +38,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         classes = weight.size(0)
-        rows = max(64, (GPU_CELLS if device == "cuda" else CPU_CELLS) // classes)
+        rows = block_rows(hidden, classes)
         narrow_hidden, narrow_weight = hidden.to(dtype), weight.to(dtype)
         grad_hidden = torch.empty_like(narrow_hidden)
         grad_weight = torch.zeros_like(weight)

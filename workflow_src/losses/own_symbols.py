@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workflow_src.losses.common import CPU_CELLS, GPU_CELLS
+from workflow_src.losses.common import block_rows
 from workflow_src.types import wide
 
 
@@ -89,7 +89,7 @@ def best_and_own(hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, sym
 
 
 def _blocks(hidden: Tensor, rows: Tensor, classes: int) -> Iterator[tuple[Tensor, Tensor]]:
-    size = max(64, (GPU_CELLS if hidden.is_cuda else CPU_CELLS) // classes)
+    size = block_rows(hidden, classes)
     return zip(hidden.split(size), rows.split(size), strict=True)
 
 

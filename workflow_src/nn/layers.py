@@ -128,10 +128,11 @@ class CrossAttention(nn.Module):
         self.output = nn.Linear(dim, dim)
 
     def forward(self, x: Tensor, memory: Memory, fused: bool) -> Tensor:
-        B, T, D = x.shape
+        shape = x.shape
+        B, T, D = (x := of_sources(x, memory)).shape
         query = self.query(x).view(B, T, self.heads, D // self.heads).transpose(1, 2)
         key, value = self.keys_values(memory.states)
-        return self.output(attend(query, key, value, memory.bias, fused).transpose(1, 2).reshape(B, T, D))
+        return self.output(attend(query, key, value, memory.bias, fused).transpose(1, 2).reshape(shape))
 
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (B, H, S, D/H) of source states."""
@@ -139,6 +140,15 @@ class CrossAttention(nn.Module):
         packed = self.key_value(states).view(B, S, 2, self.heads, D // self.heads)
         key, value = packed.permute(2, 0, 3, 1, 4).unbind(0)
         return key, value
+
+
+def of_sources(x: Tensor, memory: Memory) -> Tensor:
+    """Queries (C, T, D) as (B, C / B * T, D): rows that read the same source are one sequence, its keys computed once.
+
+    The rows of a sentence stand side by side, as many for each.
+    """
+    sentences = memory.states.size(0)
+    return x if x.size(0) == sentences else x.reshape(sentences, -1, x.size(-1))
 
 
 class FeedForward(nn.Module):

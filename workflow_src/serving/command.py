@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,8 @@ from workflow_src.records.atomic import ArtifactError, atomic
 from workflow_src.serving import bundle
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Search
+
+log = logging.getLogger("continuum")
 
 
 def _positive(text: str) -> int:
@@ -111,6 +114,8 @@ def _told(given: argparse.Namespace, translator: Translator) -> dict[str, Any]:
 def _translated(given: argparse.Namespace) -> Iterator[str]:
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads, given.engine)
     settings, systems = translator.settings(given.search, **_told(given, translator))
+    if note := translator.why_eager(settings):
+        log.warning("warning: %s", note)
     # Report wrong settings even when there is nothing to translate.
     translator.search([], settings, systems, batch=given.batch)
     done = 0

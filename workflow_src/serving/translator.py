@@ -17,12 +17,12 @@ from torch import nn
 from workflow_src import registry
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all, search_rows
-from workflow_src.engines.choose import Opened, choose_mode, open_engine
+from workflow_src.engines.choose import Opened, choose_mode, open_engine, why_not
 from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
 from workflow_src.serving.base import BaseTranslator, check_batch
 from workflow_src.serving.bundle import load_models, read_bundle
-from workflow_src.spec import Role, Search, SearchSettings
+from workflow_src.spec import Role, SearchSettings
 from workflow_src.types import Hypotheses
 
 
@@ -99,7 +99,7 @@ class Translator(BaseTranslator):
         declared = registry.search_of(settings)
         check_batch(batch)
         networks = self.networks(settings, systems)
-        faster = None if trace else self._faster(declared, settings, min(batch, len(lines)), scored)
+        faster = None if trace else self._faster(settings, networks, min(batch, len(lines)), scored)
         sources = self._sources(lines, normalised, first_line)
         if faster:
             return search_rows(lambda rows: faster.search(rows, settings, scored, networks), sources, batch)
@@ -157,16 +157,25 @@ class Translator(BaseTranslator):
             )
         return other.models[network]
 
-    def _faster(self, search: Search, settings: SearchSettings, together: int, scored: bool) -> Opened | None:
+    def _faster(
+        self, settings: SearchSettings, networks: dict[str, nn.Module], together: int, scored: bool
+    ) -> Opened | None:
         """The engine that computes a search of so many sentences together, where that is not our own code."""
         fast = self._fast
         # Measured on CPUs: the runtime wins for a sentence by itself and loses in batches.
         if fast is None or (self._automatic and together > 1) or (scored and not fast.gives_scores):
             return None
-        if fast.declared.serves(self._families[0][1], search, settings):
+        if why_not(fast.declared, self._families[0][1], settings):
             return None
         # To export takes seconds: only who asks for the engine by its name waits for it.
-        return None if self._automatic and not fast.ready(settings, scored) else fast
+        return None if self._automatic and not fast.ready(settings, scored, networks) else fast
+
+    def why_eager(self, settings: SearchSettings) -> str | None:
+        if self._fast is None or self._automatic:
+            return None
+        reason = why_not(self._fast.declared, self._families[0][1], settings)
+        name = registry.search_of(settings).name
+        return f"search {name} is computed eagerly: engine {self._fast.declared.name} {reason}." if reason else None
 
     def _positions(self) -> int:
         others = bundle.roles(self.description).values()

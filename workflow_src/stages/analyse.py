@@ -1,4 +1,4 @@
-"""Pick sentences that refinement changes most and keep their translation after every step."""
+"""Pick sentences that refinement changes most and keep their translation after every step, and others beside them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def label(entry: dict[str, Any], entries: list[dict[str, Any]]) -> str:
 
 def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
-    followed, teacher = settings["searches"], settings.get("teacher")
+    followed, teacher, beside = settings["searches"], settings.get("teacher"), settings.get("beside", [])
     sources, references = (lines[:POOL] for lines in read_aligned(arguments.source, arguments.reference))
     folders = bundles(arguments.bundles)
-    needed = {entry["system"] for entry in [*followed, *([teacher] if teacher else [])]}
+    needed = {entry["system"] for entry in [*followed, *beside, *([teacher] if teacher else [])]}
     for system in sorted(needed - set(folders)):
         raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
     translators = load(folders, needed, arguments)
@@ -45,11 +45,17 @@ def run(arguments: argparse.Namespace) -> str:
         for e in followed
     ]
     chosen = pick(traces, settings["examples"])
-    by_teacher: dict[int, str] = {}
-    if teacher and chosen:
-        lines = [sources[index] for index in chosen]
-        outputs = translators[teacher["system"]].translate(lines, row_settings(teacher), normalised=True)
-        by_teacher = dict(zip(chosen, outputs, strict=True))
+    lines = [sources[index] for index in chosen]
+
+    def translated(entry: dict[str, Any]) -> dict[int, str]:
+        """Translations of the chosen sentences by their places."""
+        if not chosen:
+            return {}
+        outputs = translators[entry["system"]].translate(lines, row_settings(entry), normalised=True)
+        return dict(zip(chosen, outputs, strict=True))
+
+    by_teacher = translated(teacher) if teacher else {}
+    others = {f"{entry['system']} {searches()[entry['search']].title}": translated(entry) for entry in beside}
     examples = [
         {
             "index": index,
@@ -57,6 +63,7 @@ def run(arguments: argparse.Namespace) -> str:
             "reference": references[index],
             "teacher": by_teacher.get(index),
             "searches": {label(e, followed): trace[index] for e, trace in zip(followed, traces, strict=True)},
+            **({"beside": {name: texts[index] for name, texts in others.items()}} if others else {}),
         }
         for index in chosen
     ]

@@ -19,6 +19,11 @@ def decodes(*rows: dict) -> list:
     return list(load_experiment("demo", decodes=list(rows)).decodes)
 
 
+REFINED = [
+    {"system": "teacher", "search": "greedy"},
+    {"system": "lvm", "search": "prior-mean"},
+    {"system": "score", "search": "score", "steps": 1},
+]
 LATENT = {"system": "score", "search": "latent-search", "steps": 1}
 
 
@@ -58,7 +63,7 @@ def test_names_tell_rows_apart():
     [
         (LATENT | {"steps": None}, "search latent-search needs steps; add steps"),
         (LATENT | {"rescorer": "lvm"}, 'unknown rescorer "lvm" in decodes[0] (a system that is scorer); '
-         "allowed: teacher."),
+         "allowed: "),
         (LATENT | {"rescorer": "teachr"}, 'Did you mean "teacher"?'),
         (LATENT | {"lengths": 0}, "lengths"),
         (LATENT | {"stop_threshold": 0.1}, "search latent-search takes no stop_threshold, which belongs to delta"),
@@ -252,3 +257,12 @@ def test_settings_that_were_handed_with_a_step_size_are_still_those_of_delta():
     assert registry.settings_of(decode.settings) == decode.values
     with pytest.raises(ValueError, match="step_size is no setting here"):
         registry.settings_of(decode.settings | {"step_size": 0.5})
+
+
+def test_examples_show_other_systems_beside_refined_ones():
+    plan = Plan(load_experiment("demo"))
+    (beside,) = json.loads(plan.settings_analysis())["beside"]
+    assert (beside["system"], beside["search"]) == ("ctc", "ctc-greedy")
+    # Models that refinement works in, their refiners and autoregressive systems have their places already.
+    plan = Plan(load_experiment("demo", systems={"ctc": None, "lm": None}, decodes=REFINED))
+    assert "beside" not in json.loads(plan.settings_analysis())

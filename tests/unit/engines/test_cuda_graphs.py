@@ -8,11 +8,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from miniatures import ending, lvm, refiner, translate_batch
 
+from workflow_src import registry
 from workflow_src.data.batching import pad
+from workflow_src.engines.choose import choose_mode
 from workflow_src.engines.cuda_graphs import CapturedLatent, bucket, rows
 
 SEARCHES = [("prior-mean", 0), ("delta", 2), ("score", 3)]
 CPU = torch.device("cpu")
+
+
+def chosen(engine: str, device: str, family: str, precision: str = "float32"):
+    declared = registry.families()[family]
+    mode, one = choose_mode(engine, device, precision, declared, registry.searches_of(declared))
+    return mode, one.name if one else None
+
+
+def test_fast_on_a_gpu_is_these_graphs_where_they_serve():
+    assert chosen("fast", "cuda:0", "lvm", "bfloat16") == ("fast", "cuda_graphs")
+    assert chosen("auto", "cuda", "lvm") == chosen("eager", "cuda", "lvm") == ("eager", None)
+    assert chosen("auto", "cuda", "nat") == chosen("auto", "cuda", "transformer") == ("eager", None)
+
+
+def test_fast_on_a_gpu_is_refused_where_nothing_serves():
+    told = (
+        'engine "fast" on cuda is cuda_graphs, which translates with prior-mean, delta, score only, not with ctc-greedy'
+    )
+    with pytest.raises(ValueError) as caught:
+        chosen("fast", "cuda:1", "nat")
+    assert str(caught.value) == f"{told}; use engine eager."
+    with pytest.raises(ValueError, match="serves searches that have a program, and this system has none; use engine"):
+        chosen("fast", "cuda", "transformer")
 
 
 @given(st.integers(1, 2000), st.integers(1, 2000))

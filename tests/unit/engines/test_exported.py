@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import lively, lvm, refiner, translate_batch
+from miniatures import lively, lvm, nat, refiner, transformer, translate_batch
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
@@ -222,7 +222,7 @@ def test_other_weights_settings_and_precision_have_graphs_of_their_own(engine, m
 def test_a_damaged_graph_is_exported_again(engine, model, folder, settings, monkeypatch, caplog):
     from workflow_src.engines import onnx_export
 
-    path = engine._path(settings, True, True)
+    path = engine._path(engine._key(settings, True, True))
     content = path.read_bytes()
     monkeypatch.setattr(onnx_export, "export", lambda *words: content)
     path.write_bytes(content[: len(content) // 2])
@@ -239,7 +239,7 @@ def test_8_bit_products_change_few_words_and_batches_none(model, folder, setting
     wanted = eager(model, sources, settings).tokens
     same = np.mean([a == b for a, b in zip(found.tokens, wanted, strict=True)])
     assert 0.1 < same < 1
-    content = onnx.load_from_string(made._path(settings, False, True).read_bytes())
+    content = onnx.load_from_string(made._path(made._key(settings, False, True)).read_bytes())
     kinds = [node.op_type for node in content.graph.node]
     # Every product of the toy is large: queries, keys and values, attention's output, feed-forward layers, words.
     assert kinds.count("MatMulInteger") == 4 + 7 + 1 and "MatMul" not in kinds
@@ -264,6 +264,57 @@ def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
     assert together.tokens == wanted.tokens and together.steps == wanted.steps
     assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
     assert [made.translate([source], settings, True).tokens[0] for source in sources[:8]] == wanted.tokens[:8]
+
+
+@pytest.fixture(scope="module")
+def one_pass():
+    """A one-pass model, a rescorer, and settings of a beam that it ranks."""
+    pair = nat(target_size=13, source_size=13, seed=4).float(), transformer(13, 13, seed=2).float()
+    return *pair, registry.searches()["ctc-beam"].settings(beam=4, min_ratio=0.05, word_bonus=0.3, rescorer="teacher")
+
+
+def ranked(made, one_pass, sources):
+    model, rescorer, settings = one_pass
+    return made.translate(sources, settings, True, {MODEL: model, "rescorer": rescorer})
+
+
+def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, tmp_path, monkeypatch):
+    model, rescorer, settings = one_pass
+    networks, sources = {MODEL: model, "rescorer": rescorer}, sentences(12, 13)
+    run = registry.import_object(registry.search_of(settings).run)
+    with torch.no_grad():
+        wanted = run(networks, pad(sources, eos=True), settings)
+    made = graphs({"nat": model}, tmp_path)
+    assert not made.ready(settings, True, networks)
+    ranked(made, one_pass, [[7, 8]])
+    assert made.ready(settings, True, networks)
+    ranked(made, one_pass, [[7, 8], [9]])
+    # Nothing of the rescorer is computed eagerly.
+    monkeypatch.setattr(type(rescorer), "log_probabilities", None)
+    together = ranked(made, one_pass, sources)
+    alone = [ranked(made, one_pass, [source]) for source in sources]
+    assert together.tokens == [one.tokens[0] for one in alone] == wanted.tokens
+    assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
+    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-5)
+    assert together.candidates == wanted.candidates and max(wanted.candidates) > 1
+
+
+def test_another_rescorer_has_a_graph_of_its_own(one_pass, tmp_path):
+    model, rescorer, settings = one_pass
+    made, other = graphs({"nat": model}, tmp_path), transformer(13, 13, seed=3).float()
+    first = ranked(made, one_pass, [[7, 8, 9]])
+    second = ranked(made, (model, other, settings), [[7, 8, 9]])
+    assert first.scores != second.scores
+    assert ranked(made, one_pass, [[7, 8, 9]]) == first
+    assert len(list(tmp_path.glob("*.onnx"))) == 3
+
+
+def test_ranking_in_8_bits_changes_no_translation_by_its_batch(one_pass, tmp_path):
+    made, sources = graphs({"nat": one_pass[0]}, tmp_path, int8=True), sentences(6, 13)
+    together = ranked(made, one_pass, sources)
+    alone = [ranked(made, one_pass, [source]) for source in sources]
+    assert together.tokens == [one.tokens[0] for one in alone]
+    assert together.scores == [one.scores[0] for one in alone]
 
 
 def test_what_has_no_program_is_not_served():

@@ -62,7 +62,7 @@ def test_loss_and_gradients_are_those_of_the_sum_over_all_alignments():
 
 
 def test_loss_is_that_of_torch_on_long_targets_over_many_blocks_of_rows(monkeypatch):
-    monkeypatch.setattr("workflow_src.losses.own_symbols.CPU_CELLS", 64 * 40)
+    monkeypatch.setattr("workflow_src.losses.common.CPU_CELLS", 64 * 40)
     generator = torch.Generator().manual_seed(3)
     hidden = torch.randn(7, 60, 8, generator=generator, dtype=torch.float64).requires_grad_()
     weight = torch.randn(40, 8, generator=generator, dtype=torch.float64).requires_grad_()

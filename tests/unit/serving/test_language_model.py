@@ -181,6 +181,26 @@ def test_ctranslate2_refuses_a_language_model():
         load_experiment("tatoeba", decodes=more)
 
 
+def test_the_command_says_where_an_engine_does_not_compute(tiny_bundles, tmp_path, caplog, monkeypatch):
+    for package in ("onnx", "onnxruntime"):
+        pytest.importorskip(package, reason="needs the extra fast")
+    monkeypatch.setenv("CONTINUUM_CACHE", str(tmp_path))
+    (tmp_path / "in").write_text("der Hund\n")
+    words = ["--bundle", str(tiny_bundles["score"]), "--input", str(tmp_path / "in"), "--device", "cpu", "--output"]
+    eager = ["--search", "latent-search", "--steps", "1"]
+    told = (
+        "warning: search latent-search is computed eagerly: engine onnxruntime computes searches that have a program, "
+        "and latent-search has none."
+    )
+    for engine in ("auto", "eager", "fast"):
+        caplog.clear()
+        command.main([*words, str(tmp_path / engine), *eager, "--engine", engine])
+        assert [record.getMessage() for record in caplog.records] == ([told] if engine == "fast" else [])
+        assert (tmp_path / engine).read_text() == (tmp_path / "auto").read_text()
+    command.main([*words, str(tmp_path / "fast"), "--search", "prior-mean", "--engine", "fast"])
+    assert len(caplog.records) == 1
+
+
 def test_greedy_needs_no_language_model(made):
     assert load(made.carrying).translate(LINES) == load(made.plain).translate(LINES, search="ctc-greedy")
 

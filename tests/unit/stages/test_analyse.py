@@ -14,8 +14,8 @@ from workflow_src.stages import analyse
 SETTINGS = {
     "examples": 2,
     "searches": [
+        {"system": "score", "search": "score", "steps": 4, "step_size": 40.0},
         {"system": "lvm", "search": "delta", "steps": 2},
-        {"system": "score", "search": "score", "steps": 4, "step_size": 2.0},
     ],
     "teacher": {
         "system": "teacher",
@@ -48,7 +48,7 @@ def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bund
     opened = {name: Translator.load(folder, device="cpu", threads=1) for name, folder in tiny_bundles.items()}
     traces = {
         "delta": opened["lvm"].trace(lines, "delta", normalised=True, steps=2),
-        "score": opened["score"].trace(lines, "score", normalised=True, steps=4, step_size=2.0),
+        "score": opened["score"].trace(lines, "score", normalised=True, steps=4, step_size=40.0),
     }
     by_teacher = opened["transformer"].translate(lines, "beam", normalised=True, beam=4, max_length_ratio=2.0)
     assert len(found["examples"]) == 2 and found["pool"] == 8
@@ -57,10 +57,27 @@ def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bund
         assert example["source"] == lines[row] and example["reference"] == references[row]
         assert example["teacher"] == by_teacher[row]
         assert example["searches"] == {"delta": traces["delta"][row], "score": traces["score"][row]}
-    changes = [sum(count_changes(trace[row][0], trace[row][-1]) for trace in traces.values()) for row in range(8)]
+    by_search = [[count_changes(trace[row][0], trace[row][-1]) for row in range(8)] for trace in traces.values()]
+    changes = list(map(sum, zip(*by_search, strict=True)))
     assert sorted((changes[example["index"]] for example in found["examples"]), reverse=True) == sorted(changes)[:-3:-1]
-    # Otherwise any two sentences would do.
-    assert len(set(changes)) > 1
+    # Otherwise any two sentences would do, or those of the search that is listed first.
+    assert len(set(changes)) > 1 and pick([traces["score"]], 2) != pick(list(traces.values()), 2)
+
+
+def test_translations_of_other_systems_stand_beside_them(run, tiny, tiny_bundles):
+    beside = [{"system": "teacher", "search": "greedy"}, {"system": "lvm", "search": "prior-mean"}]
+    found = run(SETTINGS | {"beside": beside}, "teacher", "lvm", "score")
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    outputs = {
+        name: Translator.load(tiny_bundles[family], device="cpu", threads=1).translate(lines, search, normalised=True)
+        for name, family, search in (
+            ("teacher greedy", "transformer", "greedy"),
+            ("lvm prior mean", "lvm", "prior-mean"),
+        )
+    }
+    for example in found["examples"]:
+        assert example["beside"] == {name: texts[example["index"]] for name, texts in outputs.items()}
+    assert all("beside" not in example for example in run(SETTINGS, "teacher", "lvm", "score")["examples"])
 
 
 def test_without_refinement_or_teacher_there_are_no_examples(run):

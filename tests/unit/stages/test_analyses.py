@@ -101,9 +101,11 @@ def edits(one, other) -> int:
 
 
 def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
-    # The miniature's words are none of the references': BLEU would be 0 for all.
-    right = lambda texts, references: sum(len(a) == len(b) for a, b in zip(texts, references, strict=True))  # noqa: E731
-    monkeypatch.setattr(metrics, "bleu", right)
+    # The miniature's words are none of the references': BLEU would be 0 for all. Texts stand for their BLEU here, and
+    # the shortest candidate for the best.
+    monkeypatch.setattr(metrics, "bleu", lambda texts, references: texts)
+    shortest = lambda tried, references: [min(texts, key=len) for texts in zip(*tried, strict=True)]  # noqa: E731
+    monkeypatch.setattr(metrics, "best_by_sentence", shortest)
     found = run("measure_lengths", remove_repetitions="none")
     assert list(found["models"]) == ["lvm"]
     lines, targets, references = (
@@ -126,7 +128,27 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     assert [(row["search"], row["steps"]) for row in found["rows"]] == [("prior-mean", 0), ("delta", 1), ("score", 1)]
     plain, _ = translator.settings("prior-mean")
     texts = translator.text(translator.search(lines, plain, normalised=True).tokens)
-    assert found["rows"][0]["bleu"]["predicted"] == right(texts, references)
+    sources = translator.subwords.encode_source(lines)
+    tried = [translator.text(prior_mean(model, sources, [best[n] for best in ranked])) for n in range(3)]
+    expected = {"predicted": texts, "reference": translator.text(prior_mean(model, sources, true)),
+                "oracle": shortest(tried, references)}  # fmt: skip
+    assert found["rows"][0]["bleu"] == expected and texts == tried[0]
+    assert len(set(map(tuple, expected.values()))) == 3
+
+
+@torch.no_grad()
+def prior_mean(model, sources, lengths):
+    """The most probable words at the prior mean, sentence by sentence, at these lengths."""
+    found = []
+    for ids, length in zip(sources, lengths, strict=True):
+        memory = model.encode(torch.tensor([[*ids, EOS]]))
+        mask = torch.ones(1, length + model.extra_positions, dtype=torch.bool)
+        logits = model.decode(memory, model.prior(memory, mask)[0], mask)[0]
+        # Padding, beginnings and, where targets have none, ends are no words.
+        first = EOS if model.extra_positions else EOS + 1
+        words = (logits[:, first:].argmax(-1) + first).tolist()
+        found.append([word for word in words if word != EOS])
+    return found
 
 
 @pytest.mark.parametrize("removal", ["subwords", "words", "none"])
@@ -150,6 +172,9 @@ def test_samples_are_those_that_change_most(run):
     everything = run("sample_translations", examples=6)["examples"]
     assert everything[:2] == found["examples"]
     assert sorted(example["index"] for example in everything) == list(range(6))
+    # Another seed draws other latents.
+    by_line = lambda examples: {example["index"]: example["sampled"] for example in examples}  # noqa: E731
+    assert by_line(run("sample_translations", examples=6, seed=2)["examples"]) != by_line(everything)
 
 
 def test_a_latent_space_of_another_width_is_refused(run, capsys):

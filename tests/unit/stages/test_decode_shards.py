@@ -7,6 +7,8 @@ import pytest
 
 from workflow_src.records.atomic import read_json
 from workflow_src.records.provenance import described_by
+from workflow_src.registry import settings_of
+from workflow_src.serving.translator import Translator
 
 SEARCHES = {
     "beam": ("transformer", {"search": "beam", "beam": 3, "length_penalty": 0.6}),
@@ -66,6 +68,18 @@ def test_shards_change_no_translation(search, words, decoded, run_stage, tmp_pat
         assert others == rest and len(rest) == 40
         # Batches differ between shards, and with them the last bits of sums.
         assert found == pytest.approx(scores, abs=2e-5)
+
+
+def test_a_decode_ranks_with_the_system_that_it_is_handed(words, run_stage, tiny, tiny_bundles, tmp_path):
+    run_stage("decode", words("latent-search", tmp_path / "train.txt"))
+    opened = {name: Translator.load(tiny_bundles[name], device="cpu", threads=1) for name in ("score", "transformer")}
+    lines, settings = (tiny.corpus / "train.de").read_text().splitlines(), settings_of(SEARCHES["latent-search"][1])
+    ranked, plain = (
+        opened["score"].search(lines, settings, systems, batch=7, normalised=True)
+        for systems in ({"rescorer": opened["transformer"]}, {})
+    )
+    assert (tmp_path / "train.txt").read_text().splitlines() == opened["score"].text(ranked.tokens)
+    assert ranked.tokens != plain.tokens
 
 
 def test_more_shards_than_lines(decoded, run_stage, tmp_path):

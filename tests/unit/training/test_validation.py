@@ -126,6 +126,9 @@ def test_lvm_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings,
         assert figures[name] == pytest.approx(sacrebleu.corpus_bleu(lines, [dev.references[:5]]).score)
 
 
+STEP = 30.0
+
+
 def allowed_words(logits, end):
     """The most probable words of one sentence's logits (T, V): end symbols are dropped, or cannot be chosen."""
     first = 2 if end else 3
@@ -206,12 +209,16 @@ def test_posterior_bleu_is_100_when_latents_carry_the_sentence(dev, tiny, tiny_s
 
 
 @pytest.mark.parametrize("family", ["score", "energy"])
-def test_refiner_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings, frozen, family):
+def test_refiner_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings, frozen, family, monkeypatch):
     """At the prior mean, where no noise is drawn."""
+    # Over characters: the miniature's words are none of the references'.
+    real = sacrebleu.corpus_bleu
+    monkeypatch.setattr(sacrebleu, "corpus_bleu", lambda *texts: real(*texts, tokenize="char"))
     model, frozen = untrained(family, tiny, tiny_settings), frozen.eval()
-    objective = ScoreMatchingConfig(step_size=0.7, delta_steps=2)
+    objective = ScoreMatchingConfig(step_size=STEP, delta_steps=2)
     figures = same_twice(refiners.validate(dev, objective, frozen), model)
-    cosines, squares, norms, translations = [], [], [], []
+    cosines, squares, norms = [], [], []
+    by_size: dict[float, list[list[int]]] = {STEP: [], 1.0: []}
     with torch.no_grad():
         for row in range(8):
             batch = collate(tiny.dev, [row])
@@ -229,13 +236,18 @@ def test_refiner_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_setti
             (length,) = frozen.predict_lengths(memory).tolist()
             mask = torch.ones(1, length + 1, dtype=torch.bool)
             z, _ = frozen.prior(memory, mask)
-            moved = z + 0.7 * model.direction(memory, z, mask)
-            translations.append(allowed_words(frozen.decode(memory, moved, mask)[0], True))
+            for size, translations in by_size.items():
+                moved = z + size * model.direction(memory, z, mask)
+                translations.append(allowed_words(frozen.decode(memory, moved, mask)[0], True))
     assert figures["dev_cosine_noise0"] == pytest.approx(float(torch.stack(cosines).mean()), rel=1e-4)
     assert figures["dev_squared_error_noise0"] == pytest.approx(float(torch.cat(squares).mean()), rel=1e-4)
     assert figures["dev_offset_norm_noise0"] == pytest.approx(float(torch.cat(norms).mean()), rel=1e-4)
-    lines = tiny.subwords.decode_target(translations[:5])
-    assert figures["dev_bleu"] == pytest.approx(sacrebleu.corpus_bleu(lines, [dev.references[:5]]).score)
+    bleu, other = (
+        sacrebleu.corpus_bleu(tiny.subwords.decode_target(translations[:5]), [dev.references[:5]]).score
+        for translations in by_size.values()
+    )
+    # Far enough apart for the figure to tell the step size.
+    assert figures["dev_bleu"] == pytest.approx(bleu) != pytest.approx(other)
 
 
 class Narrow:

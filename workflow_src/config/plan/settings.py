@@ -95,7 +95,8 @@ class Settings(Graph):
         return _json({"system": system, "source": self.recipe.source, "target": self.recipe.target})
 
     def settings_analysis(self) -> str:
-        """Every search that can be followed, once, with the largest number of any decode; a teacher's widest search."""
+        """Every search that can be followed, once, with the largest number of any decode; a teacher's widest search;
+        and of each other system the first decode that needs nothing else."""
         entries: dict[tuple, dict[str, Any]] = {}
         for decode in self.loaded.decodes:
             search, values = searches()[decode.search], decode.values
@@ -111,13 +112,26 @@ class Settings(Graph):
             and not self.systems_in_roles(decode)
         ]
         teacher = max(teachers, key=lambda d: searches()[d.search].width(d.values), default=None)
-        return _json(
-            {
-                "examples": self.config.report.examples,
-                "searches": list(entries.values()),
-                "teacher": teacher and {"system": teacher.system} | teacher.settings,
-            }
-        )
+        content = {
+            "examples": self.config.report.examples,
+            "searches": list(entries.values()),
+            "teacher": teacher and {"system": teacher.system} | teacher.settings,
+        }
+        beside = [{"system": d.system} | d.settings for d in self._beside_the_followed()]
+        return _json(content | ({"beside": beside} if beside else {}))
+
+    def _beside_the_followed(self) -> list[Decode]:
+        """The first plain decode of every system that neither is followed, nor is what one is built on, nor teaches."""
+        followed = {decode.system for decode in self.loaded.decodes if searches()[decode.search].traceable}
+        seen = followed | {self.loaded.systems[name].base for name in followed}
+        found = []
+        for decode in self.loaded.decodes:
+            if decode.system in seen or self.loaded.systems[decode.system].family.autoregressive:
+                continue
+            if decode.own_engine and not decode.tune and not self.systems_in_roles(decode):
+                seen.add(decode.system)
+                found.append(decode)
+        return found
 
     def settings_speed(self) -> str:
         return _json(

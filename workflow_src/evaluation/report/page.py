@@ -81,6 +81,7 @@ def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str
         found.append(
             {
                 **{key: example[key] for key in ("index", "source", "reference", "teacher")},
+                "beside": example.get("beside", {}),
                 "start": shared,
                 "start_title": start.title if start else "start",
                 "start_class": start_class,

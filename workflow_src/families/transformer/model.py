@@ -14,6 +14,9 @@ from workflow_src.types import BOS, PAD, wide, with_end
 class Transformer(nn.Module):
     """Encoder-decoder with one embedding for source, target and output when the vocabulary is joint."""
 
+    # Keys of one source serve several outputs (`decoding.ranking`).
+    shares_source = True
+
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int, joint: bool):
         super().__init__()
         self.config = config

@@ -18,6 +18,8 @@ from workflow_src.spec import (
     Weights,
 )
 
+SCORING = "workflow_src.decoding.ranking:scoring"
+
 
 def _by(mark: str):
     return lambda system: f"-{mark}-{system}" if system else ""
@@ -40,6 +42,9 @@ class CtcBeamSettings(SearchSettings):
     )
     min_ratio: Annotated[float, Option(tune=True, part="-above{:g}")] = Field(
         0.02, ge=0, le=1, description="symbols of a slot that are less probable than this times the best are left out"
+    )
+    beam_threshold: Annotated[float | None, Option(tune=True, part="-within{:g}", omit=True)] = Field(
+        None, gt=0, allow_inf_nan=False, description="continuations whose score is this far below the best are dropped"
     )
     rescorer: Annotated[str | None, Option(role=RESCORER, part=_by("by"))] = Field(
         None, description="the system that ranks the prefixes at the end; none: their own scores"
@@ -89,7 +94,7 @@ SEARCH = Search(
     needs={
         MODEL: Role(ALIGNED),
         LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),
-        RESCORER: Role(SCORER, agree=("subwords",), optional=True),
+        RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING),
     },
     series="beam",
     width=width,

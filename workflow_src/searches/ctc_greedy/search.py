@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.ctc import collapse, collapsed, mean_log_probability, slot_logits
+from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.passes import Pass
 from workflow_src.searches.ctc_greedy import CtcGreedySettings
 from workflow_src.spec import MODEL
@@ -18,10 +18,9 @@ from workflow_src.types import Hypotheses
 @torch.no_grad()
 def ctc_greedy(model, source: Tensor, blank_penalty: float = 0.0, scored: bool = True) -> Hypotheses:
     """Translate source (B, S); scores are mean log-probabilities of a slot's symbol, 0 unless `scored`."""
-    logits, mask = slot_logits(model, source, blank_penalty)
-    best = logits.argmax(-1)
-    scores = mean_log_probability(logits, best, mask) if scored else [0.0] * len(source)
-    return Hypotheses(collapsed(best, mask, model.blank), scores)
+    best, slots, *scores = (part.tolist() for part in GreedyPass(model, blank_penalty, scored)(source))
+    found = [collapse(row[:count], model.blank) for row, count in zip(best, slots, strict=True)]
+    return Hypotheses(found, scores[0] if scored else [0.0] * len(found))
 
 
 class GreedyPass(nn.Module):

@@ -10,10 +10,11 @@ import pytest
 import torch
 from miniatures import nat, tokens, transformer
 
-from workflow_src.decoding.ctc import collapse, collapsed, slot_logits
+from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.ngram import estimate
-from workflow_src.searches.ctc_beam import CtcBeamSettings
-from workflow_src.searches.ctc_beam.search import ctc_beam
+from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
+from workflow_src.searches.ctc_beam.prefixes import Extra
+from workflow_src.searches.ctc_beam.search import certainty, ctc_beam, probable
 from workflow_src.searches.ctc_greedy.search import ctc_greedy
 
 SIZE = 7
@@ -54,11 +55,13 @@ def test_greedy_puts_out_the_best_symbol_of_every_slot(model):
         assert found.scores[row] == pytest.approx(float(own.mean()), abs=1e-9)
 
 
-def test_collapsing_on_the_device_is_collapsing_by_definition():
+def test_collapsing_keeps_what_is_no_blank_and_differs_from_the_slot_before():
     slots = torch.randint(0, 4, (50, 9), generator=torch.Generator().manual_seed(0))
     lengths = torch.randint(1, 10, (50,), generator=torch.Generator().manual_seed(1))
-    found = collapsed(slots, torch.arange(9) < lengths[:, None], 3)
-    assert found == [collapse(row[:length], 3) for row, length in zip(slots.tolist(), lengths.tolist(), strict=True)]
+    kept = slots != 3
+    kept[:, 1:] &= slots[:, 1:] != slots[:, :-1]
+    for row, keep, length in zip(slots, kept, lengths.tolist(), strict=True):
+        assert collapse(row[:length].tolist(), 3) == row[:length][keep[:length]].tolist()
     assert collapse([1, 1, 3, 1, 2, 2, 3, 3], 3) == [1, 1, 2]
 
 
@@ -115,3 +118,46 @@ def test_many_slots_do_not_underflow():
     source = tokens([300], SIZE, end=True)
     found = ctc_beam(model, source, CtcBeamSettings(beam=2, min_ratio=0.0))
     assert math.isfinite(found.scores[0]) and found.scores[0] < -300
+
+
+@pytest.mark.parametrize("threshold", [1e-6, 1.0, 1e3])
+def test_a_threshold_drops_prefixes_and_not_the_probability_of_those_that_stay(model, language_model, threshold):
+    fields = {**EVERYTHING, "lm_weight": 0.3, "word_bonus": 0.5}
+    every = ctc_beam(model, SOURCE, CtcBeamSettings(**fields), language_model)
+    found = ctc_beam(model, SOURCE, CtcBeamSettings(**fields, beam_threshold=threshold), language_model)
+    if threshold == 1e3:
+        assert found == every
+    else:
+        assert sum(found.candidates) < sum(every.candidates)
+        # Dropped prefixes take alignments with them: scores can only fall.
+        assert all(a <= b + 1e-9 for a, b in zip(found.scores, every.scores, strict=True))
+    if threshold == 1e-6:
+        assert found.candidates == [1] * len(SOURCE)
+
+
+@pytest.mark.parametrize("min_ratio", [0.0, 0.05, 1.0])
+def test_symbols_of_tensors_are_those_of_arrays(model, min_ratio):
+    logits = slot_logits(model, SOURCE)[0][0].detach()
+    slots = probable(logits.numpy(), model.blank, min_ratio)
+    assert slots == probable(logits, model.blank, min_ratio)
+    ratios = (logits - logits.amax(-1, keepdim=True)).exp()
+    for slot, row in zip(slots, ratios, strict=True):
+        wanted = {symbol: p for symbol, p in enumerate(row.tolist()) if p >= min_ratio and p > 0}
+        assert slot.blank[1] == pytest.approx(wanted.pop(model.blank, 0.0))
+        assert {symbol: p for symbol, _, p in slot.symbols} == pytest.approx(wanted)
+        assert [p for *_, p in slot.symbols] == sorted((p for *_, p in slot.symbols), reverse=True)
+    assert certainty(logits.numpy()) == pytest.approx(certainty(logits), abs=1e-9)
+
+
+def test_what_words_add_is_remembered_within_bounds(language_model, monkeypatch):
+    monkeypatch.setattr(prefixes, "REMEMBERED", 3)
+    extra = Extra(language_model, 0.5, 2.0)
+    for sentence in ([3, 4, 5], [5, 4, 3], [4]):
+        following, total = extra.start(), 0.0
+        for word in sentence:
+            added, following = following[word]
+            total += added
+        total += extra.end(following)
+        assert total == pytest.approx(2.0 * len(sentence) + 0.5 * language_model.log_probability(sentence), abs=1e-12)
+    # More than three were asked for before the last sentence: only its own word is known.
+    assert set(extra.start()) == {4}

@@ -14,7 +14,8 @@ from workflow_src.registry import searches
 from workflow_src.searches.argmax import ArgmaxSettings
 from workflow_src.searches.argmax.search import run as argmax
 from workflow_src.searches.ctc_beam import CtcBeamSettings
-from workflow_src.searches.ctc_beam.search import Prefixes, certainty, ctc_beam, prefix_beam, probable
+from workflow_src.searches.ctc_beam.prefixes import Extra, prefix_beam
+from workflow_src.searches.ctc_beam.search import certainty, ctc_beam, probable
 from workflow_src.searches.ctc_greedy.search import ctc_greedy
 from workflow_src.searches.npd import NpdSettings
 from workflow_src.searches.npd.search import run as npd
@@ -114,11 +115,10 @@ def test_prefixes_of_several_draws_keep_their_best_score():
         every: dict[tuple[int, ...], float] = {}
         for draw in range(5):
             hidden, mask = made.hidden(memory, z=mean + 2.0 * deviation * noise[draw, : mean.size(1)])
-            logits, slots = made.logits(hidden), mask.sum(1)
-            prefixes = Prefixes(None, 0.0, 0.5)
-            for score, node in prefix_beam(probable(logits, slots, 0.0)[0], made.blank, 4, prefixes):
-                output, score = prefixes.tokens(node), score + certainty(logits, slots)[0]
-                every[output] = max(every.get(output, -math.inf), score)
+            logits, slots = made.logits(hidden).detach(), mask.sum(1)
+            symbols = probable(logits[0, : int(slots)], made.blank, 0.0)
+            for score, output in prefix_beam(symbols, 4, Extra(None, 0.0, 0.5), None):
+                every[output] = max(every.get(output, -math.inf), score + certainty(logits[0, : int(slots)]))
         best = max(every, key=every.__getitem__)
         assert tuple(found.tokens[row]) == best and found.candidates[row] == len(every)
         assert found.scores[row] == pytest.approx(every[best], abs=1e-9)

@@ -1,0 +1,224 @@
+"""Prefix beam search (Graves & Jaitly 2014; Hannun et al. 2014) over the probable symbols of slots.
+
+An output's probability is the sum over its alignments. The search goes through the slots and keeps the best prefixes,
+each with the probability of its alignments that end in a blank and of those that end in its last symbol.
+
+This is plain Python on numbers: a slot has few symbols, and tensors of a handful of elements cost more than they
+compute. A prefix is a number, and what is known of it stands in lists, because objects cost as much as the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, log
+from typing import Any, NamedTuple
+
+from workflow_src.types import EOS, LanguageModel
+
+# Continuations that are remembered across sentences, at most.
+REMEMBERED = 2**20
+# Below this, probabilities are scaled before they vanish.
+SMALLEST = 1e-100
+
+
+class Slot(NamedTuple):
+    """What a slot may put out, with probabilities relative to its best symbol.
+
+    `blank` is the blank's log-probability and probability (-inf and 0 where it is not probable enough), `symbols` are
+    (symbol, log-probability, probability) of all others, the best first.
+    """
+
+    blank: tuple[float, float]
+    symbols: Sequence[tuple[int, float, float]]
+
+
+NO_BLANK = (-inf, 0.0)
+
+
+class Following(dict[int, tuple[float, "Following"]]):
+    """Word -> what it adds to a score after a state of the language model, and what follows it; filled when asked."""
+
+    __slots__ = ("extra", "state")
+
+    def __init__(self, extra: Extra, state: Any):
+        super().__init__()
+        self.extra, self.state = extra, state
+
+    def __missing__(self, word: int) -> tuple[float, Following]:
+        found = self[word] = self.extra.step(self, word)
+        return found
+
+
+class Extra:
+    """What words add to the score of a prefix y: lm_weight log p_LM(y) + word_bonus |y|.
+
+    One object serves many sentences and remembers what it was asked.
+    """
+
+    def __init__(self, language_model: LanguageModel | None, lm_weight: float, word_bonus: float):
+        self.language_model, self.lm_weight, self.word_bonus = language_model, lm_weight, word_bonus
+        self._forget()
+
+    def _forget(self) -> None:
+        state = self.language_model.start if self.language_model else None
+        self._start = Following(self, state)
+        self._states = {state: self._start}
+        self._count = 0
+
+    def start(self) -> Following:
+        """What follows the empty prefix."""
+        if self._count > REMEMBERED:
+            self._forget()
+        return self._start
+
+    def step(self, before: Following, word: int) -> tuple[float, Following]:
+        """What one more word adds, and what follows it. Without a language model there is one state."""
+        self._count += 1
+        if self.language_model is None:
+            return self.word_bonus, before
+        value, state = self.language_model.step(before.state, word)
+        following = self._states.get(state)
+        if following is None:
+            following = self._states[state] = Following(self, state)
+        return self.word_bonus + self.lm_weight * value, following
+
+    def end(self, before: Following) -> float:
+        """What the end of an output adds."""
+        return self.lm_weight * self.language_model.step(before.state, EOS)[0] if self.language_model else 0.0
+
+
+class Prefixes:
+    """All prefixes that were ever in the beam of a sentence, as a tree: equal ones are one number. 0 is the empty one.
+
+    Of each: the prefix without its last symbol, that symbol, what its words add to its score, what follows them, and
+    the prefixes of one more symbol (None: there are none).
+    """
+
+    def __init__(self, extra: Extra):
+        self.parent, self.last, self.extra = [-1], [-1], [0.0]
+        self.following = [extra.start()]
+        self.children: list[dict[int, int] | None] = [None]
+
+    def add(self, parent: int, symbol: int, extra: float, following: Following) -> int:
+        number = len(self.last)
+        self.parent.append(parent)
+        self.last.append(symbol)
+        self.extra.append(extra)
+        self.following.append(following)
+        self.children.append(None)
+        children = self.children[parent]
+        if children is None:
+            self.children[parent] = {symbol: number}
+        else:
+            children[symbol] = number
+        return number
+
+    def tokens(self, prefix: int) -> tuple[int, ...]:
+        found = []
+        while prefix:
+            found.append(self.last[prefix])
+            prefix = self.parent[prefix]
+        return tuple(reversed(found))
+
+
+# Prefix, and the probabilities of its alignments that end in a blank and in its last symbol.
+Beam = list[tuple[int, float, float]]
+
+
+def prefix_beam(
+    slots: Sequence[Slot], width: int, extra: Extra, threshold: float | None = None
+) -> list[tuple[float, tuple[int, ...]]]:
+    """(score, output) of the best prefixes after all slots, best first, at most `width`.
+
+    Scores are log p(y|x), relative to the best symbol of every slot, plus `extra`. Continuations whose score is more
+    than `threshold` below the best of their slot are dropped.
+    """
+    prefixes = Prefixes(extra)
+    beam: Beam = [(0, 1.0, 0.0)]
+    scale, certain, gap = 0.0, -1, inf if threshold is None else threshold
+    for slot in slots:
+        symbols = slot.symbols
+        if not symbols:
+            # The blank alone: no prefix grows.
+            beam = [(prefix, ended + open_, 0.0) for prefix, ended, open_ in beam]
+            certain = -1
+            continue
+        if len(symbols) == 1 and slot.blank is NO_BLANK:
+            # The same certain symbol again merges with the one before it.
+            if symbols[0][0] == certain:
+                continue
+            certain = symbols[0][0]
+        else:
+            certain = -1
+        most = max(ended + open_ for _, ended, open_ in beam)
+        if most < SMALLEST:
+            beam = [(prefix, ended / most, open_ / most) for prefix, ended, open_ in beam]
+            scale += log(most)
+        beam = _after(slot, beam, prefixes, width, gap, max(0.0, extra.word_bonus))
+    ranked = [
+        (log(ended + open_) + scale + prefixes.extra[prefix] + extra.end(prefixes.following[prefix]), prefix)
+        for prefix, ended, open_ in beam
+    ]
+    return [(score, prefixes.tokens(prefix)) for score, prefix in sorted(ranked, reverse=True)]
+
+
+def _after(slot: Slot, beam: Beam, prefixes: Prefixes, width: int, gap: float, most: float) -> Beam:
+    """The beam after a slot. A continuation by one word adds at most `most` to a score: log p_LM is at most 0."""
+    (log_blank, p_blank), symbols = slot
+    lasts, extras, followings, trees = prefixes.last, prefixes.extra, prefixes.following, prefixes.children
+    # Probabilities of prefixes that exist. New ones come from one prefix each: score, parent, symbol, probability.
+    ends: dict[int, float] = {}
+    opens: dict[int, float] = {}
+    fresh: list[tuple[float, int, int, float, tuple[float, Following]]] = []
+    best = least = -inf
+    for prefix, ended, open_ in beam:
+        both, last, children, following = ended + open_, lasts[prefix], trees[prefix], followings[prefix]
+        own = log(both) + extras[prefix]
+        if own + log_blank > best:
+            best, least = own + log_blank, own + log_blank - gap
+        ends[prefix] = ends.get(prefix, 0.0) + both * p_blank
+        for symbol, value, p in symbols:
+            score, probability = own + value, both * p
+            if score + most < least:
+                break
+            if symbol == last:
+                # Again the last symbol: the same prefix, or, after a blank, one more of it.
+                opens[prefix] = opens.get(prefix, 0.0) + open_ * p
+                probability = ended * p
+                if not probability:
+                    continue
+                score = log(probability) + extras[prefix]
+            child = children.get(symbol) if children else None
+            if child is not None:
+                opens[child] = opens.get(child, 0.0) + probability
+                continue
+            step = following[symbol]
+            score += step[0]
+            if score >= least and probability:
+                fresh.append((score, prefix, symbol, probability, step))
+                if score > best:
+                    best, least = score, score - gap
+    return _best(prefixes, ends, opens, fresh, width, gap)
+
+
+def _best(prefixes: Prefixes, ends: dict, opens: dict, fresh: list, width: int, gap: float) -> Beam:
+    """The best continuations: prefixes that exist with probabilities `ends` and `opens`, and new ones."""
+    extras = prefixes.extra
+    every = fresh
+    for prefix in ends.keys() | opens.keys():
+        ended, open_ = ends.get(prefix, 0.0), opens.get(prefix, 0.0)
+        if ended + open_:
+            every.append((log(ended + open_) + extras[prefix], prefix, -1, open_, (ended,)))
+    least = max(every)[0] - gap
+    every = [one for one in every if one[0] >= least]
+    if len(every) > width:
+        every.sort(reverse=True)
+        del every[width:]
+    beam = []
+    for _, prefix, symbol, probability, step in every:
+        if symbol < 0:
+            beam.append((prefix, step[0], probability))
+        else:
+            added, following = step
+            beam.append((prefixes.add(prefix, symbol, extras[prefix] + added, following), 0.0, probability))
+    return beam
