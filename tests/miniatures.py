@@ -10,13 +10,13 @@ from workflow_src.decoding import latent
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm import LvmConfig
 from workflow_src.families.lvm.model import LatentVariableModel
-from workflow_src.families.nat import NatConfig
+from workflow_src.families.nat import FAMILY, NatConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
 from workflow_src.nn.settings import RefinerConfig
-from workflow_src.types import EOS, PAD, Batch, TrainingContext
+from workflow_src.types import EOS, PAD, Batch, Symbols, TrainingContext
 
 SIZES = {"dim": 16, "feed_forward": 24, "heads": 2, "dropout": 0.0, "max_positions": 64}
 REFINERS = {"score": ScoreNetwork, "energy": EnergyNetwork}
@@ -47,7 +47,9 @@ def nat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **mo
     """`target_size` counts the blank."""
     torch.manual_seed(seed)
     config = NatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, **more})
-    return lively(NonAutoregressiveModel(config, source_size, target_size, joint), seed)
+    model = NonAutoregressiveModel(config, source_size, target_size, joint)
+    model.symbols = Symbols(FAMILY.symbols, target_size - len(FAMILY.symbols))
+    return lively(model, seed)
 
 
 @torch.no_grad()

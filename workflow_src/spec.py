@@ -20,6 +20,9 @@ import pydantic
 AUTOREGRESSIVE = "autoregressive"  # p(y_t | y_<t, x): may teach
 SCORER = "scorer"  # log p(y|x) of any outputs: may rank what others put out
 LATENT = "latent"  # prior, posterior and decoder of latents z
+TARGET_LATENT = "target latent"  # latents of target positions, whose number a length decides first
+SOURCE_LATENT = "source latent"  # latents of source positions: of outputs of any length
+LENGTHS = "lengths"  # a head of target lengths, and as many positions as the length says
 REFINER = "refiner"  # a direction for the latents of a base
 VECTOR_FIELD = "vector field"  # the direction is the network's own output, not a slope
 ALIGNED = "aligned"  # slots, blanks and alignments: outputs are read off by merging and dropping
@@ -36,6 +39,21 @@ class Frozen(pydantic.BaseModel):
     def canonical(self) -> str:
         """JSON with sorted keys: equal sections give equal text, so that Snakemake can compare them."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+
+
+class Grown(Frozen):
+    """A section that got settings after runs were made with it.
+
+    The settings of `later` are left out of what is written while they have their default, so that rules are handed
+    what they were handed before.
+    """
+
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_later(self, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        unset = {name for name in self.later if getattr(self, name) == type(self).model_fields[name].default}
+        return {name: value for name, value in handler(self).items() if name not in unset}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,6 +232,11 @@ class Family:
                     `roles`. They are frozen; objectives find the base in `context.frozen`, others in `context.roles`
     symbols         symbols that it adds to the vocabulary, such as "mask": the ids after those of the subwords of the
                     target (of both sides, where they share a vocabulary). `model.symbols` has their ids by name
+    conflict        (model settings, objective settings) -> None, or why they cannot be used together, as the end of a
+                    sentence that begins with the system's name
+    lacks           (model settings) -> those of `traits` that a model of these settings has not
+    refuses         (model settings, search, its settings) -> None, or why a model of these settings cannot be decoded
+                    so; of the base of a system too
     start           (model, tensors or None, the family they come from or None, the base or None) -> names of the
                     parameters that were set, or None where the model starts at random; None: what agrees in name
                     and shape is copied
@@ -240,6 +263,9 @@ class Family:
     needs: Mapping[str, Role] = dataclasses.field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     symbols: tuple[str, ...] = ()
+    conflict: Callable[[Any, Any], str | None] = lambda model, objective: None
+    lacks: Callable[[Any], frozenset[str]] = lambda model: frozenset()
+    refuses: Callable[[Any, Search, SearchSettings], str | None] = lambda model, search, settings: None
     start: str | None = None
     rule: str | None = None
     look: Look = Look()

@@ -181,6 +181,27 @@ class LatentModel(Protocol):
         """Logits of p(y|z,x) at every position, (B, T, V)."""
 
 
+class SourceLatentModel(Protocol):
+    """What latent inference needs of a model whose latents are those of source positions, of outputs of any length."""
+
+    # Tells it from a `LatentModel`.
+    source_latents: bool
+
+    def encode(self, source: Tensor) -> Any: ...
+
+    def prior(self, memory: Any) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of p(z|x), each (B, S, Z)."""
+
+    def posterior(self, memory: Any, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of q(z|x,y), each (B, S, Z), of targets (B, T), padded."""
+
+    def decode(self, memory: Any, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of p(y|z,x) at every slot, (B, N, V), -inf for what may not be put out, and the mask (B, N)."""
+
+    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
+        """What symbols (B, N) at the slots of mask (B, N) stand for, (B, N), padded."""
+
+
 class LanguageModel(Protocol):
     """Probabilities of words one after another. States are opaque."""
 

@@ -42,6 +42,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
     for combination in itertools.product(*values):
         raw = fields | dict(zip(listed, combination, strict=True))
         settings = _filled(_checked(search, raw, where), system, systems, where)
+        _serves(search, settings, tune, system, systems, where)
         _check_used(settings, tune or {}, where)
         for compute_type in _each(section.compute_type):
             engine = _engine(section, compute_type, system, search, settings, tune, where)
@@ -62,6 +63,22 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
                 )
             )
     return made
+
+
+def _serves(
+    search: Search,
+    settings: SearchSettings,
+    tune: dict[str, list[Any]] | None,
+    system: System,
+    systems: dict[str, System],
+    where: str,
+) -> None:
+    """Raises ConfigError where the model of a system, or of its base, cannot be decoded so."""
+    chosen = {name: values[-1] for name, values in (tune or {}).items()}
+    for one in (system, *([systems[system.base]] if system.base else [])):
+        for tried in (settings, settings.model_copy(update=chosen)):
+            if reason := one.family.refuses(one.model, search, tried):
+                raise ConfigError(f"{where}: search {search.name} of system {one.name} {reason}.")
 
 
 def _checked(search: Search, raw: dict[str, Any], where: str) -> SearchSettings:
@@ -131,7 +148,7 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
             settings = settings.model_copy(update={name: stepping[0]})
     for name in settings.named("role"):
         role, value = search_of(settings).needs[settings.option(name).role], getattr(settings, name)
-        fits = [one for one, other in systems.items() if role.trait is None or role.trait in other.family.traits]
+        fits = [one for one, other in systems.items() if role.trait is None or role.trait in other.traits]
         if value is None and not role.optional:
             raise ConfigError(f"{where}: search needs {name}, a system that is {role.trait}; add {name}.")
         if value is not None and value not in fits:

@@ -282,8 +282,15 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         roles=system.roles,
         carries=system.carries,
     )
+    if reason := family.conflict(resolved.model, resolved.objective):
+        raise ConfigError(f"{where}: {reason}.")
     for role, name in resolved.filled.items():
         built_on = _resolve(name, config)
+        trait = family.needs[role].trait
+        if trait in built_on.family.lacks(built_on.model):
+            raise ConfigError(
+                f'{where}: its {role} {name} is not "{trait}" with its model settings; change one of the two.'
+            )
         for setting in family.needs[role].agree:
             own, other = getattr(model, setting, None), getattr(built_on.model, setting, None)
             if own != other:

@@ -42,6 +42,11 @@ class System:
         return families()[self.family_name]
 
     @property
+    def traits(self) -> frozenset[str]:
+        """What it may be to others: what its family may, as far as the settings of its model allow."""
+        return self.family.traits - self.family.lacks(self.model)
+
+    @property
     def teacher(self) -> str | None:
         """The system that distilled this one's training data, or None."""
         return self.data.removeprefix("distilled-by-") if self.data.startswith("distilled-by-") else None

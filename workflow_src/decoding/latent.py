@@ -12,7 +12,17 @@ import torch
 from torch import Tensor
 
 from workflow_src.spec import REFINER, SearchSettings
-from workflow_src.types import EOS, Batch, Hypotheses, LatentModel, RefinementStep, Refiner, wide
+from workflow_src.types import (
+    EOS,
+    PAD,
+    Batch,
+    Hypotheses,
+    LatentModel,
+    RefinementStep,
+    Refiner,
+    SourceLatentModel,
+    wide,
+)
 
 # Below every logit.
 NEVER = -1e9
@@ -25,9 +35,15 @@ def _stay(memory, target_mask: Tensor) -> RefinementStep:
 
 
 def delta_step(model: LatentModel, memory, target_mask: Tensor) -> RefinementStep:
-    """One step of delta inference: z -> mean of q(z | argmax p(y|z,x), x)."""
+    """One step of delta inference: z -> mean of q(z | argmax p(y|z,x), x).
+
+    Where outputs are read off slots, what they stand for is the y.
+    """
 
     def step(z: Tensor) -> Tensor:
+        if on_source(model):
+            logits, slots = model.decode(memory, z)
+            return model.posterior(memory, model.output(logits.argmax(-1), slots))[0]
         tokens = best_tokens(model, memory, z, target_mask)
         return model.posterior(memory, tokens, target_mask)[0]
 
@@ -53,6 +69,16 @@ def refine(z: Tensor, step: RefinementStep, steps: int) -> Tensor:
     for _ in range(steps):
         z = step(z)
     return z
+
+
+def on_source(model: LatentModel | SourceLatentModel) -> bool:
+    """Whether a model's latents are those of source positions."""
+    return getattr(model, "source_latents", False)
+
+
+def batch_mask(model: LatentModel | SourceLatentModel, batch: Batch) -> Tensor:
+    """Mask of the latents of a batch in training: (B, S) or (B, T)."""
+    return batch.source_mask if on_source(model) else model.whole_target(batch.target) != PAD
 
 
 def best_tokens(model: LatentModel, memory, z: Tensor, target_mask: Tensor) -> Tensor:
@@ -110,16 +136,20 @@ def translate_batch(
     the most it may take, and a trace repeats its last translation.
     """
     memory = model.encode(source)
-    if lengths is None:
-        lengths = model.predict_lengths(memory, length_quantile, lengthening)
-    mask = latent_mask(model, lengths)
-    z, _ = model.prior(memory, mask)
+    if on_source(model):
+        mask = memory.mask
+        z, _ = model.prior(memory)
+    else:
+        if lengths is None:
+            lengths = model.predict_lengths(memory, length_quantile, lengthening)
+        mask = latent_mask(model, lengths)
+        z, _ = model.prior(memory, mask)
     steps, make_step = (steps, make_step) if make_step else (0, _stay)
-    used = torch.full_like(lengths, steps)
+    used = torch.full((len(source),), steps, dtype=torch.int64, device=source.device)
     traces = [] if trace else None
     keep = None
     if traces is not None:
-        keep = lambda now: traces.append(word_rows(best_tokens(model, memory, now, mask), mask))  # noqa: E731
+        keep = lambda now: traces.append(words(model, memory, now, mask, scored=False)[0])  # noqa: E731
     if stop_threshold is None:
         step = make_step(memory, mask)
         for _ in range(steps):
@@ -149,6 +179,8 @@ def words(
     model: LatentModel, memory, z: Tensor, mask: Tensor, scored: bool = True
 ) -> tuple[list[list[int]], list[float]]:
     """The translations argmax p(y|z,x) and, if `scored`, their mean log p(y_t|z,x) over all positions (else 0)."""
+    if on_source(model):
+        return slot_words(model, memory, z, scored)
     logits = model.decode(memory, z, mask)
     # What may not be put out keeps its probability in the normaliser.
     normaliser = wide(logits).logsumexp(-1) if scored else None
@@ -157,6 +189,17 @@ def words(
     if normaliser is not None:
         scores = (((wide(best) - normaliser) * mask).sum(1) / mask.sum(1)).tolist()
     return word_rows(tokens, mask), scores
+
+
+def slot_words(model: SourceLatentModel, memory, z: Tensor, scored: bool) -> tuple[list[list[int]], list[float]]:
+    """`words` of outputs that are read off slots; scores are means over slots."""
+    logits, slots = model.decode(memory, z)
+    best, symbols = wide(logits).max(-1)
+    rows = model.output(symbols, slots)
+    scores = [0.0] * len(rows)
+    if scored:
+        scores = (((best - wide(logits).logsumexp(-1)) * slots).sum(1) / slots.sum(1)).tolist()
+    return [[i for i in row if i != PAD] for row in rows.tolist()], scores
 
 
 def refine_until(
@@ -210,5 +253,5 @@ def without_ends(rows: list[list[int]], positions: list[int]) -> list[list[int]]
 
 def draw_noise(batch: Batch, model, generator: torch.Generator) -> None:
     """Draw the noise of latents that another process draws for this batch: later batches then get theirs."""
-    shape = (*model.whole_target(batch.target).shape, model.config.latent_dim)
+    shape = (*batch_mask(model, batch).shape, model.config.latent_dim)
     torch.randn(shape, generator=generator, device=batch.target.device)

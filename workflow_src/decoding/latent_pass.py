@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src import registry
-from workflow_src.decoding.latent import StepMaker, refine, suppressed
+from workflow_src.decoding.latent import StepMaker, on_source, refine, suppressed
 from workflow_src.decoding.passes import Pass, largest
 from workflow_src.spec import MODEL, SearchSettings
-from workflow_src.types import LatentModel, wide
+from workflow_src.types import PAD, LatentModel, wide
 
 
 class LatentPass(nn.Module):
@@ -25,6 +25,8 @@ class LatentPass(nn.Module):
     def forward(self, source: Tensor) -> tuple[Tensor, ...]:
         model, settings = self.model, self.settings
         memory = model.encode(source)
+        if on_source(model):
+            return self.slots(memory)
         lengths = model.predict_lengths(memory, settings.length_quantile, settings.lengthening)
         positions = lengths + model.extra_positions
         numbers = torch.arange(largest(positions, model.config.max_positions), device=source.device)
@@ -40,6 +42,21 @@ class LatentPass(nn.Module):
             return tokens, positions
         gains = (wide(logits.amax(-1)) - normaliser) * mask
         return tokens, positions, gains.sum(1) / positions
+
+    def slots(self, memory) -> tuple[Tensor, ...]:
+        """The same where latents are those of source positions: what the tokens stand for, padded."""
+        model = self.model
+        z, _ = model.prior(memory)
+        if self.make_step:
+            z = refine(z, self.make_step(memory, memory.mask), self.settings.steps)
+        logits, mask = model.decode(memory, z)
+        best, symbols = wide(logits).max(-1)
+        tokens = model.output(symbols, mask)
+        positions = (tokens != PAD).sum(1)
+        if not self.scored:
+            return tokens, positions
+        gains = (best - wide(logits).logsumexp(-1)) * mask
+        return tokens, positions, gains.sum(1) / mask.sum(1)
 
 
 def program(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:

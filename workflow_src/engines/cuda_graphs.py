@@ -171,6 +171,8 @@ class CapturedLatent:
 
 
 def open_networks(models: Mapping[str, Any], mode: str, device: torch.device) -> CapturedLatent:
-    """The engine for networks by family."""
+    """The engine for networks by family. Raises ValueError for those that work in other latents."""
+    if "lvm" not in models:
+        raise ValueError('engine "fast" on GPUs computes systems with an lvm only; use engine eager.')
     limit = min(model.config.max_positions for model in models.values())
     return CapturedLatent(models["lvm"], limit, device, models.get("score"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.latent import delta_step, draw_noise, gradient_step, refine, translate_batch
+from workflow_src.decoding.latent import batch_mask, delta_step, draw_noise, gradient_step, refine, translate_batch
 from workflow_src.losses.score_matching import cosine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.latent_stack import LatentStack
 from workflow_src.nn.weights import copy_matching, weights_of
-from workflow_src.types import PAD, Batch, DevSet, Validation
+from workflow_src.registry import families
+from workflow_src.spec import LATENT
+from workflow_src.types import Batch, DevSet, Validation
 
 
 def start(
@@ -19,8 +21,9 @@ def start(
     """Start from the decoder of a latent-variable model (the base, where no tensors are given), from a network's own
     weights, or at random; returns the names of the parameters that were set, None for a random start."""
     if tensors is None:
-        return None if model.config.start == "random" else model.start_from_lvm(weights_of(base))
-    return model.start_from_lvm(tensors) if family == "lvm" else copy_matching(model, tensors)
+        return None if model.config.start == "random" else model.start_from_base(weights_of(base))
+    of_a_base = family is not None and LATENT in families()[family].traits
+    return model.start_from_base(tensors) if of_a_base else copy_matching(model, tensors)
 
 
 def validate(dev: DevSet, objective: ScoreMatchingConfig, frozen: nn.Module) -> Validation:
@@ -52,7 +55,7 @@ def _agreement(
 
     They are `moved` to the CPU for other processes.
     """
-    mask = frozen.whole_target(batch.target) != PAD
+    mask = batch_mask(frozen, batch)
     memory = frozen.encode(batch.source)
     mean, deviation = frozen.prior(memory, mask)
     noise = torch.randn(mean.shape, generator=generator, device=mean.device)

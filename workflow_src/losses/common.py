@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.types import wide
+from workflow_src.losses.settings import Budget
+from workflow_src.types import Batch, wide
 
 # Cells of the (rows, V) matrix handled at a time: it should stay in a CPU's caches, and keep a GPU busy.
 CPU_CELLS, GPU_CELLS = 2**20, 2**27
@@ -76,3 +77,28 @@ def gaussian_kl(mean_q: Tensor, deviation_q: Tensor, mean_p: Tensor, deviation_p
     variance_ratio = (deviation_q / deviation_p) ** 2
     distance = ((mean_q - mean_p) / deviation_p) ** 2
     return 0.5 * (variance_ratio + distance - 1 - variance_ratio.log()).sum(-1)
+
+
+def budget(config: Budget, progress: float) -> float:
+    """Free nats a position: held for the first part of training, then falling linearly to the end value."""
+    if progress < config.budget_hold or config.budget_hold == 1:
+        return config.kl_budget
+    if progress >= config.budget_until:
+        return config.budget_end
+    share = (progress - config.budget_hold) / (config.budget_until - config.budget_hold)
+    return config.kl_budget + (config.budget_end - config.kl_budget) * share
+
+
+def length_loss(model, memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the true length differences, summed over the batch, and the share predicted exactly.
+
+    With `smoothing`, labels are distributions proportional to a Gaussian of this deviation around the true class.
+    """
+    scores = wide(model.length(memory))
+    classes = model.length.classes(memory, batch.target_lengths)
+    labels = classes
+    if smoothing:
+        distance = torch.arange(scores.size(-1), device=scores.device) - classes[:, None]
+        labels = (-0.5 * (distance / smoothing) ** 2).softmax(-1)
+    loss = torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
+    return loss, (scores.argmax(-1) == classes).float().mean()

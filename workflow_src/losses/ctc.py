@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workflow_src.losses.common import block_rows
-from workflow_src.types import PAD, wide
+from workflow_src.losses.own_symbols import Aligned, aligned_loss, own_symbols
+from workflow_src.types import PAD
 
 # The logarithm of "never": finite, so that sums and differences of it are no NaN.
 NEVER = -1e30
@@ -131,11 +131,6 @@ def viterbi(emissions: Tensor, lattice: Lattice) -> Tensor:
     return symbols * lattice.reachable[:, None]
 
 
-def own_symbols(target: Tensor, blank: int) -> Tensor:
-    """Ids (B, U) of the blank and of a sentence's tokens."""
-    return F.pad(target, (1, 0), value=blank)
-
-
 def ctc_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, target: Tensor, blank: int
 ) -> tuple[Tensor, Tensor]:
@@ -146,69 +141,9 @@ def ctc_loss(
     time, so that logits are never held for all slots at once.
     """
     lattice = Lattice(target, mask.sum(1))
-    rows = mask.nonzero()[:, 0]
-    losses = _LinearCtc.apply(hidden[mask], weight, bias, rows, mask, lattice, own_symbols(target, blank))
-    return losses, lattice.reachable
 
+    def align(emissions: Tensor) -> Aligned:
+        total, shares = occupancies(emissions, lattice)
+        return Aligned(torch.where(lattice.reachable, -total, 0.0), shares, lattice.reachable)
 
-def own_log_probabilities(
-    hidden: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, symbols: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of each slot's own symbols (R, U), and the normalisers of its logits (R,).
-
-    hidden (R, D) of slots that belong to sentences `rows` (R,), symbols (B, U).
-    """
-    found, normalisers = [], []
-    for part, owners in _blocks(hidden, rows, weight.size(0)):
-        logits = wide(part @ weight.T) + bias
-        normaliser = logits.logsumexp(-1, keepdim=True)
-        found.append(logits.gather(1, symbols[owners]) - normaliser)
-        normalisers.append(normaliser[:, 0])
-    return torch.cat(found), torch.cat(normalisers)
-
-
-def _blocks(hidden: Tensor, rows: Tensor, classes: int):
-    size = block_rows(hidden, classes)
-    return zip(hidden.split(size), rows.split(size), strict=True)
-
-
-class _LinearCtc(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, hidden, weight, bias, rows, mask, lattice, symbols):
-        device = hidden.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-        narrow_hidden, narrow_weight = hidden.to(dtype), weight.to(dtype)
-        with torch.autocast(device, enabled=False):
-            own, normalisers = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
-            emissions = own.new_full((*mask.shape, symbols.size(1)), 0.0)
-            emissions[mask] = own
-            total, shares = occupancies(emissions, lattice)
-            reachable = lattice.reachable
-            losses = torch.where(reachable, -total, 0.0)
-            if any(ctx.needs_input_grad):
-                ctx.save_for_backward(
-                    narrow_hidden, narrow_weight, bias, rows, symbols, normalisers, shares[mask], reachable
-                )
-        return losses
-
-    @staticmethod
-    def backward(ctx, scale):
-        hidden, weight, bias, rows, symbols, normalisers, shares, reachable = ctx.saved_tensors
-        # d loss / d logits = p - shares, of every sentence times its own weight.
-        factors = (scale * reachable)[rows, None]
-        grad_hidden = torch.empty_like(hidden)
-        grad_weight = torch.zeros_like(weight, dtype=bias.dtype)
-        grad_bias = torch.zeros_like(bias)
-        start = 0
-        with torch.autocast(hidden.device.type, enabled=False):
-            for part, owners in _blocks(hidden, rows, weight.size(0)):
-                end = start + len(part)
-                gradient = (wide(part @ weight.T) + bias).sub_(normalisers[start:end, None]).exp_()
-                gradient.scatter_add_(1, symbols[owners], -shares[start:end])
-                gradient.mul_(factors[start:end])
-                grad_bias += gradient.sum(0)
-                narrow = gradient.to(hidden.dtype)
-                torch.mm(narrow, weight, out=grad_hidden[start:end])
-                grad_weight += narrow.T @ part
-                start = end
-        return grad_hidden.to(grad_bias.dtype), grad_weight, grad_bias, None, None, None, None
+    return aligned_loss(hidden, weight, bias, mask, own_symbols(target, blank), align), lattice.reachable

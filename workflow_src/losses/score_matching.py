@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import delta_step, refine
+from workflow_src.decoding.latent import batch_mask, delta_step, refine
 from workflow_src.losses.settings import ScoreMatchingConfig
-from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
+from workflow_src.types import Batch, LossTerms, TrainingContext
 
 
 class ScoreMatching:
@@ -21,7 +21,7 @@ class ScoreMatching:
 
     def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
         """`context.frozen` is the latent-variable model, in evaluation mode."""
-        mask = context.frozen.whole_target(batch.target) != PAD
+        mask = batch_mask(context.frozen, batch)
         z, goal, memory = self.draw(model, batch, mask, context)
         direction = model.direction(memory, z, mask, differentiable=True)
         offset = goal - z

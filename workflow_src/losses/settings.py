@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workflow_src.spec import BASE, MODEL, Frozen, Weights
 
 
 class CrossEntropyConfig(Frozen):
     label_smoothing: float = Field(0.1, ge=0, lt=1)
+
+
+class Budget(Frozen):
+    """Free nats: KL divergences below them cost nothing, so that latents carry something before they are paid for."""
+
+    kl_budget: float = Field(1.0, ge=0, description="free nats a position in the first part of training")
+    budget_hold: float = Field(0.1, ge=0, le=1, description="share of training with the full budget")
+    budget_until: float = Field(0.4, ge=0, le=1, description="share of training at which it has fallen to its end")
+    budget_end: float = Field(0.0, ge=0, description="budget from then on")
+
+    @model_validator(mode="after")
+    def _falls_after_it_was_held(self):
+        if self.budget_until < self.budget_hold:
+            raise ValueError(
+                f"budget_until {self.budget_until:g} is before budget_hold {self.budget_hold:g}; raise budget_until to "
+                "at least budget_hold"
+            )
+        return self
 
 
 class ScoreMatchingConfig(Frozen):

@@ -39,7 +39,19 @@ class LatentStack(nn.Module):
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.stack(inputs, attention_bias(target_mask), memory)
 
-    def start_from_lvm(self, weights: dict[str, Tensor]) -> list[str]:
-        """Take the decoder's layers of the latent-variable model and its projection of z."""
-        given = {name.replace("decoder_stack.", "stack."): tensor for name, tensor in weights.items()}
-        return copy_matching(self, given)
+    def start_from_base(self, weights: dict[str, Tensor]) -> list[str]:
+        """Take the decoder's layers of a model with latents and its projection of z."""
+        return copy_matching(self, {_own_name(name): tensor for name, tensor in weights.items()})
+
+
+# Where models with latents have what a network starts from.
+DECODERS = ("decoder_stack.", "decoder.")
+PROJECTIONS = ("latents.projection.",)
+
+
+def _own_name(name: str) -> str:
+    for prefixes, own in ((DECODERS, "stack."), (PROJECTIONS, "latent_projection.")):
+        for prefix in prefixes:
+            if name.startswith(prefix):
+                return own + name.removeprefix(prefix)
+    return name

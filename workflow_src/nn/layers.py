@@ -36,6 +36,17 @@ def without_padding() -> Iterator[None]:
         _PADDED.reset(before)
 
 
+@contextlib.contextmanager
+def with_padding() -> Iterator[None]:
+    """Within this context sequences may have padding, also in a graph of single sentences: several of different lengths
+    are made of one."""
+    before = _PADDED.set(True)
+    try:
+        yield
+    finally:
+        _PADDED.reset(before)
+
+
 def sinusoidal_positions(length: int, dim: int) -> Tensor:
     """Position codes (length, dim) of Vaswani et al. 2017, section 3.5: sines in even columns, cosines in odd."""
     angles = torch.arange(length)[:, None] * torch.exp(torch.arange(0, dim, 2) * (-math.log(10000.0) / dim))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.records.atomic import ArtifactError, load_tensors
+from workflow_src.types import Symbols
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -50,11 +51,30 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def copy_matching(module: nn.Module, weights: dict[str, Tensor]) -> list[str]:
-    """Copy the tensors whose name and shape agree with a parameter of `module`; returns their names."""
+    """Copy the tensors whose name and shape agree with a parameter of `module`; returns their names.
+
+    Where `module.symbols` adds rows to a vocabulary and a tensor has only those before them, these are copied: the
+    rows of the module's own symbols stay as they are.
+    """
     copied = []
+    symbols = getattr(module, "symbols", Symbols())
     with torch.no_grad():
         for name, parameter in module.named_parameters(remove_duplicate=False):
-            if name in weights and weights[name].shape == parameter.shape:
-                parameter.copy_(weights[name])
-                copied.append(name)
+            tensor = weights.get(name)
+            if tensor is None:
+                continue
+            if tensor.shape == parameter.shape:
+                parameter.copy_(tensor)
+            elif _lacks_symbols(parameter, tensor, symbols):
+                parameter[: symbols.first].copy_(tensor)
+            else:
+                continue
+            copied.append(name)
     return copied
+
+
+def _lacks_symbols(own: Tensor, other: Tensor, symbols: Symbols) -> bool:
+    """Whether `other` has the rows of `own` but those of the symbols, which come last."""
+    if not symbols.names or not own.dim() or own.shape[1:] != other.shape[1:]:
+        return False
+    return (own.size(0), other.size(0)) == (symbols.first + len(symbols.names), symbols.first)

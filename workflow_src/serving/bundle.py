@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,17 +75,29 @@ def searches(families: list[Family]) -> list[str]:
     return list(dict.fromkeys(name for family in reversed(families) for name in registry.searches_of(family)))
 
 
-def describe(family: Family, base: Family | None = None, others: Iterable[Family] = ()) -> dict[str, Any]:
+def describe(
+    family: Family, base: Family | None = None, others: Iterable[Family] = (), models: Iterable[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """What a bundle of a system can do: `searches` and `defaults`; and the plug-ins that it needs, also for `others`:
-    the families of systems in other roles than the base."""
+    the families of systems in other roles than the base.
+
+    `models` are settings of the system's and of the base's model; searches that these refuse are left out.
+    """
     families = [family, *([base] if base else [])]
     owners = registry.members().owners
-    known = searches(families)
+    configs = [(one, one.model.model_validate(model)) for one, model in zip(families, models, strict=False)]
+
+    def refused(name: str) -> bool:
+        search = registry.searches()[name]
+        return any(one.refuses(config, search, search.settings()) for one, config in configs)
+
+    known = [name for name in searches(families) if not refused(name)]
+    default = next((name for name in family.searches if name in known), None)
     needed = [owners.get(("family", one.name)) for one in [*families, *others]] + [
         owners.get(("search", name)) for name in known
     ]
     plugins = {loaded.plugin.name: loaded.record() for loaded in needed if loaded}
-    about = {"searches": known, "defaults": {"search": family.searches[0]} if known else {}}
+    about = {"searches": known, "defaults": {"search": default} if default else {}}
     return about | ({"plugins": list(plugins.values())} if plugins else {})
 
 

@@ -113,7 +113,15 @@ class Translator(BaseTranslator):
     def networks(
         self, settings: SearchSettings, systems: Mapping[str, BaseTranslator] | None = None
     ) -> dict[str, nn.Module]:
-        """The networks that a search works with, by role. Raises ValueError for a role that nothing fills."""
+        """The networks that a search works with, by role.
+
+        Raises ValueError for a role that nothing fills, and for a search that the networks were not trained for.
+        """
+        declared = registry.search_of(settings)
+        others = bundle.roles(self.description).values()
+        for name, family in self._families:
+            if name not in others and (reason := family.refuses(self.models[name].config, declared, settings)):
+                raise ValueError(f"search {declared.name} of family {family.name} {reason}.")
         needed = registry.needs(settings)
         carried = bundle.roles(self.description)
         others = registry.of_the_family(settings, carried)
@@ -138,7 +146,8 @@ class Translator(BaseTranslator):
                 f"the {name} is the folder of another engine, which scores no given text; give its bundle."
             )
         network, family = other._families[0]
-        if role.trait is not None and role.trait not in family.traits:
+        has = family.traits - family.lacks(getattr(other.models[network], "config", None))
+        if role.trait is not None and role.trait not in has:
             wanted = " or ".join(n for n, one in registry.families().items() if role.trait in one.traits)
             raise ValueError(f'the {name} "{system}" is not {role.trait}; give the bundle of a {wanted}.')
         if "subwords" in role.agree and other.subwords.digest != self.subwords.digest:

@@ -64,6 +64,7 @@ def run(given) -> str:
         families()[kinds[MODEL]],
         families()[kinds[BASE]] if BASE in kinds else None,
         [families()[kinds[role]] for role in others],
+        [models[called[role]]["model"] for role in (MODEL, BASE) if role in called],
     )
     # Searches work with what is carried unless they are told otherwise.
     carries = carried(families()[kinds[MODEL]])

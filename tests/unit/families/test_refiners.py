@@ -135,7 +135,7 @@ def test_inference_leaves_no_graph_and_no_gradient(place, kind):
 def test_starts_from_the_decoder(kind):
     network, model = refiner(kind, seed=1), lvm(seed=2)
     head = network.head.weight.clone()
-    took = set(network.start_from_lvm(weights_of(model)))
+    took = set(network.start_from_base(weights_of(model)))
     assert took == {name for name in weights_of(network) if not name.startswith("head.")}
     assert torch.equal(network.head.weight, head)
     for name, tensor in weights_of(network).items():

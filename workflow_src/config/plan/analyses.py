@@ -10,7 +10,7 @@ from typing import Any, Literal
 from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.registry import followed, plain, searches, searches_of
-from workflow_src.spec import LATENT, VECTOR_FIELD, SearchSettings
+from workflow_src.spec import TARGET_LATENT, VECTOR_FIELD, SearchSettings
 
 # Every analysis with the rule that makes it, which is the stage's name too, and what it does.
 RULES = {
@@ -96,16 +96,20 @@ def _rank(entry: dict[str, Any], loaded: Loaded) -> tuple[bool, int]:
 
 
 def _searches(loaded: Loaded) -> list[dict[str, Any]]:
-    """Every search that refines latents, once; not those with any setting that is neither followed nor the series."""
+    """Every search that refines latents of target positions, once.
+
+    Not those with any setting that is neither followed nor the series.
+    """
     found: dict[tuple, dict[str, Any]] = {}
     for decode in loaded.decodes:
         search, values = searches()[decode.search], decode.values
         if not (search.step and search.traceable) or decode.tune or not decode.own_engine:
             continue
-        if not plain(values):
+        model = _model(loaded.systems[decode.system], loaded)
+        if model is None or not plain(values):
             continue
         entry = _entry(decode.system, decode.search, values)
-        found[tuple(entry.values())] = entry | {"model": _model(loaded.systems[decode.system], loaded).name}
+        found[tuple(entry.values())] = entry | {"model": model.name}
     return list(found.values())
 
 
@@ -123,9 +127,9 @@ def _models(loaded: Loaded) -> list[dict[str, Any]]:
 
 
 def _model(system: System, loaded: Loaded) -> System | None:
-    """The system that latents belong to: itself or its base; None where neither has any."""
+    """The system that latents of target positions belong to: itself or its base; None where neither has any."""
     candidates = [system, *([loaded.systems[system.base]] if system.base else [])]
-    return next((one for one in candidates if LATENT in one.family.traits), None)
+    return next((one for one in candidates if TARGET_LATENT in one.family.traits), None)
 
 
 def _two_dimensional(loaded: Loaded) -> str | None:

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from workflow_src.losses.settings import Budget
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
-from workflow_src.spec import LATENT, Family, Frozen, Look
+from workflow_src.spec import LATENT, TARGET_LATENT, Family, Look
 
 
 class LvmConfig(StackConfig):
@@ -26,26 +27,13 @@ class LvmConfig(StackConfig):
     head_scale: float = Field(0.1, gt=0, description="scale of the mean and deviation heads at the start")
 
 
-class ElboConfig(Frozen):
+class ElboConfig(Budget):
     label_smoothing: float = Field(0.1, ge=0, lt=1)
-    kl_budget: float = Field(1.0, ge=0, description="free nats a target position in the first part of training")
-    budget_hold: float = Field(0.1, ge=0, le=1, description="share of training with the full budget")
-    budget_until: float = Field(0.4, ge=0, le=1, description="share of training at which it has fallen to its end")
-    budget_end: float = Field(0.0, ge=0, description="budget from then on")
     length_weight: float = Field(1.0, ge=0)
     length_smoothing: float = Field(
         0.0, ge=0, description="length labels are Gaussians of this deviation, in subwords, around the true difference"
     )
     dev_samples: int = Field(4, gt=0, description="samples of z in the dev ELBO")
-
-    @model_validator(mode="after")
-    def _falls_after_it_was_held(self):
-        if self.budget_until < self.budget_hold:
-            raise ValueError(
-                f"budget_until {self.budget_until:g} is before budget_hold {self.budget_hold:g}; raise budget_until to "
-                "at least budget_hold"
-            )
-        return self
 
 
 def weights(model: LvmConfig, vocabulary: int) -> dict[str, int]:
@@ -72,7 +60,7 @@ FAMILY = Family(
     searches=("delta", "prior-mean", "latent-search"),
     weights=weights,
     layers=lambda model: model.encoder_layers + 3 * model.layers,
-    traits=frozenset({LATENT}),
+    traits=frozenset({LATENT, TARGET_LATENT}),
     start="workflow_src.families.lvm.model:start",
     rule="train_lvm",
     look=Look("#0072b2", dark="#56b4e9"),

@@ -11,23 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workflow_src.families.lvm import LvmConfig
+from workflow_src.nn.gaussian import GaussianHead
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, dropout, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.weights import copy_matching
-from workflow_src.types import PAD, wide, with_end
-
-
-class GaussianHead(nn.Module):
-    """Last states (B, T, D) -> mean and deviation (B, T, Z); the deviation is softplus of a linear output."""
-
-    def __init__(self, dim: int, latent_dim: int):
-        super().__init__()
-        self.linear = nn.Linear(dim, 2 * latent_dim)
-
-    def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        mean, raw = wide(self.linear(hidden)).chunk(2, -1)
-        # A floor keeps log-deviations finite when the posterior becomes certain.
-        return mean, F.softplus(raw) + 1e-4
+from workflow_src.types import PAD, with_end
 
 
 class LatentVariableModel(nn.Module):

@@ -11,18 +11,8 @@ import torch
 from torch import Tensor
 
 from workflow_src.families.lvm import ElboConfig
-from workflow_src.losses.common import gaussian_kl, smoothed_cross_entropy
+from workflow_src.losses.common import budget, gaussian_kl, length_loss, smoothed_cross_entropy
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
-
-
-def budget(config: ElboConfig, progress: float) -> float:
-    """Free nats a position: held for the first part of training, then falling linearly to the end value."""
-    if progress < config.budget_hold or config.budget_hold == 1:
-        return config.kl_budget
-    if progress >= config.budget_until:
-        return config.budget_end
-    share = (progress - config.budget_hold) / (config.budget_until - config.budget_hold)
-    return config.kl_budget + (config.budget_end - config.kl_budget) * share
 
 
 class Elbo:
@@ -57,21 +47,6 @@ class Elbo:
                 "kl_budget": free,
             },
         )
-
-
-def length_loss(model, memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the true length differences, summed over the batch, and the share predicted exactly.
-
-    With `smoothing`, labels are distributions proportional to a Gaussian of this deviation around the true class.
-    """
-    scores = wide(model.length(memory))
-    classes = model.length.classes(memory, batch.target_lengths)
-    labels = classes
-    if smoothing:
-        distance = torch.arange(scores.size(-1), device=scores.device) - classes[:, None]
-        labels = (-0.5 * (distance / smoothing) ** 2).softmax(-1)
-    loss = torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
-    return loss, (scores.argmax(-1) == classes).float().mean()
 
 
 @torch.no_grad()

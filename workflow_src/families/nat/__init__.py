@@ -1,46 +1,191 @@
-"""The fully non-autoregressive model of Gu & Kong 2021: one pass, trained with latent alignments (CTC)."""
+"""The fully non-autoregressive model of Gu & Kong 2021: one pass, and four switches on how it learns."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from workflow_src.losses.settings import Budget
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
-from workflow_src.spec import ALIGNED, SCORER, Family, Frozen, Look
+from workflow_src.spec import (
+    ALIGNED,
+    LATENT,
+    LENGTHS,
+    MODEL,
+    SCORER,
+    SOURCE_LATENT,
+    Family,
+    Grown,
+    Look,
+    Search,
+    SearchSettings,
+    Weights,
+)
 
 BLANK = "blank"
+# In place of a symbol of the reference: none is shown at a slot.
+NOTHING = -1
+# Latents as wide as the paper's, where none is said.
+LATENT_DIM = 8
 
 
-class NatConfig(StackConfig):
+class NatConfig(Grown, StackConfig):
     """`max_positions` counts source subwords and slots alike."""
+
+    later = frozenset({"latent", "latent_dim", "posterior_layers", "head_scale", "max_length_difference"})
 
     encoder_layers: int = Field(gt=0)
     layers: int = Field(gt=0, description="non-causal decoder layers")
-    loss: Literal["ctc"] = Field("ctc", description="what it learns by: ctc sums over all alignments with the slots")
-    upsample: float = Field(2.0, ge=1, le=8, description="slots for each source subword, the end symbol counted")
+    loss: Literal["ctc", "axe", "ce"] = Field(
+        "ctc",
+        description="what it learns by: ctc sums over all alignments with the slots; axe takes the cheapest with as "
+        "many positions as the target has subwords; ce: each position learns its own subword",
+    )
+    upsample: float = Field(2.0, ge=1, le=8, description="ctc: slots for each source subword, the end symbol counted")
     copy_source: Literal["soft", "uniform"] = Field(
         "soft", description="a slot begins with a mean of the source states around its place, or (uniform) with one"
     )
     copy_temperature: float = Field(
         0.3, gt=0, description="soft copy: weights are softmax(-distance in source positions / this)"
     )
+    latent: Literal["none", "vae"] = Field(
+        "none", description="vae: a Gaussian latent of each source position is added to its state"
+    )
+    latent_dim: int = Field(0, ge=0, description="width Z of one latent; 8 where latent is vae and none is said")
+    posterior_layers: int = Field(
+        3, gt=0, description="vae: layers of the posterior's encoder and of its decoder, each"
+    )
+    head_scale: float = Field(0.1, gt=0, description="vae: scale of the mean and deviation heads at the start")
+    max_length_difference: int = Field(
+        50, gt=0, description="axe and ce: the length head classifies |y|-|x| in [-this, this]"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_wide_as_the_papers(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and raw.get("latent") == "vae" and "latent_dim" not in raw:
+            return {**raw, "latent_dim": LATENT_DIM}
+        return raw
+
+    @model_validator(mode="after")
+    def _latents_have_a_width(self):
+        if (self.latent == "vae") != (self.latent_dim > 0):
+            raise ValueError(
+                f"latent_dim is {self.latent_dim} where latent is {self.latent}; say latent: vae with a "
+                "width above 0, or neither"
+            )
+        return self
 
 
-class NatObjectiveConfig(Frozen):
-    """The loss has no settings yet."""
+class NatObjectiveConfig(Grown, Budget):
+    """How it learns, beside the loss that its model says."""
+
+    later = frozenset(
+        {
+            "label_smoothing", "length_weight", "skip_penalty", "glance", "glance_count", "glance_share", "glance_end",
+            "kl_budget", "budget_hold", "budget_until", "budget_end",
+        }
+    )  # fmt: skip
+
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="ce: of the labels")
+    length_weight: float = Field(1.0, ge=0, description="axe and ce: times the loss of the length head is added")
+    skip_penalty: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="axe: times the cost of a subword that shares its position with another",
+    )
+    glance: Literal["none", "random", "glat"] = Field(
+        "none",
+        description="symbols of the reference shown at the decoder's input in training: none, any number of them, or "
+        "(glat) as many as the model's own output is wrong",
+    )
+    glance_count: Literal["poisson", "share"] = Field(
+        "poisson", description="glat: the number is drawn from a Poisson distribution, or is the share itself"
+    )
+    glance_share: float = Field(0.5, ge=0, le=1, description="glat: share of the wrong symbols, when training begins")
+    glance_end: float = Field(0.3, ge=0, le=1, description="glat: the share when training ends; linear between the two")
+
+
+def conflict(model: NatConfig, objective: NatObjectiveConfig) -> str | None:
+    """Settings of the objective that do nothing with this model."""
+    needs = {
+        "label_smoothing": ("loss", ("ce",)), "skip_penalty": ("loss", ("axe",)),
+        "length_weight": ("loss", ("axe", "ce")),
+        **dict.fromkeys(Budget.model_fields, ("latent", ("vae",))),
+    }  # fmt: skip
+    for name, (switch, values) in needs.items():
+        if getattr(objective, name) != type(objective).model_fields[name].default:
+            if getattr(model, switch) not in values:
+                return (
+                    f"objective.{name} is for model.{switch}: {' or '.join(values)}, and that is "
+                    f"{getattr(model, switch)}; remove one of the two"
+                )
+    for name in ("glance_count", "glance_share", "glance_end"):
+        if getattr(objective, name) != type(objective).model_fields[name].default and objective.glance != "glat":
+            return (
+                f"objective.{name} is for objective.glance: glat, and that is {objective.glance}; remove one of the two"
+            )
+    return None
+
+
+def lacks(model: NatConfig) -> frozenset[str]:
+    """Only CTC has alignments, which also score outputs of any length; lengths and latents are switched."""
+    found = {LENGTHS} if model.loss == "ctc" else {ALIGNED, SCORER}
+    return frozenset(found if model.latent == "vae" else found | {LATENT, SOURCE_LATENT})
+
+
+# Settings of searches that say how long outputs are.
+LENGTH_SETTINGS = ("length_quantile", "lengthening")
+
+
+def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str | None:
+    """Alignments are read off slots, lengths off a head, latents off a prior, and a model has what it learned."""
+    trait = search.needs[MODEL].trait
+    if trait == ALIGNED and model.loss != "ctc":
+        return f"needs model.loss: ctc, and that is {model.loss}; use search argmax"
+    if trait == LENGTHS and model.loss == "ctc":
+        return "needs model.loss: axe or ce, and that is ctc; use search ctc-greedy"
+    if model.latent == "none" and (trait in (LATENT, SOURCE_LATENT) or getattr(settings, "draws", 0)):
+        what = "" if trait in (LATENT, SOURCE_LATENT) else "with draws "
+        return f"{what}needs model.latent: vae, and that is none; train with latents, or use a search without"
+    if trait == LATENT:
+        if "lengths" in type(settings).model_fields:
+            return "tries several lengths, and its latents are those of source positions; use search npd"
+        for name in LENGTH_SETTINGS:
+            if getattr(settings, name, None):
+                return f"takes no {name}: its latents are those of source positions; remove {name}"
+    return None
 
 
 def weights(model: NatConfig, vocabulary: int) -> dict[str, int]:
-    return {
+    found = {
         "encoder": model.encoder_layers * encoder_layer(model),
         "decoder": model.layers * decoder_layer(model),
         "output": vocabulary * model.dim,
     }
+    if model.latent == "vae":
+        heads = 2 * model.dim * model.latent_dim
+        found["prior"] = heads + model.latent_dim * model.dim
+        found["posterior"] = heads + model.posterior_layers * (encoder_layer(model) + decoder_layer(model))
+    return found
 
 
 def repeats(model: NatConfig) -> dict[str, float]:
     """What works on slots is computed for each of them."""
-    return {"decoder": model.upsample, "output": model.upsample}
+    return {"decoder": model.upsample, "output": model.upsample} if model.loss == "ctc" else {}
+
+
+def training_cost(objective: NatObjectiveConfig, sizes: Weights) -> float:
+    """Operations for a position: 6 for each weight, and a pass that finds what is wrong."""
+    own = sizes[MODEL]
+    first = 2.0 * (own["decoder"] + own["output"]) if objective.glance == "glat" else 0.0
+    return 6.0 * sum(own.values()) + first
+
+
+def layers(model: NatConfig) -> float:
+    slots = model.upsample if model.loss == "ctc" else 1
+    return model.encoder_layers + round(slots * model.layers) + (2 * model.posterior_layers) * (model.latent == "vae")
 
 
 FAMILY = Family(
@@ -50,14 +195,17 @@ FAMILY = Family(
     objective=NatObjectiveConfig,
     presets=Path(__file__).parents[3] / "config/models/nat.yaml",
     build="workflow_src.families.nat.model:NonAutoregressiveModel",
-    loss="workflow_src.families.nat.objective:Ctc",
+    loss="workflow_src.families.nat.objective:NatObjective",
     validation="workflow_src.families.nat.validation:validate",
-    searches=("ctc-greedy", "ctc-beam"),
+    searches=("ctc-greedy", "ctc-beam", "argmax", "npd", "prior-mean", "delta"),
     weights=weights,
     repeats=repeats,
-    layers=lambda model: model.encoder_layers + round(model.upsample * model.layers),
-    traits=frozenset({ALIGNED, SCORER}),
-    start="workflow_src.families.nat.model:start",
+    layers=layers,
+    training_cost=training_cost,
+    traits=frozenset({ALIGNED, LENGTHS, LATENT, SOURCE_LATENT, SCORER}),
+    conflict=conflict,
+    lacks=lacks,
+    refuses=refuses,
     symbols=(BLANK,),
     look=Look("#009e73"),
     order=4,

@@ -1,7 +1,8 @@
-"""The fully non-autoregressive model (Gu & Kong 2021): source states, upsampled to slots, through one parallel decoder.
+"""The fully non-autoregressive model (Gu & Kong 2021): source states, copied to slots, through one parallel decoder.
 
-Every slot puts out a subword or the blank; equal neighbours merge, blanks go (`decoding/ctc.py`). The output's length
-follows from that.
+With `loss: ctc` there are more slots than the output has subwords. Every slot puts out a subword or the blank; equal
+neighbours merge, blanks go (`decoding/ctc.py`), and the output's length follows from that. With `axe` and `ce`, a
+length head says how many slots there are, one for each subword; `axe` may leave some empty by the blank.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workflow_src.decoding.passes import largest
-from workflow_src.families.nat import NatConfig
+from workflow_src.families.nat import NOTHING, NatConfig
+from workflow_src.families.nat.latent import LatentMemory, Latents
 from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, initialise
-from workflow_src.nn.weights import copy_matching
-from workflow_src.types import EOS, PAD
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, initialise
+from workflow_src.nn.length import LengthHead
+from workflow_src.types import EOS, PAD, with_end
 
 
 class NonAutoregressiveModel(nn.Module):
     """The blank is the last id of the target vocabulary, whose size counts it."""
+
+    # Latents are those of source positions (`types.SourceLatentModel`).
+    source_latents = True
 
     def __init__(self, config: NatConfig, source_size: int, target_size: int, joint: bool):
         super().__init__()
@@ -30,30 +35,46 @@ class NonAutoregressiveModel(nn.Module):
         self.encoder = Stack(config, config.encoder_layers, cross=False)
         self.decoder = Stack(config, config.layers, cross=True)
         self.output_bias = nn.Parameter(torch.zeros(target_size))
+        self.length = None
+        if config.loss != "ctc":
+            self.length = LengthHead(config.dim, config.max_length_difference, config.max_positions)
+        self.latents = Latents(config) if config.latent == "vae" else None
         initialise(self)
+        if self.latents is not None:
+            self.latents.scale_heads(config.head_scale)
+
+    # 1. The source, and latents at its positions.
 
     def encode(self, source: Tensor) -> Memory:
         """Source (B, S) -> states (B, S, D) for the slots and the decoder."""
         mask = source != PAD
         bias = attention_bias(mask)
-        return Memory(self.encoder(self.source_embedding(source), bias), mask, bias)
+        embedded = self.source_embedding(source)
+        states = self.encoder(embedded, bias)
+        return Memory(states, mask, bias) if self.latents is None else LatentMemory(states, mask, bias, embedded)
+
+    def prior(self, memory: Memory, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of p(z|x), (B, S, Z) each. The mask is that of the source, whatever is handed over."""
+        return self.latents.prior(memory)
+
+    def posterior(self, memory: LatentMemory, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of q(z|x,y), (B, S, Z) each, for target (B, T), padded."""
+        # An end symbol, so that there is something to attend to where an output is empty.
+        target = with_end(target[:, : self.target_embedding.positions.size(0) - 1])
+        return self.latents.posterior(memory, self.target_embedding(target), target != PAD)
+
+    # 2. How many slots there are, and what they begin with.
 
     def slots(self, memory: Memory) -> Tensor:
         """Slots of each sentence, (B,) int64: `upsample` times the source's subwords, rounded up, the end counted.
 
-        Never more than the model has positions; a source that fills them has as many slots as subwords.
+        Never more than the model has positions; a source that fills them has as many slots as subwords. Where the
+        model predicts lengths, it is the most probable one.
         """
+        if self.length is not None:
+            return self.length.predict(memory)
         lengths = memory.mask.sum(1)
         return (lengths * self.config.upsample).ceil().long().clamp(max=self.source_embedding.positions.size(0))
-
-    def hidden(self, memory: Memory) -> tuple[Tensor, Tensor]:
-        """Last decoder states (B, N, D) and the mask (B, N) of real slots."""
-        slots = self.slots(memory)
-        width = largest(slots, self.source_embedding.positions.size(0))
-        place = torch.arange(width, device=slots.device)
-        mask = place < slots[:, None]
-        inputs = self.copied(memory, slots, place) + self.source_embedding.positions[:width]
-        return self.decoder(inputs, attention_bias(mask), memory), mask
 
     def copied(self, memory: Memory, slots: Tensor, place: Tensor) -> Tensor:
         """The source states that slots begin with, (B, N, D), from slots (B,) and places (N,) in a sentence."""
@@ -68,15 +89,63 @@ class NonAutoregressiveModel(nn.Module):
         scores = (-distance / self.config.copy_temperature).masked_fill(~memory.mask[:, None], float("-inf"))
         return scores.softmax(-1).to(memory.states.dtype) @ memory.states
 
+    # 3. The decoder over the slots.
+
+    def hidden(
+        self, memory: Memory, slots: Tensor | None = None, z: Tensor | None = None, shown: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Last decoder states (B, N, D) and the mask (B, N) of real slots.
+
+        `slots` (B,) replace those that the model counts or predicts, latents z (B, S, Z) the prior's mean. Slots of
+        `shown` (B, N) that are not NOTHING begin with that symbol's embedding in place of source states.
+        """
+        slots = self.slots(memory) if slots is None else slots
+        if self.latents is not None:
+            memory = self.latents.added(memory, self.prior(memory)[0] if z is None else z)
+        codes = self.source_embedding.positions
+        width = largest(slots, codes.size(0))
+        check_length(width, codes.size(0))
+        place = torch.arange(width, device=slots.device)
+        mask = place < slots[:, None]
+        inputs = self.copied(memory, slots, place)
+        if shown is not None:
+            symbols = F.embedding(shown.clamp(min=0), self.target_embedding.weight) * self.target_embedding.scale
+            inputs = torch.where((shown == NOTHING)[..., None], inputs, symbols.to(inputs.dtype))
+        inputs = inputs + codes[:width]
+        return self.decoder(inputs, attention_bias(mask), memory), mask
+
+    def decode(self, memory: Memory, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (B, N, V) of p(y|z,x) at the slots, and the mask (B, N) of real ones."""
+        hidden, mask = self.hidden(memory, z=z)
+        return self.logits(hidden), mask
+
+    # 4. Symbols.
+
+    def symbol_bias(self, blank_penalty: float = 0.0) -> Tensor:
+        """The output bias (V,) with -inf for what may not be put out; `blank_penalty` is taken off the blank's."""
+        # Added to the bias, which is small, and not to the logits.
+        changes = torch.zeros_like(self.output_bias)
+        changes[: EOS + 1] = float("-inf")
+        # Without alignments every slot is a subword.
+        changes[self.blank] = float("-inf") if self.config.loss == "ce" else -blank_penalty
+        return self.output_bias + changes
+
     def logits(self, hidden: Tensor, blank_penalty: float = 0.0) -> Tensor:
         """Scores over what may be put out, vocabulary and blank, (..., D) -> (..., V).
 
         Padding, start and end symbols get -inf; `blank_penalty` is taken off the blank's.
         """
-        # Added to the bias, which is small, and not to the logits.
-        changes = torch.zeros_like(self.output_bias)
-        changes[: EOS + 1], changes[self.blank] = float("-inf"), -blank_penalty
-        return F.linear(hidden, self.target_embedding.weight, self.output_bias + changes)
+        return F.linear(hidden, self.target_embedding.weight, self.symbol_bias(blank_penalty))
+
+    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
+        """The outputs that symbols (B, N) at the slots of `mask` stand for, (B, N), padded at the end."""
+        kept = mask & (symbols != self.blank)
+        if self.config.loss == "ctc":
+            kept = kept & F.pad(symbols[:, 1:] != symbols[:, :-1], (1, 0), value=True)
+        # Dropped symbols are written beside the output.
+        place = torch.where(kept, kept.cumsum(1) - 1, symbols.size(1))
+        written = torch.full((symbols.size(0), symbols.size(1) + 1), PAD, dtype=symbols.dtype, device=symbols.device)
+        return written.scatter(1, place, symbols)[:, :-1]
 
     def scoring_states(self, source: Tensor) -> SlotStates:
         """What outputs of source (B, S) are scored from: the whole pass, which depends on no output."""
@@ -85,22 +154,3 @@ class NonAutoregressiveModel(nn.Module):
     def log_probability(self, states: SlotStates, target: Tensor) -> Tensor:
         """log p(y|x) of target (B, T), (B,), summed over alignments; -inf where there is none."""
         return output_log_probability(self, states, target)
-
-
-def start(
-    model: NonAutoregressiveModel, tensors: dict[str, Tensor] | None, family: str | None, base: None
-) -> list[str] | None:
-    """Start from an autoregressive teacher, or from a model of the same kind; at random without any.
-
-    Of a teacher, embeddings and output bias are taken row by row: the blank keeps its fresh row and a bias of 0.
-    """
-    if tensors is None:
-        return None
-    own = dict(model.named_parameters())
-    grown = {}
-    for name, tensor in tensors.items():
-        fresh = own.get(name)
-        if fresh is not None and fresh.dim() and fresh.shape[1:] == tensor.shape[1:] and len(fresh) == len(tensor) + 1:
-            tensor = torch.cat([tensor, fresh.detach()[-1:].to(tensor)])
-        grown[name] = tensor
-    return copy_matching(model, grown)

@@ -1,26 +1,94 @@
-"""The loss of the fully non-autoregressive model: -log p(y|x) summed over all alignments with its slots (CTC)."""
+"""The loss of the fully non-autoregressive model (Gu & Kong 2021, equations 1, 3 and 4).
+
+Summed over a batch and divided by its target tokens:
+    -log p(y|z,x)  +  sum_s max(b, KL_s)  +  length loss
+The first term is CTC, aligned cross-entropy or cross-entropy; the second is there with latents z ~ q(z|x,y), one sample
+a sentence, KL_s summed over the latent's dimensions at one source position and b the budget; the third where lengths
+are predicted.
+"""
 
 from __future__ import annotations
 
-from workflow_src.families.nat import NatObjectiveConfig
+from torch import Tensor
+
+from workflow_src.families.nat import NOTHING, NatObjectiveConfig
+from workflow_src.families.nat.glance import share, shown_symbols
+from workflow_src.losses.axe import axe_loss
+from workflow_src.losses.common import budget, gaussian_kl, length_loss, smoothed_cross_entropy
 from workflow_src.losses.ctc import ctc_loss
-from workflow_src.types import Batch, LossTerms, TrainingContext
+from workflow_src.losses.draws import normal, sentence_keys
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
 
-class Ctc:
-    """Summed over a batch and divided by its target tokens.
-
-    Targets that have no alignment with the slots of their source add nothing; `unreachable` is their share.
-    """
+class NatObjective:
+    """Targets that have no alignment with the slots of their source add nothing; `unreachable` is their share."""
 
     def __init__(self, config: NatObjectiveConfig):
         self.config = config
 
     def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
-        hidden, mask = model.hidden(model.encode(batch.source))
-        losses, reachable = ctc_loss(
-            hidden, model.target_embedding.weight, model.output_bias, mask, batch.target, model.blank
-        )
-        count = batch.num_target_tokens
-        loss = losses.sum() / count
-        return LossTerms(loss, count, {"nll": loss.detach(), "unreachable": 1 - reachable.float().mean()})
+        config, count = self.config, batch.num_target_tokens
+        drawing = model.latents is not None or config.glance != "none"
+        keys = sentence_keys(batch, context.generator) if drawing else None
+        memory = model.encode(batch.source)
+        figures, terms, z = {}, [], None
+        if model.latents is not None:
+            z, kl = sampled(model, memory, batch, keys)
+            free = budget(config, context.progress)
+            terms.append(kl.clamp(min=free).sum())
+            figures |= {"kl": kl.detach().mean(), "kl_budget": free}
+        slots = training_slots(model, memory, batch)
+        part = share(config, context.progress)
+        shown = None
+        if config.glance != "none":
+            shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, part)
+            real = (shown != NOTHING).sum() / slots.sum() if shown is not None else 0.0
+            figures |= {"glanced": real}
+        hidden, mask = model.hidden(memory, slots, z, shown)
+        nll, learned, more = output_loss(config, model, hidden, mask, batch.target, shown)
+        terms.insert(0, learned)
+        figures |= {"nll": nll / count} | more
+        if model.length is not None:
+            length, exact = length_loss(model, memory, batch)
+            terms.append(config.length_weight * length)
+            figures |= {"length_nll": length.detach() / len(batch.target), "length_accuracy": exact}
+        return LossTerms(sum(terms[1:], terms[0]) / count, count, figures)
+
+
+def training_slots(model, memory, batch: Batch) -> Tensor:
+    """Slots (B,): those of the source, or the reference's length where the model predicts lengths."""
+    return model.slots(memory) if model.length is None else batch.target_lengths.clamp(min=1)
+
+
+def sampled(model, memory, batch: Batch, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Latents z ~ q(z|x,y), (B, S, Z), and KL(q || p) at every real source position, (R,) nats."""
+    mean_p, deviation_p = model.prior(memory)
+    mean_q, deviation_q = model.posterior(memory, batch.target)
+    noise = normal(keys, tuple(mean_q.shape[1:])).to(mean_q)
+    return mean_q + deviation_q * noise, gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[memory.mask]
+
+
+def output_loss(
+    config: NatObjectiveConfig, model, hidden: Tensor, mask: Tensor, target: Tensor, shown: Tensor | None = None
+) -> tuple[Tensor, Tensor, dict]:
+    """-log p(y|z,x) summed over the batch, without a gradient and smoothing, and what is learned; figures.
+
+    hidden (B, N, D) at the slots of mask (B, N), target (B, T). Cross-entropy learns nothing of symbols that are shown;
+    the other losses align all slots.
+    """
+    weight, bias = model.target_embedding.weight, model.output_bias
+    if model.config.loss == "ctc":
+        losses, reachable = ctc_loss(hidden, weight, bias, mask, target, model.blank)
+        return losses.detach().sum(), losses.sum(), {"unreachable": 1 - reachable.float().mean()}
+    if model.config.loss == "axe":
+        total = axe_loss(hidden, weight, bias, mask, target, model.blank, config.skip_penalty).sum()
+        return total.detach(), total, {}
+    labels = target[:, : mask.size(1)]
+    learned = mask & (labels != PAD)
+    if shown is not None:
+        learned = learned & (shown == NOTHING)
+    if not bool(learned.any()):
+        nothing = hidden.sum() * 0
+        return nothing.detach(), nothing, {}
+    smooth, nll = smoothed_cross_entropy(hidden[learned], weight, bias, labels[learned], config.label_smoothing)
+    return nll, smooth, {}

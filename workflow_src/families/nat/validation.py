@@ -2,34 +2,75 @@
 
 from __future__ import annotations
 
+import sacrebleu
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from workflow_src.decoding.ctc import slot_logits
 from workflow_src.families.nat import NatObjectiveConfig
-from workflow_src.losses.ctc import ctc_loss
-from workflow_src.searches.ctc_greedy.search import ctc_greedy
-from workflow_src.types import Batch, DevSet, Validation
+from workflow_src.families.nat.objective import output_loss, training_slots
+from workflow_src.losses.common import gaussian_kl
+from workflow_src.types import PAD, Batch, DevSet, Hypotheses, Validation
 
 
 def validate(dev: DevSet, objective: NatObjectiveConfig, base: None = None) -> Validation:
-    """Loss in nats a target token, the share of targets without an alignment, and BLEU of the best symbols.
+    """Loss in nats a target token, and BLEU of the best symbols.
+
+    With CTC, the share of targets without an alignment; where lengths are predicted, the share of exact ones, and the
+    loss is that of the reference's length. With latents, the loss is that at the posterior mean and has the KL added,
+    which is also reported by itself, a source position; `dev_bleu` is that of the prior mean and `dev_bleu_posterior`
+    that of the posterior mean of the reference. The latents carry nothing where the KL is near 0 and the two BLEUs
+    are alike: `dev_bleu_carried`, their difference, says so.
 
     BLEU says which weights are best: the loss rises on dev while BLEU rises.
     """
 
     @torch.no_grad()
     def figures(model: nn.Module) -> dict[str, float]:
-        def measure(batch: Batch) -> tuple[float, int, int, int]:
-            hidden, mask = model.hidden(model.encode(batch.source))
-            weight, bias = model.target_embedding.weight, model.output_bias
-            losses, reachable = ctc_loss(hidden, weight, bias, mask, batch.target, model.blank)
-            return float(losses.sum()), batch.num_target_tokens, int((~reachable).sum()), len(reachable)
-
-        loss, tokens, unreachable, sentences = map(sum, zip(*dev.over_batches(measure), strict=True))
-        return {
-            "dev_loss": loss / tokens,
-            "dev_unreachable": unreachable / sentences,
-            "dev_bleu": dev.bleu(lambda source: ctc_greedy(model, source, scored=False)),
-        }
+        parts = dev.over_batches(lambda batch: _measured(model, objective, batch))
+        sums = {name: sum(part[0][name] for part in parts) for name in parts[0][0]}
+        found = {"dev_loss": (sums["nll"] + sums["kl"]) / sums["tokens"]}
+        if model.length is None:
+            found["dev_unreachable"] = sums["unreachable"] / sums["sentences"]
+        else:
+            found["dev_length_accuracy"] = sums["exact"] / sums["sentences"]
+        found["dev_bleu"] = dev.bleu(lambda source: best_outputs(model, source))
+        if model.latents is not None:
+            best = {row: tokens for part in parts for row, tokens in part[1].items()}
+            lines = dev.detokenise([best[row] for row in range(dev.sentences)])
+            posterior = sacrebleu.corpus_bleu(lines, [dev.references[: dev.sentences]]).score
+            found["dev_kl"] = sums["kl"] / sums["positions"]
+            found["dev_bleu_posterior"] = posterior
+            found["dev_bleu_carried"] = posterior - found["dev_bleu"]
+        return found
 
     return Validation(figures, "dev_bleu")
+
+
+def _measured(model, objective: NatObjectiveConfig, batch: Batch) -> tuple[dict[str, float], dict[int, list[int]]]:
+    """Sums over a batch, and with latents the translations from the posterior mean by row of the corpus."""
+    memory, z, kl, best = model.encode(batch.source), None, 0.0, {}
+    slots = training_slots(model, memory, batch)
+    if model.latents is not None:
+        z, deviation = model.posterior(memory, batch.target)
+        kl = float(gaussian_kl(z, deviation, *model.prior(memory))[memory.mask].sum())
+    hidden, mask = model.hidden(memory, slots, z)
+    if z is not None:
+        best = dict(zip(batch.indices, _words(model, model.logits(hidden), mask), strict=True))
+    nll, _, more = output_loss(objective, model, hidden, mask, batch.target)
+    exact = 0 if model.length is None else int((model.slots(memory) == batch.target_lengths).sum())
+    sums = {
+        "nll": float(nll), "kl": kl, "tokens": batch.num_target_tokens, "positions": int(memory.mask.sum()),
+        "sentences": len(mask), "unreachable": round(float(more.get("unreachable", 0)) * len(mask)), "exact": exact,
+    }  # fmt: skip
+    return sums, best
+
+
+def best_outputs(model, source: Tensor) -> Hypotheses:
+    """The best symbol of every slot, without scores."""
+    logits, mask = slot_logits(model, source)
+    return Hypotheses(_words(model, logits, mask), [0.0] * len(source))
+
+
+def _words(model, logits: Tensor, mask: Tensor) -> list[list[int]]:
+    return [[i for i in row if i != PAD] for row in model.output(logits.argmax(-1), mask).tolist()]

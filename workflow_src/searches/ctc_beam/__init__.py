@@ -50,19 +50,34 @@ class CtcBeamSettings(SearchSettings):
         None, description="the system that ranks the prefixes at the end; none: their own scores"
     )
 
+    draws: Annotated[int, Option(part="-npd{}", omit=True)] = Field(
+        0,
+        ge=0,
+        description="draws of latents whose prefixes are ranked together; 0: the latents' mean, if any",
+    )
+    temperature: Annotated[float, Option(tune=True, part="-temperature{:g}", omit=True)] = Field(
+        0.1, ge=0, allow_inf_nan=False, description="of draws: times the prior's deviation is added to its mean"
+    )
+    search_seed: Annotated[int, Option(omit=True)] = Field(1, ge=0, lt=2**31, description="of the draws")
+
 
 def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:
     """One pass; the rescorer reads every candidate in one more. Counting words of a beam costs nothing beside them."""
     model, rescorer = weights[MODEL], weights.get(RESCORER)
-    total = model["encoder"] + model["decoder"] + model["output"]
+    total = model["encoder"] + max(1, settings.draws) * (model["decoder"] + model["output"])
     if rescorer:
-        total += rescorer["encoder"] + settings.beam * (rescorer["decoder"] + rescorer["output"])
+        total += rescorer["encoder"] + width(settings) * (rescorer["decoder"] + rescorer["output"])
     return 2.0 * length * total
+
+
+def width(settings: CtcBeamSettings) -> int:
+    return settings.beam * max(1, settings.draws)
 
 
 def label(settings: CtcBeamSettings) -> str:
     """Such as `one pass, beam 20, with lm, ranked by teacher`."""
-    words = [f"with {settings.language_model}"] if settings.language_model else []
+    words = [f"NPD {settings.draws}"] if settings.draws else []
+    words += [f"with {settings.language_model}"] if settings.language_model else []
     words += [f"ranked by {settings.rescorer}"] if settings.rescorer else []
     return ", ".join(["one pass", f"beam {settings.beam}", *words])
 
@@ -73,7 +88,8 @@ SEARCH = Search(
     settings=CtcBeamSettings,
     run="workflow_src.searches.ctc_beam.search:run",
     program="workflow_src.searches.ctc_beam.search:program",
-    graph=lambda settings: None,
+    # Draws are the only thing that the graph computes otherwise; what reads its outputs stands beside it.
+    graph=lambda s: [s.draws, s.temperature, s.search_seed] if s.draws else None,
     cost=cost,
     needs={
         MODEL: Role(ALIGNED),
@@ -81,7 +97,7 @@ SEARCH = Search(
         RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING),
     },
     series="beam",
-    width=lambda settings: settings.beam,
+    width=width,
     label=label,
     look=Look(marker="X"),
 )

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from workflow_src.decoding.candidates import drawn, noise_table
 from workflow_src.decoding.ctc import slot_logits
 from workflow_src.decoding.passes import Compiled, Pass
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
@@ -18,19 +19,27 @@ from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.searches.ctc_beam import CtcBeamSettings
 from workflow_src.searches.ctc_beam.prefixes import NO_BLANK, Extra, Slot, prefix_beam
 from workflow_src.spec import MODEL
-from workflow_src.types import Hypotheses, LanguageModel
+from workflow_src.types import Hypotheses, LanguageModel, wide
 
 
 class LogitsPass(nn.Module):
-    """Source (B, S) -> logits (B, N, V) and slots (B,)."""
+    """Source (B, S) -> logits (B, N, V) and slots (B,); with draws of latents, K rows for each sentence."""
 
-    def __init__(self, model):
+    def __init__(self, model, settings: CtcBeamSettings | None = None):
         super().__init__()
-        self.model = model
+        self.model, self.temperature, self.noise = model, 0.0, None
+        if settings is not None and settings.draws:
+            sizes = model.config.max_positions, model.config.latent_dim
+            self.temperature = settings.temperature
+            self.noise = noise_table(settings.draws, *sizes, settings.search_seed).to(model.output_bias)
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        logits, mask = slot_logits(self.model, source)
-        return logits, mask.sum(1)
+        if self.noise is None:
+            logits, mask = slot_logits(self.model, source)
+            return logits, mask.sum(1)
+        memory, z = drawn(self.model, self.model.encode(source), self.noise, self.temperature)
+        hidden, mask = self.model.hidden(memory, z=z)
+        return wide(self.model.logits(hidden)), mask.sum(1)
 
 
 # What is below may not be put out.
@@ -90,15 +99,20 @@ def searched(
     rescorer: Rescorer | Compiled | None = None,
     scored: bool = True,
 ) -> Hypotheses:
-    """The translations of source (B, S) from logits (B, N, V) and slots (B,)."""
-    found = []
+    """The translations of source (B, S) from logits (B, N, V) and slots (B,), or of K draws from K times as many rows.
+
+    An output's score is that of the draw in which it is the largest.
+    """
+    each = max(1, settings.draws)
+    found: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(slots) // each)]
+    # Every output of a row has the same part of its score from the best symbols.
+    compared = scored and rescorer is None or each > 1
     for row, count in enumerate(slots.tolist()):
-        own = logits[row, :count]
-        # Every output of a sentence has the same part of its score from the best symbols.
-        base = certainty(own) if scored and rescorer is None else 0.0
+        own, outputs = logits[row, :count], found[row // each]
+        base = certainty(own) if compared else 0.0
         symbols = probable(own, blank, settings.min_ratio)
-        ranked = prefix_beam(symbols, settings.beam, extra, settings.beam_threshold)
-        found.append({output: score + base for score, output in ranked})
+        for score, output in prefix_beam(symbols, settings.beam, extra, settings.beam_threshold):
+            outputs[output] = max(score + base, outputs.get(output, -math.inf))
     if rescorer is not None:
         found = rescored(rescorer, source, found)
     return best_of(found)
@@ -118,7 +132,7 @@ def ctc_beam(
     Scores are those of the winners: log p(y|x) + lm_weight log p_LM(y) + word_bonus |y|, or with a rescorer its
     log p(y|x) / (|y| + 1). Unless `scored`, the former lack what all outputs of a sentence share.
     """
-    logits, slots = LogitsPass(model)(source)
+    logits, slots = LogitsPass(model, settings)(source)
     extra = Extra(language_model, settings.lm_weight, settings.word_bonus)
     outputs = (logits, slots) if logits.is_cuda else (logits.numpy(), slots.numpy())
     return searched(*outputs, source, model.blank, settings, extra, rescorer, scored)
@@ -138,7 +152,7 @@ def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool
     def read(source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
         return searched(*outputs, torch.from_numpy(source), model.blank, settings, extra, rescorer, scored)
 
-    return Pass(LogitsPass(model), outputs=("logits", "slots"), read=read)
+    return Pass(LogitsPass(model, settings), outputs=("logits", "slots"), read=read)
 
 
 def run(

@@ -7,9 +7,8 @@ import torch
 from miniatures import context, nat, one, padded, pairs, transformer
 
 from workflow_src.families.nat import NatObjectiveConfig
-from workflow_src.families.nat.model import start
-from workflow_src.families.nat.objective import Ctc
-from workflow_src.nn.weights import weights_of
+from workflow_src.families.nat.objective import NatObjective
+from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.types import PAD
 
 
@@ -68,7 +67,7 @@ def test_a_teacher_gives_all_rows_but_the_blanks(joint):
     with torch.no_grad():
         model.output_bias.zero_()
     fresh = model.target_embedding.weight[-1].clone()
-    took = start(model, weights_of(teacher), "transformer", None)
+    took = copy_matching(model, weights_of(teacher))
     own = weights_of(model)
     for name, tensor in weights_of(teacher).items():
         assert torch.equal(own[name][: len(tensor)], tensor.to(own[name])), name
@@ -78,13 +77,13 @@ def test_a_teacher_gives_all_rows_but_the_blanks(joint):
 
 def test_a_model_of_the_same_kind_gives_everything():
     other, model = nat(seed=1), nat(seed=2)
-    start(model, weights_of(other), "nat", None)
+    copy_matching(model, weights_of(other))
     assert all(torch.equal(a, b) for a, b in zip(weights_of(model).values(), weights_of(other).values(), strict=True))
 
 
 def test_targets_out_of_reach_are_counted_and_change_nothing_else():
     """The second target has two tokens more than its source has slots."""
-    model, objective = nat(upsample=1.0), Ctc(NatObjectiveConfig())
+    model, objective = nat(upsample=1.0), NatObjective(NatObjectiveConfig())
     both = pairs([4, 1], [3, 4])
     whole, first = (objective(model, x, context()) for x in (both, one(both, 0)))
     assert float(whole.figures["unreachable"]) == 0.5 and float(first.figures["unreachable"]) == 0
@@ -93,7 +92,7 @@ def test_targets_out_of_reach_are_counted_and_change_nothing_else():
 
 
 def test_one_update_lowers_the_loss():
-    model, objective = nat(seed=3).train(), Ctc(NatObjectiveConfig())
+    model, objective = nat(seed=3).train(), NatObjective(NatObjectiveConfig())
     optimiser = torch.optim.SGD(model.parameters(), 0.05)
     before = objective(model, batch(), context())
     before.total.backward()

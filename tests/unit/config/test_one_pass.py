@@ -1,0 +1,162 @@
+"""Which switches of one-pass models, and which searches of theirs, a configuration may combine."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from workflow_src.config import ConfigError, load
+from workflow_src.config.load import CONFIG_FOLDER, load_experiment, merge, read_yaml
+from workflow_src.config.plan import Plan
+
+SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
+TRAINING = {"max_steps": 2, "batch_tokens": 100}
+RESCORER = {"rescorer": "teacher"}
+SEARCHES: list[dict[str, Any]] = [
+    {"search": "ctc-greedy"},
+    {"search": "ctc-beam", "beam": 2},
+    {"search": "ctc-beam", "beam": 2, "draws": 2, **RESCORER},
+    {"search": "argmax"},
+    {"search": "argmax", "lengths": 3, **RESCORER},
+    {"search": "npd", "draws": 2},
+    {"search": "prior-mean"},
+    {"search": "delta", "steps": 1},
+]
+
+
+def experiment(system: dict[str, Any], decodes: list[dict[str, Any]], **others: Any) -> dict[str, Any]:
+    systems = {"one": {"family": "nat", "preset": "miniature", "training": TRAINING} | system, **others}
+    return merge(SMOKE, {"systems": systems, "decodes": decodes})
+
+
+@pytest.mark.parametrize("glance", ["none", "random", "glat"])
+@pytest.mark.parametrize("loss, latent", itertools.product(["ctc", "axe", "ce"], ["none", "vae"]))
+def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, glance):
+    system = {"model": {"loss": loss, "latent": latent}, "objective": {"glance": glance}}
+    works = []
+    for search in SEARCHES:
+        try:
+            loaded = load(experiment(system, [{"system": "one", **search}]))
+        except ConfigError as refused:
+            message = str(refused)
+            assert message.startswith(f"decodes[0]: search {search['search']} of system one ") and "\n" not in message
+            assert message.endswith(".") and message.count(". ") == 0
+            works.append(False)
+        else:
+            # Also what reports and estimates ask for.
+            assert Plan(loaded).settings_report()
+            works.append(True)
+    aligned, sized, latents = loss == "ctc", loss != "ctc", latent == "vae"
+    assert works == [aligned, aligned, aligned and latents, sized, sized, latents, latents, latents]
+
+
+@pytest.mark.parametrize(
+    "system, decode, sentence",
+    [
+        (
+            {"model": {"loss": "ce"}},
+            {"search": "ctc-beam", "beam": 5},
+            "decodes[0]: search ctc-beam of system one needs model.loss: ctc, and that is ce; use search argmax.",
+        ),
+        (
+            {"model": {"latent": "vae"}},
+            {"search": "delta", "steps": 1, "tune": {"length_quantile": [0.5, 0.6]}},
+            "decodes[0]: search delta of system one takes no length_quantile: its latents are those of source "
+            "positions; remove length_quantile.",
+        ),
+        (
+            {"objective": {"skip_penalty": 2.0}},
+            {"search": "ctc-greedy"},
+            "systems.one: objective.skip_penalty is for model.loss: axe, and that is ctc; remove one of the two.",
+        ),
+        ({"model": {"latent_dim": 4}}, {"search": "ctc-greedy"}, "latent_dim is 4 where latent is none"),
+        ({"model": {"loss": "axes"}}, {"search": "ctc-greedy"}, "'ctc', 'axe' or 'ce'"),
+        ({"objective": {"glance": "all"}}, {"search": "ctc-greedy"}, "'none', 'random' or 'glat'"),
+        ({"model": {"loss": "axe"}}, {"search": "argmax", "lengths": 0}, "lengths is 0; it must be 1 or more"),
+        (
+            {"model": {"loss": "axe"}},
+            {"search": "argmax", "lengths": 2, "length_quantile": 0.5},
+            "length_quantile gives one length, and lengths is 2",
+        ),
+    ],
+)
+def test_what_is_refused_says_why(system, decode, sentence):
+    with pytest.raises(ConfigError) as refused:
+        load(experiment(system, [{"system": "one", **decode}]))
+    assert sentence in str(refused.value)
+
+
+def score(**model: Any) -> dict[str, Any]:
+    return {"family": "score", "preset": "miniature", "base": "one", "training": TRAINING, "model": model}
+
+
+def test_refiners_work_in_the_latents_of_source_positions():
+    decodes = [{"system": "refined", "search": "score", "steps": 1}, {"system": "one", "search": "delta", "steps": 1}]
+    system = {"model": {"latent": "vae", "latent_dim": 8}}
+    plan = Plan(load(experiment(system, decodes, refined=score())))
+    # Analyses of latents at target positions have nothing to follow there.
+    names = {entry for analysis in plan.analyses.values() for entry in analysis.systems}
+    assert not names & {"one", "refined"}
+
+
+@pytest.mark.parametrize(
+    "system, decode, sentence",
+    [
+        ({}, {"search": "score", "steps": 1}, 'systems.refined: its base one is not "latent" with its model settings'),
+        (
+            {"model": {"latent": "vae"}},
+            {"search": "latent-search", "steps": 1},
+            "search latent-search of system one tries several lengths",
+        ),
+        (
+            {"model": {"latent": "vae"}},
+            {"search": "score", "steps": 1, "lengthening": 0.1},
+            "search score of system one takes no lengthening",
+        ),
+    ],
+)
+def test_what_refiners_of_a_one_pass_model_cannot_do(system, decode, sentence):
+    with pytest.raises(ConfigError) as refused:
+        load(experiment(system, [{"system": "refined", **decode}], refined=score()))
+    assert sentence in str(refused.value)
+
+
+def test_only_alignments_rank_the_outputs_of_others():
+    """CTC scores outputs of any length, the other losses those of one."""
+    decode = {"system": "one", "search": "ctc-beam", "beam": 2, "rescorer": "other"}
+    other = {"family": "nat", "preset": "miniature", "training": TRAINING}
+    assert load(experiment({}, [decode], other=other)).decodes
+    with pytest.raises(ConfigError, match='unknown rescorer "other" in decodes'):
+        load(experiment({}, [decode], other={**other, "model": {"loss": "axe"}}))
+
+
+def test_the_grid_has_the_fifteen_rows_of_the_paper():
+    for name in ("nat-grid", "nat-grid-multi30k"):
+        loaded = load_experiment(name)
+        grid = {n: one for n, one in loaded.systems.items() if one.family_name == "nat"}
+        assert len(grid) == 15 == len(loaded.config.report.expected)
+        switches = {(s.model.loss, s.model.latent, s.objective.glance, s.teacher) for s in grid.values()}
+        assert len(switches) == 15
+        # Equal budgets, whatever is switched.
+        assert len({one.training.canonical() for one in grid.values()}) == 1
+        assert {one.init_from for one in grid.values()} == {"teacher"}
+        for key in loaded.config.report.expected:
+            system, search = key.split("/")
+            words = system.split("-")
+            one = grid[system]
+            assert one.model.loss == words[0] and search == ("ctc-greedy" if words[0] == "ctc" else "argmax")
+            assert (one.model.latent == "vae") == ("vae" in words) and (one.teacher is None) == ("raw" in words)
+            assert one.objective.glance == next((word for word in words if word in ("random", "glat")), "none")
+
+
+def test_the_figures_of_table_4_are_those_of_the_paper():
+    """By how much the ticks of the paper add, as its text says: KD and CTC are necessary, VAE and GLAT help alike."""
+    figures = load_experiment("nat-grid").config.report.expected
+    assert sorted(figures.values()) == [
+        11.4, 16.59, 18.18, 19.5, 21.66, 21.81, 22.19, 22.74, 23.58, 24.67, 26.16, 26.51, 27.2, 27.21, 27.49
+    ]  # fmt: skip
+    assert figures == load_experiment("nat-grid-multi30k").config.report.expected
+    paper = load_experiment("wmt14-nat").config.report.expected
+    assert {name: paper[name] for name in figures} == figures

@@ -1,0 +1,52 @@
+"""Searches of one-pass models with latents or a length head in ONNX Runtime, against our own code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import nat, refiner, tokens, transformer
+
+from workflow_src import registry
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS, PAD
+
+pytest.importorskip("onnx", reason="needs the extra fast")
+pytest.importorskip("onnxruntime", reason="needs the extra fast")
+pytest.importorskip("onnxscript", reason="needs the extra fast")
+
+SIZE = 9
+SOURCE = tokens([3, 1, 5, 2], SIZE, end=True)
+LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
+CASES = {
+    "argmax": ({"loss": "axe", "latent": "vae"}, {"lengths": 3, "rescorer": "teacher"}),
+    "npd": ({"latent": "vae", "loss": "ce"}, {"draws": 3, "temperature": 2.0}),
+    "ctc-beam": ({"latent": "vae"}, {"beam": 3, "draws": 3, "temperature": 2.0}),
+    "delta": ({"latent": "vae"}, {"steps": 2}),
+    "score": ({"latent": "vae"}, {"steps": 2}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_outputs_and_scores_are_those_of_our_own_code(case, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    from workflow_src.engines.onnxruntime import open_networks
+
+    (model, fields), search = CASES[case], registry.searches()[case]
+    wide = {"latent_dim": 3} if model.get("latent") else {}
+    made = nat(SIZE, SIZE, max_length_difference=4, seed=4, **model, **wide).float()
+    settings = search.settings(**fields)
+    networks = {MODEL: made} | ({"rescorer": transformer(SIZE, SIZE, seed=2).float()} if "rescorer" in fields else {})
+    models = {"nat": made}
+    if search.name == "score":
+        networks["refiner"] = models["score"] = refiner("score", seed=3).float()
+    assert registry.engines()["onnxruntime"].serves(registry.families()["nat"], search, settings) is None
+    engine = open_networks(dict(reversed(models.items())), "fast", torch.device("cpu"))
+    with torch.no_grad():
+        wanted = registry.import_object(search.run)(networks, SOURCE, settings)
+    alone = [engine.translate([line], settings, True, networks) for line in LINES]
+    assert [one.tokens[0] for one in alone] == wanted.tokens
+    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-4)
+    if case == "argmax":
+        # Graphs of several sentences, which have padding, take as long to export again.
+        together = engine.translate(LINES, settings, True, networks)
+        assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)

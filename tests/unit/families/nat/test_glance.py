@@ -1,0 +1,183 @@
+"""Glancing: what is shown of the reference, how much of it, and that nothing else changes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from miniatures import context, gradients, nat, one, padded, pairs
+
+from workflow_src.decoding.ctc import collapse
+from workflow_src.families.nat import NOTHING, NatObjectiveConfig
+from workflow_src.families.nat.glance import chosen, poisson, share, shown_symbols
+from workflow_src.families.nat.objective import NatObjective, training_slots
+from workflow_src.losses.draws import normal, sentence_keys, uniform
+from workflow_src.types import PAD, Batch
+
+LOSSES = ["ctc", "axe", "ce"]
+
+
+def batch() -> Batch:
+    """Targets without UNK (3) and without the blank (10)."""
+    made = pairs([4, 1, 6, 5], [3, 2, 1, 6], (13, 10))
+    return Batch(made.source, made.target.masked_fill(made.target == 3, 4), made.indices)
+
+
+def shown(model, batch: Batch, part: float = 0.5, seed: int = 0, **settings):
+    config = NatObjectiveConfig(**{"glance": "glat", "glance_count": "share", **settings})
+    memory = model.encode(batch.source)
+    slots = training_slots(model, memory, batch)
+    keys = sentence_keys(batch, torch.Generator().manual_seed(seed))
+    return shown_symbols(config, model, memory, slots, None, batch.target, keys, part), slots
+
+
+def mistakes(model, batch: Batch, row: int, reference: list[int]) -> int:
+    """Slots of a sentence at which the model's best symbol is not the reference's."""
+    pair = one(batch, row)
+    memory = model.encode(pair.source)
+    hidden, mask = model.hidden(memory, training_slots(model, memory, pair))
+    best = model.logits(hidden)[mask].argmax(-1).tolist()
+    return sum(a != b for a, b in zip(best, reference, strict=True))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_all_that_is_wrong_may_be_shown_and_it_is_the_reference(loss):
+    """With a share of 1, as many symbols are shown as are wrong, each the one that its slot has in the reference."""
+    model, pairs = nat(loss=loss, seed=3), batch()
+    found, slots = shown(model, pairs, 1.0)
+    everything = shown_symbols_of_all(model, pairs)
+    for row in range(4):
+        count = int(slots[row])
+        reference = everything[row, :count].tolist()
+        words = pairs.target[row][pairs.target[row] != PAD].tolist()
+        assert (collapse(reference, model.blank) if loss == "ctc" else reference) == words
+        own = found[row, :count]
+        assert all(symbol in (NOTHING, wanted) for symbol, wanted in zip(own.tolist(), reference, strict=True))
+        assert int((own != NOTHING).sum()) == mistakes(model, pairs, row, reference)
+        assert (found[row, count:] == NOTHING).all()
+
+
+def shown_symbols_of_all(model, batch: Batch) -> torch.Tensor:
+    """The whole reference at its slots: a model that is wrong everywhere is shown everything."""
+    with torch.no_grad():
+        bias = model.output_bias.clone()
+        # UNK is in no target of these batches, and so is never right.
+        model.output_bias[3] += 1e4
+        found, slots = shown(model, batch, 1.0)
+        model.output_bias.copy_(bias)
+    # The alignment's own scores shift alike in every slot, so that it is the same.
+    real = torch.arange(found.size(1)) < slots[:, None]
+    assert (found[real] != NOTHING).all()
+    return found
+
+
+@pytest.mark.parametrize("settings", [{"glance": "random"}, {"glance_count": "poisson"}, {"glance_count": "share"}])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_neither_padding_nor_the_order_of_a_batch_changes_what_is_shown(loss, settings):
+    model, pairs = nat(loss=loss, seed=3), batch()
+    found, slots = shown(model, pairs, 0.6, **settings)
+    wider, _ = shown(model, padded(pairs), 0.6, **settings)
+    assert torch.equal(found, wider[:, : found.size(1)]) and (wider[:, found.size(1) :] == NOTHING).all()
+    turned = Batch(pairs.source.flip(0), pairs.target.flip(0), pairs.indices[::-1])
+    assert torch.equal(shown(model, turned, 0.6, **settings)[0].flip(0), found)
+    for row in range(4):
+        count = int(slots[row])
+        alone, _ = shown(model, one(pairs, row), 0.6, **settings)
+        assert torch.equal(alone[0, :count], found[row, :count])
+    assert (found != NOTHING).any() and (shown(model, pairs, 0.6, seed=1, **settings)[0] != found).any()
+
+
+@pytest.mark.parametrize("count", ["poisson", "share"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_share_of_nothing_is_the_plain_loss_exactly(loss, count):
+    """With dropout, latents and the same random state."""
+    losses = []
+    for settings in ({}, {"glance": "glat", "glance_count": count, "glance_share": 0.0, "glance_end": 0.0}):
+        model = nat(loss=loss, latent="vae", dropout=0.2, seed=1).train()
+        torch.manual_seed(5)
+        terms = NatObjective(NatObjectiveConfig(**settings))(model, batch(), context(50))
+        losses.append((terms.total, gradients(model, terms.total)))
+    assert torch.equal(losses[0][0], losses[1][0])
+    for name, gradient in losses[0][1].items():
+        other = losses[1][1][name]
+        assert other is None if gradient is None else torch.equal(gradient, other), name
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_what_is_shown_changes_the_loss_and_the_random_state_of_dropout_stays(loss):
+    model = nat(loss=loss, dropout=0.2, seed=1).train()
+    states = []
+    for settings in ({}, {"glance": "glat", "glance_count": "share", "glance_share": 1.0, "glance_end": 1.0}):
+        torch.manual_seed(5)
+        terms = NatObjective(NatObjectiveConfig(**settings))(model, batch(), context(50))
+        states.append((float(terms.total.detach()), torch.get_rng_state()))
+    assert states[0][0] != states[1][0] and torch.equal(states[0][1], states[1][1]) and model.training
+
+
+def test_cross_entropy_learns_nothing_of_what_is_shown():
+    """Everything is shown where everything is wrong: only the length is learned."""
+    model = nat(loss="ce", seed=2)
+    with torch.no_grad():
+        model.output_bias[3] += 1e4
+    config = NatObjectiveConfig(glance="glat", glance_count="share", glance_share=1.0, glance_end=1.0)
+    terms = NatObjective(config)(model, batch(), context())
+    found = gradients(model, terms.total)
+    assert float(terms.figures["nll"]) == 0 and float(terms.figures["glanced"]) == 1
+    # The path from the length head is the only one.
+    assert not found["decoder.layers.0.self_attention.output.weight"].any() and found["length.outer.weight"].any()
+
+
+def test_the_share_falls_linearly():
+    config = NatObjectiveConfig(glance="glat", glance_share=0.5, glance_end=0.3)
+    assert [share(config, progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx([0.5, 0.4, 0.3], abs=1e-15)
+
+
+def test_poisson_numbers_invert_the_distribution():
+    means = torch.tensor([0.0, 0.3, 2.0, 7.5], dtype=torch.float64).repeat_interleave(99)
+    drawn = (torch.arange(99, dtype=torch.float64) + 0.5).repeat(4) / 99
+    found = poisson(means, drawn, 40)
+    for mean, u, count in zip(means.tolist(), drawn.tolist(), found.tolist(), strict=True):
+        below = 0.0
+        for wanted in range(41):  # noqa: B007
+            below += math.exp(-mean) * mean**wanted / math.factorial(wanted)
+            if u <= below:
+                break
+        assert count == wanted, (mean, u)
+    assert poisson(means, drawn, 3).max() == 3
+
+
+def test_every_slot_is_as_likely_to_be_shown():
+    keys = torch.arange(40000) * 7919
+    slots = torch.tensor([5]).expand(40000)
+    found = chosen(keys, slots, torch.full((40000,), 2), 7)
+    assert (found.sum(1) == 2).all() and not found[:, 5:].any()
+    # Standard error of a share of 0.4: 0.0025.
+    assert (found[:, :5].double().mean(0) - 0.4).abs().max() < 0.01
+    assert torch.equal(chosen(keys[:3], slots[:3], torch.tensor([9, 0, 5]), 7).sum(1), torch.tensor([5, 0, 5]))
+
+
+def test_numbers_of_a_sentence_are_uniform_and_normal():
+    keys = torch.arange(2000)
+    numbers = uniform(keys, (50,))
+    assert 0 < numbers.min() and numbers.max() < 1
+    counts = torch.histc(numbers, 20, 0, 1) / numbers.numel()
+    # Standard error of a share of 0.05 of 100,000: 0.0007.
+    assert (counts - 0.05).abs().max() < 0.004
+    # Neighbouring positions, sentences and streams have nothing to do with each other.
+    other = uniform(keys, (50,), 1)
+    for one_, another in ((numbers[:, 1:], numbers[:, :-1]), (numbers[1:], numbers[:-1]), (numbers, other)):
+        together = torch.corrcoef(torch.stack([one_.flatten(), another.flatten()]))[0, 1]
+        assert abs(float(together)) < 0.015
+    drawn = normal(keys, (25, 2))
+    assert abs(float(drawn.mean())) < 0.015 and abs(float(drawn.std()) - 1) < 0.01
+    assert torch.equal(drawn[:, :10], normal(keys, (10, 2)))
+
+
+def test_splitmix_is_the_published_one():
+    """The first outputs of the generator that starts at 0 (Vigna's reference code)."""
+    published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    from workflow_src.losses.draws import GOLDEN, _mixed, _signed
+
+    found = _mixed(_signed(GOLDEN) * (torch.arange(3) + 1))
+    assert [value % 2**64 for value in found.tolist()] == published

@@ -1,0 +1,152 @@
+"""Score and energy networks on the latents of a one-pass model, and what validation reports of such latents."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import sacrebleu
+import torch
+from miniatures import context, gradients, nat, one, padded, pairs, refiner
+from torch import nn
+
+from workflow_src.decoding.latent import delta_step, refine
+from workflow_src.families import refiners
+from workflow_src.families.nat import NatObjectiveConfig
+from workflow_src.families.nat.validation import validate
+from workflow_src.losses.axe import axe_loss
+from workflow_src.losses.ctc import ctc_loss
+from workflow_src.losses.score_matching import ScoreMatching
+from workflow_src.losses.settings import ScoreMatchingConfig
+from workflow_src.runtime.processes import Group
+from workflow_src.types import PAD, Batch, Hypotheses
+
+CONFIG = ScoreMatchingConfig(delta_steps=2, pre_update_probability=0.0)
+
+
+def base(**more) -> nn.Module:
+    return nat(latent="vae", latent_dim=3, seed=5, **more).requires_grad_(False)
+
+
+def batch() -> Batch:
+    return pairs([4, 1, 6, 5], [3, 2, 1, 6], (13, 10))
+
+
+@pytest.mark.parametrize("kind", ["score", "energy"])
+def test_the_loss_is_the_squared_error_over_source_positions_up_to_a_constant(kind):
+    frozen, network, data = base(), refiner(kind), batch()
+    terms = ScoreMatching(CONFIG)(network, data, context(seed=3, frozen=frozen))
+    mask = data.source != PAD
+    z, goal, memory = ScoreMatching(CONFIG).draw(network, data, mask, context(seed=3, frozen=frozen))
+    assert torch.allclose(goal, refine(z, delta_step(frozen, memory, mask), 2), atol=1e-12) and not torch.equal(goal, z)
+    direction = network.direction(memory, z, mask, differentiable=True)
+    squared = ((direction - (goal - z)) ** 2)[mask].sum() / mask.sum()
+    constant = ((goal - z) ** 2)[mask].sum() / mask.sum()
+    assert terms.count == int(mask.sum())
+    assert terms.total.item() == pytest.approx((squared - constant).item(), rel=1e-9)
+    assert all(gradient is None for name, gradient in gradients(frozen_copy(frozen), squared).items())
+
+
+def frozen_copy(frozen: nn.Module) -> nn.Module:
+    """The frozen model: a gradient that is asked for of it is none."""
+    return frozen.requires_grad_(True)
+
+
+def test_padding_changes_no_loss(monkeypatch):
+    monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
+    frozen, network = base(), refiner("score")
+    found, wider = (ScoreMatching(CONFIG)(network, x, context(frozen=frozen)) for x in (batch(), padded(batch(), 3)))
+    assert found.count == wider.count and found.total.item() == pytest.approx(wider.total.item(), rel=1e-11)
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeDev:
+    """Four pairs in two batches; subwords are written as words."""
+
+    references: list[str]
+    sentences: int = 4
+    group: Group = Group()
+
+    @staticmethod
+    def detokenise(rows):
+        return [" ".join(f"w{i}" for i in row) for row in rows]
+
+    def generator(self):
+        return torch.Generator().manual_seed(0)
+
+    def parts(self):
+        data = batch()
+        for rows in ([0, 2], [1, 3]):
+            yield Batch(data.source[rows], data.target[rows], tuple(rows))
+
+    def over_batches(self, measure, pass_by=None):
+        return [measure(part) for part in self.parts()]
+
+    def bleu(self, search) -> float:
+        found: Hypotheses = search(batch().source)
+        return sacrebleu.corpus_bleu(self.detokenise(found.tokens), [self.references]).score
+
+
+def dev() -> FakeDev:
+    data = batch()
+    rows = [[i for i in row if i != PAD] for row in data.target.tolist()]
+    return FakeDev(FakeDev.detokenise(rows))
+
+
+@pytest.mark.parametrize("loss", ["ctc", "axe", "ce"])
+def test_validation_is_that_of_sentences_one_by_one(loss):
+    model, data, settings = base(loss=loss), batch(), NatObjectiveConfig()
+    nll = divergence = tokens = positions = exact = 0.0
+    outputs = []
+    for row in range(4):
+        pair = one(data, row)
+        memory = model.encode(pair.source)
+        mean, deviation = model.posterior(memory, pair.target)
+        prior = torch.distributions.Normal(*model.prior(memory))
+        posterior = torch.distributions.Normal(mean, deviation)
+        divergence += torch.distributions.kl_divergence(posterior, prior).sum().item()
+        slots = None if loss == "ctc" else torch.tensor([pair.target.size(1)])
+        hidden, mask = model.hidden(memory, slots, mean)
+        weight, bias = model.target_embedding.weight, model.output_bias
+        if loss == "ctc":
+            nll += ctc_loss(hidden, weight, bias, mask, pair.target, model.blank)[0].item()
+        elif loss == "axe":
+            nll += axe_loss(hidden, weight, bias, mask, pair.target, model.blank, 1.0).item()
+        else:
+            nll += nn.functional.cross_entropy(hidden[0] @ weight.T + bias, pair.target[0], reduction="sum").item()
+        if loss != "ctc":
+            exact += int(model.length.predict(memory)) == pair.target.size(1)
+        tokens, positions = tokens + pair.target.size(1) + 1, positions + pair.source.size(1)
+        path = model.output(model.logits(hidden).argmax(-1), mask)[0]
+        outputs.append([i for i in path.tolist() if i != PAD])
+    found = validate(dev(), settings).figures(model)
+    assert found["dev_loss"] == pytest.approx((nll + divergence) / tokens, rel=1e-6)
+    assert found["dev_kl"] == pytest.approx(divergence / positions, rel=1e-6)
+    if loss != "ctc":
+        assert found["dev_length_accuracy"] == exact / 4
+    posterior = sacrebleu.corpus_bleu(FakeDev.detokenise(outputs), [dev().references]).score
+    assert found["dev_bleu_posterior"] == pytest.approx(posterior)
+    assert found["dev_bleu_carried"] == pytest.approx(posterior - found["dev_bleu"])
+    assert all(map(math.isfinite, found.values()))
+
+
+def test_without_latents_nothing_more_is_reported():
+    assert set(validate(dev(), NatObjectiveConfig()).figures(nat())) == {"dev_loss", "dev_unreachable", "dev_bleu"}
+
+
+def test_refiners_are_validated_on_such_a_base():
+    found = refiners.validate(dev(), CONFIG, base()).figures(refiner("score"))
+    assert -1 <= found["dev_cosine_noise0"] <= 1 and found["dev_offset_norm"] > 0 and "dev_bleu" in found
+
+
+def test_a_refiner_starts_from_the_decoder_of_its_base():
+    """Its layers have the decoder's shapes; the projection of latents is that of the base."""
+    network, frozen = refiner("score"), base()
+    took = refiners.start(network, None, None, frozen)
+    assert {"latent_projection.weight", "stack.layers.0.cross_attention.query.weight"} <= set(took)
+    own = dict(network.named_parameters())
+    assert torch.equal(
+        own["stack.layers.1.feed_forward.inner.weight"], frozen.decoder.layers[1].feed_forward.inner.weight
+    )
+    assert torch.equal(own["latent_projection.weight"], frozen.latents.projection.weight)

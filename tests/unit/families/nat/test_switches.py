@@ -1,0 +1,221 @@
+"""Cross-entropy, aligned cross-entropy and latents of the one-pass model; what is refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from miniatures import context, gradients, nat, one, padded, pairs
+
+from workflow_src import registry
+from workflow_src.decoding.ctc import collapse
+from workflow_src.decoding.latent import delta_step
+from workflow_src.families.nat import FAMILY, NatConfig, NatObjectiveConfig
+from workflow_src.families.nat.objective import NatObjective
+from workflow_src.losses.axe import axe_loss
+from workflow_src.losses.common import length_loss
+from workflow_src.losses.draws import normal, sentence_keys
+from workflow_src.serving import bundle
+from workflow_src.types import PAD
+
+SWITCHES = list(itertools.product(["ctc", "axe", "ce"], ["none", "vae"]))
+
+
+def batch():
+    """Targets without the blank, id 10."""
+    return pairs([4, 1, 6, 5], [3, 2, 1, 6], (13, 10))
+
+
+def terms(model, pairs=None, step: int = 100, **settings):
+    return NatObjective(NatObjectiveConfig(**settings))(model, pairs or batch(), context(step))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_is_that_of_the_references_positions(smoothing):
+    model, pairs = nat(loss="ce"), batch()
+    found = terms(model, label_smoothing=smoothing, length_weight=0.5)
+    wanted = 0.0
+    for row in range(4):
+        pair = one(pairs, row)
+        memory = model.encode(pair.source)
+        hidden, mask = model.hidden(memory, torch.tensor([pair.target.size(1)]))
+        assert mask.all()
+        # The blank and special symbols are classes like others in training.
+        logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
+        wanted += torch.nn.functional.cross_entropy(logits, pair.target[0], reduction="sum", label_smoothing=smoothing)
+        wanted += 0.5 * length_loss(model, memory, pair)[0]
+    assert float(found.total.detach()) * found.count == pytest.approx(wanted.item(), rel=1e-12)
+
+
+def test_aligned_cross_entropy_has_as_many_predictions_as_the_reference():
+    model, pairs = nat(loss="axe"), batch()
+    found = terms(model, skip_penalty=2.0, length_weight=0.0)
+    wanted = 0.0
+    for row in range(4):
+        pair = one(pairs, row)
+        hidden, mask = model.hidden(model.encode(pair.source), torch.tensor([pair.target.size(1)]))
+        weight, bias = model.target_embedding.weight, model.output_bias
+        wanted += float(axe_loss(hidden, weight, bias, mask, pair.target, model.blank, 2.0).detach())
+    assert float(found.total.detach()) * found.count == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss, latent", SWITCHES)
+def test_padding_changes_neither_loss_nor_gradients(loss, latent):
+    model = nat(loss=loss, latent=latent)
+    found, wider = terms(model), terms(model, padded(batch(), 4))
+    assert float(found.total.detach()) == pytest.approx(float(wider.total.detach()), rel=1e-11)
+    ours, theirs = gradients(model, found.total), gradients(model, wider.total)
+    for name, gradient in ours.items():
+        # Sinusoidal positions of nothing: the length head's table has rows that no sentence uses.
+        assert gradient is None or torch.allclose(gradient, theirs[name], atol=1e-10), name
+
+
+@pytest.mark.parametrize("loss", ["ctc", "axe", "ce"])
+def test_the_divergence_is_that_of_torch_and_is_added_to_the_loss(loss):
+    model, pairs = nat(loss=loss, latent="vae", latent_dim=3), batch()
+    found = terms(model, kl_budget=0.0)
+    memory = model.encode(pairs.source)
+    (mean_p, scale_p), (mean_q, scale_q) = model.prior(memory), model.posterior(memory, pairs.target)
+    divergence = torch.distributions.kl_divergence(
+        torch.distributions.Normal(mean_q, scale_q), torch.distributions.Normal(mean_p, scale_p)
+    ).sum(-1)
+    wanted = divergence[pairs.source != PAD]
+    assert float(found.figures["kl"]) == pytest.approx(wanted.mean().item(), rel=1e-12)
+    keys = sentence_keys(pairs, torch.Generator().manual_seed(0))
+    z = mean_q + scale_q * normal(keys, tuple(mean_q.shape[1:]))
+    # A budget that is never reached costs itself at every source position.
+    free = terms(model, kl_budget=1e3, budget_end=1e3)
+    positions = int((pairs.source != PAD).sum())
+    assert float(free.total - found.total) * found.count == pytest.approx(
+        (1e3 * positions - wanted.sum()).item(), rel=1e-9
+    )
+    assert torch.isfinite(model.hidden(memory, z=z)[0]).all()
+
+
+def test_the_budget_is_held_and_falls_to_nothing():
+    model = nat(latent="vae")
+    found = [terms(model, step=step).figures["kl_budget"] for step in (0, 9, 25, 40, 100)]
+    assert found == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0], abs=1e-12)
+
+
+def test_the_posterior_shares_embeddings_alone():
+    model, pairs = nat(latent="vae"), batch()
+    mean, _ = model.posterior(model.encode(pairs.source), pairs.target)
+    used = torch.autograd.grad(mean.sum(), list(model.parameters()), allow_unused=True)
+    names = [name for (name, _), gradient in zip(model.named_parameters(), used, strict=True) if gradient is not None]
+    assert all(name.startswith(("latents.", "source_embedding", "target_embedding")) for name in names)
+    assert not any("prior" in name for name in names) and any("target_encoder" in name for name in names)
+    # It reads both sides.
+    other = pairs.target.clone()
+    other[0, 0] = 3 + (other[0, 0] - 2) % 7
+    moved, _ = model.posterior(model.encode(pairs.source), other)
+    assert not torch.allclose(moved[0], mean[0], atol=1e-6) and torch.allclose(moved[1:], mean[1:], atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["ctc", "axe", "ce"])
+def test_a_delta_step_is_argmax_collapse_and_posterior_mean(loss):
+    model, source = nat(loss=loss, latent="vae", seed=4, upsample=2.0), batch().source
+    memory = model.encode(source)
+    z = model.prior(memory)[0] + 0.5
+    found = delta_step(model, memory, memory.mask)(z)
+    lengths = set()
+    for row in range(4):
+        own = source[row][source[row] != PAD][None]
+        alone = model.encode(own)
+        logits, mask = model.decode(alone, z[row : row + 1, : own.size(1)])
+        path = logits[0].argmax(-1).tolist()
+        words = collapse(path, model.blank) if loss == "ctc" else [symbol for symbol in path if symbol != model.blank]
+        lengths.add(len(words))
+        wanted, _ = model.posterior(alone, torch.tensor([words], dtype=torch.int64))
+        assert mask.all() and torch.allclose(found[row, : own.size(1)], wanted[0], atol=1e-10)
+    assert len(lengths) > 1
+
+
+@pytest.mark.parametrize("loss", ["ctc", "axe", "ce"])
+def test_outputs_are_read_off_symbols(loss):
+    model = nat(loss=loss, target_size=8)
+    symbols = torch.tensor([[4, 4, 7, 4, 5, 5], [7, 7, 7, 7, 7, 7], [5, 6, 6, 7, 7, 4]])
+    mask = torch.tensor([6, 5, 4])[:, None] > torch.arange(6)
+    found = [[i for i in row if i != PAD] for row in model.output(symbols, mask).tolist()]
+    assert found == ([[4, 4, 5], [], [5, 6]] if loss == "ctc" else [[4, 4, 4, 5, 5], [], [5, 6, 6]])
+
+
+def test_cross_entropy_never_puts_out_a_blank_and_aligned_cross_entropy_may():
+    for loss, allowed in (("ce", False), ("axe", True), ("ctc", True)):
+        model = nat(loss=loss)
+        assert torch.isfinite(model.symbol_bias()[model.blank]) == allowed
+
+
+def test_settings_that_came_later_are_written_only_where_they_are_set():
+    sizes = {"dim": 8, "feed_forward": 8, "heads": 1, "encoder_layers": 1, "layers": 1}
+    plain = NatConfig(**sizes)
+    assert not NatConfig.later & plain.model_dump().keys() and NatObjectiveConfig().model_dump(mode="json") == {}
+    vae = NatConfig(**sizes, latent="vae")
+    written = vae.model_dump(mode="json")
+    assert (written["latent"], written["latent_dim"]) == ("vae", 8) and "posterior_layers" not in written
+    assert NatConfig(**written) == vae and NatConfig(**plain.model_dump()) == plain
+    assert NatObjectiveConfig(glance="glat").model_dump() == {"glance": "glat"}
+
+
+@pytest.mark.parametrize(
+    "model, objective, sentence",
+    [
+        ({}, {"label_smoothing": 0.1}, "objective.label_smoothing is for model.loss: ce, and that is ctc"),
+        ({"loss": "ce"}, {"skip_penalty": 2.0}, "objective.skip_penalty is for model.loss: axe, and that is ce"),
+        ({}, {"length_weight": 2.0}, "objective.length_weight is for model.loss: axe or ce, and that is ctc"),
+        ({}, {"kl_budget": 2.0}, "objective.kl_budget is for model.latent: vae, and that is none"),
+        ({}, {"glance_share": 0.3}, "objective.glance_share is for objective.glance: glat, and that is none"),
+        ({}, {"glance": "random", "glance_count": "share"}, "objective.glance_count is for objective.glance: glat"),
+        ({}, {}, None),
+        ({"loss": "axe", "latent": "vae"}, {"skip_penalty": 2.0, "kl_budget": 0.5, "glance": "glat"}, None),
+    ],
+)
+def test_settings_of_the_objective_that_do_nothing_are_refused(model, objective, sentence):
+    sizes = {"dim": 8, "feed_forward": 8, "heads": 1, "encoder_layers": 1, "layers": 1}
+    reason = FAMILY.conflict(NatConfig(**sizes, **model), NatObjectiveConfig(**objective))
+    assert reason is None if sentence is None else sentence in reason
+
+
+@pytest.mark.parametrize(
+    "model, search, settings, sentence",
+    [
+        ({"loss": "ce"}, "ctc-beam", {}, "needs model.loss: ctc, and that is ce; use search argmax"),
+        ({"loss": "axe"}, "ctc-greedy", {}, "needs model.loss: ctc, and that is axe"),
+        ({}, "argmax", {}, "needs model.loss: axe or ce, and that is ctc; use search ctc-greedy"),
+        ({}, "npd", {}, "needs model.latent: vae, and that is none"),
+        ({"loss": "ce"}, "delta", {}, "needs model.latent: vae, and that is none"),
+        ({}, "ctc-beam", {"draws": 5}, "with draws needs model.latent: vae, and that is none"),
+        ({"latent": "vae"}, "delta", {"length_quantile": 0.6}, "takes no length_quantile"),
+        ({"latent": "vae"}, "latent-search", {}, "tries several lengths"),
+        ({"latent": "vae"}, "ctc-beam", {"draws": 5}, None),
+        ({"latent": "vae"}, "ctc-greedy", {}, None),
+        ({"latent": "vae", "loss": "axe"}, "npd", {}, None),
+        ({"loss": "axe"}, "argmax", {"lengths": 3}, None),
+        ({"latent": "vae"}, "score", {}, None),
+    ],
+)
+def test_searches_that_a_model_did_not_learn_for_are_refused(model, search, settings, sentence):
+    sizes = {"dim": 8, "feed_forward": 8, "heads": 1, "encoder_layers": 1, "layers": 1}
+    declared = registry.searches()[search]
+    reason = FAMILY.refuses(NatConfig(**sizes, **model), declared, declared.settings(**settings))
+    assert reason is None if sentence is None else sentence in reason
+
+
+@pytest.mark.parametrize(
+    "model, known, default",
+    [
+        ({}, {"ctc-greedy", "ctc-beam"}, "ctc-greedy"),
+        ({"loss": "axe"}, {"argmax"}, "argmax"),
+        ({"latent": "vae"}, {"ctc-greedy", "ctc-beam", "npd", "prior-mean", "delta"}, "ctc-greedy"),
+        ({"loss": "ce", "latent": "vae"}, {"argmax", "npd", "prior-mean", "delta"}, "argmax"),
+    ],
+)
+def test_bundles_say_the_searches_that_their_model_learned_for(model, known, default):
+    sizes = {"dim": 8, "feed_forward": 8, "heads": 1, "encoder_layers": 1, "layers": 1}
+    found = bundle.describe(FAMILY, models=[{**sizes, **model}])
+    assert set(found["searches"]) == known and found["defaults"] == {"search": default}
+    network = {"dim": 8, "feed_forward": 8, "heads": 1, "layers": 1}
+    # A refiner of such a base moves latents of source positions.
+    refined = bundle.describe(registry.families()["score"], FAMILY, models=[network, {**sizes, "latent": "vae"}])
+    assert refined["defaults"] == {"search": "score"} and "latent-search" not in refined["searches"]

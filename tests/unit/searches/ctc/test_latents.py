@@ -1,0 +1,184 @@
+"""Searches of one-pass models with latents or a length head, candidate by candidate."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from miniatures import nat, refiner, tokens, transformer, translate_batch
+
+from workflow_src.decoding.candidates import noise_table
+from workflow_src.decoding.ctc import collapse
+from workflow_src.registry import searches
+from workflow_src.searches.argmax import ArgmaxSettings
+from workflow_src.searches.argmax.search import run as argmax
+from workflow_src.searches.ctc_beam import CtcBeamSettings
+from workflow_src.searches.ctc_beam.prefixes import Extra, prefix_beam
+from workflow_src.searches.ctc_beam.search import certainty, ctc_beam, probable
+from workflow_src.searches.ctc_greedy.search import ctc_greedy
+from workflow_src.searches.npd import NpdSettings
+from workflow_src.searches.npd.search import run as npd
+from workflow_src.spec import MODEL
+from workflow_src.types import PAD
+
+SIZE = 9
+SOURCE = tokens([3, 1, 5, 2], SIZE, end=True)
+
+
+def model(loss: str = "ctc", seed: int = 4, **more):
+    return nat(SIZE, SIZE, loss=loss, latent="vae", latent_dim=3, seed=seed, **more)
+
+
+def alone(row: int):
+    return SOURCE[row][SOURCE[row] != PAD][None]
+
+
+def read(made, path: list[int]) -> list[int]:
+    return collapse(path, made.blank) if made.config.loss == "ctc" else [i for i in path if i != made.blank]
+
+
+def candidates(made, row: int, settings) -> dict[tuple[int, ...], float]:
+    """Outputs of each draw of one sentence with the mean log-probability of their symbols."""
+    memory = made.encode(alone(row))
+    mean, deviation = made.prior(memory)
+    noise = noise_table(settings.draws, made.config.max_positions, 3, settings.search_seed)
+    found: dict[tuple[int, ...], float] = {}
+    for draw in range(settings.draws):
+        z = mean + settings.temperature * deviation * noise[draw, : mean.size(1)]
+        hidden, _ = made.hidden(memory, z=z)
+        best, path = made.logits(hidden)[0].log_softmax(-1).max(-1)
+        output = tuple(read(made, path.tolist()))
+        found[output] = max(found.get(output, -math.inf), best.mean().item())
+    return found
+
+
+@pytest.mark.parametrize("loss", ["ctc", "axe", "ce"])
+@pytest.mark.parametrize("ranked", [False, True])
+def test_noisy_parallel_decoding_is_the_best_of_its_draws(loss, ranked):
+    made, settings = model(loss), NpdSettings(draws=6, temperature=2.0)
+    rescorer = transformer(SIZE, SIZE, seed=2) if ranked else None
+    found = npd({MODEL: made, "rescorer": rescorer}, SOURCE, settings)
+    counts = []
+    for row in range(4):
+        every = candidates(made, row, settings)
+        if ranked:
+            every = {
+                output: rescorer.log_probabilities(alone(row), torch.tensor([output], dtype=torch.int64)).sum().item()
+                / (len(output) + 1)
+                for output in every
+            }
+        best = max(every, key=every.__getitem__)
+        counts.append(len(every))
+        assert tuple(found.tokens[row]) == best and found.candidates[row] == len(every)
+        assert found.scores[row] == pytest.approx(every[best], abs=1e-9)
+    assert max(counts) > 1
+
+
+def test_draws_at_no_temperature_are_the_latents_mean():
+    made = model()
+    greedy = ctc_greedy(made, SOURCE)
+    for settings in (NpdSettings(draws=3, temperature=0.0), NpdSettings(draws=1, temperature=0.0)):
+        found = npd({MODEL: made}, SOURCE, settings)
+        assert found.tokens == greedy.tokens and found.scores == pytest.approx(greedy.scores, abs=1e-9)
+    one, drawn = (CtcBeamSettings(beam=3, draws=draws, temperature=0.0) for draws in (0, 2))
+    plain, found = (ctc_beam(made, SOURCE, settings) for settings in (one, drawn))
+    assert found.tokens == plain.tokens and found.scores == pytest.approx(plain.scores, abs=1e-9)
+
+
+def test_neither_batch_nor_padding_changes_a_draw():
+    made, networks = model(), transformer(SIZE, SIZE, seed=2)
+    for search, settings in (
+        (npd, NpdSettings(draws=4, temperature=1.5)),
+        (searches_run("ctc-beam"), CtcBeamSettings(beam=2, draws=4, temperature=1.5)),
+    ):
+        together = search({MODEL: made, "rescorer": networks}, SOURCE, settings)
+        for row in range(4):
+            single = search({MODEL: made, "rescorer": networks}, alone(row), settings)
+            assert single.tokens[0] == together.tokens[row]
+            assert single.scores[0] == pytest.approx(together.scores[row], abs=1e-9)
+
+
+def searches_run(name: str):
+    from workflow_src.registry import import_object
+
+    return import_object(searches()[name].run)
+
+
+def test_prefixes_of_several_draws_keep_their_best_score():
+    made, settings = model(), CtcBeamSettings(beam=4, draws=5, temperature=2.0, word_bonus=0.5, min_ratio=0.0)
+    found = ctc_beam(made, SOURCE, settings)
+    noise = noise_table(5, made.config.max_positions, 3, 1)
+    for row in range(4):
+        memory = made.encode(alone(row))
+        mean, deviation = made.prior(memory)
+        every: dict[tuple[int, ...], float] = {}
+        for draw in range(5):
+            hidden, mask = made.hidden(memory, z=mean + 2.0 * deviation * noise[draw, : mean.size(1)])
+            logits, slots = made.logits(hidden).detach(), mask.sum(1)
+            symbols = probable(logits[0, : int(slots)], made.blank, 0.0)
+            for score, output in prefix_beam(symbols, 4, Extra(None, 0.0, 0.5), None):
+                every[output] = max(every.get(output, -math.inf), score + certainty(logits[0, : int(slots)]))
+        best = max(every, key=every.__getitem__)
+        assert tuple(found.tokens[row]) == best and found.candidates[row] == len(every)
+        assert found.scores[row] == pytest.approx(every[best], abs=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["axe", "ce"])
+@pytest.mark.parametrize("ranked", [False, True])
+def test_argmax_is_the_best_of_its_lengths(loss, ranked):
+    made = nat(SIZE, SIZE, loss=loss, max_length_difference=4, seed=6)
+    rescorer = transformer(SIZE, SIZE, seed=2) if ranked else None
+    found = argmax({MODEL: made, "rescorer": rescorer}, SOURCE, ArgmaxSettings(lengths=4))
+    for row in range(4):
+        memory = made.encode(alone(row))
+        every: dict[tuple[int, ...], float] = {}
+        for length in made.length.likely(memory, 4)[0]:
+            hidden, mask = made.hidden(memory, length[None])
+            best, path = made.logits(hidden)[0].log_softmax(-1).max(-1)
+            assert len(path) == length and mask.all()
+            output = tuple(read(made, path.tolist()))
+            every[output] = max(every.get(output, -math.inf), best.mean().item())
+        if ranked:
+            every = {
+                output: rescorer.log_probabilities(alone(row), torch.tensor([output], dtype=torch.int64)).sum().item()
+                / (len(output) + 1)
+                for output in every
+            }
+        best = max(every, key=every.__getitem__)
+        assert tuple(found.tokens[row]) == best and found.scores[row] == pytest.approx(every[best], abs=1e-9)
+
+
+def test_one_length_is_the_predicted_one():
+    made = nat(SIZE, SIZE, loss="ce", max_length_difference=4, seed=6)
+    found = argmax({MODEL: made}, SOURCE, ArgmaxSettings())
+    lengths = made.length.predict(made.encode(SOURCE)).tolist()
+    assert [len(row) for row in found.tokens] == lengths
+    for settings in ({"lengthening": 1.0}, {"length_quantile": 0.8}):
+        longer = argmax({MODEL: made}, SOURCE, ArgmaxSettings(**settings))
+        given = {"quantile" if name == "length_quantile" else name: value for name, value in settings.items()}
+        assert [len(row) for row in longer.tokens] == made.length.predict(made.encode(SOURCE), **given).tolist()
+    with pytest.raises(ValueError, match="length_quantile gives one length"):
+        ArgmaxSettings(lengths=2, length_quantile=0.6)
+
+
+@pytest.mark.parametrize("search", ["prior-mean", "delta", "score"])
+def test_latents_of_source_positions_are_refined_sentence_by_sentence(search):
+    made, network = model(seed=5), refiner("score", seed=3)
+    more = {"refiner": network} if search == "score" else {}
+    steps = 0 if search == "prior-mean" else 3
+    found = translate_batch(made, SOURCE, search, steps, trace=True, **more)
+    assert len(found.traces) == steps + 1 and found.traces[-1] == found.tokens
+    assert found.traces[0] == ctc_greedy(made, SOURCE).tokens
+    for row in range(4):
+        memory = made.encode(alone(row))
+        z = made.prior(memory)[0]
+        for _ in range(steps):
+            if search == "score":
+                z = z + network.direction(memory, z, memory.mask)
+            else:
+                path = made.logits(made.hidden(memory, z=z)[0])[0].argmax(-1).tolist()
+                z = made.posterior(memory, torch.tensor([collapse(path, made.blank)], dtype=torch.int64))[0]
+        scores = made.logits(made.hidden(memory, z=z)[0])[0].log_softmax(-1)
+        assert found.tokens[row] == collapse(scores.argmax(-1).tolist(), made.blank)
+        assert found.scores[row] == pytest.approx(scores.amax(-1).mean().item(), abs=1e-9)

@@ -1,0 +1,47 @@
+"""Latents and glancing draw random numbers: interrupted training is uninterrupted training there too."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from workflow_src.families.nat import NatObjectiveConfig
+from workflow_src.families.nat.objective import NatObjective
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(
+    "model, objective",
+    [
+        ({"latent": "vae", "dropout": 0.1}, {"glance": "glat"}),
+        ({"loss": "axe", "latent": "vae", "dropout": 0.1}, {"glance": "random"}),
+        ({"loss": "ce", "dropout": 0.1}, {"glance": "glat", "glance_count": "share", "glance_share": 1.0}),
+    ],
+)
+def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, model, objective, accumulate):
+    more = {"max_steps": 12, "accumulate": accumulate, "save_every": 3, "model": model}
+    own = NatObjective(NatObjectiveConfig(**objective))
+
+    def until(calls: int):
+        left = iter(range(calls))
+
+        def call(network, batch, context):
+            if next(left, None) is None:
+                raise Killed
+            return own(network, batch, context)
+
+        return lambda _: call
+
+    straight = make_trainer("nat", wrap=until(10**6), **more)
+    straight.run()
+    stopped = make_trainer("nat", state="one", wrap=until(7 * accumulate), **more)
+    with pytest.raises(Killed):
+        stopped.run()
+    torch.manual_seed(99)
+    going_on = make_trainer("nat", state="one", wrap=until(10**6), **more)
+    going_on.run()
+    assert 0 < stopped.progress.step < 12 and compare.equal(straight.model, going_on.model)

@@ -1,0 +1,65 @@
+"""Several candidates of a sentence, one row each: which latents they are drawn with, and which one wins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from workflow_src.decoding.ranking import Rescorer, best_of, rescored
+from workflow_src.types import PAD, Hypotheses
+
+
+def noise_table(draws: int, positions: int, width: int, seed: int) -> Tensor:
+    """Standard normal noise (draws, positions, width) float64, the same for every sentence.
+
+    More draws and more positions continue fewer. Neither the batch nor the place in a file changes a translation, and
+    engines can hold the table in a graph.
+    """
+    made = [
+        np.random.Generator(np.random.Philox(key=[seed, draw])).standard_normal((positions, width))
+        for draw in range(draws)
+    ]
+    return torch.from_numpy(np.stack(made))
+
+
+def drawn(model, memory, noise: Tensor, temperature: float) -> tuple[Any, Tensor]:
+    """Source states (B * K, S, D) and latents (B * K, S, Z): `temperature` times the prior's deviation off its mean.
+
+    `noise` (K, positions, Z) is a table of `noise_table`; the K draws of a sentence follow each other.
+    """
+    mean, deviation = model.prior(memory)
+    table = noise[:, : mean.size(1)].to(mean)
+    z = mean[:, None] + temperature * deviation[:, None] * table
+    rows = torch.arange(mean.size(0), device=mean.device).repeat_interleave(len(noise))
+    return memory.select(rows), z.flatten(0, 1)
+
+
+def read_symbols(model, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
+    """Outputs (B, N), padded, of the best symbols of logits (B, N, V), and their mean log-probability (B,), else 0."""
+    best, symbols = logits.max(-1)
+    rows = model.output(symbols, mask)
+    if not scored:
+        return rows, torch.zeros_like(best[:, 0])
+    gains = (best - logits.logsumexp(-1)) * mask
+    return rows, gains.sum(1) / mask.sum(1)
+
+
+def winners(
+    outputs: Tensor, scores: Sequence[float], each: int, source: Tensor, rescorer: Rescorer | None
+) -> Hypotheses:
+    """The best of the `each` candidates of every sentence: outputs (B * each, N), padded, with their scores.
+
+    Of equal outputs the best score counts. A rescorer ranks them by its own log p(y|x) / (|y| + 1).
+    """
+    rows = [tuple(i for i in row if i != PAD) for row in outputs.tolist()]
+    candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
+    for place, (row, score) in enumerate(zip(rows, scores, strict=True)):
+        found = candidates[place // each]
+        found[row] = max(score, found.get(row, float("-inf")))
+    if rescorer is not None:
+        candidates = rescored(rescorer, source, candidates)
+    return best_of(candidates)

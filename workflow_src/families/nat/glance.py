@@ -1,0 +1,91 @@
+"""Glancing: symbols of the reference at the decoder's input in training (Ghazvininejad et al. 2019; Qian et al. 2021).
+
+A first pass without gradient says what the model puts out. Where slots and target positions are the same (axe, ce), the
+reference has its symbols at its own positions; with CTC at those of the Viterbi alignment, blanks included (Gu & Kong
+2021, section 3.4). D symbols of a sentence are wrong, and
+    glat    l = share x D, rounded down, or l ~ Poisson(share x D)      (equation 5)
+    random  l of 0 … N - 1, all as likely
+of its N slots are shown, any of them as likely.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workflow_src.families.nat import NOTHING, NatObjectiveConfig
+from workflow_src.losses.ctc import Lattice, viterbi
+from workflow_src.losses.draws import uniform
+from workflow_src.losses.own_symbols import best_and_own, own_symbols
+
+# Streams of random numbers: how many, and which.
+COUNT, WHICH = 1, 2
+
+
+def share(config: NatObjectiveConfig, progress: float) -> float:
+    """The share of wrong symbols that glat shows: linear from the first to the last update."""
+    return config.glance_share + (config.glance_end - config.glance_share) * progress
+
+
+@torch.no_grad()
+def shown_symbols(
+    config: NatObjectiveConfig,
+    model,
+    memory,
+    slots: Tensor,
+    z: Tensor | None,
+    target: Tensor,
+    keys: Tensor,
+    part: float,
+) -> Tensor | None:
+    """Symbols (B, N) that are shown, NOTHING elsewhere; None where none can be.
+
+    slots (B,) of each sentence, target (B, T), random keys (B,) of sentences; `part` is the share of wrong symbols.
+    """
+    if config.glance == "none" or (config.glance == "glat" and part == 0):
+        return None
+    reference, wrong = _reference(config, model, memory, slots, z, target)
+    drawn = uniform(keys, (1,), COUNT)[:, 0]
+    if config.glance == "random":
+        count = (drawn * slots).floor()
+    elif config.glance_count == "share":
+        # A product such as 0.3 * 10 may come out below the whole number that it is.
+        count = (part * wrong.double() + 1e-9).floor()
+    else:
+        count = poisson(part * wrong.double(), drawn, reference.size(1))
+    return torch.where(chosen(keys, slots, count, reference.size(1)), reference, NOTHING)
+
+
+def _reference(config, model, memory, slots: Tensor, z: Tensor | None, target: Tensor) -> tuple[Tensor | None, Tensor]:
+    """The reference's symbol of every slot (B, N), and how many the model gets wrong (B,)."""
+    aligned = model.config.loss == "ctc"
+    if config.glance == "random" and not aligned:
+        return target[:, : int(slots.max())], slots
+    # Without dropout: it draws no numbers, so that those of the update stay what they are.
+    training = model.training
+    model.eval()
+    hidden, mask = model.hidden(memory, slots, z)
+    symbols = own_symbols(target, model.blank)
+    best, emissions = best_and_own(hidden, model.target_embedding.weight, model.symbol_bias(), mask, symbols)
+    model.train(training)
+    if aligned:
+        reference = symbols.gather(1, viterbi(emissions, Lattice(target, slots)))
+    else:
+        reference = target[:, : mask.size(1)]
+    return reference, ((best != reference) & mask).sum(1)
+
+
+def poisson(mean: Tensor, drawn: Tensor, most: int) -> Tensor:
+    """Poisson numbers (B,) of means (B,), at most `most`, from uniform numbers (B,) by the distribution's inverse."""
+    counts = torch.arange(most, device=mean.device, dtype=torch.float64)
+    # P(l <= k) of a Poisson number is the regularised upper incomplete gamma function Q(k + 1, mean).
+    below = torch.special.gammaincc(counts + 1, mean.double()[:, None].expand(-1, most))
+    return (drawn[:, None] > below).sum(1)
+
+
+def chosen(keys: Tensor, slots: Tensor, count: Tensor, width: int) -> Tensor:
+    """Which slots are shown, (B, width) bool: `count` (B,) of the first `slots` (B,), at most all of them."""
+    order = uniform(keys, (width,), WHICH)
+    order = order.masked_fill(torch.arange(width, device=keys.device) >= slots[:, None], 2.0)
+    rank = order.argsort(1).argsort(1)
+    return rank < torch.minimum(count.long(), slots)[:, None]

@@ -1,0 +1,58 @@
+"""Random numbers of a sentence by itself: neither padding nor what else is in its batch changes them.
+
+A batch takes one number from the generator. Those of a sentence follow from it and from the row of the corpus that the
+sentence is, position by position, by the finaliser of SplitMix64 (Steele, Lea & Flood 2014) in integer arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from workflow_src.types import Batch
+
+GOLDEN = 0x9E3779B97F4A7C15
+FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+def sentence_keys(batch: Batch, generator: torch.Generator) -> Tensor:
+    """A number for each sentence, (B,) int64, from one draw."""
+    device = batch.source.device
+    first = torch.randint(2**62, (), generator=generator, device=device)
+    rows = batch.indices or range(batch.source.size(0))
+    return _mixed(first + _signed(GOLDEN) * torch.tensor(tuple(rows), dtype=torch.int64, device=device))
+
+
+def uniform(keys: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
+    """Numbers in (0, 1), (B, *shape) float64, of keys (B,); each `stream` has its own.
+
+    A longer first dimension continues a shorter one.
+    """
+    count = math.prod(shape)
+    places = torch.arange(count, device=keys.device) + 1
+    bits = _mixed(_mixed(keys + _signed(GOLDEN * (stream + 1)))[:, None] + _signed(GOLDEN) * places)
+    # 52 bits and a half: never 0 or 1.
+    return ((_shifted(bits, 12)).double().add_(0.5) * 2.0**-52).view(len(keys), *shape)
+
+
+def normal(keys: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
+    """Standard normal numbers, (B, *shape) float64, as `uniform`."""
+    return torch.special.ndtri(uniform(keys, shape, stream))
+
+
+def _signed(value: int) -> int:
+    """The signed number with the same 64 bits: int64 arithmetic wraps around."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    """Bits moved to the right, zeros following from the left, of int64."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _mixed(x: Tensor) -> Tensor:
+    for shift, factor in zip((30, 27), FACTORS, strict=True):
+        x = (x ^ _shifted(x, shift)) * _signed(factor)
+    return x ^ _shifted(x, 31)

@@ -1,0 +1,136 @@
+"""Losses over alignments of outputs with a target, which need the probabilities of a sentence's own symbols alone.
+
+Logits of a block of rows at a time are computed, and again for their gradient, so that no tensor has a cell for each
+slot and word of the vocabulary. Shapes: B sentences, N slots, R real slots of all sentences, T target positions,
+U = T + 1 own symbols (the blank first), V vocabulary, D width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from workflow_src.losses.common import block_rows
+from workflow_src.types import wide
+
+
+@dataclasses.dataclass(frozen=True)
+class Aligned:
+    """What is learned from log-probabilities of own symbols (B, N, U).
+
+    losses  (B,) in nats
+    shares  (B, N, U): -d losses / d log-probabilities, 0 at slots that are not real
+    counted (B,) bool: sentences whose loss counts
+    ones    the shares of every real slot of these sentences sum to 1
+    """
+
+    losses: Tensor
+    shares: Tensor
+    counted: Tensor
+    ones: bool = True
+
+
+def own_symbols(target: Tensor, blank: int) -> Tensor:
+    """Ids (B, U) of the blank and of a sentence's tokens, from a padded target (B, T)."""
+    return F.pad(target, (1, 0), value=blank)
+
+
+def aligned_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    mask: Tensor,
+    symbols: Tensor,
+    align: Callable[[Tensor], Aligned],
+) -> Tensor:
+    """The losses (B,) that `align` finds; the sum over alignments, or a choice of one, is its own.
+
+    hidden (B, N, D) at slots where mask (B, N) is True, output projection weight (V, D) and bias (V,), symbols (B, U).
+    """
+    return _LinearAligned.apply(hidden[mask], weight, bias, mask.nonzero()[:, 0], mask, symbols, align)
+
+
+def own_log_probabilities(
+    hidden: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, symbols: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of each slot's own symbols (R, U), and the normalisers of its logits (R,).
+
+    hidden (R, D) of slots that belong to sentences `rows` (R,), symbols (B, U).
+    """
+    found, normalisers = [], []
+    for part, owners in _blocks(hidden, rows, weight.size(0)):
+        logits = wide(part @ weight.T) + bias
+        normaliser = logits.logsumexp(-1, keepdim=True)
+        found.append(logits.gather(1, symbols[owners]) - normaliser)
+        normalisers.append(normaliser[:, 0])
+    return torch.cat(found), torch.cat(normalisers)
+
+
+@torch.no_grad()
+def best_and_own(hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, symbols: Tensor) -> tuple[Tensor, Tensor]:
+    """The most probable symbol of every slot (B, N), and log-probabilities of own symbols (B, N, U); 0 beside `mask`.
+
+    Symbols whose bias is -inf are never the best.
+    """
+    rows = mask.nonzero()[:, 0]
+    best = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
+    emissions = bias.new_zeros((*mask.shape, symbols.size(1)))
+    found, own = [], []
+    for part, owners in _blocks(hidden[mask], rows, weight.size(0)):
+        logits = wide(part @ weight.T) + bias
+        found.append(logits.argmax(-1))
+        own.append(logits.gather(1, symbols[owners]) - logits.logsumexp(-1, keepdim=True))
+    best[mask], emissions[mask] = torch.cat(found), torch.cat(own).to(emissions)
+    return best, emissions
+
+
+def _blocks(hidden: Tensor, rows: Tensor, classes: int) -> Iterator[tuple[Tensor, Tensor]]:
+    size = block_rows(hidden, classes)
+    return zip(hidden.split(size), rows.split(size), strict=True)
+
+
+class _LinearAligned(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, rows, mask, symbols, align):
+        device = hidden.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+        narrow_hidden, narrow_weight = hidden.to(dtype), weight.to(dtype)
+        with torch.autocast(device, enabled=False):
+            own, normalisers = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
+            emissions = own.new_full((*mask.shape, symbols.size(1)), 0.0)
+            emissions[mask] = own
+            found = align(emissions)
+            if any(ctx.needs_input_grad):
+                ctx.ones = found.ones
+                ctx.save_for_backward(
+                    narrow_hidden, narrow_weight, bias, rows, symbols, normalisers, found.shares[mask], found.counted
+                )
+        return found.losses
+
+    @staticmethod
+    def backward(ctx, scale):
+        hidden, weight, bias, rows, symbols, normalisers, shares, counted = ctx.saved_tensors
+        # d loss / d logits = p times the sum of shares - shares, of every sentence times its own weight.
+        factors = (scale * counted)[rows, None]
+        grad_hidden = torch.empty_like(hidden)
+        grad_weight = torch.zeros_like(weight, dtype=bias.dtype)
+        grad_bias = torch.zeros_like(bias)
+        start = 0
+        with torch.autocast(hidden.device.type, enabled=False):
+            for part, owners in _blocks(hidden, rows, weight.size(0)):
+                end = start + len(part)
+                gradient = (wide(part @ weight.T) + bias).sub_(normalisers[start:end, None]).exp_()
+                if not ctx.ones:
+                    gradient.mul_(shares[start:end].sum(-1, keepdim=True))
+                gradient.scatter_add_(1, symbols[owners], -shares[start:end])
+                gradient.mul_(factors[start:end])
+                grad_bias += gradient.sum(0)
+                narrow = gradient.to(hidden.dtype)
+                torch.mm(narrow, weight, out=grad_hidden[start:end])
+                grad_weight += narrow.T @ part
+                start = end
+        return grad_hidden.to(grad_bias.dtype), grad_weight, grad_bias, None, None, None, None

@@ -1,0 +1,63 @@
+"""The best symbol of every position at a predicted length, or at several lengths of which the best output wins."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from workflow_src.decoding.settings import RESCORER, Lengthening, LengthQuantile
+from workflow_src.spec import LENGTHS, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
+
+
+class ArgmaxSettings(SearchSettings):
+    """Symbols for skipped positions are dropped; runs of the same subword go where reports remove them."""
+
+    lengths: Annotated[int, Option(tune=True, part="-{}", length=True)] = Field(
+        1, ge=1, description="most probable target lengths tried"
+    )
+    length_quantile: LengthQuantile
+    lengthening: Lengthening
+    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
+        None, description="the system that ranks lengths; none: the model's mean log-probability"
+    )
+
+    @model_validator(mode="after")
+    def _a_quantile_is_one_length(self):
+        if self.lengths > 1 and self.length_quantile is not None:
+            raise ValueError(f"length_quantile gives one length, and lengths is {self.lengths}; remove one of the two")
+        return self
+
+
+def cost(settings: ArgmaxSettings, weights: Weights, length: float) -> float:
+    """The source is read once, every length is decoded, and read by the rescorer."""
+    model, rescorer = weights[MODEL], weights.get(RESCORER)
+    total = model["encoder"] + settings.lengths * (model["decoder"] + model["output"])
+    if rescorer:
+        total += rescorer["encoder"] + settings.lengths * (rescorer["decoder"] + rescorer["output"])
+    return 2.0 * length * total
+
+
+def label(settings: ArgmaxSettings) -> str:
+    """Such as `argmax, 5 lengths, ranked by teacher`."""
+    words = [f"{settings.lengths} lengths"] if settings.lengths > 1 else []
+    words += [f"ranked by {settings.rescorer}"] if settings.rescorer else []
+    return ", ".join(["argmax", *words])
+
+
+def graph(settings: ArgmaxSettings) -> dict[str, Any]:
+    """What a rescorer reads stands beside the graph."""
+    return settings.model_dump(mode="json", exclude=set(settings.named("role")))
+
+
+SEARCH = Search(
+    name="argmax",
+    title="argmax",
+    settings=ArgmaxSettings,
+    run="workflow_src.searches.argmax.search:run",
+    program="workflow_src.searches.argmax.search:program",
+    graph=graph,
+    cost=cost,
+    needs={MODEL: Role(LENGTHS), RESCORER: Role(SCORER, agree=("subwords",), optional=True)},
+    width=lambda settings: settings.lengths,
+    label=label,
+    look=Look(marker="v"),
+)

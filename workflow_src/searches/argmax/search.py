@@ -1,0 +1,73 @@
+"""The best symbol of every position, at the most probable lengths (Gu et al. 2018; Ghazvininejad et al. 2020 for axe).
+
+Lengths and the copy of the source are those of the model; outputs of several lengths are ranked by a rescorer, or by
+the mean log-probability of their symbols.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from workflow_src.decoding.candidates import read_symbols, winners
+from workflow_src.decoding.passes import Pass
+from workflow_src.decoding.ranking import Rescorer
+from workflow_src.decoding.settings import RESCORER
+from workflow_src.nn.layers import with_padding
+from workflow_src.searches.argmax import ArgmaxSettings
+from workflow_src.spec import MODEL
+from workflow_src.types import Hypotheses, wide
+
+
+class ArgmaxPass(nn.Module):
+    """Source (B, S) -> outputs (B * lengths, N), padded, and the mean log-probability of their symbols, else 0."""
+
+    def __init__(self, model, settings: ArgmaxSettings, scored: bool):
+        super().__init__()
+        self.model, self.settings, self.scored = model, settings, scored
+
+    def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        model, settings = self.model, self.settings
+        memory = model.encode(source)
+        if settings.lengths == 1:
+            lengths = model.length.predict(memory, settings.length_quantile, settings.lengthening)
+        else:
+            found = model.length.likely(memory, settings.lengths, settings.lengthening)
+            rows = torch.arange(found.size(0), device=found.device).repeat_interleave(found.size(1))
+            memory, lengths = memory.select(rows), found.flatten()
+        # Lengths of one sentence differ, also where a graph is for single sentences.
+        with with_padding() if settings.lengths > 1 else contextlib.nullcontext():
+            hidden, mask = model.hidden(memory, lengths)
+        return read_symbols(model, wide(model.logits(hidden)), mask, self.scored)
+
+
+def _pass(model, settings: ArgmaxSettings, scored: bool) -> ArgmaxPass:
+    """Candidates are ranked by their scores where there is no rescorer."""
+    return ArgmaxPass(model, settings, settings.lengths > 1 and settings.rescorer is None or scored)
+
+
+def _read(source: Tensor, outputs: Tensor, scores: Tensor, rescorer: Rescorer | None) -> Hypotheses:
+    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer)
+
+
+def program(networks: Mapping[str, Any], settings: ArgmaxSettings, scored: bool) -> Pass:
+    rescorer = networks.get(RESCORER)
+
+    @torch.no_grad()
+    def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
+        return _read(torch.from_numpy(source), *map(torch.from_numpy, found), rescorer)
+
+    return Pass(_pass(networks[MODEL], settings, scored), outputs=("outputs", "scores"), read=read)
+
+
+@torch.no_grad()
+def run(
+    models: Mapping[str, Any], source: Tensor, settings: ArgmaxSettings, scored: bool = True, trace: bool = False
+) -> Hypotheses:
+    """Translate source (B, S); scores are what outputs were ranked by."""
+    return _read(source, *_pass(models[MODEL], settings, scored)(source), models.get(RESCORER))

@@ -1,0 +1,57 @@
+"""Noisy parallel decoding: several draws of the latents; the best of their outputs wins (Gu & Kong 2021, section 4)."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from workflow_src.decoding.settings import RESCORER
+from workflow_src.spec import MODEL, SCORER, SOURCE_LATENT, Look, Option, Role, Search, SearchSettings, Weights
+
+
+class NpdSettings(SearchSettings):
+    draws: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
+        5, ge=1, description="draws of the latents from the prior"
+    )
+    temperature: Annotated[float, Option(tune=True, part="-temperature{:g}")] = Field(
+        0.1, ge=0, allow_inf_nan=False, description="times the prior's deviation is added to its mean"
+    )
+    search_seed: Annotated[int, Option()] = Field(1, ge=0, lt=2**31, description="of the draws")
+    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
+        None, description="the system that ranks outputs; none: the model's mean log-probability"
+    )
+
+
+def cost(settings: NpdSettings, weights: Weights, length: float) -> float:
+    """The source is read once, every draw is decoded, and read by the rescorer."""
+    model, rescorer = weights[MODEL], weights.get(RESCORER)
+    total = model["encoder"] + model["prior"] + settings.draws * (model["decoder"] + model["output"])
+    if rescorer:
+        total += rescorer["encoder"] + settings.draws * (rescorer["decoder"] + rescorer["output"])
+    return 2.0 * length * total
+
+
+def label(settings: NpdSettings) -> str:
+    """Such as `NPD, 5 draws, ranked by teacher`."""
+    words = [f"ranked by {settings.rescorer}"] if settings.rescorer else []
+    return ", ".join(["NPD", f"{settings.draws} draw{'s' * (settings.draws > 1)}", *words])
+
+
+def graph(settings: NpdSettings) -> dict[str, Any]:
+    """What a rescorer reads stands beside the graph."""
+    return settings.model_dump(mode="json", exclude=set(settings.named("role")))
+
+
+SEARCH = Search(
+    name="npd",
+    title="NPD",
+    settings=NpdSettings,
+    run="workflow_src.searches.npd.search:run",
+    program="workflow_src.searches.npd.search:program",
+    graph=graph,
+    cost=cost,
+    needs={MODEL: Role(SOURCE_LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True)},
+    series="draws",
+    width=lambda settings: settings.draws,
+    label=label,
+    look=Look(marker="P"),
+)

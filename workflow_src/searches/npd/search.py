@@ -1,0 +1,67 @@
+"""Noisy parallel decoding with latents: z = mean + temperature x deviation x noise, each read by its best symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from workflow_src.decoding.candidates import drawn, noise_table, read_symbols, winners
+from workflow_src.decoding.passes import Pass
+from workflow_src.decoding.ranking import ROWS, Rescorer
+from workflow_src.decoding.settings import RESCORER
+from workflow_src.searches.npd import NpdSettings
+from workflow_src.spec import MODEL
+from workflow_src.types import Hypotheses, wide
+
+
+class DrawsPass(nn.Module):
+    """Source (B, S) -> outputs (B * draws, N), padded, and the mean log-probability of their symbols, else 0."""
+
+    def __init__(self, model, settings: NpdSettings, scored: bool):
+        super().__init__()
+        self.model, self.settings, self.scored = model, settings, scored
+        table = noise_table(settings.draws, model.config.max_positions, model.config.latent_dim, settings.search_seed)
+        # In the model's own precision, so that a graph needs no other.
+        self.register_buffer("noise", table.to(model.output_bias), persistent=False)
+
+    def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        memory, z = drawn(self.model, self.model.encode(source), self.noise, self.settings.temperature)
+        hidden, mask = self.model.hidden(memory, z=z)
+        return read_symbols(self.model, wide(self.model.logits(hidden)), mask, self.scored)
+
+
+def _pass(model, settings: NpdSettings, scored: bool) -> DrawsPass:
+    """Candidates are ranked by their scores where there is no rescorer."""
+    return DrawsPass(model, settings, scored or settings.rescorer is None)
+
+
+def _read(source: Tensor, parts: list[tuple[Tensor, Tensor]], draws: int, rescorer: Rescorer | None) -> Hypotheses:
+    width = max(outputs.size(1) for outputs, _ in parts)
+    outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in parts])
+    return winners(outputs, torch.cat([scores for _, scores in parts]).tolist(), draws, source, rescorer)
+
+
+def program(networks: Mapping[str, Any], settings: NpdSettings, scored: bool) -> Pass:
+    rescorer = networks.get(RESCORER)
+
+    @torch.no_grad()
+    def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
+        outputs, scores = map(torch.from_numpy, found)
+        return _read(torch.from_numpy(source), [(outputs, scores)], settings.draws, rescorer)
+
+    return Pass(_pass(networks[MODEL], settings, scored), outputs=("outputs", "scores"), read=read)
+
+
+@torch.no_grad()
+def run(
+    models: Mapping[str, Any], source: Tensor, settings: NpdSettings, scored: bool = True, trace: bool = False
+) -> Hypotheses:
+    """Translate source (B, S); scores are what outputs were ranked by."""
+    network = _pass(models[MODEL], settings, scored)
+    # So many sentences that no more than ROWS candidates are decoded together.
+    parts = [network(part) for part in source.split(max(1, ROWS // settings.draws))]
+    return _read(source, parts, settings.draws, models.get(RESCORER))
