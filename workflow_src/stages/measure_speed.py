@@ -112,6 +112,10 @@ def orders(
             | {"precision": precision, "settings": {key: row[key] for key in ("engine", "compute_type") if key in row}},
         )
         order["folders"] |= {system: folders[kind][system] for system in systems}
+    for engine, order in found.items():
+        # What only ranks or adds to scores is no search of this engine's.
+        decoded = {row["system"] for row in rows if engine_of(row) == engine}
+        order["in_roles"] = sorted(order["folders"].keys() - decoded)
     return found
 
 

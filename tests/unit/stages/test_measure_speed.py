@@ -193,9 +193,29 @@ def test_a_worker_that_refuses_or_dies_says_so():
         Worker(os._exit, _order("x"), 1)
 
 
+def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
+    row = {
+        "system": "a", "name": "ranked", "search": "latent-search", "steps": 0, "rescorer": "teacher",
+        "engine": "onnxruntime", "compute_type": "int8",
+    }  # fmt: skip
+    folders = {measure_speed.OWN: {"a": tiny_bundles["lvm"], "teacher": tiny_bundles["transformer"]}}
+    protocol = {"device": "cpu", "threads": 1}
+    (order,) = measure_speed.orders([row], folders, protocol, "auto").values()
+    assert order["in_roles"] == ["teacher"]
+    made, about = worker.make(order)
+    assert {name: one.engine for name, one in made.translators.items()} == {"a": "fast-int8", "teacher": "eager"}
+    assert about["precision"] == "int8"
+    both = [row, {"system": "teacher", "name": "greedy", "search": "greedy"}]
+    assert [one["in_roles"] for one in measure_speed.orders(both, folders, protocol, "auto").values()] == [
+        ["teacher"],
+        [],
+    ]
+
+
 def _order(folder):
     return {
         "engine": "continuum",
+        "in_roles": [],
         "folders": {"a": folder},
         "device": "cpu",
         "threads": 1,

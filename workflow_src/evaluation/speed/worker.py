@@ -10,15 +10,17 @@ from workflow_src.evaluation.speed.timing import Local
 def make(order: dict[str, Any]) -> tuple[Local, dict[str, Any]]:
     """Load what an order names: folders by system, device, precision, threads. Returns what times rows, and a report.
 
-    The report has device, device_name (GPUs) and precision.
+    Systems of `in_roles` decode nothing themselves: our own engine opens them. The report has device, device_name
+    (GPUs) and precision.
     """
     from workflow_src.serving.folders import open_engine
 
+    settings = {system: {} if system in order["in_roles"] else order["settings"] for system in order["folders"]}
     translators = {
-        system: open_engine(folder, order["device"], order["precision"], order["threads"], order["settings"])
+        system: open_engine(folder, order["device"], order["precision"], order["threads"], settings[system])
         for system, folder in order["folders"].items()
     }
-    first = next(iter(translators.values()))
+    first = next(one for system, one in translators.items() if system not in order["in_roles"])
     device = str(first.device)
     kind = device.split(":")[0]
     about = {
