@@ -54,5 +54,19 @@ def test_rules_of_shipped_experiments_get_what_they_got(experiment):
     assert not changed, f"other settings for {', '.join(changed)}: now {rule_settings(experiment).get(changed[0])}"
 
 
+# What belongs to an experiment; everything else belongs to its recipe, whose experiments share it.
+OWN = ("analysis", "speed", "report", "significance", "latent_space", "lengths", "marginal", "samples", "tokens")
+
+
+def test_experiments_that_share_a_recipe_do_not_undo_each_other():
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    for experiment in experiment_names():
+        recipe = load_experiment(experiment).config.recipe.name
+        for name, digest in json.loads(FROZEN.read_text())[experiment].items():
+            if name not in OWN:
+                other, before = found.setdefault((recipe, name), (experiment, digest))
+                assert digest == before, f"{experiment} and {other} make {name} of {recipe} differently; rename one"
+
+
 if __name__ == "__main__":
     FROZEN.write_text(json.dumps({name: digests(name) for name in experiment_names()}, indent=1) + "\n")

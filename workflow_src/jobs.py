@@ -100,7 +100,8 @@ def _set_up_log(path: Path | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handlers.append(_LogFile(path, mode="a" if several else "w", encoding="utf-8"))
     form = f"[process {rank}] %(message)s" if rank else "%(message)s"
-    logging.basicConfig(level=logging.INFO, format=form, handlers=handlers, force=True)
+    # Remarks of libraries are for their developers.
+    logging.basicConfig(level=logging.WARNING, format=form, handlers=handlers, force=True)
     log.setLevel(logging.WARNING if rank else logging.DEBUG)
 
 
