@@ -147,7 +147,7 @@ class Requests:
         system = self.plan.system(name)
         if system.family.fit:
             # Every subword of the target, and what is counted of it, a few times over.
-            subwords = self.pairs * self.length
+            subwords = min(self.pairs, getattr(system.model, "max_sentences", None) or self.pairs) * self.length
             return PROCESS + COUNTED_BYTES * subwords / 1e6, STARTING_MINUTES + subwords / COUNTED_A_MINUTE
         training, model = system.training, system.model
         averaged = training.average_last if training.keep == "average" else 1

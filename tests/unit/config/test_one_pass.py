@@ -159,4 +159,5 @@ def test_the_figures_of_table_4_are_those_of_the_paper():
     ]  # fmt: skip
     assert figures == load_experiment("nat-grid-multi30k").config.report.expected
     paper = load_experiment("wmt14-nat").config.report.expected
-    assert {name: paper[name] for name in figures} == figures
+    # The grid's plain systems have names of their own beside those of tatoeba.
+    assert {name: paper[name.replace("-plain", "")] for name in figures} == figures

@@ -134,7 +134,8 @@ def _model(system: System, loaded: Loaded) -> System | None:
 
 def _two_dimensional(loaded: Loaded) -> str | None:
     def fits(system: System) -> bool:
-        return VECTOR_FIELD in system.family.traits and getattr(system.model, "latent_dim", None) == 2
+        wide = getattr(system.model, "latent_dim", None)
+        return VECTOR_FIELD in system.family.traits and wide == 2 and _model(system, loaded) is not None
 
     there = [system.name for system in loaded.systems.values() if fits(system)]
     named = loaded.config.analyses.latent_space.system

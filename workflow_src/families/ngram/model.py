@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,8 @@ def fit(
     if initial is not None:
         counted = _from_file(initial, model.config.order, subwords)
     else:
-        rows = [train.target(row) for row in range(len(train))]
+        counted_rows = evenly(len(train), model.config.max_sentences)
+        rows = [train.target(row) for row in counted_rows]
         offsets = np.cumsum([0, *map(len, rows)])
         counted = estimate(
             np.concatenate(rows) if rows else np.zeros(0), offsets, subwords.target_size, model.config.order
@@ -80,6 +82,13 @@ def fit(
     model.hold(counted)
     sizes = {f"ngrams_{n}": len(table) for n, table in enumerate(counted.tables, 1)}
     return {**sizes, "dev_perplexity": counted.perplexity(targets)}
+
+
+def evenly(count: int, most: int | None) -> Sequence[int]:
+    """At most so many of `count` rows, evenly spread, each once; none: all."""
+    if most is None or most >= count:
+        return range(count)
+    return [row * count // most for row in range(most)]
 
 
 def _from_file(path: Path, order: int, subwords: Subwords) -> NgramModel:
