@@ -123,8 +123,8 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
     if picked:
         # Seeds that chose different values share a row, which then tells the settings only.
         chosen = [f"chosen: {words(picked[0], all(one == picked[0] for one in picked))}"]
-    elif search.details is None and first.name != _plain_name(search, values, first.settings):
-        chosen = [first.name]
+    elif search.details is None:
+        chosen = _own(search, values, first)
     label = _common([search.row_label(one) for one in every])
     refining = refinement(values)
     return DecodeInfo(
@@ -146,10 +146,17 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
     )
 
 
-def _plain_name(search: Search, values: SearchSettings, handed: Mapping[str, Any]) -> str:
-    """The name of a decode that has no settings but those that every decode of the search says."""
-    parts = "".join(values.name_part(name) for name in type(values).model_fields if values.option(name).always)
-    return search.name + parts + "".join(f"-{handed[key]}" for key in ENGINE_SETTINGS if key in handed)
+def _own(search: Search, values: SearchSettings, row: RowInfo) -> list[str]:
+    """What sets a decode apart from others of its search: its name where it was given one, else settings in words.
+
+    Left out are those that every decode of the search says, and those that name systems, which its label has.
+    """
+    engine = "".join(f"-{row.settings[key]}" for key in ENGINE_SETTINGS if key in row.settings)
+    if row.name != f"{search.name}{values.name_parts()}{engine}":
+        return [row.name]
+    fields = [n for n in type(values).model_fields if not values.option(n).always and values.option(n).role is None]
+    changed = {n: getattr(values, n) for n in fields if getattr(values, n) != values.default(n)}
+    return [words(changed)] if changed else []
 
 
 def _curve(system: SystemInfo, search: Search, values: SearchSettings, row: RowInfo, engine: EngineInfo) -> str:

@@ -43,6 +43,8 @@ def candidates(label: Label, frame: Box) -> np.ndarray:
         lefts = [x + gap, x - gap - label.width]
         if abs(dy) >= 8 and shift == 0:
             lefts.append(x - label.width / 2)
+            # A long label fits where it begins or ends with the frame.
+            lefts.append(min(max(x - label.width / 2, frame[0]), frame[2] - label.width))
         bottom = y + dy - label.height / 2
         found += [(left, bottom, left + label.width, bottom + label.height) for left in lefts]
     boxes = np.array(found)

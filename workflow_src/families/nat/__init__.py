@@ -207,6 +207,6 @@ FAMILY = Family(
     lacks=lacks,
     refuses=refuses,
     symbols=(BLANK,),
-    look=Look("#009e73"),
+    look=Look("#6a3d9a", dark="#b79ae0"),
     order=4,
 )

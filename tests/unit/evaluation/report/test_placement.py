@@ -38,6 +38,12 @@ def test_a_label_alone_stands_beside_its_point_and_a_short_one_above():
     assert box[2] == 483.0
 
 
+def test_a_label_that_fits_nowhere_else_begins_or_ends_with_the_frame():
+    for x in (20.0, 250.0, 480.0):
+        (box,) = place([Label((x, 150.0), 450.0, 9.0)], [(x, 150.0)], [], FRAME)
+        assert FRAME[0] <= box[0] and box[2] <= FRAME[2] and not touch(box, around((x, 150.0)))
+
+
 def test_lines_are_avoided_where_that_costs_little():
     line = [(x, 99.0, x + 2, 101.0) for x in range(104, 200, 3)]
     (box,) = place([Label((100.0, 100.0), 40.0, 8.0)], [(100.0, 100.0)], line, FRAME)

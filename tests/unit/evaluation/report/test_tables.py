@@ -124,6 +124,10 @@ def label(system, name, settings, picked=()):
 def test_names_that_differ_from_the_settings_are_shown():
     assert label("lvm", "delta-1-size0.5", stepped("delta", 1)) == "delta, L = 1 (delta-1-size0.5)"
     assert label("lvm", "delta-1", stepped("delta", 1)) == "delta, L = 1"
+    # A name that follows from settings says less than they do.
+    half = stepped("score", 1) | {"step_size": 0.5}
+    assert label("score", "score-1-size0.5", half) == "score, L = 1 (step size 0.5)"
+    assert label("score", "mine", half) == "score, L = 1 (mine)"
 
 
 def test_systems_that_refine_one_model_alike_are_told_apart():
