@@ -121,6 +121,11 @@ class DecodeInfo:
         label = f"{self.head} ({notes}{used})" if notes else self.head
         return f"{label} ({self.system.name})" if self.twin else label
 
+    @property
+    def short(self) -> str:
+        """Its label without what it has of its own, for pictures."""
+        return f"{self.head} ({self.system.name})" if self.twin else self.head
+
 
 @dataclasses.dataclass(frozen=True)
 class RowInfo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from typing import Any
 
 import matplotlib
@@ -127,7 +128,8 @@ def quality_speed(groups: list[Group]) -> Figure:
         axes.set_xscale("log")
         named = {id(every[i]) for i in best} | _own_lines(curves) if many else {id(line) for line in every}
         axes.plot(*zip(*[points[i] for i in best], strict=True), color=RULE, linewidth=3, zorder=1)
-        names = [name for curve in curves for name in _drawn(axes, curve, named, many)]
+        texts = short_labels(every)
+        names = [name for curve in curves for name in _drawn(axes, curve, named, many, texts)]
         if many:
             _legend(axes, every)
         log_ticks(axes.xaxis, [line.figures["latency_ms"] for line in every], axes.set_xlim)
@@ -140,8 +142,14 @@ def quality_speed(groups: list[Group]) -> Figure:
     return figure
 
 
-def _drawn(axes: Axes, curve: Curve, named: set[int], many: bool) -> list[Name]:
-    """Draw a curve; returns the names of those of its points that `named` has."""
+def short_labels(lines: list[Line]) -> dict[int, str]:
+    """Labels by identity, without what stands in brackets where no other row of the system has the same."""
+    heads = Counter((line.system, line.decode.head) for line in lines)
+    return {id(line): line.decode.short if heads[line.system, line.decode.head] == 1 else line.label for line in lines}
+
+
+def _drawn(axes: Axes, curve: Curve, named: set[int], many: bool, texts: dict[int, str]) -> list[Name]:
+    """Draw a curve; returns the names, which `texts` has, of those of its points that are `named`."""
     look = curve.decode.look
     x = [line.figures["latency_ms"] for line in curve.lines]
     y = [line.figures["bleu"] for line in curve.lines]
@@ -152,7 +160,7 @@ def _drawn(axes: Axes, curve: Curve, named: set[int], many: bool) -> list[Name]:
         if id(line) in named:
             # Within a curve the value of its series is enough.
             short = line.decode.value and line is not curve.lines[-1] and not many
-            text = f"{line.decode.value:g}" if short else line.label + addition
+            text = f"{line.decode.value:g}" if short else texts[id(line)] + addition
             names.append(Name(left, up, text, look.colour, 6.5 if short else 7.5))
     return names
 

@@ -109,6 +109,17 @@ def test_the_legend_says_titles():
     assert list(entries) == ["autoregressive", "prior mean", "delta", "latent search", "score", "CTranslate2"]
 
 
+def test_pictures_leave_out_what_stands_in_brackets_where_rows_stay_apart():
+    half = reports.stepped("score", 8) | {"step_size": 0.5}
+    quarter = reports.stepped("score", 1) | {"step_size": 0.25}
+    decodes = reports.DECODES | {("score", "mine"): half, ("score", "other"): quarter}
+    lines = [line for group in table(reports.manifest(decodes)) for line in group.lines]
+    short = figures_quality.short_labels(lines)
+    told = {line.name: short[id(line)] for line in lines if line.system == "score"}
+    assert told["mine"] == "score, L = 8" and told["score-2"] == "score, L = 2"
+    assert (told["other"], told["score-1"]) == ("score, L = 1 (other)", "score, L = 1")
+
+
 def test_names_touch_neither_points_nor_each_other(tmp_path):
     """In a crowded picture, measured in what is drawn, at the resolution of the files."""
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 1, "refinement": "delta"}
