@@ -193,10 +193,10 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, 
     table = text[text.index("| **Bag of words “bag”, miniature, distilled data** |") :].splitlines()[1:6]
     assert [line.split(" | ")[0] for line in table] == [
         "| without repetitions, passes 0",
-        "| without repetitions, passes 0 (unrepeat-0-stretch1.5)",
+        "| without repetitions, passes 0 (stretch 1.5)",
         "| without repetitions, passes 1 (chosen: stretch 1.2)",
         "| without repetitions, passes 2",
-        "| without repetitions, passes 2 (unrepeat-2-stretch1.5)",
+        "| without repetitions, passes 2 (stretch 1.5)",
     ]
     assert all(" | 0.012 | " in line for line in table)
     page = (tmp_path / "report/index.html").read_text()
