@@ -157,7 +157,9 @@ def translate_batch(
                 keep(z)
             z = step(z)
     else:
-        z, used = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep)
+        # Latents of source positions stand beside source states, which stay as wide as the batch.
+        trim = not on_source(model)
+        z, used = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
     rows, scores = words(model, memory, z, mask, scored)
     if traces is not None:
         # Sentences that stopped early keep what they had.
@@ -210,12 +212,13 @@ def refine_until(
     steps: int,
     threshold: float,
     before: Callable[[Tensor], None] | None = None,
+    trim: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Refine latents z (B, T, Z) until every sentence stands still; (z, steps taken (B,) int64).
 
     A sentence stops after a step whose mean length over its positions, (1/T) sum_t |z'_t - z_t|, is below `threshold`,
     or after `steps` of them. Sentences that have stopped leave the batch. `before(z)` is called before every step that
-    some sentence takes.
+    some sentence takes. `trim`: positions that no sentence has any more leave the batch too.
     """
     z = z.clone()
     used = torch.zeros(z.size(0), dtype=torch.int64, device=z.device)
@@ -235,7 +238,7 @@ def refine_until(
             part = moved
             continue
         active = active[going]
-        width = int(mask[active].sum(1).max())
+        width = int(mask[active].sum(1).max()) if trim else mask.size(1)
         part, part_mask = moved[going, :width], mask[active, :width]
         step = make_step(memory.select(active), part_mask)
     return z, used

@@ -86,7 +86,10 @@ def rescored(
         first, last = part[0][0], part[-1][0]
         rows = torch.tensor([row - first for row, _ in part], device=source.device)
         target = pad([choice for _, choice in part], eos=False).to(source.device)
-        mean = function(source[first : last + 1], rows, target) / (with_end(target) != PAD).sum(1)
+        # No more columns than the longest has: a sentence by itself is computed without padding.
+        sources = source[first : last + 1]
+        sources = sources[:, : int((sources != PAD).sum(1).max())]
+        mean = function(sources, rows, target) / (with_end(target) != PAD).sum(1)
         for (row, choice), score in zip(part, mean.tolist(), strict=True):
             scored[row][choice] = score if weight is None else candidates[row][choice] + weight * score
     able = [any(map(math.isfinite, found.values())) for found in scored]

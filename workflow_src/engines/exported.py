@@ -69,7 +69,7 @@ class ExportedGraphs:
         self._sessions: dict[str, Any] = {}
         # A sentence takes less time than to describe its graph in words, so that these are found by their settings.
         self._opened: dict[tuple[SearchSettings, bool, bool], _Opened] = {}
-        self._functions: dict[tuple[int, str], ExportedFunction | None] = {}
+        self._functions: dict[tuple[nn.Module, str], ExportedFunction | None] = {}
 
     def ready(self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None = None) -> bool:
         """Whether the graphs of a single sentence need no export."""
@@ -121,7 +121,8 @@ class ExportedGraphs:
             reference = needed[role].program if role in needed else None
             if reference is None:
                 continue
-            key = (id(network), reference)
+            # Networks are their own keys: another may get the place of one in memory.
+            key = (network, reference)
             if key not in self._functions:
                 known = registry.import_object(reference)(network) is not None
                 self._functions[key] = ExportedFunction(self, network, reference) if known else None

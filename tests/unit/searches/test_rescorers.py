@@ -10,6 +10,7 @@ import torch
 from miniatures import lvm, nat, one, padded, pairs, transformer
 
 from workflow_src.data.batching import pad
+from workflow_src.decoding import ranking
 from workflow_src.decoding.ctc import collapse
 from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.losses.ctc import ctc_loss
@@ -175,3 +176,27 @@ def test_latent_search_is_ranked_by_a_one_pass_model():
         right = by_alignments(rescorer, source)
         assert alone.tokens[0] == found.tokens[row]
         assert found.scores[row] == pytest.approx(right[tuple(found.tokens[row])], abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sentence_by_itself_is_scored_without_padding(kind, monkeypatch):
+    """Candidates are scored in parts; engines have another graph for single sentences, which knows no padding."""
+    rescorer, seen = KINDS[kind][0](), []
+    monkeypatch.setattr(ranking, "ROWS", 5)
+    forward = ranking.Scoring.forward
+
+    def watched(self, source, rows, target):
+        seen.append(source)
+        return forward(self, source, rows, target)
+
+    monkeypatch.setattr(ranking.Scoring, "forward", watched)
+    candidates = [dict.fromkeys(OUTPUTS[1:3], 0.0) for _ in SOURCE]
+    found = rescored(rescorer, SOURCE, candidates)
+    assert any(len(source) == 1 and source.size(1) < SOURCE.size(1) for source in seen)
+    assert all((source != 0).any(0).all() for source in seen)
+    whole = [
+        rescored(rescorer, SOURCE[row][SOURCE[row] != 0][None], candidates[row : row + 1])[0]
+        for row in range(len(SOURCE))
+    ]
+    for one_of, other in zip(found, whole, strict=True):
+        assert one_of == pytest.approx(other, abs=1e-9)

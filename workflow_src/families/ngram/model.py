@@ -17,7 +17,7 @@ from workflow_src.decoding.arpa import ABSENT, read_arpa
 from workflow_src.decoding.ngram import NgramModel, Table, estimate
 from workflow_src.families.ngram import NgramConfig
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("continuum")
 
 COLUMNS = ("context", "words", "logp", "backoff", "suffix")
 

@@ -64,7 +64,7 @@ class CtcBeamSettings(SearchSettings):
 def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:
     """One pass; the rescorer reads every candidate in one more. Counting words of a beam costs nothing beside them."""
     model, rescorer = weights[MODEL], weights.get(RESCORER)
-    total = model["encoder"] + max(1, settings.draws) * (model["decoder"] + model["output"])
+    total = model["encoder"] + model.get("prior", 0) + max(1, settings.draws) * (model["decoder"] + model["output"])
     if rescorer:
         total += rescorer["encoder"] + width(settings) * (rescorer["decoder"] + rescorer["output"])
     return 2.0 * length * total

@@ -182,3 +182,13 @@ def test_latents_of_source_positions_are_refined_sentence_by_sentence(search):
         scores = made.logits(made.hidden(memory, z=z)[0])[0].log_softmax(-1)
         assert found.tokens[row] == collapse(scores.argmax(-1).tolist(), made.blank)
         assert found.scores[row] == pytest.approx(scores.amax(-1).mean().item(), abs=1e-9)
+
+
+def test_a_sentence_that_stops_leaves_the_others_as_they_are():
+    """Also where it was the longest: source states keep the width of the batch."""
+    made = model(seed=5)
+    for threshold in (1e-3, 1e-1, 1.0):
+        found = translate_batch(made, SOURCE, "delta", 6, stop_threshold=threshold)
+        for row in range(4):
+            single = translate_batch(made, alone(row), "delta", 6, stop_threshold=threshold)
+            assert (found.tokens[row], found.steps[row]) == (single.tokens[0], single.steps[0])
