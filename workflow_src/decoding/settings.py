@@ -10,6 +10,8 @@ from workflow_src.spec import MODEL, Option, SearchSettings, Weights
 
 # Roles that settings of searches name systems for: what ranks candidates, and what scores words while outputs grow.
 RESCORER, LM = "rescorer", "language_model"
+# What ranking asks of a rescorer, for engines that compile it.
+SCORING = "workflow_src.decoding.ranking:scoring"
 
 # Each is declared here and nowhere else. Finished runs were made with the names of files that `part` gives.
 Steps = Annotated[int, Field(4, ge=0, description="refinement steps"), Option(required=True, part="-{}", always=True)]

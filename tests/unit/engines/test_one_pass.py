@@ -50,3 +50,5 @@ def test_outputs_and_scores_are_those_of_our_own_code(case, tmp_path, monkeypatc
         # Graphs of several sentences, which have padding, take as long to export again.
         together = engine.translate(LINES, settings, True, networks)
         assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)
+        # Ranking has graphs too: of single sentences and of several, as the search has.
+        assert len(list(tmp_path.rglob("*.onnx"))) == 4

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from workflow_src.decoding.settings import RESCORER, Lengthening, LengthQuantile
+from workflow_src.decoding.settings import RESCORER, SCORING, Lengthening, LengthQuantile
 from workflow_src.spec import LENGTHS, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
 
 
@@ -56,7 +56,7 @@ SEARCH = Search(
     program="workflow_src.searches.argmax.search:program",
     graph=graph,
     cost=cost,
-    needs={MODEL: Role(LENGTHS), RESCORER: Role(SCORER, agree=("subwords",), optional=True)},
+    needs={MODEL: Role(LENGTHS), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     width=lambda settings: settings.lengths,
     label=label,
     look=Look(marker="v"),

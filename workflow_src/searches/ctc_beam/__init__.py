@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import LM, RESCORER
+from workflow_src.decoding.settings import LM, RESCORER, SCORING
 from workflow_src.spec import (
     ALIGNED,
     LANGUAGE_MODEL,
@@ -17,8 +17,6 @@ from workflow_src.spec import (
     SearchSettings,
     Weights,
 )
-
-SCORING = "workflow_src.decoding.ranking:scoring"
 
 
 def _by(mark: str):

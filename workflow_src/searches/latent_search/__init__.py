@@ -8,8 +8,6 @@ from workflow_src.decoding.settings import RESCORER, Lengthening, Steps, StepSiz
 from workflow_src.registry import searches
 from workflow_src.spec import LATENT, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
 
-SCORING = "workflow_src.decoding.ranking:scoring"
-
 
 class LatentSearchSettings(SearchSettings):
     lengths: Annotated[int, Option(tune=True, part="-{}", always=True)] = Field(
@@ -64,7 +62,7 @@ SEARCH = Search(
     settings=LatentSearchSettings,
     run="workflow_src.searches.latent_search.search:run",
     cost=cost,
-    needs={MODEL: Role(LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
+    needs={MODEL: Role(LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True)},
     width=width,
     label=label,
     details=details,

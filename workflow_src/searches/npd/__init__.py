@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import RESCORER
+from workflow_src.decoding.settings import RESCORER, SCORING
 from workflow_src.spec import MODEL, SCORER, SOURCE_LATENT, Look, Option, Role, Search, SearchSettings, Weights
 
 
@@ -49,7 +49,7 @@ SEARCH = Search(
     program="workflow_src.searches.npd.search:program",
     graph=graph,
     cost=cost,
-    needs={MODEL: Role(SOURCE_LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True)},
+    needs={MODEL: Role(SOURCE_LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     series="draws",
     width=lambda settings: settings.draws,
     label=label,
