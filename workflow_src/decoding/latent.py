@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workflow_src.decoding.candidates import read_symbols
 from workflow_src.spec import REFINER, SearchSettings
 from workflow_src.types import (
     EOS,
@@ -196,12 +197,8 @@ def words(
 def slot_words(model: SourceLatentModel, memory, z: Tensor, scored: bool) -> tuple[list[list[int]], list[float]]:
     """`words` of outputs that are read off slots; scores are means over slots."""
     logits, slots = model.decode(memory, z)
-    best, symbols = wide(logits).max(-1)
-    rows = model.output(symbols, slots)
-    scores = [0.0] * len(rows)
-    if scored:
-        scores = (((best - wide(logits).logsumexp(-1)) * slots).sum(1) / slots.sum(1)).tolist()
-    return [[i for i in row if i != PAD] for row in rows.tolist()], scores
+    rows, scores = read_symbols(model, wide(logits), slots, scored)
+    return [[i for i in row if i != PAD] for row in rows.tolist()], scores.tolist()
 
 
 def refine_until(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src import registry
+from workflow_src.decoding.candidates import read_symbols
 from workflow_src.decoding.latent import StepMaker, on_source, refine, suppressed
 from workflow_src.decoding.passes import Pass, largest
 from workflow_src.spec import MODEL, SearchSettings
@@ -50,13 +51,9 @@ class LatentPass(nn.Module):
         if self.make_step:
             z = refine(z, self.make_step(memory, memory.mask), self.settings.steps)
         logits, mask = model.decode(memory, z)
-        best, symbols = wide(logits).max(-1)
-        tokens = model.output(symbols, mask)
+        tokens, scores = read_symbols(model, wide(logits), mask, self.scored)
         positions = (tokens != PAD).sum(1)
-        if not self.scored:
-            return tokens, positions
-        gains = (best - wide(logits).logsumexp(-1)) * mask
-        return tokens, positions, gains.sum(1) / mask.sum(1)
+        return (tokens, positions, scores) if self.scored else (tokens, positions)
 
 
 def program(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:

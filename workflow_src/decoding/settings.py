@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -66,3 +66,14 @@ def refinement_label(title: str):
 def varies(settings: RefinementSettings) -> str | None:
     """Why a search by steps is no fixed function of its source; None where it is."""
     return None if settings.stop_threshold is None else "with a stop_threshold"
+
+
+def ranking_weights(weights: Weights, outputs: int) -> float:
+    """Weights that ranking so many outputs multiplies with: the source is read once; 0 without a rescorer."""
+    rescorer = weights.get(RESCORER)
+    return rescorer["encoder"] + outputs * (rescorer["decoder"] + rescorer["output"]) if rescorer else 0.0
+
+
+def without_roles(settings: SearchSettings) -> dict[str, Any]:
+    """Settings that a graph depends on where other systems, such as a rescorer, stand beside it."""
+    return settings.model_dump(mode="json", exclude=set(settings.named("role")))

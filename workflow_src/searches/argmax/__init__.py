@@ -1,10 +1,17 @@
 """The best symbol of every position at a predicted length, or at several lengths of which the best output wins."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from workflow_src.decoding.settings import RESCORER, SCORING, Lengthening, LengthQuantile
+from workflow_src.decoding.settings import (
+    RESCORER,
+    SCORING,
+    Lengthening,
+    LengthQuantile,
+    ranking_weights,
+    without_roles,
+)
 from workflow_src.spec import LENGTHS, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
 
 
@@ -29,11 +36,9 @@ class ArgmaxSettings(SearchSettings):
 
 def cost(settings: ArgmaxSettings, weights: Weights, length: float) -> float:
     """The source is read once, every length is decoded, and read by the rescorer."""
-    model, rescorer = weights[MODEL], weights.get(RESCORER)
+    model = weights[MODEL]
     total = model["encoder"] + settings.lengths * (model["decoder"] + model["output"])
-    if rescorer:
-        total += rescorer["encoder"] + settings.lengths * (rescorer["decoder"] + rescorer["output"])
-    return 2.0 * length * total
+    return 2.0 * length * (total + ranking_weights(weights, settings.lengths))
 
 
 def label(settings: ArgmaxSettings) -> str:
@@ -43,18 +48,13 @@ def label(settings: ArgmaxSettings) -> str:
     return ", ".join(["argmax", *words])
 
 
-def graph(settings: ArgmaxSettings) -> dict[str, Any]:
-    """What a rescorer reads stands beside the graph."""
-    return settings.model_dump(mode="json", exclude=set(settings.named("role")))
-
-
 SEARCH = Search(
     name="argmax",
     title="argmax",
     settings=ArgmaxSettings,
     run="workflow_src.searches.argmax.search:run",
     program="workflow_src.searches.argmax.search:program",
-    graph=graph,
+    graph=without_roles,
     cost=cost,
     needs={MODEL: Role(LENGTHS), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     width=lambda settings: settings.lengths,

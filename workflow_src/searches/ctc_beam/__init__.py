@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import LM, RESCORER, SCORING
+from workflow_src.decoding.settings import LM, RESCORER, SCORING, ranking_weights
 from workflow_src.spec import (
     ALIGNED,
     LANGUAGE_MODEL,
@@ -61,11 +61,9 @@ class CtcBeamSettings(SearchSettings):
 
 def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:
     """One pass; the rescorer reads every candidate in one more. Counting words of a beam costs nothing beside them."""
-    model, rescorer = weights[MODEL], weights.get(RESCORER)
+    model = weights[MODEL]
     total = model["encoder"] + model.get("prior", 0) + max(1, settings.draws) * (model["decoder"] + model["output"])
-    if rescorer:
-        total += rescorer["encoder"] + width(settings) * (rescorer["decoder"] + rescorer["output"])
-    return 2.0 * length * total
+    return 2.0 * length * (total + ranking_weights(weights, width(settings)))
 
 
 def width(settings: CtcBeamSettings) -> int:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import RESCORER, Lengthening, Steps, StepSize, prior_and_decoder
+from workflow_src.decoding.settings import RESCORER, Lengthening, Steps, StepSize, prior_and_decoder, ranking_weights
 from workflow_src.registry import searches
 from workflow_src.spec import LATENT, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
 
@@ -34,10 +34,9 @@ def cost(settings: LatentSearchSettings, weights: Weights, length: float) -> flo
     refinement = searches()[settings.refinement] if settings.refinement else None
     step = refinement.step_cost(weights) if refinement and settings.steps else 0.0
     candidate = prior_and_decoder(weights) + settings.steps * step
-    rescorer = weights.get(RESCORER)
-    ranked = 2.0 * (rescorer["decoder"] + rescorer["output"]) if rescorer else 0.0
-    once = 2.0 * weights[MODEL]["encoder"] + (2.0 * rescorer["encoder"] if rescorer else 0.0)
-    return length * (once + width(settings) * (candidate + ranked))
+    candidates = width(settings)
+    once = 2.0 * (weights[MODEL]["encoder"] + ranking_weights(weights, candidates))
+    return length * (once + candidates * candidate)
 
 
 def width(settings: LatentSearchSettings) -> int:

@@ -1,10 +1,10 @@
 """Noisy parallel decoding: several draws of the latents; the best of their outputs wins (Gu & Kong 2021, section 4)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import RESCORER, SCORING
+from workflow_src.decoding.settings import RESCORER, SCORING, ranking_weights, without_roles
 from workflow_src.spec import MODEL, SCORER, SOURCE_LATENT, Look, Option, Role, Search, SearchSettings, Weights
 
 
@@ -23,11 +23,9 @@ class NpdSettings(SearchSettings):
 
 def cost(settings: NpdSettings, weights: Weights, length: float) -> float:
     """The source is read once, every draw is decoded, and read by the rescorer."""
-    model, rescorer = weights[MODEL], weights.get(RESCORER)
+    model = weights[MODEL]
     total = model["encoder"] + model["prior"] + settings.draws * (model["decoder"] + model["output"])
-    if rescorer:
-        total += rescorer["encoder"] + settings.draws * (rescorer["decoder"] + rescorer["output"])
-    return 2.0 * length * total
+    return 2.0 * length * (total + ranking_weights(weights, settings.draws))
 
 
 def label(settings: NpdSettings) -> str:
@@ -36,18 +34,13 @@ def label(settings: NpdSettings) -> str:
     return ", ".join(["NPD", f"{settings.draws} draw{'s' * (settings.draws > 1)}", *words])
 
 
-def graph(settings: NpdSettings) -> dict[str, Any]:
-    """What a rescorer reads stands beside the graph."""
-    return settings.model_dump(mode="json", exclude=set(settings.named("role")))
-
-
 SEARCH = Search(
     name="npd",
     title="NPD",
     settings=NpdSettings,
     run="workflow_src.searches.npd.search:run",
     program="workflow_src.searches.npd.search:program",
-    graph=graph,
+    graph=without_roles,
     cost=cost,
     needs={MODEL: Role(SOURCE_LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     series="draws",
