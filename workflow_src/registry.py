@@ -81,6 +81,11 @@ class Members:
     plugins: tuple[Loaded, ...]
     owners: Mapping[tuple[str, str], Loaded]
 
+    @functools.cached_property
+    def by_settings(self) -> Mapping[type[SearchSettings], Search]:
+        """The search of each class of settings."""
+        return {search.settings: search for search in self.searches.values()}
+
 
 @functools.cache
 def members() -> Members:
@@ -146,7 +151,7 @@ def default_engine() -> Engine:
 
 def search_of(settings: SearchSettings) -> Search:
     """The search that a settings object belongs to."""
-    return next(search for search in searches().values() if search.settings is type(settings))
+    return members().by_settings[type(settings)]
 
 
 def import_object(reference: str) -> Any:
@@ -177,6 +182,8 @@ def named_systems(settings: SearchSettings) -> dict[str, str]:
 
 def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a family's `filled` roles that a search gets by name: all but the ones that its settings say."""
+    if not filled:
+        return {}
     said = {settings.option(name).role for name in settings.named("role")}
     return {role: thing for role, thing in filled.items() if role not in said}
 

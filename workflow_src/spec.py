@@ -8,6 +8,7 @@ imported inside of jobs only, so that planning needs no torch. Standard library 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -119,6 +120,20 @@ class Option:
 RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 
 
+@functools.cache
+def _options(settings: type[SearchSettings]) -> dict[str, Option]:
+    """The `Option` of every field. Cached: a plan asks for them many times for each decode."""
+    return {
+        name: next((item for item in field.metadata if isinstance(item, Option)), Option())
+        for name, field in settings.model_fields.items()
+    }
+
+
+@functools.cache
+def _named(settings: type[SearchSettings], what: str) -> tuple[str, ...]:
+    return tuple(name for name, option in _options(settings).items() if getattr(option, what))
+
+
 class SearchSettings(Frozen):
     """Base of every search's settings: one class is the only place that knows its settings."""
 
@@ -128,12 +143,12 @@ class SearchSettings(Frozen):
     @classmethod
     def option(cls, name: str) -> Option:
         """The `Option` of a field; an empty one where none was given."""
-        return next((item for item in cls.model_fields[name].metadata if isinstance(item, Option)), Option())
+        return _options(cls)[name]
 
     @classmethod
     def named(cls, what: str) -> tuple[str, ...]:
         """Fields whose `Option` says `what`: `named("tune")` are those that dev may choose."""
-        return tuple(name for name in cls.model_fields if getattr(cls.option(name), what))
+        return _named(cls, what)
 
     @classmethod
     def default(cls, name: str) -> Any:

@@ -181,6 +181,8 @@ class BaseTranslator(ABC):
     def _completed(self, settings: SearchSettings) -> SearchSettings:
         """Settings with the system's own steps, where a search takes those of another one and none is named."""
         self._search(registry.search_of(settings).name)
+        if not settings.named("steps"):
+            return settings
         others = bundle.roles(self.description).values()
         families = [family for name, family in self._families if name not in others]
         known = dict.fromkeys(name for family in families for name in registry.searches_of(family))
