@@ -208,12 +208,13 @@ def export_words(export):
 
 
 def analysis_inputs(analysis):
-    """Inputs of an analysis: the bundles it reads, and the text of its split."""
+    """Inputs of an analysis: the bundles it reads, the text of its split, and translations where it reads some."""
     return {
         "bundles": [plan.bundle_file(system, FIRST_SEED) for system in analysis.systems],
         "source": plan.corpus(analysis.split, "source"),
         "target": plan.corpus(analysis.split, "target"),
         "reference": plan.reference(analysis.split),
+        **({"details": list(analysis.reads)} if analysis.reads else {}),
     }
 
 
@@ -259,7 +260,7 @@ TARGETS = {
     "teachers": [
         plan.weights(system, seed)
         for system, seed in TRAINED
-        if system in plan.systems_of("train_teacher") and plan.system(system).teacher is None
+        if plan.system(system).family.autoregressive and plan.system(system).teacher is None
     ],
     "distilled": [plan.distilled_text(teacher) for teacher in plan.teachers],
     "systems": [plan.weights(*trained) for trained in TRAINED],
