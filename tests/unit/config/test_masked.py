@@ -41,6 +41,17 @@ def test_dev_may_choose_the_length_beam_and_engines_compute_it():
     assert row.tune == {"length_beam": [1, 3, 5]}
 
 
+def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
+    fields = {"iterations": [1, 4], "length_beam": [1, 5], "rescorer": "teacher"}
+    plan = Plan(load(experiment(fields)))
+    analysis = plan.analyses["lengths"]
+    assert analysis.enabled and "one" in analysis.systems
+    found = [entry for entry in json.loads(analysis.settings)["searches"] if entry["system"] == "one"]
+    assert found == [{"system": "one", "search": "mask-predict", "model": "one", "iterations": n} for n in (1, 4)]
+    others = [name for name, other in plan.analyses.items() if "one" in other.systems]
+    assert others == ["lengths"]
+
+
 @pytest.mark.parametrize(
     "decode, changes, sentence",
     [

@@ -59,6 +59,7 @@ SEARCH = Search(
     run="workflow_src.searches.mask_predict.search:run",
     program="workflow_src.searches.mask_predict.search:program",
     graph=without_roles,
+    at_lengths="workflow_src.searches.mask_predict.search:at_lengths",
     cost=cost,
     needs={MODEL: Role(MASKED), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     series="iterations",

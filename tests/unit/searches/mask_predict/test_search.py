@@ -86,6 +86,19 @@ def test_a_length_beam_of_one_is_the_plain_search(iterations):
     assert narrow.candidates == [1] * 5
 
 
+def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_a_loop_by_hand():
+    with torch.no_grad():
+        predicted = MODEL.length.predict(MODEL.encode(BATCH.source))
+    settings = MaskPredictSettings(iterations=3, length_beam=4, rescorer="teacher")
+    plain = found(iterations=3, length_beam=1)
+    same = module.at_lengths({"model": MODEL}, BATCH.source, settings, predicted)
+    assert same.tokens == plain.tokens and same.scores == pytest.approx(plain.scores, abs=1e-12)
+    wanted = [2, 5, 1, 7, 4]
+    others = module.at_lengths({"model": MODEL}, BATCH.source, settings, torch.tensor(wanted))
+    for row, length in enumerate(wanted):
+        assert others.tokens[row] == by_hand(MODEL, one(BATCH, row).source, length, 3)[0]
+
+
 def test_a_wider_length_beam_finds_no_worse_score():
     narrow, wide = (found(iterations=3, length_beam=beam) for beam in (1, 5))
     assert all(one >= other - 1e-12 for one, other in zip(wide.scores, narrow.scores, strict=True))
