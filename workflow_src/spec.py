@@ -23,6 +23,7 @@ SCORER = "scorer"  # log p(y|x) of any outputs: may rank what others put out
 LATENT = "latent"  # prior, posterior and decoder of latents z
 TARGET_LATENT = "target latent"  # latents of target positions, whose number a length decides first
 SOURCE_LATENT = "source latent"  # latents of source positions: of outputs of any length
+MASKED = "masked"  # some subwords given, it predicts the others: outputs are predicted again in part
 LENGTHS = "lengths"  # a head of target lengths, and as many positions as the length says
 REFINER = "refiner"  # a direction for the latents of a base
 VECTOR_FIELD = "vector field"  # the direction is the network's own output, not a slope
@@ -316,6 +317,8 @@ class Search:
     graph       (settings) -> those that the program's graph depends on, where not on all of them; what reads its
                 outputs then may work with other systems, such as a language model
     varies      (settings) -> None, or why they have no program: "with a stop_threshold"
+    at_lengths  (networks by role, source (B, S), settings, lengths (B,)) -> Hypotheses: outputs of given lengths, for
+                analyses of what wrong lengths cost; None: it has none, or refines latents of given lengths
     step_cost   (Weights by role) -> operations of such a step for one position
     traceable   it can tell the translation after every step of its series
     families    families that it decodes beside those which name it
@@ -340,6 +343,7 @@ class Search:
     program: str | None = None
     graph: Callable[[Any], Any] | None = None
     varies: Callable[[Any], str | None] = lambda settings: None
+    at_lengths: str | None = None
     step_cost: Callable[[Weights], float] | None = None
     traceable: bool = False
     families: tuple[str, ...] = ()
