@@ -110,7 +110,7 @@ def _disk(plan: Plan, pairs: int | None, length: float) -> float:
     models = 0.0
     for system in plan.loaded.systems.values():
         weights = 4.0 * parameters(system, subwords.vocabulary_size, subwords.joint)
-        others = map(plan.system, system.filled.values())
+        others = map(plan.system, system.served_with.values())
         frozen = 4.0 * sum(parameters(other, subwords.vocabulary_size, subwords.joint) for other in others)
         averaged = system.training.average_last if system.training.keep == "average" else 1
         # Final weights, the bundle (with other roles), two states of weights and two moments, and validated weights.
