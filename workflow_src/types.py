@@ -52,6 +52,15 @@ def with_end(target: Tensor) -> Tensor:
     return labels.scatter(1, (target != PAD).sum(1, keepdim=True), EOS)
 
 
+def with_start(target: Tensor) -> Tensor:
+    """Target with BOS before the first token: ids (B, T) -> (B, T+1), or distributions (B, T, V) -> (B, T+1, V)."""
+    if not target.is_floating_point():
+        return torch.nn.functional.pad(target, (1, 0), value=BOS)
+    first = target.new_zeros(target.size(0), 1, target.size(2))
+    first[..., BOS] = 1
+    return torch.cat([first, target], 1)
+
+
 @dataclasses.dataclass(frozen=True)
 class Batch:
     """Sentence pairs: source (B, S) with EOS, target (B, T) without, and the pairs' row numbers in the corpus."""
@@ -201,6 +210,22 @@ class SourceLatentModel(Protocol):
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
         """What symbols (B, N) at the slots of mask (B, N) stand for, (B, N), padded."""
+
+
+class CachedSteps(Protocol):
+    """An autoregressive decoder one position at a time, what it has read kept.
+
+    Rows are hypotheses: equally many for each sentence, next to each other; one at the start.
+    """
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Read one token a row, (N,) int64, and give logits (N, V) for the next one, which callers may overwrite."""
+
+    def reorder(self, rows: Tensor) -> None:
+        """Make row i continue what row `rows[i]` has read; also widens from one row a sentence to several."""
+
+    def keep(self, sentences: Tensor) -> None:
+        """Drop all sentences but these (int64 indices), with all their rows."""
 
 
 class LanguageModel(Protocol):

@@ -260,8 +260,13 @@ def compile_stacks(model: nn.Module) -> None:
             part.compile(dynamic=True)
 
 
+def embedded(words: Tensor, weight: Tensor) -> Tensor:
+    """Rows of weight (V, D) for ids (B, T) int64, or their means under distributions (B, T, V): (B, T, D)."""
+    return words.to(weight.dtype) @ weight if words.is_floating_point() else F.embedding(words, weight)
+
+
 class Embedding(nn.Module):
-    """Token embeddings times sqrt(D) plus sinusoidal positions, (B, T) int64 -> (B, T, D)."""
+    """Embeddings times sqrt(D) plus sinusoidal positions, of ids (B, T) int64 or distributions (B, T, V): (B, T, D)."""
 
     def __init__(self, size: int, config: StackConfig):
         super().__init__()
@@ -272,8 +277,8 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         check_length(tokens.size(1), self.positions.size(0))
-        embedded = F.embedding(tokens, self.weight) * self.scale + self.positions[: tokens.size(1)]
-        return dropout(embedded, self.dropout, self.training)
+        x = embedded(tokens, self.weight) * self.scale + self.positions[: tokens.size(1)]
+        return dropout(x, self.dropout, self.training)
 
 
 def check_length(length: int, limit: int) -> None:

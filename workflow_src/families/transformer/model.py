@@ -6,12 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workflow_src.families.autoregressive import Autoregressive
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, causal_bias, check_length, initialise
-from workflow_src.types import BOS, PAD, wide, with_end
+from workflow_src.types import PAD, with_start
 
 
-class Transformer(nn.Module):
+class Transformer(Autoregressive):
     """Encoder-decoder with one embedding for source, target and output when the vocabulary is joint."""
 
     # Keys of one source serve several outputs (`decoding.ranking`).
@@ -34,36 +35,12 @@ class Transformer(nn.Module):
         return Memory(self.encoder(self.source_embedding(source), bias), mask, bias)
 
     def hidden(self, memory: Memory, target: Tensor) -> Tensor:
-        """Last decoder states (B, T+1, D) when the decoder reads BOS and then target (B, T).
+        """Last decoder states (B, T+1, D) when the decoder reads BOS and then target: ids (B, T) or distributions.
 
         Padding needs no mask here: it comes last, and no real position sees a later one.
         """
-        inputs = F.pad(target, (1, 0), value=BOS)
+        inputs = with_start(target)
         return self.decoder(self.target_embedding(inputs), causal_bias(inputs.size(1), inputs.device), memory)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Scores over the vocabulary, (..., D) -> (..., V)."""
-        return F.linear(hidden, self.target_embedding.weight, self.output_bias)
-
-    def log_probabilities(self, source: Tensor, target: Tensor, memory: Memory | None = None) -> Tensor:
-        """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding.
-
-        `memory`, the source's, spares the encoder where it is known.
-        """
-        return self._log_probabilities(self.encode(source) if memory is None else memory, target)
-
-    def _log_probabilities(self, memory: Memory, target: Tensor) -> Tensor:
-        labels = with_end(target)
-        scores = wide(self.logits(self.hidden(memory, target))).log_softmax(-1)
-        return scores.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
-
-    def scoring_states(self, source: Tensor) -> Memory:
-        """What outputs of source (B, S) are scored from."""
-        return self.encode(source)
-
-    def log_probability(self, states: Memory, target: Tensor) -> Tensor:
-        """log p(y|x) of target (B, T) and its end, (B,)."""
-        return self._log_probabilities(states, target).sum(1)
 
     def start(self, memory: Memory) -> CachedDecoder:
         return CachedDecoder(self, memory)

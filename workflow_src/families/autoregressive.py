@@ -1,0 +1,70 @@
+"""What autoregressive families share: everything that follows from source states and a pass over a known output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workflow_src.types import PAD, wide, with_end
+
+
+class Autoregressive(nn.Module):
+    """p(y|x) = product over t of p(y_t | y_<t, x).
+
+    A subclass has `encode`, `hidden` and `start`; its embedding of targets is its output projection.
+    """
+
+    config: Any
+    target_embedding: nn.Module
+    output_bias: nn.Parameter
+
+    def encode(self, source: Tensor) -> Any:
+        """Source (B, S) -> states for the decoder; their `select(rows)` gives those of some sentences."""
+        raise NotImplementedError
+
+    def hidden(self, memory: Any, target: Tensor) -> Tensor:
+        """Last decoder states (B, T+1, D) when the decoder reads BOS and then target.
+
+        Target: ids (B, T) int64, or distributions over the vocabulary (B, T, V), each of which is read as the mean of
+        the embeddings under it. What stands at padding changes no position before it.
+        """
+        raise NotImplementedError
+
+    def start(self, memory: Any) -> Any:
+        """The decoder one position at a time, as searches use it (`types.CachedSteps`)."""
+        raise NotImplementedError
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores over the vocabulary, (..., D) -> (..., V)."""
+        return F.linear(hidden, self.target_embedding.weight, self.output_bias)
+
+    def log_probabilities(self, source: Tensor, target: Tensor, memory: Any = None) -> Tensor:
+        """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding.
+
+        `memory`, the source's, spares the encoder where it is known.
+        """
+        return self._log_probabilities(self.encode(source) if memory is None else memory, target)
+
+    def _log_probabilities(self, memory: Any, target: Tensor) -> Tensor:
+        labels = with_end(target)
+        scores = wide(self.logits(self.hidden(memory, target))).log_softmax(-1)
+        return scores.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
+
+    def scoring_states(self, source: Tensor) -> Any:
+        """What outputs of source (B, S) are scored from."""
+        return self.encode(source)
+
+    def log_probability(self, states: Any, target: Tensor) -> Tensor:
+        """log p(y|x) of target (B, T) and its end, (B,)."""
+        return self._log_probabilities(states, target).sum(1)
+
+    def relaxed_logits(self, states: Any, target: Tensor) -> Tensor:
+        """Logits of p(. | y_<t, x), (B, T+1, V), where y are distributions over words, target (B, T, V).
+
+        `states` are those of `scoring_states`. Position t comes from the first t distributions; the last is that after
+        all of them, where the end symbol of a full row is due. One-hot distributions give what their words give (Tu et
+        al. 2020, section 3.1). The result has gradients with respect to `target`, also where all parameters are frozen.
+        """
+        return self.logits(self.hidden(states, target))
