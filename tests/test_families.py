@@ -57,7 +57,7 @@ def others(family: str, vocabulary: str = "joint", dtype: torch.dtype = torch.fl
     declared, filled = FAMILIES[family], {}
     own = declared.model.model_validate(preset(family))
     for seed, (role, needed) in enumerate(declared.needs.items(), 9):
-        agreed = {name: getattr(own, name) for name in needed.agree}
+        agreed = {name: getattr(own, name) for name in needed.agree if name in type(own).model_fields}
         filled[role] = make(filler(family, role), vocabulary, seed, **agreed).to(dtype).requires_grad_(False)
     return filled
 
@@ -78,7 +78,7 @@ def at_the_end(family: str, vocabulary: str = "joint"):
 
 def test_every_folder_is_a_family_and_has_presets():
     folders = {path.parent.name for path in (PACKAGE / "families").glob("*/__init__.py")}
-    assert folders == set(families())
+    assert {folder.replace("_", "-") for folder in folders} == set(families())
     assert {path.stem for path in MODELS.glob("*.yaml")} == set(families())
 
 

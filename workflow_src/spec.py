@@ -60,9 +60,10 @@ class Grown(Frozen):
 class Role:
     """Another system or network that a family or a search needs.
 
-    `trait` is what its family must have (None: any family); `agree` names model settings that must be equal. `program`
-    is what a search asks of it, (network) -> `decoding.passes.Function`, so that engines can compile that too.
-    `training`: only the training of a family works with it, so that its bundles do without.
+    `trait` is what its family must have (None: any family). `agree` names model settings that must be equal, or
+    "subwords": ids are the same words to both. `program` is what a search asks of it, (network) ->
+    `decoding.passes.Function`, so that engines can compile that too. `training`: only the training of a family works
+    with it, so that its bundles do without.
     """
 
     trait: str | None = None

@@ -257,7 +257,9 @@ def _check_continued(system: System, config: WorkflowConfig, where: str) -> None
     for setting in family.continues:
         own, other = getattr(system.model, setting), getattr(started.model, setting)
         if own != other:
-            raise ConfigError(f"{where}.model.{setting} is {own}, its start {started.name} has {other}; they must agree.")
+            raise ConfigError(
+                f"{where}.model.{setting} is {own}, its start {started.name} has {other}; they must agree."
+            )
 
 
 def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:

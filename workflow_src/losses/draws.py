@@ -42,6 +42,11 @@ def normal(keys: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
     return torch.special.ndtri(uniform(keys, shape, stream))
 
 
+def gumbel(keys: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
+    """Standard Gumbel numbers -log(-log u), (B, *shape) float64, as `uniform`."""
+    return uniform(keys, shape, stream).log_().neg_().log_().neg_()
+
+
 def _signed(value: int) -> int:
     """The signed number with the same 64 bits: int64 arithmetic wraps around."""
     return (value + 2**63) % 2**64 - 2**63
