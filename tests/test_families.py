@@ -114,6 +114,8 @@ OTHERS = {
     "nat, ce": ({"loss": "ce"}, {"label_smoothing": 0.1, "glance": "glat", "glance_count": "share"}, set()),
     "nat, vae": ({"latent": "vae"}, {}, set()),
     "nat, everything": ({"loss": "axe", "latent": "vae"}, {"glance": "glat", "budget_end": 0.1}, set()),
+    "cmlm": ({"length_pooling": "attention"}, {"label_smoothing": 0.0, "length_smoothing": 2.0},
+             {"length.attention.bias"}),
     "nat, glancing": ({"latent": "vae"}, {"glance": "glat"}, set()),
 }  # fmt: skip
 # What a search needs of a model that its miniature does not learn.
@@ -174,9 +176,8 @@ def test_weights_travel_through_a_file(family, vocabulary, tmp_path):
 def run(name: str, family: str, model, filled, source):
     """A search with two candidates or steps, as a translator runs it."""
     search = searches()[name]
-    few = {
-        field: 2 for field in ("steps", "beam", "lengths", "samples", "draws") if field in search.settings.model_fields
-    }
+    counts = ("steps", "beam", "lengths", "samples", "draws", "iterations", "length_beam")
+    few = {field: 2 for field in counts if field in search.settings.model_fields}
     stepping = next((one for one in FAMILIES[family].searches if searches()[one].step), None)
     settings = search.settings(**few, **dict.fromkeys(search.settings.named("steps"), stepping))
     own = [(model, FAMILIES[family])]

@@ -228,6 +228,28 @@ class CachedSteps(Protocol):
         """Drop all sentences but these (int64 indices), with all their rows."""
 
 
+class MaskedModel(Protocol):
+    """What predicting masked subwords needs of a model; `length` is a head of target lengths (`nn/length.py`)."""
+
+    # The id that stands at masked positions of a target.
+    mask_symbol: int
+    length: Any
+
+    def encode(self, source: Tensor) -> Any: ...
+
+    def hidden(self, memory: Any, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """States (C, N, D) of targets of these lengths (C,) whose every position is masked, and their mask (C, N)."""
+
+    def states(self, memory: Any, target: Tensor, mask: Tensor) -> Tensor:
+        """States (C, N, D) of target (C, N) at the positions of mask (C, N); C is a multiple of the sources B."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores over the vocabulary, (..., V), -inf for what may not be put out."""
+
+    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
+        """Outputs (C, N), padded, of symbols (C, N) at the positions of mask (C, N)."""
+
+
 class LanguageModel(Protocol):
     """Probabilities of words one after another. States are opaque."""
 

@@ -77,3 +77,14 @@ def ranking_weights(weights: Weights, outputs: int) -> float:
 def without_roles(settings: SearchSettings) -> dict[str, Any]:
     """Settings that a graph depends on where other systems, such as a rescorer, stand beside it."""
     return settings.model_dump(mode="json", exclude=set(settings.named("role")))
+
+
+def too_many_iterations(longest: int, settings: SearchSettings) -> str | None:
+    """Why a model whose outputs have at most so many subwords cannot be decoded so; None where it can."""
+    iterations = getattr(settings, "iterations", 1)
+    if iterations <= longest:
+        return None
+    return (
+        f"takes at most {longest} iterations, one for each position of its longest output (model.max_positions), and "
+        f"iterations is {iterations}; say {longest} or fewer"
+    )

@@ -47,6 +47,17 @@ def gumbel(keys: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
     return uniform(keys, shape, stream).log_().neg_().log_().neg_()
 
 
+def subset(keys: Tensor, sizes: Tensor, count: Tensor, width: int, stream: int = 0) -> Tensor:
+    """Some of the first `sizes` (B,) places of each sentence, (B, width) bool: `count` (B,) of them, at most all.
+
+    Every choice is as likely as any other.
+    """
+    order = uniform(keys, (width,), stream)
+    order = order.masked_fill(torch.arange(width, device=keys.device) >= sizes[:, None], 2.0)
+    rank = order.argsort(1).argsort(1)
+    return rank < torch.minimum(count.long(), sizes)[:, None]
+
+
 def _signed(value: int) -> int:
     """The signed number with the same 64 bits: int64 arithmetic wraps around."""
     return (value + 2**63) % 2**64 - 2**63

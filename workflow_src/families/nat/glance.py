@@ -15,7 +15,7 @@ from torch import Tensor
 
 from workflow_src.families.nat import NOTHING, NatObjectiveConfig
 from workflow_src.losses.ctc import Lattice, viterbi
-from workflow_src.losses.draws import uniform
+from workflow_src.losses.draws import subset, uniform
 from workflow_src.losses.own_symbols import best_and_own, own_symbols
 
 # Streams of random numbers: how many, and which.
@@ -53,7 +53,7 @@ def shown_symbols(
         count = (part * wrong.double() + 1e-9).floor()
     else:
         count = poisson(part * wrong.double(), drawn, reference.size(1))
-    return torch.where(chosen(keys, slots, count, reference.size(1)), reference, NOTHING)
+    return torch.where(subset(keys, slots, count, reference.size(1), WHICH), reference, NOTHING)
 
 
 def _reference(config, model, memory, slots: Tensor, z: Tensor | None, target: Tensor) -> tuple[Tensor | None, Tensor]:
@@ -81,11 +81,3 @@ def poisson(mean: Tensor, drawn: Tensor, most: int) -> Tensor:
     # P(l <= k) of a Poisson number is the regularised upper incomplete gamma function Q(k + 1, mean).
     below = torch.special.gammaincc(counts + 1, mean.double()[:, None].expand(-1, most))
     return (drawn[:, None] > below).sum(1)
-
-
-def chosen(keys: Tensor, slots: Tensor, count: Tensor, width: int) -> Tensor:
-    """Which slots are shown, (B, width) bool: `count` (B,) of the first `slots` (B,), at most all of them."""
-    order = uniform(keys, (width,), WHICH)
-    order = order.masked_fill(torch.arange(width, device=keys.device) >= slots[:, None], 2.0)
-    rank = order.argsort(1).argsort(1)
-    return rank < torch.minimum(count.long(), slots)[:, None]

@@ -10,9 +10,9 @@ from miniatures import context, gradients, nat, one, padded, pairs
 
 from workflow_src.decoding.ctc import collapse
 from workflow_src.families.nat import NOTHING, NatObjectiveConfig
-from workflow_src.families.nat.glance import chosen, poisson, share, shown_symbols
+from workflow_src.families.nat.glance import WHICH, poisson, share, shown_symbols
 from workflow_src.families.nat.objective import NatObjective, training_slots
-from workflow_src.losses.draws import normal, sentence_keys, uniform
+from workflow_src.losses.draws import normal, sentence_keys, subset, uniform
 from workflow_src.types import PAD, Batch
 
 LOSSES = ["ctc", "axe", "ce"]
@@ -150,11 +150,11 @@ def test_poisson_numbers_invert_the_distribution():
 def test_every_slot_is_as_likely_to_be_shown():
     keys = torch.arange(40000) * 7919
     slots = torch.tensor([5]).expand(40000)
-    found = chosen(keys, slots, torch.full((40000,), 2), 7)
+    found = subset(keys, slots, torch.full((40000,), 2), 7, WHICH)
     assert (found.sum(1) == 2).all() and not found[:, 5:].any()
     # Standard error of a share of 0.4: 0.0025.
     assert (found[:, :5].double().mean(0) - 0.4).abs().max() < 0.01
-    assert torch.equal(chosen(keys[:3], slots[:3], torch.tensor([9, 0, 5]), 7).sum(1), torch.tensor([5, 0, 5]))
+    assert torch.equal(subset(keys[:3], slots[:3], torch.tensor([9, 0, 5]), 7, WHICH).sum(1), torch.tensor([5, 0, 5]))
 
 
 def test_numbers_of_a_sentence_are_uniform_and_normal():

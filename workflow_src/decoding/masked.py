@@ -1,0 +1,80 @@
+"""Mask-predict (Ghazvininejad et al. 2019, section 3): the least confident subwords are masked and predicted again.
+
+In the first of T passes all N subwords of an output are masked. Before pass t = 1 … T-1, floor(N (T - t) / T) of them
+are masked again, those with the lowest probability; a subword that is not keeps the probability it was predicted with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from workflow_src.types import PAD, Hypotheses, MaskedModel, wide
+
+
+def mask_predict(
+    model: MaskedModel,
+    memory,
+    lengths: Tensor,
+    iterations: int,
+    after: Callable[[Tensor, Tensor], None] | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Subwords (C, N) of outputs of lengths (C,), their log-probabilities (C, N) and the mask (C, N) of real places.
+
+    C is the B of the memory or a multiple (`MaskedModel.states`). `after(subwords, mask)` is called after every pass.
+    """
+    hidden, mask = model.hidden(memory, lengths)
+    chances, symbols = _best(model, hidden)
+    if after:
+        after(symbols, mask)
+    for done in range(1, iterations):
+        again = least_confident(chances, mask, masked_again(lengths, done, iterations))
+        # Short outputs have nothing to mask in the last passes. A graph does not look.
+        if torch.compiler.is_exporting() or bool(again.any()):
+            hidden = model.states(memory, torch.where(again, model.mask_symbol, _padded(symbols, mask)), mask)
+            new_chances, new = _best(model, hidden)
+            chances, symbols = torch.where(again, new_chances, chances), torch.where(again, new, symbols)
+        if after:
+            after(symbols, mask)
+    return symbols, chances, mask
+
+
+def masked_again(lengths: Tensor, done: int, iterations: int) -> Tensor:
+    """How many subwords are masked after `done` of the passes, (C,): floor(N (T - t) / T), in whole numbers."""
+    return lengths * (iterations - done) // iterations
+
+
+def least_confident(chances: Tensor, mask: Tensor, count: Tensor) -> Tensor:
+    """The `count` (C,) places of mask (C, N) with the lowest chances (C, N), (C, N) bool; the first of equal ones."""
+    # By comparing pairs: ONNX has no stable sort, and outputs are short.
+    chances = chances.masked_fill(~mask, float("inf"))
+    place = torch.arange(chances.size(1), device=chances.device)
+    own, other = chances[:, :, None], chances[:, None, :]
+    before = (other < own) | ((other == own) & (place < place[:, None]))
+    return (before.sum(-1) < count[:, None]) & mask
+
+
+def mean_chance(chances: Tensor, mask: Tensor) -> Tensor:
+    """Mean log-probability of the subwords of an output, (C,), from chances (C, N) at the places of mask (C, N)."""
+    return (chances * mask).sum(1) / mask.sum(1)
+
+
+def best_outputs(model: MaskedModel, source: Tensor, iterations: int) -> Hypotheses:
+    """Outputs of the most probable lengths, without scores."""
+    memory = model.encode(source)
+    symbols, _, mask = mask_predict(model, memory, model.length.predict(memory), iterations)
+    rows = model.output(symbols, mask).tolist()
+    return Hypotheses([[i for i in row if i != PAD] for row in rows], [0.0] * len(rows))
+
+
+def _best(model: MaskedModel, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probability (C, N) and id (C, N) of the most probable subword at every place."""
+    logits = wide(model.logits(hidden))
+    best, symbols = logits.max(-1)
+    return best - logits.logsumexp(-1), symbols
+
+
+def _padded(symbols: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask, symbols, PAD)

@@ -1,0 +1,72 @@
+"""The conditional masked language model of Ghazvininejad et al. 2019: masked subwords, given the others and x."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from workflow_src.decoding.settings import too_many_iterations
+from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
+from workflow_src.spec import LENGTHS, MASKED, Family, Frozen, Look
+
+MASK = "mask"
+
+
+class CmlmConfig(StackConfig):
+    encoder_layers: int = Field(gt=0)
+    layers: int = Field(gt=0, description="non-causal decoder layers")
+    max_length_difference: int = Field(50, gt=0, description="the length head classifies |y|-|x| in [-this, this]")
+    length_pooling: Literal["mean", "attention"] = Field("mean", description="of source states in the length head")
+
+
+class CmlmObjectiveConfig(Frozen):
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    length_weight: float = Field(1.0, ge=0, description="times the loss of the length head is added")
+    length_smoothing: float = Field(
+        0.0, ge=0, description="length labels are Gaussians of this deviation, in subwords, around the true difference"
+    )
+    dev_iterations: int = Field(4, ge=1, description="passes of the translations that dev BLEU is measured of")
+
+
+def conflict(model: CmlmConfig, objective: CmlmObjectiveConfig) -> str | None:
+    """Every search begins with a length, so that a length head has to learn one."""
+    if objective.length_weight == 0:
+        return (
+            "objective.length_weight is 0, so that its length head would learn nothing, and outputs begin with a "
+            "predicted length; say a weight above 0"
+        )
+    if objective.dev_iterations > model.max_positions:
+        return (
+            f"objective.dev_iterations is {objective.dev_iterations}, and outputs have at most {model.max_positions} "
+            f"subwords (model.max_positions); say {model.max_positions} or fewer"
+        )
+    return None
+
+
+def weights(model: CmlmConfig, vocabulary: int) -> dict[str, int]:
+    return {
+        "encoder": model.encoder_layers * encoder_layer(model),
+        "decoder": model.layers * decoder_layer(model),
+        "output": vocabulary * model.dim,
+    }
+
+
+FAMILY = Family(
+    name="cmlm",
+    title="Masked language model",
+    model=CmlmConfig,
+    objective=CmlmObjectiveConfig,
+    presets=Path(__file__).parents[3] / "config/models/cmlm.yaml",
+    build="workflow_src.families.cmlm.model:MaskedLanguageModel",
+    loss="workflow_src.families.cmlm.objective:MaskedLoss",
+    validation="workflow_src.families.cmlm.validation:validate",
+    searches=("mask-predict", "argmax"),
+    weights=weights,
+    layers=lambda model: model.encoder_layers + model.layers,
+    traits=frozenset({LENGTHS, MASKED}),
+    conflict=conflict,
+    refuses=lambda model, search, settings: too_many_iterations(model.max_positions, settings),
+    symbols=(MASK,),
+    look=Look("#b8860b", dark="#e0b84c"),
+    order=5,
+)

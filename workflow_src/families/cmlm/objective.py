@@ -1,0 +1,59 @@
+"""The loss of the conditional masked language model (Ghazvininejad et al. 2019, sections 2.2 and 2.3).
+
+Of a target of T subwords, m are masked: m uniform in 1 … T, and every choice of m positions as likely as any other.
+Summed over a batch and divided by its masked subwords:
+    label-smoothed cross-entropy of the masked subwords, given the others and x  +  length loss
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workflow_src.families.cmlm import CmlmObjectiveConfig
+from workflow_src.losses.common import length_loss, smoothed_cross_entropy
+from workflow_src.losses.draws import sentence_keys, subset, uniform
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
+
+# Streams of random numbers: how many, and which.
+COUNT, WHICH = 1, 2
+
+
+class MaskedLoss:
+    def __init__(self, config: CmlmObjectiveConfig):
+        self.config = config
+
+    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+        masked = masked_places(sentence_keys(batch, context.generator), batch.target_lengths, batch.target.size(1))
+        memory = model.encode(batch.source)
+        loss, nll = masked_cross_entropy(model, memory, batch.target, masked, self.config.label_smoothing)
+        length, exact = length_loss(model, memory, batch, self.config.length_smoothing)
+        # Where all targets are empty, nothing is masked.
+        count = max(1, int(masked.sum()))
+        figures = {
+            "nll": nll / count,
+            "length_nll": length.detach() / len(batch.target),
+            "length_accuracy": exact,
+            "masked": count / max(1, int(batch.target_lengths.sum())),
+        }
+        return LossTerms((loss + self.config.length_weight * length) / count, count, figures)
+
+
+def masked_places(keys: Tensor, lengths: Tensor, width: int) -> Tensor:
+    """Which places are masked, (B, width) bool, of targets of lengths (B,), from random keys (B,) of sentences."""
+    # The draw is below 1, so that the number is at most the length.
+    count = (uniform(keys, (1,), COUNT)[:, 0] * lengths).floor().long() + 1
+    return subset(keys, lengths, count, width, WHICH)
+
+
+def masked_cross_entropy(
+    model, memory, target: Tensor, masked: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Sums over masked places (B, T) of target (B, T): the label-smoothed loss, and -log p in nats without gradient."""
+    hidden = model.states(memory, torch.where(masked, model.mask_symbol, target), target != PAD)
+    if not bool(masked.any()):
+        nothing = hidden.sum() * 0
+        return nothing, nothing.detach()
+    return smoothed_cross_entropy(
+        hidden[masked], model.target_embedding.weight, model.output_bias, target[masked], smoothing
+    )

@@ -1,0 +1,70 @@
+"""Mask-predict: an output is predicted at once, and its least confident subwords again, several times."""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from workflow_src.decoding.settings import (
+    RESCORER,
+    SCORING,
+    Lengthening,
+    LengthQuantile,
+    ranking_weights,
+    without_roles,
+)
+from workflow_src.spec import MASKED, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
+
+
+class MaskPredictSettings(SearchSettings):
+    iterations: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
+        10, ge=1, description="passes of the decoder; before pass t + 1 of T, N (T - t) / T of N subwords are masked"
+    )
+    length_beam: Annotated[int, Option(tune=True, part="-lengths{}", length=True)] = Field(
+        5, ge=1, description="most probable target lengths that are decoded side by side"
+    )
+    length_quantile: LengthQuantile
+    lengthening: Lengthening
+    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
+        None, description="the system that ranks lengths; none: the model's mean log-probability"
+    )
+
+    @model_validator(mode="after")
+    def _a_quantile_is_one_length(self):
+        if self.length_beam > 1 and self.length_quantile is not None:
+            raise ValueError(
+                f"length_quantile gives one length, and length_beam is {self.length_beam}; say length_beam: 1, or "
+                "remove length_quantile"
+            )
+        return self
+
+
+def cost(settings: MaskPredictSettings, weights: Weights, length: float) -> float:
+    """The source is read once; every length is decoded in every pass, and read by the rescorer once."""
+    model = weights[MODEL]
+    passes = settings.iterations * settings.length_beam
+    total = model["encoder"] + passes * (model["decoder"] + model["output"])
+    return 2.0 * length * (total + ranking_weights(weights, settings.length_beam))
+
+
+def label(settings: MaskPredictSettings) -> str:
+    """Such as `mask-predict, T = 4, 5 lengths, ranked by teacher`."""
+    lengths = settings.length_beam
+    words = [f"T = {settings.iterations}", f"{lengths} lengths" if lengths > 1 else "1 length"]
+    words += [f"ranked by {settings.rescorer}"] if settings.rescorer else []
+    return ", ".join(["mask-predict", *words])
+
+
+SEARCH = Search(
+    name="mask-predict",
+    title="mask-predict",
+    settings=MaskPredictSettings,
+    run="workflow_src.searches.mask_predict.search:run",
+    program="workflow_src.searches.mask_predict.search:program",
+    graph=without_roles,
+    cost=cost,
+    needs={MODEL: Role(MASKED), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
+    series="iterations",
+    width=lambda settings: settings.length_beam,
+    label=label,
+    look=Look(marker="h"),
+)

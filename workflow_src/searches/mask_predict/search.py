@@ -1,0 +1,77 @@
+"""Mask-predict at the most probable lengths, side by side (Ghazvininejad et al. 2019, section 3); the best output wins.
+
+Outputs are ranked by the mean log-probability of their subwords, each of the pass that predicted it, or by a rescorer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from workflow_src.decoding.candidates import winners
+from workflow_src.decoding.masked import mask_predict, mean_chance
+from workflow_src.decoding.passes import Pass
+from workflow_src.decoding.ranking import ROWS, Rescorer
+from workflow_src.decoding.settings import RESCORER
+from workflow_src.nn.layers import with_padding
+from workflow_src.searches.mask_predict import MaskPredictSettings
+from workflow_src.spec import MODEL
+from workflow_src.types import Hypotheses
+
+
+class MaskPredictPass(nn.Module):
+    """Source (B, S) -> outputs (B * length_beam, N), padded, and the mean log-probability of their subwords."""
+
+    def __init__(self, model, settings: MaskPredictSettings):
+        super().__init__()
+        self.model, self.settings = model, settings
+
+    def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        model, settings = self.model, self.settings
+        memory = model.encode(source)
+        if settings.length_beam == 1:
+            lengths = model.length.predict(memory, settings.length_quantile, settings.lengthening)
+        else:
+            lengths = model.length.likely(memory, settings.length_beam, settings.lengthening).flatten()
+        # Lengths of one sentence differ, also where a graph is for single sentences.
+        with with_padding() if settings.length_beam > 1 else contextlib.nullcontext():
+            symbols, chances, mask = mask_predict(model, memory, lengths, settings.iterations)
+        return model.output(symbols, mask), mean_chance(chances, mask)
+
+
+def _read(source: Tensor, parts: Sequence[tuple[Tensor, Tensor]], rescorer: Rescorer | None) -> Hypotheses:
+    width = max(outputs.size(1) for outputs, _ in parts)
+    outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in parts])
+    scores = torch.cat([scores for _, scores in parts])
+    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer)
+
+
+def program(networks: Mapping[str, Any], settings: MaskPredictSettings, scored: bool) -> Pass:
+    rescorer = networks.get(RESCORER)
+
+    @torch.no_grad()
+    def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
+        outputs, scores = map(torch.from_numpy, found)
+        return _read(torch.from_numpy(source), [(outputs, scores)], rescorer)
+
+    return Pass(MaskPredictPass(networks[MODEL], settings), outputs=("outputs", "scores"), read=read)
+
+
+@torch.no_grad()
+def run(
+    models: Mapping[str, Any],
+    source: Tensor,
+    settings: MaskPredictSettings,
+    scored: bool = True,
+    trace: bool = False,
+) -> Hypotheses:
+    """Translate source (B, S); scores are what outputs were ranked by."""
+    network = MaskPredictPass(models[MODEL], settings)
+    # So many sentences that no more than ROWS candidates are decoded together.
+    parts = [network(part) for part in source.split(max(1, ROWS // settings.length_beam))]
+    return _read(source, parts, models.get(RESCORER))
