@@ -258,7 +258,7 @@ TARGETS = {
     "teachers": [
         plan.weights(system, seed)
         for system, seed in TRAINED
-        if system in plan.systems_of("train_teacher") and plan.system(system).teacher is None
+        if plan.system(system).family.autoregressive and plan.system(system).teacher is None
     ],
     "distilled": [plan.distilled_text(teacher) for teacher in plan.teachers],
     "systems": [plan.weights(*trained) for trained in TRAINED],

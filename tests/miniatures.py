@@ -13,6 +13,8 @@ from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.nat import FAMILY, NatConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.families.score.model import ScoreNetwork
+from workflow_src.families.seq2seq import Seq2SeqConfig
+from workflow_src.families.seq2seq.model import Seq2Seq
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
 from workflow_src.nn.settings import RefinerConfig
@@ -35,6 +37,17 @@ def transformer(source_size=13, target_size=11, joint: bool = False, seed: int =
     torch.manual_seed(seed)
     config = TransformerConfig(**{**SIZES, "encoder_layers": 2, "decoder_layers": 2, **more})
     return lively(Transformer(config, source_size, target_size, joint), seed)
+
+
+def seq2seq(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> Seq2Seq:
+    torch.manual_seed(seed)
+    sizes = {"dim": 20, "embedding_dim": 16, "encoder_dim": 12, "dropout": 0.0, "max_positions": 64}
+    # Gates that are half open hardly tell words apart: more noise than elsewhere.
+    return lively(Seq2Seq(Seq2SeqConfig(**{**sizes, **more}), source_size, target_size, joint), seed, 0.6)
+
+
+# Models of p(y_t | y_<t, x), by family.
+AUTOREGRESSIVE = {"transformer": transformer, "seq2seq": seq2seq}
 
 
 def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> LatentVariableModel:

@@ -149,6 +149,11 @@ def search_of(settings: SearchSettings) -> Search:
     return next(search for search in searches().values() if search.settings is type(settings))
 
 
+def distilling_search() -> Search:
+    """The search that teachers translate the training source with: the reference of comparisons."""
+    return next(search for search in searches().values() if search.reference)
+
+
 def import_object(reference: str) -> Any:
     """The object that "module:object" names. Raises DeclarationError where it cannot be imported."""
     module, _, name = reference.partition(":")

@@ -34,6 +34,7 @@ LAYERS = {
     "score": {"layers": 1, "latent_dim": 4},
     "energy": {"layers": 1, "latent_dim": 4},
     "nat": {"encoder_layers": 1, "layers": 1},
+    "seq2seq": {"embedding_dim": 16, "encoder_dim": 8, "encoder_layers": 1, "decoder_layers": 2},
 }
 TRAINING = {
     "max_steps": 12, "batch_tokens": 150, "learning_rate": 0.005, "warmup_steps": 4, "validate_every": 6,
@@ -85,9 +86,10 @@ def tiny(tmp_path_factory) -> SimpleNamespace:
 
 def _settings(family: str, model=None, objective=None, **training) -> dict:
     parts = families()[family]
+    sizes = {name: size for name, size in MODEL.items() if name in parts.model.model_fields}
     return {
         "system": NAMES.get(family, family), "family": family, "preset": "miniature", "data": "raw",
-        "model": parts.model(**MODEL | LAYERS[family] | (model or {})).model_dump(mode="json"),
+        "model": parts.model(**sizes | LAYERS[family] | (model or {})).model_dump(mode="json"),
         "objective": parts.objective(**objective or {}).model_dump(mode="json"),
         "training": TRAINING | training,
     }  # fmt: skip

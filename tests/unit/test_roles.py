@@ -161,7 +161,7 @@ def test_a_role_is_part_of_the_plan_and_symbols_of_the_costs(package, monkeypatc
     [
         (
             {"roles": {}},
-            "systems.marked: family marked needs roles.critic, the name of a system of family transformer.",
+            "systems.marked: family marked needs roles.critic, the name of a system of family transformer or seq2seq.",
         ),
         ({"roles": {"critik": "teacher"}}, 'unknown role "critik" in systems.marked.roles (family marked)'),
         ({"roles": {"critic": "nobody"}}, 'unknown system "nobody" in systems.marked.roles.critic'),

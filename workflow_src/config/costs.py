@@ -11,7 +11,7 @@ from typing import Any
 
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
-from workflow_src.registry import fill, named_systems, needs, of_the_family, search_of, searches
+from workflow_src.registry import distilling_search, fill, named_systems, needs, of_the_family, search_of, searches
 from workflow_src.spec import MODEL, SearchSettings, Weights
 
 # From this width on, a GPU's products are large enough for its higher rates.
@@ -92,7 +92,7 @@ def widest(decode: Decode) -> int:
 
 def distillation_search(plan: Plan, teacher: str) -> SearchSettings:
     """What a teacher distils with: the search that is the reference of comparisons."""
-    search = next(search for search in searches().values() if search.reference)
+    search = distilling_search()
     settings: dict[str, Any] = plan.distillation(teacher).model_dump()
     return search.settings(**{name: settings[name] for name in search.settings.model_fields if name in settings})
 

@@ -13,7 +13,7 @@ from workflow_src.config.decodes import resolve_decodes
 from workflow_src.config.experiment import SystemConfig, TrainingConfig, WorkflowConfig
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.declarations import DeclarationError
-from workflow_src.registry import carried, engines, families, use
+from workflow_src.registry import carried, distilling_search, engines, families, use
 from workflow_src.spec import AUTOREGRESSIVE, BASE, Family
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -162,6 +162,10 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
         known = ["auto", *(engine.name for engine in engines().values() if engine.selectable)]
         if distillation.engine not in known:
             raise unknown("engine", distillation.engine, known, f"distillation.{name}")
+        declared, search = engines().get(distillation.engine), distilling_search()
+        family = families()[config.systems[name].family]
+        if declared and (reason := declared.serves(family, search, search.settings())):
+            raise ConfigError(f"distillation.{name}: engine {declared.name} {reason}.")
     _refuse_cycles(config)
     return {name: _resolve(name, config) for name in names}
 

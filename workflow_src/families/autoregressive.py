@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.types import PAD, wide, with_end
+from workflow_src.losses.settings import CrossEntropyConfig
+from workflow_src.searches.greedy.search import greedy
+from workflow_src.types import PAD, Batch, DevSet, Validation, wide, with_end
 
 
 class Autoregressive(nn.Module):
@@ -68,3 +71,20 @@ class Autoregressive(nn.Module):
         al. 2020, section 3.1). The result has gradients with respect to `target`, also where all parameters are frozen.
         """
         return self.logits(self.hidden(states, target))
+
+
+def validate(dev: DevSet, objective: CrossEntropyConfig, base: None = None) -> Validation:
+    """Loss of a token, end symbols counted, and BLEU of greedy search on dev, which selects the weights."""
+
+    @torch.no_grad()
+    def figures(model: nn.Module) -> dict[str, float]:
+        def measure(batch: Batch) -> tuple[float, int]:
+            return float(model.log_probabilities(batch.source, batch.target).sum()), batch.num_target_tokens
+
+        total, count = 0.0, 0
+        for found, tokens in dev.over_batches(measure):
+            total -= found
+            count += tokens
+        return {"dev_loss": total / count, "dev_bleu": dev.bleu(lambda source: greedy(model, source))}
+
+    return Validation(figures, "dev_bleu")

@@ -1,4 +1,4 @@
-"""Sizes that Transformer stacks have, and weights of their layers. No torch here."""
+"""Sizes that Transformer stacks have, and weights of their layers and of LSTMs. No torch here."""
 
 from __future__ import annotations
 
@@ -53,3 +53,13 @@ def decoder_layer(model: StackConfig) -> int:
 def refiner_weights(model: RefinerConfig, outputs: int) -> dict[str, int]:
     """Weights of a network from latents to `outputs` values a position."""
     return {"network": model.layers * decoder_layer(model) + model.latent_dim * model.dim + outputs * model.dim}
+
+
+def lstm_weights(inputs: int, dim: int) -> int:
+    """Weights of the matrix products of one LSTM layer in one direction."""
+    return 4 * dim * (inputs + dim)
+
+
+def bidirectional_weights(inputs: int, dim: int, layers: int) -> int:
+    """Weights of the matrix products of `layers` bidirectional layers."""
+    return 2 * (lstm_weights(inputs, dim) + (layers - 1) * lstm_weights(2 * dim, dim))

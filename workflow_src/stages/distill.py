@@ -22,10 +22,11 @@ from workflow_src.engines.ctranslate2 import Engine, installed
 from workflow_src.engines.ctranslate2_spec import write_model
 from workflow_src.jobs import add_runtime, log, parser, start
 from workflow_src.records.atomic import atomic
-from workflow_src.registry import default_engine, engines
+from workflow_src.registry import default_engine, distilling_search, engines, families
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
+from workflow_src.searches.beam import BeamSettings
 from workflow_src.searches.beam.search import beam_search
-from workflow_src.spec import AUTOREGRESSIVE
+from workflow_src.spec import AUTOREGRESSIVE, Family
 from workflow_src.training.systems import check_subwords, load_system
 from workflow_src.types import Hypotheses
 
@@ -41,7 +42,7 @@ def run(given) -> str:
     model = model.to(device=runtime.device, dtype=runtime.dtype)
     subwords = Subwords.load(given.subwords)
     check_subwords(description, subwords, given.model)
-    search = _search(given, model, subwords, runtime)
+    search = _search(given, model, families()[description["family"]], subwords, runtime)
     first, last = bounds(count_lines(given.source), given.shard, given.shards)
     limit = model.config.max_positions - 1
     done = skipped = 0
@@ -74,8 +75,11 @@ def run(given) -> str:
 Search = Callable[[list[list[int]]], Hypotheses]
 
 
-def _search(given, model, subwords: Subwords, runtime: Runtime) -> Search:
-    """Beam search over many sources, by our own code or, with the same outputs, by CTranslate2."""
+def _search(given, model, family: Family, subwords: Subwords, runtime: Runtime) -> Search:
+    """Beam search over many sources, by our own code or, with the same outputs, by CTranslate2 where it serves.
+
+    Raises ValueError for an engine asked for by name that does not compute such a model.
+    """
     wanted = DistillationConfig.model_validate(given.settings)
     beam, penalty = wanted.beam, wanted.length_penalty
 
@@ -84,8 +88,15 @@ def _search(given, model, subwords: Subwords, runtime: Runtime) -> Search:
             lambda source: beam_search(model, source, beam, penalty), sources, given.batch, runtime.device
         )
 
+    if given.engine == default_engine().name:
+        return own
+    named = given.engine != "auto"
+    library = engines()[given.engine] if named else next(engine for engine in engines().values() if engine.exports)
+    reason = library.serves(family, distilling_search(), BeamSettings(beam=beam, length_penalty=penalty))
+    if named and reason:
+        raise ValueError(f"engine {library.name} {reason}.")
     exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
-    if given.engine == default_engine().name or given.engine == "auto" and not (exact and installed()):
+    if not named and (reason or not (exact and installed())):
         return own
     # The library holds the model in memory once it is loaded; the folder is only how it gets there.
     with tempfile.TemporaryDirectory() as folder:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from miniatures import one, padded, pairs, transformer
+from miniatures import AUTOREGRESSIVE as MODELS
+from miniatures import one, padded, pairs
 from torch import nn
 
 from workflow_src.types import with_end
 
 V = 11
-MODELS = {"transformer": transformer}
 
 
 def distributions(target, size: int = V, seed: int = 0):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from miniatures import one, pairs, transformer
+from miniatures import AUTOREGRESSIVE, one, pairs
 
 from workflow_src.decoding.lengths import limits
 from workflow_src.decoding.ngram import estimate
@@ -31,9 +31,15 @@ def longest(monkeypatch):
     return set_longest
 
 
-def peaked(seed: int, size: int = V, **more):
+@pytest.fixture(params=AUTOREGRESSIVE)
+def family(request) -> str:
+    """Every family with `encode` and `start`: searches know no more of them."""
+    return request.param
+
+
+def peaked(family: str, seed: int, size: int = V, **more):
     """A model whose probabilities are far from even."""
-    model = transformer(13, size, seed=seed, **more)
+    model = AUTOREGRESSIVE[family](13, size, seed=seed, **more)
     with torch.no_grad():
         model.target_embedding.weight.mul_(3)
     return model
@@ -48,9 +54,9 @@ def scores(model, source, outputs: list[tuple[int, ...]]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_wide_beam_with_a_language_model_finds_the_best_sum(longest, seed):
+def test_a_wide_beam_with_a_language_model_finds_the_best_sum(longest, seed, family):
     longest(3)
-    model = peaked(seed)
+    model = peaked(family, seed)
     batch = pairs([4, 1], [1, 1], seed=seed)
     drawn = np.random.default_rng(seed).integers(3, V, 30)
     language_model = estimate(drawn, np.arange(0, 31, 3), V, 2)
@@ -67,10 +73,10 @@ def test_a_wide_beam_with_a_language_model_finds_the_best_sum(longest, seed):
 
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_wide_beam_finds_what_exhaustive_search_finds(longest, penalty, seed):
+def test_a_wide_beam_finds_what_exhaustive_search_finds(longest, penalty, seed, family):
     length = 3
     longest(length)
-    model = peaked(seed)
+    model = peaked(family, seed)
     batch = pairs([4, 1], [1, 1], seed=seed)
     outputs = [words for n in range(length + 1) for words in itertools.product(range(3, V), repeat=n)]
     divisors = torch.tensor([(len(words) + 1.0) ** penalty for words in outputs], dtype=torch.float64)
@@ -82,11 +88,11 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(longest, penalty, seed):
 
 
 @pytest.mark.parametrize("width", range(1, 2 * V + 2))
-def test_no_output_has_a_special_symbol_however_wide_the_beam(longest, width):
+def test_no_output_has_a_special_symbol_however_wide_the_beam(longest, width, family):
     """Also where a beam is wider than the vocabulary, and where padding and start are what the model prefers."""
     longest(5)
     for seed in range(4):
-        model = peaked(seed)
+        model = peaked(family, seed)
         with torch.no_grad():
             model.output_bias[:EOS] += 3
         batch = pairs([4, 1, 3], [1, 1, 1], seed=seed)
@@ -96,8 +102,8 @@ def test_no_output_has_a_special_symbol_however_wide_the_beam(longest, width):
 
 @pytest.mark.parametrize("beam", [1, 2, 4, 7])
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
-def test_scores_are_the_models_own(beam, penalty):
-    model = peaked(3, size=11)
+def test_scores_are_the_models_own(beam, penalty, family):
+    model = peaked(family, 3, size=11)
     batch = pairs([4, 1, 6], [1, 1, 1])
     found = beam_search(model, batch.source, beam, penalty)
     for row, (words, score) in enumerate(zip(found.tokens, found.scores, strict=True)):
@@ -106,16 +112,16 @@ def test_scores_are_the_models_own(beam, penalty):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_greedy_is_a_beam_of_one(seed):
-    model = peaked(seed, size=11)
+def test_greedy_is_a_beam_of_one(seed, family):
+    model = peaked(family, seed, size=11)
     batch = pairs([4, 1, 6, 2, 5], [1] * 5, seed=seed)
     narrow, plain = beam_search(model, batch.source, beam=1), greedy(model, batch.source)
     assert narrow.tokens == plain.tokens
     assert narrow.scores == pytest.approx(plain.scores, abs=1e-12)
 
 
-def test_greedy_takes_the_most_probable_word_every_time():
-    model = peaked(1, size=11)
+def test_greedy_takes_the_most_probable_word_every_time(family):
+    model = peaked(family, 1, size=11)
     batch = pairs([4, 1, 6], [1, 1, 1])
     for row, words in enumerate(greedy(model, batch.source).tokens):
         source = one(batch, row).source
@@ -127,9 +133,17 @@ def test_greedy_takes_the_most_probable_word_every_time():
 
 
 @pytest.mark.parametrize("search", [greedy, lambda m, s: beam_search(m, s, 4), lambda m, s: beam_search(m, s, 9, 0.6)])
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_sentences_of_a_batch_do_not_influence_each_other(search, norm):
-    model = peaked(5, size=11, norm=norm)
+@pytest.mark.parametrize(
+    "family, seed, settings",
+    [
+        ("transformer", 5, {"norm": "pre"}),
+        ("transformer", 5, {"norm": "post"}),
+        ("seq2seq", 4, {}),
+        ("seq2seq", 5, {"decoder_layers": 1, "encoder_layers": 3}),
+    ],
+)
+def test_sentences_of_a_batch_do_not_influence_each_other(search, family, seed, settings):
+    model = peaked(family, seed, size=11, **settings)
     batch = pairs([4, 1, 6, 2, 5, 5, 3, 9], [1] * 8)
     together = search(model, batch.source)
     assert len({len(words) for words in together.tokens}) > 2, "a test of sentences that end at different times"
@@ -140,8 +154,8 @@ def test_sentences_of_a_batch_do_not_influence_each_other(search, norm):
 
 
 @pytest.mark.parametrize("search", [greedy, beam_search])
-def test_the_longest_length_is_respected_and_reached(search):
-    model = transformer(max_positions=20)
+def test_the_longest_length_is_respected_and_reached(search, family):
+    model = AUTOREGRESSIVE[family](max_positions=20)
     with torch.no_grad():
         model.output_bias[EOS] = -1000.0
     batch = pairs([2, 1, 7], [1, 1, 1])
@@ -154,8 +168,8 @@ def test_the_longest_length_is_respected_and_reached(search):
 
 
 @pytest.mark.parametrize("search", [greedy, beam_search])
-def test_an_output_may_be_empty(search):
-    model = transformer()
+def test_an_output_may_be_empty(search, family):
+    model = AUTOREGRESSIVE[family]()
     with torch.no_grad():
         model.output_bias[EOS] = 1000.0
     found = search(model, pairs([2, 3], [1, 1]).source)
@@ -170,17 +184,17 @@ def test_limits():
     assert limits(source, 2.0, 33).tolist() == [14, 32]
 
 
-def test_a_wider_beam_can_find_better_than_greedy():
+def test_a_wider_beam_can_find_better_than_greedy(family):
     better = 0
     for seed in range(5):
-        model = peaked(seed, size=11)
+        model = peaked(family, seed, size=11)
         batch = pairs([4, 1, 6, 2, 5], [1] * 5, seed=seed)
         wide, plain = beam_search(model, batch.source, 8, 0.0), beam_search(model, batch.source, 1, 0.0)
         better += sum(a > b + 1e-9 for a, b in zip(wide.scores, plain.scores, strict=True))
     assert better > 0
 
 
-def test_greedy_without_scores_gives_the_same_tokens():
+def test_greedy_without_scores_gives_the_same_tokens(family):
     source = pairs([3, 6, 1], [2, 2, 2]).source
-    scored, bare = (greedy(transformer(), source, scored=wanted) for wanted in (True, False))
+    scored, bare = (greedy(AUTOREGRESSIVE[family](), source, scored=wanted) for wanted in (True, False))
     assert scored.tokens == bare.tokens and bare.scores == [0.0] * 3 and all(score < 0 for score in scored.scores)

@@ -423,7 +423,7 @@ def test_distilling_refuses_what_does_not_fit(tiny, systems, refused, tmp_path):
     out = tmp_path / "out.jsonl"
     assert refused("distill", distill_words(tiny, systems, out, 2, 2)) == "--shard is 2; it must be from 0 to 1."
     error = refused("distill", distill_words(tiny, {"transformer": systems["lvm"]}, out))
-    assert error == f"weights {systems['lvm']} are of family lvm; transformer is needed here."
+    assert error == f"weights {systems['lvm']} are of family lvm; transformer or seq2seq is needed here."
     broken = tmp_path / "bad.de"
     broken.write_bytes(b"der Hund\nder \xff\n")
     assert f"text {broken} is not UTF-8 in line 2" in refused(

@@ -18,8 +18,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
-import workflow_src.families.transformer.validation as transformer
 from workflow_src.config.experiment import RuntimeConfig
 from workflow_src.families import refiners
 from workflow_src.families.build import build

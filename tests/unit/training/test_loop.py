@@ -51,7 +51,9 @@ def noisy(model):
     return {"dev": float(next(model.parameters()).detach().sum())}
 
 
-@pytest.mark.parametrize(("family", "accumulate"), [("transformer", 1), ("lvm", 2), ("score", 1), ("energy", 1)])
+@pytest.mark.parametrize(
+    ("family", "accumulate"), [("transformer", 1), ("seq2seq", 1), ("lvm", 2), ("score", 1), ("energy", 1)]
+)
 def test_interrupted_several_times_is_bit_equal_to_uninterrupted(make_trainer, compare, family, accumulate):
     more = {"max_steps": 20, "accumulate": accumulate, "validate_every": 4, "save_every": 3, "average_last": 3}
     straight = make_trainer(family, validation=Validation(noisy, "dev"), **more)
@@ -134,7 +136,7 @@ def test_a_finished_training_that_runs_again_changes_nothing(make_trainer, compa
     assert compare.equal(first.model, again.model)
 
 
-@pytest.mark.parametrize("family", ["transformer", "lvm", "score"])
+@pytest.mark.parametrize("family", ["transformer", "seq2seq", "lvm", "score"])
 def test_the_seed_decides_and_nothing_else(make_trainer, compare, family):
     models = []
     for seed in (1, 1, 2):

@@ -6,8 +6,8 @@ import pytest
 import sacrebleu
 import torch
 
+import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
-import workflow_src.families.transformer.validation as transformer
 from workflow_src.data.batching import collate
 from workflow_src.data.lines import read_lines
 from workflow_src.families import refiners

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from miniatures import context, gradients, one, padded, pairs, transformer
 
-from workflow_src.families.transformer.objective import CrossEntropy
+from workflow_src.losses.cross_entropy import CrossEntropy
 from workflow_src.losses.settings import CrossEntropyConfig
 from workflow_src.types import EOS
 

@@ -1,4 +1,4 @@
-"""The autoregressive teacher's loss: label-smoothed cross-entropy of every token and of the end symbol."""
+"""The loss of autoregressive models: label-smoothed cross-entropy of every token and of the end symbol."""
 
 from __future__ import annotations
 

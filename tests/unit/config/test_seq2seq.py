@@ -1,0 +1,92 @@
+"""What a configuration may ask of an LSTM with attention: all that it may ask of a teacher, but no other engine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from workflow_src.config import ConfigError, load
+from workflow_src.config.load import CONFIG_FOLDER, merge, read_yaml
+from workflow_src.config.plan import Plan
+from workflow_src.config.resources import Requests
+
+SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
+TRAINING = {"max_steps": 2, "batch_tokens": 100}
+LSTM = {"family": "seq2seq", "preset": "miniature", "training": TRAINING}
+
+
+def experiment(*decodes: dict[str, Any], **others: Any) -> dict[str, Any]:
+    return merge(SMOKE, {"systems": {"lstm": LSTM, **others}, "decodes": list(decodes)})
+
+
+def test_it_teaches_ranks_and_is_decoded_by_the_searches_that_exist():
+    one_pass = {"family": "nat", "preset": "miniature", "data": "distilled-by-lstm", "training": TRAINING}
+    plan = Plan(
+        load(
+            experiment(
+                {"system": "lstm", "search": "greedy"},
+                {"system": "lstm", "search": "beam", "beam": [1, 2], "tune": {"length_penalty": [0.5, 1.0]}},
+                {"system": "lstm", "search": "beam", "beam": 2, "rescorer": "teacher", "name": "ranked"},
+                {"system": "student", "search": "ctc-beam", "beam": 2, "rescorer": "lstm"},
+                {"system": "teacher", "search": "beam", "beam": 2, "rescorer": "lstm", "name": "by-lstm"},
+                student=one_pass,
+            )
+        )
+    )
+    assert "lstm" in plan.teachers and plan.systems_of("train_seq2seq") == ["lstm"]
+    settings = json.loads(plan.settings_training("lstm"))
+    assert settings["family"] == "seq2seq" and settings["model"]["encoder_dim"] == 12
+    # Reports, speed and requests ask for titles, labels and weights.
+    assert plan.settings_report() and plan.settings_speed()
+    needs = Requests(plan, gpu=False)
+    assert needs.need("train_seq2seq", type("Wildcards", (), {"system": "lstm"}))[0] > 0
+
+
+@pytest.mark.parametrize(
+    "decode, sentence",
+    [
+        (
+            {"search": "beam", "beam": 4, "engine": "ctranslate2"},
+            "decodes[0]: engine ctranslate2 computes systems of family transformer only, not of seq2seq; remove the "
+            "engine.",
+        ),
+        (
+            {"search": "greedy", "engine": "onnxruntime"},
+            "decodes[0]: engine onnxruntime computes searches that have a program, and greedy has none; remove the "
+            "engine.",
+        ),
+    ],
+)
+def test_engines_that_do_not_know_it_are_refused_in_one_sentence(decode, sentence):
+    with pytest.raises(ConfigError) as refused:
+        load(experiment({"system": "lstm", **decode}))
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("engine, refused", [("auto", False), ("continuum", False), ("ctranslate2", True)])
+def test_it_distils_with_the_engine_that_computes_it(engine, refused):
+    given = experiment({"system": "lstm", "search": "greedy"}) | {"distillation": {"lstm": {"engine": engine}}}
+    if not refused:
+        assert load(given).config.distillation["lstm"].engine == engine
+        return
+    with pytest.raises(ConfigError) as message:
+        load(given)
+    assert str(message.value) == (
+        f"distillation.lstm: engine {engine} computes systems of family transformer only, not of seq2seq; remove the "
+        "engine."
+    )
+
+
+@pytest.mark.parametrize(
+    "model, sentence",
+    [
+        ({"heads": 4}, "heads"),
+        ({"encoder_dim": 0}, "systems.lstm.model.encoder_dim has the value 0: input should be greater than 0"),
+        ({"dropout": 1.0}, "systems.lstm.model.dropout has the value 1.0: input should be less than 1"),
+    ],
+)
+def test_settings_that_it_has_not_are_refused(model, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        load(experiment({"system": "lstm", "search": "greedy"}, lstm=LSTM | {"model": model}))

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import context, one, padded, pairs, seq2seq
+from torch import Tensor, nn
+
+from workflow_src.losses.cross_entropy import CrossEntropy
+from workflow_src.losses.settings import CrossEntropyConfig
+from workflow_src.nn.recurrent import BidirectionalLSTM
+from workflow_src.registry import families
+from workflow_src.types import BOS, EOS, PAD
+
+SHAPES = [{}, {"encoder_layers": 1, "decoder_layers": 3}]
+
+
+def cell_step(weights: list[Tensor], x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """One step of an LSTM layer (Hochreiter & Schmidhuber 1997; gates in torch's order) for one sentence."""
+    of_input, of_hidden, input_bias, hidden_bias = weights
+    enter, forget, new, out = (of_input @ x + input_bias + of_hidden @ hidden + hidden_bias).chunk(4)
+    cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
+    return out.sigmoid() * cell.tanh(), cell
+
+
+def encoded(model, source: list[int]) -> tuple[list[Tensor], Tensor, Tensor]:
+    """States of a sentence's positions, and the last layer's last hidden state and cell of both directions."""
+    own, lstm = model.source_embedding, model.encoder.lstm
+    xs = [own.weight[word] * own.weight.size(1) ** 0.5 for word in source]
+    for layer in range(model.config.encoder_layers):
+        directions, ends = [], []
+        for weights, order in zip(lstm.all_weights[2 * layer : 2 * layer + 2], (xs, xs[::-1]), strict=True):
+            hidden, cell = torch.zeros(2, model.config.encoder_dim, dtype=torch.float64)
+            states = []
+            for x in order:
+                hidden, cell = cell_step(weights, x, hidden, cell)
+                states.append(hidden)
+            directions.append(states)
+            ends.append((hidden, cell))
+        xs = [torch.cat(pair) for pair in zip(directions[0], directions[1][::-1], strict=True)]
+    hidden, cell = (torch.cat(pair) for pair in zip(*ends, strict=True))
+    return xs, hidden, cell
+
+
+def by_hand(model, source: list[int], target: list[int]) -> Tensor:
+    """log p(. | y_<t, x) of one sentence, (T+1, V), word by word and position by position."""
+    states, hidden_end, cell_end = encoded(model, source)
+    layers, own = model.config.decoder_layers, model.target_embedding
+    hidden = list((model.first_hidden.weight @ hidden_end + model.first_hidden.bias).chunk(layers))
+    cell = list((model.first_cell.weight @ cell_end + model.first_cell.bias).chunk(layers))
+    found = []
+    for word in [BOS, *target]:
+        x = own.weight[word] * own.weight.size(1) ** 0.5
+        for layer in range(layers):
+            hidden[layer], cell[layer] = cell_step(model.decoder.all_weights[layer], x, hidden[layer], cell[layer])
+            x = hidden[layer]
+        scores = torch.stack([x @ model.key.weight @ state for state in states])
+        context = sum(share * state for share, state in zip(scores.softmax(0), states, strict=True))
+        vector = (model.attentional.weight @ torch.cat([context, x]) + model.attentional.bias).tanh()
+        found.append((own.weight @ vector + model.output_bias).log_softmax(0))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_model_computes_its_equations(shape, joint):
+    sizes = (11, 11) if joint else (13, 11)
+    model, batch = seq2seq(*sizes, joint, **shape), pairs([4, 1, 6], [3, 5, 1], sizes)
+    with torch.no_grad():
+        logits = model.logits(model.hidden(model.encode(batch.source), batch.target))
+        chosen = model.log_probabilities(batch.source, batch.target)
+        for row in range(3):
+            alone = one(batch, row)
+            source, target = alone.source[0].tolist(), alone.target[0].tolist()
+            wanted, ends = by_hand(model, source, target), [*target, EOS]
+            assert torch.allclose(logits[row, : len(ends)].log_softmax(-1), wanted, rtol=0, atol=1e-12)
+            picked = wanted[torch.arange(len(ends)), torch.tensor(ends)]
+            assert torch.allclose(chosen[row, : len(ends)], picked, rtol=0, atol=1e-12)
+            assert (chosen[row, len(ends) :] == 0).all()
+
+
+def uncached(model, source: Tensor, prefix: list[int]) -> Tensor:
+    """log p(. | prefix, source) of one sentence without padding, read from a whole pass."""
+    states = model.hidden(model.encode(source[None]), torch.tensor([prefix], dtype=torch.int64))
+    return model.logits(states)[0, -1].log_softmax(-1)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 1e-4)])
+def test_cached_steps_give_the_log_probabilities_of_a_whole_pass(shape, dtype, tolerance):
+    model = seq2seq(**shape).to(dtype)
+    batch = pairs([4, 1, 6], [40, 35, 38])
+    with torch.no_grad():
+        whole = model.log_probabilities(batch.source, batch.target)
+        decoder = model.start(model.encode(batch.source))
+        read = torch.full((3,), BOS)
+        labels = nn.functional.pad(batch.target, (0, 1), value=PAD)
+        for position in range(41):
+            wanted = labels[:, position].clone()
+            wanted[position == batch.target_lengths] = EOS
+            found = decoder.step(read).log_softmax(-1).gather(1, wanted[:, None])[:, 0]
+            real = position <= batch.target_lengths
+            assert torch.allclose(found[real], whole[real, position], rtol=0, atol=tolerance)
+            read = labels[:, position]
+
+
+@torch.no_grad()
+def test_kept_and_reordered_rows_continue_their_own_prefixes():
+    """A random walk with sentences dropped and rows copied and widened."""
+    model = seq2seq()
+    source = pairs([4, 1, 6, 2], [1] * 4).source
+    generator = torch.Generator().manual_seed(3)
+    draw = lambda high, count: torch.randint(high, (count,), generator=generator)  # noqa: E731
+    decoder = model.start(model.encode(source))
+    sentences, width = [0, 1, 2, 3], 1
+    prefixes: list[list[int]] = [[] for _ in sentences]
+    last = torch.full((4,), BOS)
+    for position in range(12):
+        found = decoder.step(last).log_softmax(-1)
+        for row, prefix in enumerate(prefixes):
+            sentence = source[sentences[row // width]]
+            wanted = uncached(model, sentence[sentence != PAD], prefix)
+            assert torch.allclose(found[row], wanted, rtol=0, atol=1e-12), (position, row)
+        wider = 3 if position == 0 else width
+        if position in (0, 2, 5, 8):
+            rows = torch.cat([i * width + draw(width, wider) for i in range(len(sentences))])
+            decoder.reorder(rows)
+            prefixes, width = [list(prefixes[row]) for row in rows.tolist()], wider
+        if position in (1, 5, 9):
+            kept = {1: [0, 2, 3], 5: [2, 0], 9: [1]}[position]
+            decoder.keep(torch.tensor(kept))
+            prefixes = [prefixes[i * width + k] for i in kept for k in range(width)]
+            sentences = [sentences[i] for i in kept]
+        last = 3 + draw(8, len(prefixes))
+        for prefix, token in zip(prefixes, last.tolist(), strict=True):
+            prefix.append(token)
+
+
+def test_states_end_where_sentences_do():
+    """What a layer in both directions gives of a sentence depends neither on padding nor on company."""
+    torch.manual_seed(0)
+    lstm, x = BidirectionalLSTM(5, 4, 2, 0.0).double(), torch.randn(3, 6, 5, dtype=torch.float64)
+    mask = torch.arange(6) < torch.tensor([2, 5, 1])[:, None]
+    found = lstm(x, mask)
+    noisy = lstm(torch.where(mask[..., None], x, 1e3), mask)
+    assert all(torch.equal(before, after) for before, after in zip(found, noisy, strict=True))
+    assert found[0].shape == (3, 6, 8) and (found[0][~mask] == 0).all()
+    for row, length in enumerate((2, 5, 1)):
+        alone = lstm(x[row : row + 1, :length], mask[row : row + 1, :length])
+        assert torch.allclose(alone[0][0], found[0][row, :length], atol=1e-14)
+        assert all(torch.allclose(alone[i][0], found[i][row], atol=1e-14) for i in (1, 2))
+
+
+def test_training_loss_is_a_mean_that_parts_join_to():
+    model, batch = seq2seq(), pairs([4, 1, 6], [3, 5, 1])
+    objective = CrossEntropy(CrossEntropyConfig())
+    terms = objective(model, batch, context())
+    assert terms.count == 12
+    assert objective(model, padded(batch), context()).total.item() == pytest.approx(terms.total.item(), rel=1e-12)
+    parts = [objective(model, one(batch, row), context()) for row in range(3)]
+    joined = sum(part.total * part.count for part in parts) / sum(part.count for part in parts)
+    assert joined.item() == pytest.approx(terms.total.item(), rel=1e-12)
+
+
+def test_dropout_is_drawn_in_training_alone_and_starts_from_the_generator():
+    model, batch = seq2seq(dropout=0.4), pairs([4, 1, 6], [3, 5, 1])
+    still = model.log_probabilities(batch.source, batch.target)
+    assert torch.equal(still, model.log_probabilities(batch.source, batch.target))
+    model.train()
+
+    def drawn(seed):
+        torch.manual_seed(seed)
+        return model.log_probabilities(batch.source, batch.target)
+
+    assert torch.equal(drawn(1), drawn(1)) and not torch.allclose(drawn(1), drawn(2))
+    assert not torch.allclose(drawn(1), still)
+
+
+def test_joint_vocabulary_is_one_matrix():
+    model = seq2seq(11, 11, joint=True)
+    assert model.source_embedding is model.target_embedding
+    separate = seq2seq()
+    assert separate.source_embedding is not separate.target_embedding
+
+
+def test_too_many_positions_are_refused_by_number():
+    model = seq2seq(max_positions=8)
+    fits = pairs([7], [7])
+    assert model.log_probabilities(fits.source, fits.target).shape == (1, 8)
+    message = r"a sentence has 9 subwords, the model has 8 positions \(model.max_positions\): split the sentence or"
+    for long in (pairs([8], [1]), pairs([1], [8])):
+        with pytest.raises(ValueError, match=message):
+            model.log_probabilities(long.source, long.target)
+    decoder = model.start(model.encode(fits.source))
+    with torch.no_grad():
+        for _ in range(8):
+            decoder.step(torch.tensor([BOS]))
+        with pytest.raises(ValueError, match=message):
+            decoder.step(torch.tensor([BOS]))
+
+
+@pytest.mark.parametrize("shape", [{}, {"encoder_layers": 1, "decoder_layers": 1}, {"encoder_layers": 3}])
+def test_declared_weights_are_those_of_the_matrix_products(shape):
+    """But for the two projections of the decoder's first state, which are computed once a sentence."""
+    model = seq2seq(11, 11, joint=True, **shape)
+    declared = families()["seq2seq"].weights(model.config, 11)
+    matrices = {name: p.numel() for name, p in model.named_parameters() if p.dim() == 2 and "first" not in name}
+    assert sum(declared.values()) == sum(matrices.values())
+    parts = {
+        "encoder": sum(n for name, n in matrices.items() if name.startswith(("encoder", "key"))),
+        "decoder": sum(n for name, n in matrices.items() if name.startswith(("decoder", "attentional"))),
+    }
+    assert {part: declared[part] for part in parts} == parts

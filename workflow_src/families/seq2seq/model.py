@@ -1,0 +1,148 @@
+"""The LSTM encoder-decoder with global attention (Luong, Pham & Manning 2015), and its cached step for searching.
+
+A bidirectional LSTM reads the source. The decoder's LSTM reads the words before; its first hidden states and cells are
+linear in what the encoder's last layer ends with. With h_t the decoder's last layer and s_i the source states,
+
+    a_t = softmax_i(h_t W_a s_i),    c_t = sum_i a_ti s_i,    v_t = tanh(W_c [c_t; h_t]),
+    p(y_t | y_<t, x) = softmax(E v_t + b)
+
+(the paper's "general" score), where E are the embeddings of words. v_t is not fed back to the next position (no "input
+feeding"), so that all positions of a known output are one pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor, nn
+
+from workflow_src.families.autoregressive import Autoregressive
+from workflow_src.families.seq2seq import Seq2SeqConfig
+from workflow_src.nn.layers import Memory, attention_bias, check_length, dropout, initialise
+from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding, lstm
+from workflow_src.types import PAD, with_start
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceStates(Memory):
+    """Source states (B, S, 2 encoder_dim) with what follows from them once a sentence.
+
+    keys (B, S, D) that the decoder's states are compared with; the decoder's first `hidden` and `cell`, (layers, B, D).
+    """
+
+    keys: Tensor
+    hidden: Tensor
+    cell: Tensor
+
+    def select(self, rows: Tensor) -> SourceStates:
+        """Those of some sentences: `rows` (any number) of int64 indices into B."""
+        own = super().select(rows)
+        keys, hidden, cell = (
+            part.index_select(dim, rows) for part, dim in ((self.keys, 0), (self.hidden, 1), (self.cell, 1))
+        )
+        return SourceStates(own.states, own.mask, own.bias, keys, hidden, cell)
+
+
+class Seq2Seq(Autoregressive):
+    """LSTMs with attention; one embedding for source, target and output when the vocabulary is joint."""
+
+    def __init__(self, config: Seq2SeqConfig, source_size: int, target_size: int, joint: bool):
+        super().__init__()
+        self.config = config
+        dim, layers, width = config.dim, config.decoder_layers, 2 * config.encoder_dim
+        self.source_embedding = self._embedding(source_size)
+        self.target_embedding = self.source_embedding if joint else self._embedding(target_size)
+        self.encoder = BidirectionalLSTM(
+            config.embedding_dim, config.encoder_dim, config.encoder_layers, config.dropout
+        )
+        self.first_hidden = nn.Linear(width, layers * dim)
+        self.first_cell = nn.Linear(width, layers * dim)
+        self.decoder = lstm(config.embedding_dim, dim, layers, config.dropout)
+        self.key = nn.Linear(width, dim, bias=False)
+        self.attentional = nn.Linear(width + dim, config.embedding_dim)
+        self.output_bias = nn.Parameter(torch.zeros(target_size))
+        initialise(self)
+
+    def _embedding(self, size: int) -> WordEmbedding:
+        config = self.config
+        return WordEmbedding(size, config.embedding_dim, config.dropout, config.max_positions)
+
+    def encode(self, source: Tensor) -> SourceStates:
+        """Source (B, S) -> states for the decoder."""
+        mask = source != PAD
+        states, hidden, cell = self.encoder(self.source_embedding(source), mask)
+        first = (
+            linear(end).unflatten(1, (self.config.decoder_layers, -1)).transpose(0, 1).contiguous()
+            for linear, end in ((self.first_hidden, hidden), (self.first_cell, cell))
+        )
+        return SourceStates(states, mask, attention_bias(mask), self.key(states), *first)
+
+    def hidden(self, memory: SourceStates, target: Tensor) -> Tensor:
+        """What the output projection reads, (B, T+1, embedding_dim), when the decoder reads BOS and then target.
+
+        Target: ids (B, T) or distributions (B, T, V). Padding needs no packing here: no real position sees it.
+        """
+        x, _ = self.decoder(self.target_embedding(with_start(target)), (memory.hidden, memory.cell))
+        bias = None if memory.bias is None else memory.bias[:, 0]
+        found = attentional_states(self.attentional, x, memory.keys, memory.states, bias)
+        return dropout(found, self.config.dropout, self.training)
+
+    def start(self, memory: SourceStates) -> CachedDecoder:
+        return CachedDecoder(self, memory)
+
+
+def attentional_states(linear: nn.Linear, hidden: Tensor, keys: Tensor, states: Tensor, bias: Tensor | None) -> Tensor:
+    """tanh(W_c [c_t; h_t]), (B, T, E), of decoder states h (B, T, D), keys (B, S, D) and source states (B, S, 2D').
+
+    `bias` (B, 1, S) is added to the scores.
+    """
+    scores = hidden @ keys.transpose(1, 2)
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
+    context = scores.softmax(-1).to(states.dtype) @ states
+    return linear(torch.cat([context, hidden], -1)).tanh()
+
+
+class CachedDecoder:
+    """The decoder one position at a time (`types.CachedSteps`), with the LSTM's states kept.
+
+    Keys and states of the source are not repeated for the hypotheses of a sentence.
+    """
+
+    def __init__(self, model: Seq2Seq, memory: SourceStates):
+        self.model = model
+        self.position = 0
+        self.sentences = memory.states.size(0)
+        self.keys, self.states = memory.keys, memory.states
+        self.bias = None if memory.bias is None else memory.bias[:, 0].to(memory.states.dtype)
+        self.hidden, self.cell = list(memory.hidden), list(memory.cell)
+        self.layers = model.decoder.all_weights
+        self.embedding, self.scale = model.target_embedding.weight, model.target_embedding.scale
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Read one token a row, (N,) int64, and give logits (N, V) for the next one."""
+        self.position += 1
+        check_length(self.position, self.model.config.max_positions)
+        x = self.embedding.index_select(0, tokens) * self.scale
+        for index, layer in enumerate(self.layers):
+            x, self.cell[index] = torch.lstm_cell(x, (self.hidden[index], self.cell[index]), *layer)
+            self.hidden[index] = x
+        # The hypotheses of a sentence are to its source what positions are in a whole pass.
+        rows = x.view(self.sentences, -1, x.size(-1))
+        found = attentional_states(self.model.attentional, rows, self.keys, self.states, self.bias)
+        return self.model.logits(found.flatten(0, 1))
+
+    def reorder(self, rows: Tensor) -> None:
+        """Make row i continue what row `rows[i]` has read; also widens from one row a sentence to several."""
+        self.hidden = [part.index_select(0, rows) for part in self.hidden]
+        self.cell = [part.index_select(0, rows) for part in self.cell]
+
+    def keep(self, sentences: Tensor) -> None:
+        """Drop all sentences but these (int64 indices), with all their rows."""
+        width = self.hidden[0].size(0) // self.sentences
+        self.reorder((sentences[:, None] * width + torch.arange(width, device=sentences.device)).view(-1))
+        self.keys, self.states = self.keys.index_select(0, sentences), self.states.index_select(0, sentences)
+        if self.bias is not None:
+            self.bias = self.bias.index_select(0, sentences)
+        self.sentences = sentences.numel()
