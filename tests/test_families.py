@@ -117,6 +117,11 @@ OTHERS = {
     "cmlm": ({"length_pooling": "attention"}, {"label_smoothing": 0.0, "length_smoothing": 2.0},
              {"length.attention.bias"}),
     "nat, glancing": ({"latent": "vae"}, {"glance": "glat"}, set()),
+    "inference-network": ({"length_pooling": "attention"}, {"input_operator": "SG", "output_operator": "GX"},
+                          {"length.attention.bias"}),
+    "inference-network, logits": ({}, {"input_operator": "STL", "output_operator": "STL"}, set()),
+    "inference-tagger": ({"source_layers": 2}, {"input_operator": "GX", "output_operator": "SG"}, set()),
+    "tagger": ({"target_layers": 2, "dropout": 0.2}, {"label_smoothing": 0.0}, set()),
 }  # fmt: skip
 # What a search needs of a model that its miniature does not learn.
 SERVING = {
