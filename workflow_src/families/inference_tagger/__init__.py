@@ -28,7 +28,8 @@ FAMILY = Family(
     needs={"energy": Role(AUTOREGRESSIVE, agree=("max_positions", "subwords"), training=True)},
     traits=frozenset({LENGTHS}),
     continues=tuple(name for name in TaggerConfig.model_fields if name != "dropout"),
-    look=Look("#7b1fa2", dark="#ba68c8"),
+    look=Look("#00838f", dark="#4dd0e1"),
     order=6,
+    rule="train_inference_network",
     loss_title="Energy and length loss",
 )
