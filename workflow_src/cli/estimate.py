@@ -8,6 +8,8 @@ A backward pass costs twice its forward pass:
     a score network                                  6 N_p     and the goal of frozen steps before it, 2 N_p each
     an energy network                               12 N_p     its direction is itself a gradient: forward and backward
                                                                to the latents (4), and a backward pass through both (8)
+    an inference network                             6 N_p     and its frozen energy: 2 N_p of the encoder, forward and
+                                                               back to what it reads 4 of the decoder, 8 of the output
     beam search                                      2 N_p     a position and hypothesis
     non-autoregressive decoding                      2 N_p     a position and step; an energy step 4
 
