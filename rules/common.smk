@@ -101,9 +101,8 @@ def output_folder(name):
     return lambda wildcards, output: os.path.dirname(output[name])
 
 
-def role_inputs(wildcards):
-    """Weights of the systems that a system is built on: `base`, and `role_NAME` for other roles of its family."""
-    filled = plan.system(wildcards.system).filled
+def role_inputs(wildcards, filled):
+    """Weights of systems by role, as a system has them: `base`, and `role_NAME` for other roles of its family."""
     return {
         name if name == BASE else f"{ROLE}{name}": plan.weights(system, wildcards.seed)
         for name, system in filled.items()
@@ -120,7 +119,7 @@ def training_inputs(wildcards):
         "reference": plan.reference("dev"),
         "summary": plan.corpus_summary,
     }
-    inputs |= role_inputs(wildcards)
+    inputs |= role_inputs(wildcards, system.filled)
     if plan.initial_weights(system.name, wildcards.seed):
         inputs["initial"] = plan.initial_weights(system.name, wildcards.seed)
     return inputs
@@ -174,7 +173,7 @@ def bundle_inputs(wildcards):
     return {
         "model": plan.weights(system.name, wildcards.seed),
         "subwords": SUBWORDS,
-        **role_inputs(wildcards),
+        **role_inputs(wildcards, system.served_with),
         **carried,
     }
 

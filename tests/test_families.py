@@ -57,7 +57,7 @@ def others(family: str, vocabulary: str = "joint", dtype: torch.dtype = torch.fl
     declared, filled = FAMILIES[family], {}
     own = declared.model.model_validate(preset(family))
     for seed, (role, needed) in enumerate(declared.needs.items(), 9):
-        agreed = {name: getattr(own, name) for name in needed.agree}
+        agreed = {name: getattr(own, name) for name in needed.agree if name in type(own).model_fields}
         filled[role] = make(filler(family, role), vocabulary, seed, **agreed).to(dtype).requires_grad_(False)
     return filled
 
@@ -78,7 +78,7 @@ def at_the_end(family: str, vocabulary: str = "joint"):
 
 def test_every_folder_is_a_family_and_has_presets():
     folders = {path.parent.name for path in (PACKAGE / "families").glob("*/__init__.py")}
-    assert folders == set(families())
+    assert {folder.replace("_", "-") for folder in folders} == set(families())
     assert {path.stem for path in MODELS.glob("*.yaml")} == set(families())
 
 
@@ -117,6 +117,11 @@ OTHERS = {
     "cmlm": ({"length_pooling": "attention"}, {"label_smoothing": 0.0, "length_smoothing": 2.0},
              {"length.attention.bias"}),
     "nat, glancing": ({"latent": "vae"}, {"glance": "glat"}, set()),
+    "inference-network": ({"length_pooling": "attention"}, {"input_operator": "SG", "output_operator": "GX"},
+                          {"length.attention.bias"}),
+    "inference-network, logits": ({}, {"input_operator": "STL", "output_operator": "STL"}, set()),
+    "inference-tagger": ({"source_layers": 2}, {"input_operator": "GX", "output_operator": "SG"}, set()),
+    "tagger": ({"target_layers": 2, "dropout": 0.2}, {"label_smoothing": 0.0}, set()),
 }  # fmt: skip
 # What a search needs of a model that its miniature does not learn.
 SERVING = {

@@ -83,6 +83,9 @@ def _check_learning(where: str, family: Family) -> None:
     for field in MODEL_FIELDS:
         if field not in family.model.model_fields:
             raise DeclarationError(f"{where}: its model settings lack {field}; add it.")
+    for field in family.continues or ():
+        if field not in family.model.model_fields:
+            raise DeclarationError(f"{where}: what it continues cannot agree on {field}, which is no model setting.")
     if not family.searches:
         raise DeclarationError(f"{where} names no search; name at least one.")
 

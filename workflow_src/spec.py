@@ -62,14 +62,17 @@ class Grown(Frozen):
 class Role:
     """Another system or network that a family or a search needs.
 
-    `trait` is what its family must have (None: any family); `agree` names model settings that must be equal. `program`
-    is what a search asks of it, (network) -> `decoding.passes.Function`, so that engines can compile that too.
+    `trait` is what its family must have (None: any family). `agree` names model settings that must be equal, or
+    "subwords": ids are the same words to both. `program` is what a search asks of it, (network) ->
+    `decoding.passes.Function`, so that engines can compile that too. `training`: only the training of a family works
+    with it, so that its bundles do without.
     """
 
     trait: str | None = None
     agree: tuple[str, ...] = ()
     optional: bool = False
     program: str | None = None
+    training: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,6 +259,8 @@ class Family:
     start           (model, tensors or None, the family they come from or None, the base or None) -> names of the
                     parameters that were set, or None where the model starts at random; None: what agrees in name
                     and shape is copied
+    continues       model settings that must be those of the system that it starts from, which has the same `build`:
+                    `init_from` names it, or `initial_weights` is its file. None: a system may start at random
     rule            name of its training rule; None: train_NAME
     title           of a group of table rows
     order           place among families in tables
@@ -283,6 +288,7 @@ class Family:
     lacks: Callable[[Any], frozenset[str]] = lambda model: frozenset()
     refuses: Callable[[Any, Search, SearchSettings], str | None] = lambda model, search, settings: None
     start: str | None = None
+    continues: tuple[str, ...] | None = None
     rule: str | None = None
     look: Look = Look()
     order: int = 100

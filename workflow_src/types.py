@@ -138,10 +138,11 @@ class Hypotheses:
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """Figures on dev from a model, and which of them says which weights are best (larger is better)."""
+    """Figures on dev from a model, and which of them says which weights are best: the largest, or the `smallest`."""
 
     figures: Callable[[torch.nn.Module], dict[str, float]]
     criterion: str
+    smallest: bool = False
 
 
 class DevSet(Protocol):

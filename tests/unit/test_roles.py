@@ -22,7 +22,8 @@ from workflow_src.config.costs import parameters, parts, weights_of
 from workflow_src.config.resources import Requests
 from workflow_src.declarations import DeclarationError, check
 from workflow_src.families.build import build
-from workflow_src.records.atomic import read_json
+from workflow_src.nn.weights import weights_of as weights_of_model
+from workflow_src.records.atomic import load_tensors, read_json, save_tensors, write_json
 from workflow_src.records.cuts import Cuts
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import export_bundle, train
@@ -49,7 +50,12 @@ search = dataclasses.replace(
 )
 # It looks at what the critic thinks of padding.
 careless = dataclasses.replace(family, name="careless", loss="marked.code:Careless")
-PLUGIN = Plugin("marked", "1", families=(family, careless), searches=(search,))
+# Only its training works with the critic, and it starts from a trained system with the same network.
+led = dataclasses.replace(
+    family, name="led", searches=("unrepeat",), continues=("dim",),
+    needs={"critic": Role(AUTOREGRESSIVE, agree=("max_positions", "subwords"), training=True)},
+)
+PLUGIN = Plugin("marked", "1", families=(family, careless, led), searches=(search,))
 """
 CODE = '''
 import torch
@@ -171,20 +177,64 @@ def test_a_role_that_is_not_filled_as_declared_is_told_in_a_sentence(package, ch
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
+def led(**changes):
+    """A plan with a system that continues another one and needs a critic for its training alone."""
+    model = {"max_positions": teacher_positions()}
+    systems = {"marked": SYSTEM | {"model": model}, "led": SYSTEM | {"family": "led", "model": model} | changes}
+    decodes = [{"system": "led", "search": "unrepeat", "passes": 0}]
+    return Plan(load_experiment("smoke", plugins=["bagged", "marked"], systems=systems, decodes=decodes))
+
+
+def test_what_only_training_works_with_is_no_part_of_bundles_and_searches(package):
+    plan = led(init_from="marked")
+    system = plan.system("led")
+    assert system.filled == {"critic": "teacher"} and system.served_with == {} and ("teacher", 1) in plan.trained
+    (decode,) = plan.loaded.decodes
+    assert set(weights_of(plan, system, decode.values)) == {"model"}
+    assert plan.system("marked").served_with == {"critic": "teacher"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "systems.led: family led continues a trained system; add init_from, the name of one of family "),
+        ({"init_from": "teacher"}, "systems.led.init_from is teacher, of family transformer; it must be of family "),
+        (
+            {"init_from": "marked", "preset": "larger"},
+            "systems.led.model.dim is 16, its start marked has 8; they must agree.",
+        ),
+    ],
+)
+def test_a_start_that_cannot_be_continued_is_told_in_a_sentence(package, changes, told):
+    with pytest.raises(ConfigError) as caught:
+        led(**changes)
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+    if "agree" not in told:
+        assert "marked or careless or led" in str(caught.value)
+
+
+def test_weights_of_the_users_own_are_a_start_too(package):
+    assert led(initial_weights="mine.safetensors").initial_weights("led", 1) == "mine.safetensors"
+
+
 def test_rules_hand_over_the_weights_in_a_role(package):
     system = SYSTEM | {"model": {"max_positions": teacher_positions()}}
     # What smoke has is removed, all but the teacher.
     systems = {"lvm": None, "score": None, "energy": None, "marked": system}
-    content = {"experiment": "smoke", "plugins": ["bagged", "marked"], "systems": systems, "decodes": DECODES}
+    systems["led"] = system | {"family": "led", "init_from": "marked"}
+    decodes = [*DECODES, {"system": "led", "search": "unrepeat", "passes": 0}]
+    content = {"experiment": "smoke", "plugins": ["bagged", "marked"], "systems": systems, "decodes": decodes}
     (package / "roles.yaml").write_text(yaml.safe_dump(content))
     words = ("bundles", "--dry-run", "--printshellcmds", "--configfile", "roles.yaml")
     done = snakemake(*words, folder=package)
     assert done.returncode == 0, done.stderr + done.stdout
     weights = "results/smoke/systems/teacher/seed-1/model.safetensors"
     told = done.stdout + done.stderr
-    for stage in ("train", "export_bundle"):
-        (command,) = re.findall(rf"stages\.{stage} .*marked.*", told)
+    for stage, of_led in (("train", True), ("export_bundle", False)):
+        (command,) = re.findall(rf"stages\.{stage} .*-folder results/smoke/systems/marked.*", told)
         assert f" --roles critic={weights} " in command and "--base" not in command
+        (command,) = re.findall(rf"stages\.{stage} .*-folder results/smoke/systems/led.*", told)
+        assert (f" --roles critic={weights} " in command) == of_led and ("--roles" in command) == of_led
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +255,48 @@ def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
         export_bundle.run(export_bundle.arguments().parse_args(words))
     export_bundle.run(export_bundle.arguments().parse_args([*words, *critic]))
     return folder / "bundle"
+
+
+def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
+    bundle, tiny, training_words, tmp_path, refused
+):
+    teacher, marked = (bundle.parent / place / "model.safetensors" for place in ("teacher", ""))
+    settings = {"system": "led", "family": "led", "preset": "miniature", "data": "raw", "model": {"dim": 8},
+                "objective": {}, "training": {"max_steps": 0, "batch_tokens": 300, "validate_every": 10}}  # fmt: skip
+    words = training_words("led", tmp_path, settings=settings, initial=marked)
+    critic = ["--roles", f"critic={teacher}"]
+    train.run(train.arguments("train").parse_args([*words, *critic]))
+    assert (tmp_path / "model.safetensors").read_bytes() == marked.read_bytes()
+    export = ["--settings", '{"source": "de", "target": "en"}', "--model", str(tmp_path / "model.safetensors")]
+    export += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
+    export += ["--output-folder", str(tmp_path / "bundle")]
+    export_bundle.run(export_bundle.arguments().parse_args(export))
+    parts = read_json(tmp_path / "bundle/bundle.json")["models"].values()
+    assert [part["role"] for part in parts] == ["model"]
+    told = refused("export_bundle", [*export, *critic])
+    assert "family led, which has no role critic; remove it from --roles" in told
+    # Without a start, with a part of one, and with a critic of other subwords.
+    settings["training"]["max_steps"] = 5
+    words = training_words("led", tmp_path / "other", settings=settings)
+    told = refused("train", [*words, *critic])
+    assert told == "a system of family led continues one that is trained; give its weights by --initial."
+    tensors = load_tensors(marked)
+    tensors.pop("positions.weight")
+    (tmp_path / "part").mkdir()
+    save_tensors(tmp_path / "part/part.safetensors", tensors)
+    part = ["--initial", str(tmp_path / "part/part.safetensors")]
+    assert "give weights of this family and size" in refused("train", [*words, *critic, *part])
+    other = tmp_path / "teacher"
+    other.mkdir()
+    description = read_json(teacher.with_name("config.json"))
+    torch.manual_seed(0)
+    fewer = build("transformer", description["model"], description["sizes"] | {"source": 30, "target": 30})
+    save_tensors(other / "model.safetensors", weights_of_model(fewer))
+    description |= {"sizes": description["sizes"] | {"source": 30, "target": 30}}
+    description.pop("sha256")
+    write_json(other / "config.json", description)
+    words = [*words, "--initial", str(marked), "--roles", f"critic={other / 'model.safetensors'}"]
+    assert "were trained with 30 source and 30 target subwords, these subwords have " in refused("train", words)
 
 
 def test_it_trains_with_the_system_in_its_role_and_keeps_a_record_of_it(bundle):
@@ -271,6 +363,7 @@ def test_the_contract_tests_fill_every_role_and_see_what_a_loss_does_with_it(pac
         ({"symbols": ("mask", "mask")}, "its symbols must be different names"),
         ({"symbols": ("a mask",)}, "its symbols must be different names"),
         ({"needs": {"model": registry.Role()}}, '"model" cannot name a role'),
+        ({"continues": ("width",)}, "what it continues cannot agree on width, which is no model setting"),
     ],
 )
 def test_declarations_that_cannot_be_used_are_refused(package, change, told):

@@ -8,6 +8,8 @@ A backward pass costs twice its forward pass:
     a score network                                  6 N_p     and the goal of frozen steps before it, 2 N_p each
     an energy network                               12 N_p     its direction is itself a gradient: forward and backward
                                                                to the latents (4), and a backward pass through both (8)
+    an inference network                             6 N_p     and its frozen energy: 2 N_p of the encoder, forward and
+                                                               back to what it reads 4 of the decoder, 8 of the output
     beam search                                      2 N_p     a position and hypothesis
     non-autoregressive decoding                      2 N_p     a position and step; an energy step 4
 
@@ -110,7 +112,7 @@ def _disk(plan: Plan, pairs: int | None, length: float) -> float:
     models = 0.0
     for system in plan.loaded.systems.values():
         weights = 4.0 * parameters(system, subwords.vocabulary_size, subwords.joint)
-        others = map(plan.system, system.filled.values())
+        others = map(plan.system, system.served_with.values())
         frozen = 4.0 * sum(parameters(other, subwords.vocabulary_size, subwords.joint) for other in others)
         averaged = system.training.average_last if system.training.keep == "average" else 1
         # Final weights, the bundle (with other roles), two states of weights and two moments, and validated weights.

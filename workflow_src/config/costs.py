@@ -62,9 +62,9 @@ def operations_a_position(system: System, plan: Plan) -> float:
 def weights_of(plan: Plan, system: System, settings: SearchSettings) -> Weights:
     """Weights by part of what a search works with, by role."""
     vocabulary = plan.recipe.subwords.vocabulary_size
-    own = [system, *map(plan.system, system.filled.values())]
+    own = [system, *map(plan.system, system.served_with.values())]
     # A role of the search that has the name of one of the family's is filled by the same system.
-    names = of_the_family(settings, system.roles) | named_systems(settings)
+    names = of_the_family(settings, system.served_with) | named_systems(settings)
     named = {role: plan.system(name) for role, name in names.items()}
     filled = fill(needs(settings), [(one, one.family) for one in own], named)
     return {role: products(one, vocabulary) for role, one in filled.items()}

@@ -241,6 +241,31 @@ def _refuse_cycles(config: WorkflowConfig) -> None:
         visit(name, ())
 
 
+def _check_continued(system: System, config: WorkflowConfig, where: str) -> None:
+    """A family that continues a trained system starts from one with the same network. Raises ConfigError."""
+    family = system.family
+    if family.continues is None or system.initial_weights:
+        return
+    alike = " or ".join(name for name, other in families().items() if other.build == family.build)
+    if system.init_from is None:
+        raise ConfigError(
+            f"{where}: family {family.name} continues a trained system; add init_from, the name of one of family "
+            f"{alike}, or initial_weights."
+        )
+    started = _resolve(system.init_from, config)
+    if started.family.build != family.build:
+        raise ConfigError(
+            f"{where}.init_from is {started.name}, of family {started.family_name}; it must be of family {alike}, "
+            "which have the same network."
+        )
+    for setting in family.continues:
+        own, other = getattr(system.model, setting), getattr(started.model, setting)
+        if own != other:
+            raise ConfigError(
+                f"{where}.model.{setting} is {own}, its start {started.name} has {other}; they must agree."
+            )
+
+
 def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:
     """How a system learns: not at all where its family is counted at once."""
     if family.fit:
@@ -299,6 +324,7 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
             own, other = getattr(model, setting, None), getattr(built_on.model, setting, None)
             if own != other:
                 raise ConfigError(f"{where}.model.{setting} is {own}, its {role} {name} has {other}; they must agree.")
+    _check_continued(resolved, config, where)
     if not family.fit and resolved.training.max_steps == 0 and not system.initial_weights:
         raise ConfigError(f"{where}.training.max_steps is 0 without initial_weights; give weights or steps.")
     return resolved

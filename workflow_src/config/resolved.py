@@ -38,6 +38,11 @@ class System:
         return ({BASE: self.base} if self.base else {}) | self.roles
 
     @property
+    def served_with(self) -> dict[str, str]:
+        """Those of `filled` that its bundle has: what only training works with is left out."""
+        return {role: name for role, name in self.filled.items() if not self.family.needs[role].training}
+
+    @property
     def family(self) -> Family:
         return families()[self.family_name]
 

@@ -48,6 +48,15 @@ def read_symbols(model, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Ten
     return rows, gains.sum(1) / mask.sum(1)
 
 
+@torch.no_grad()
+def best_outputs(model, source: Tensor) -> Hypotheses:
+    """The best symbol of every position at the most probable length, without scores; of source (B, S)."""
+    memory = model.encode(source)
+    hidden, mask = model.hidden(memory, model.length.predict(memory))
+    rows, _ = read_symbols(model, model.logits(hidden), mask, scored=False)
+    return Hypotheses([[i for i in row if i != PAD] for row in rows.tolist()], [0.0] * len(rows))
+
+
 def winners(
     outputs: Tensor, scores: Sequence[float], each: int, source: Tensor, rescorer: Rescorer | None
 ) -> Hypotheses:

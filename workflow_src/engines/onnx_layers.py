@@ -1,4 +1,4 @@
-"""Layers of `nn/layers.py` in operators of ONNX Runtime (domain com.microsoft), which take their place in an export.
+"""Layers of `nn/` in operators of ONNX Runtime, which take their place in an export: attention and LSTMs.
 
 Any model that is built from these layers gets them, whatever its family. What they compute stays the same.
 """
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.nn.layers import MASKED, CrossAttention, Memory, SelfAttention, of_sources
+from workflow_src.nn.recurrent import BidirectionalLSTM
 
 Networks = TypeVar("Networks", bound=dict[str, nn.Module])
 
@@ -55,11 +56,50 @@ class FusedCrossAttention(nn.Module):
         return found if found.shape == shape else found.reshape(shape)
 
 
-FUSED = {SelfAttention: FusedSelfAttention, CrossAttention: FusedCrossAttention}
+class FusedBidirectionalLSTM(nn.Module):
+    """An operator a layer, which reads rows of different lengths, as torch does in packed sequences."""
+
+    def __init__(self, part: BidirectionalLSTM):
+        super().__init__()
+        lstm = part.lstm
+        self.width = lstm.hidden_size
+        self.layers = nn.ModuleList(
+            nn.ParameterList(
+                nn.Parameter(torch.stack([self._parts(lstm, names, layer, end) for end in ("", "_reverse")]))
+                for names in (("weight_ih",), ("weight_hh",), ("bias_ih", "bias_hh"))
+            )
+            for layer in range(lstm.num_layers)
+        )
+
+    def _parts(self, lstm: nn.LSTM, names: tuple[str, ...], layer: int, end: str) -> Tensor:
+        """Parameters of one direction, one after another. The operator has gates in the order i, o, f, g; torch i, f,
+        g, o."""
+        gates = [getattr(lstm, f"{name}_l{layer}{end}").detach().split(self.width) for name in names]
+        return torch.cat([each[place] for each in gates for place in (0, 3, 1, 2)])
+
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rows, positions = mask.shape
+        lengths, x = mask.sum(1).int(), x.transpose(0, 1)
+        ends = (2, rows, self.width)
+        for layer in self.layers:
+            x, hidden, cell = torch.onnx.ops.symbolic_multi_out(
+                "LSTM", [x, *layer, lengths], {"direction": "bidirectional", "hidden_size": self.width},
+                dtypes=[x.dtype] * 3, shapes=[(positions, *ends), ends, ends], version=14,
+            )  # fmt: skip
+            # (S, 2, B, D): directions stand beside each other.
+            x = x.transpose(1, 2).flatten(2)
+        return x.transpose(0, 1), hidden.transpose(0, 1).flatten(1), cell.transpose(0, 1).flatten(1)
+
+
+FUSED = {
+    SelfAttention: FusedSelfAttention,
+    CrossAttention: FusedCrossAttention,
+    BidirectionalLSTM: FusedBidirectionalLSTM,
+}
 
 
 def fused(networks: Networks) -> Networks:
-    """A copy of networks (a dictionary) whose attention is that of ONNX Runtime. What they share, the copies share."""
+    """A copy of networks (a dictionary) whose layers are those of ONNX Runtime. What they share, the copies share."""
     copied = copy.deepcopy(networks)
     for network in copied.values():
         for part in list(network.modules()):

@@ -42,6 +42,11 @@ def normal(keys: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
     return torch.special.ndtri(uniform(keys, shape, stream))
 
 
+def gumbel(keys: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:
+    """Standard Gumbel numbers -log(-log u), (B, *shape) float64, as `uniform`."""
+    return uniform(keys, shape, stream).log_().neg_().log_().neg_()
+
+
 def subset(keys: Tensor, sizes: Tensor, count: Tensor, width: int, stream: int = 0) -> Tensor:
     """Some of the first `sizes` (B,) places of each sentence, (B, width) bool: `count` (B,) of them, at most all.
 

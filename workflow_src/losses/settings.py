@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -11,6 +12,27 @@ from workflow_src.spec import BASE, MODEL, Frozen, Weights
 
 class CrossEntropyConfig(Frozen):
     label_smoothing: float = Field(0.1, ge=0, lt=1)
+
+
+class OnePassConfig(CrossEntropyConfig):
+    length_weight: float = Field(1.0, gt=0, description="times the loss of the length head is added")
+
+
+Operator = Literal["SX", "STL", "SG", "ST", "GX"]
+
+
+class RelaxedEnergyConfig(Frozen):
+    """An autoregressive energy of relaxed outputs (Tu et al. 2020); the defaults are the paper's choice."""
+
+    input_operator: Operator = Field("SX", description="from logits to what the energy's decoder reads (O1)")
+    output_operator: Operator = Field("ST", description="from logits to what the energy's predictions score (O2)")
+    length_weight: float = Field(1.0, gt=0, description="times the loss of the length head is added")
+
+
+def relaxed_energy_cost(own: Mapping[str, int], scorer: Mapping[str, int]) -> float:
+    """Operations for a position: the network's update; the energy forward, and back to the distributions it reads."""
+    # Distributions are read by a product with the embeddings, as large as the output projection.
+    return 6.0 * sum(own.values()) + 2.0 * scorer["encoder"] + 4.0 * (scorer["decoder"] + 2 * scorer["output"])
 
 
 class Budget(Frozen):

@@ -103,7 +103,7 @@ def _check_base(given) -> None:
 def _check_roles(given) -> None:
     """Raises ArtifactError where roles beside the base are missing, unknown, or filled by what does not fit."""
     family, files = families()[read_description(given.model)["family"]], named_files(given.roles)
-    needed = {name: role for name, role in family.needs.items() if name != BASE}
+    needed = {name: role for name, role in family.needs.items() if name != BASE and not role.training}
     needed |= {name: one.role for name, one in carried(family).items()}
     missing = [name for name, role in needed.items() if name not in files and not role.optional]
     if missing or set(files) - set(needed):

@@ -24,6 +24,7 @@ from workflow_src.spec import BASE, Family
 from workflow_src.training.dev import Dev
 from workflow_src.training.systems import (
     check_digest,
+    check_subwords,
     family_of,
     load_system,
     named_files,
@@ -96,8 +97,9 @@ def load_base(family: Family, given: argparse.Namespace) -> nn.Module | None:
     return load_system(given.base, role.trait)[0]
 
 
-def load_roles(family: Family, given: argparse.Namespace) -> dict[str, nn.Module]:
-    """The frozen systems in the roles that a family needs beside its base. Raises ValueError, as for the base."""
+def load_roles(family: Family, given: argparse.Namespace, subwords: Subwords) -> dict[str, nn.Module]:
+    """The frozen systems in the roles that a family needs beside its base. Raises ValueError, as for the base, and
+    ArtifactError for one of other subwords in a role that has to agree on them."""
     files = named_files(given.roles)
     others = {name: role for name, role in family.needs.items() if name != BASE}
     if unknown := sorted(set(files) - set(others)):
@@ -105,7 +107,11 @@ def load_roles(family: Family, given: argparse.Namespace) -> dict[str, nn.Module
     for name, role in others.items():
         if name not in files and not role.optional:
             raise ValueError(f"a system of family {family.name} needs --roles {name}=FILE, weights of a system.")
-    return {name: load_system(path, others[name].trait)[0] for name, path in files.items()}
+    loaded = {name: load_system(path, others[name].trait) for name, path in files.items()}
+    for name, (_, description) in loaded.items():
+        if "subwords" in others[name].agree:
+            check_subwords(description, subwords, files[name])
+    return {name: model for name, (model, _) in loaded.items()}
 
 
 def start_from(family: Family, model: nn.Module, base: nn.Module | None, given: argparse.Namespace) -> None:
@@ -119,16 +125,20 @@ def start_from(family: Family, model: nn.Module, base: nn.Module | None, given: 
     else:
         took = None
     if took is not None:
-        _check_start(took, model, given)
+        _check_start(family, took, model, given)
+    elif family.continues is not None:
+        raise ValueError(
+            f"a system of family {family.name} continues one that is trained; give its weights by --initial."
+        )
 
 
-def _check_start(took: list[str], model: nn.Module, given: argparse.Namespace) -> None:
+def _check_start(family: Family, took: list[str], model: nn.Module, given: argparse.Namespace) -> None:
     """Log what a model starts from. Raises ArtifactError when the given weights do not serve.
 
-    Weights that are used without training must be whole.
+    Weights that are used without training, or that a family continues, must be whole.
     """
     names = [name for name, _ in model.named_parameters()]
-    whole = given.settings["training"]["max_steps"] == 0
+    whole = given.settings["training"]["max_steps"] == 0 or family.continues is not None
     if given.initial and (not took or (whole and set(names) - set(took))):
         raise ArtifactError(
             f"weights {given.initial} have {len(took)} of this model's {len(names)} tensors in their shapes; give "

@@ -272,6 +272,7 @@ class Trainer:
         better = False
         if self.config.keep == "best":
             value = figures[self.validation.criterion]
+            value = -value if self.validation.smallest else value
             better = progress.best is None or value > progress.best or math.isnan(progress.best)
             progress.best = value if better else progress.best
         # The first process chooses for all.

@@ -1,5 +1,6 @@
 """The training loop: interrupted is uninterrupted, parts are the whole, and validation only looks."""
 
+import dataclasses
 import random
 
 import pytest
@@ -245,6 +246,14 @@ def test_keep_best_gives_the_weights_of_the_largest_score(make_trainer, compare,
     trainer = make_trainer("transformer", keep="best", validation=scripted(scores, seen), validate_every=4)
     trainer.run()
     assert compare.equal(trainer.model, seen[best])
+
+
+def test_keep_best_gives_the_weights_of_the_smallest_score_where_a_validation_says_so(make_trainer, compare):
+    seen = []
+    validation = dataclasses.replace(scripted([4, -3, 2], seen), smallest=True)
+    trainer = make_trainer("transformer", keep="best", validation=validation, validate_every=4)
+    trainer.run()
+    assert compare.equal(trainer.model, seen[1])
 
 
 @pytest.mark.parametrize("last", [1, 2, 3, 10])

@@ -15,6 +15,7 @@ from workflow_src.decoding.passes import largest
 from workflow_src.families.nat import NOTHING, NatConfig
 from workflow_src.families.nat.latent import LatentMemory, Latents
 from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
+from workflow_src.nn.copying import soft_copy
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.types import EOS, PAD, with_end
@@ -78,16 +79,12 @@ class NonAutoregressiveModel(nn.Module):
 
     def copied(self, memory: Memory, slots: Tensor, place: Tensor) -> Tensor:
         """The source states that slots begin with, (B, N, D), from slots (B,) and places (N,) in a sentence."""
+        if self.config.copy_source == "soft":
+            return soft_copy(memory, slots, place, self.config.copy_temperature)
+        # Slot n of N reads state floor(n S / N); padded slots read the last, and are masked later.
         lengths = memory.mask.sum(1)
-        if self.config.copy_source == "uniform":
-            # Slot n of N reads state floor(n S / N); padded slots read the last, and are masked later.
-            source = (place * lengths[:, None] // slots[:, None]).clamp(max=memory.states.size(1) - 1)
-            return memory.states.gather(1, source[..., None].expand(-1, -1, memory.states.size(2)))
-        # The middle of slot n in source positions (Wei et al. 2019 for the weights).
-        centre = (place + 0.5) * (lengths / slots)[:, None] - 0.5
-        distance = (centre[..., None] - torch.arange(memory.states.size(1), device=slots.device)).abs()
-        scores = (-distance / self.config.copy_temperature).masked_fill(~memory.mask[:, None], float("-inf"))
-        return scores.softmax(-1).to(memory.states.dtype) @ memory.states
+        source = (place * lengths[:, None] // slots[:, None]).clamp(max=memory.states.size(1) - 1)
+        return memory.states.gather(1, source[..., None].expand(-1, -1, memory.states.size(2)))
 
     # 3. The decoder over the slots.
 

@@ -1,0 +1,168 @@
+"""What a configuration may say of inference networks, and what it is told where it cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from workflow_src.config import ConfigError, Plan, load, load_experiment
+from workflow_src.config.costs import operations_a_position, parts
+from workflow_src.config.load import CONFIG_FOLDER, merge, read_yaml
+
+SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
+TRAINING = {"max_steps": 2, "batch_tokens": 100}
+OPERATORS = ("sx", "stl", "sg", "st", "gx")
+
+
+def plain(family: str, **more: Any) -> dict[str, Any]:
+    return {"family": family, "preset": "miniature", "training": TRAINING} | more
+
+
+SYSTEMS = {
+    "cmlm": plain("cmlm"),
+    "tagger": plain("tagger"),
+    "engine": plain("inference-network", init_from="cmlm", roles={"energy": "teacher"}),
+    "tagged": plain("inference-tagger", init_from="tagger", roles={"energy": "teacher"}),
+}
+ENGINE = {"system": "engine", "search": "argmax"}
+
+
+def loaded(decode: dict[str, Any] = ENGINE, **changes: Any):
+    return load(merge(SMOKE, {"systems": merge(SYSTEMS, changes), "decodes": [decode]}))
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [
+        ENGINE,
+        {"system": "engine", "search": "mask-predict", "iterations": [1, 4], "length_beam": 3},
+        {"system": "tagged", "search": "argmax", "lengths": 3, "rescorer": "teacher"},
+        {"system": "engine", "search": "argmax", "engine": "onnxruntime", "compute_type": "int8"},
+    ],
+)
+def test_they_are_decoded_as_the_networks_that_they_start_from(decode):
+    plan = Plan(loaded(decode))
+    assert plan.settings_report() and plan.initial_weights("engine", 1) == plan.weights("cmlm", 1)
+    # The energy is a part of training, and of nothing after it.
+    assert plan.system("engine").filled == {"energy": "teacher"} and plan.system("engine").served_with == {}
+
+
+@pytest.mark.parametrize(
+    ("decode", "changes", "told"),
+    [
+        (
+            ENGINE,
+            {"engine": {"objective": {"input_operator": "SOFT"}}},
+            "setting systems.engine.objective.input_operator has the value 'SOFT': input should be 'SX', 'STL', 'SG', "
+            "'ST' or 'GX'; change it in the configuration.",
+        ),
+        (
+            ENGINE,
+            {"engine": {"objective": {"length_weight": 0}}},
+            "setting systems.engine.objective.length_weight has the value 0: input should be greater than 0; change it",
+        ),
+        (
+            ENGINE,
+            {"engine": {"roles": None}},
+            "systems.engine: family inference-network needs roles.energy, the name of a system of family transformer",
+        ),
+        (
+            ENGINE,
+            {"engine": {"roles": {"energy": "cmlm"}}},
+            "systems.engine.roles.energy is cmlm, of family cmlm; it must be of family transformer",
+        ),
+        (
+            ENGINE,
+            {"teacher": {"model": {"max_positions": 64}}},
+            "systems.engine.model.max_positions is 512, its energy teacher has 64; they must agree.",
+        ),
+        (
+            ENGINE,
+            {"engine": {"init_from": None}},
+            "systems.engine: family inference-network continues a trained system; add init_from, the name of one of "
+            "family cmlm or inference-network, or initial_weights.",
+        ),
+        (
+            ENGINE,
+            {"engine": {"init_from": "teacher"}},
+            "systems.engine.init_from is teacher, of family transformer; it must be of family cmlm or "
+            "inference-network, which have the same network.",
+        ),
+        (
+            ENGINE,
+            {"engine": {"init_from": "tagger"}},
+            "systems.engine.init_from is tagger, of family tagger; it must be of family cmlm or inference-network",
+        ),
+        (
+            ENGINE,
+            {"engine": {"model": {"layers": 2}}},
+            "systems.engine.model.layers is 2, its start cmlm has 1; they must agree.",
+        ),
+        (
+            {"system": "tagged", "search": "mask-predict", "iterations": 4},
+            {},
+            'unknown search "mask-predict" in decodes[0] (system tagged); allowed: argmax.',
+        ),
+        (
+            {"system": "tagged", "search": "argmax", "iterations": 4},
+            {},
+            "decodes[0]: search argmax takes no iterations, which belongs to mask-predict; remove iterations.",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_sentence(decode, changes, told):
+    with pytest.raises(ConfigError) as refused:
+        loaded(decode, **changes)
+    assert told in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_start_may_have_other_dropout_and_be_an_inference_network():
+    again = plain("inference-network", init_from="engine", roles={"energy": "teacher"})
+    assert loaded(engine={"model": {"dropout": 0.3}}, again=again).systems["again"].init_from == "engine"
+
+
+def test_training_costs_the_network_and_its_energy():
+    plan = Plan(loaded())
+    own, energy = (parts(plan.system(name), plan.recipe.subwords.vocabulary_size) for name in ("engine", "teacher"))
+    # The source is read forward; words go forward and back, through the embeddings too.
+    frozen = 2 * energy["encoder"] + 4 * (energy["decoder"] + 2 * energy["output"])
+    assert operations_a_position(plan.system("engine"), plan) == 6 * sum(own.values()) + frozen
+
+
+def test_the_grid_has_both_tables_of_operators():
+    experiment = load_experiment("engine-grid")
+    for name, family, start, energy in (
+        ("tagger", "inference-tagger", "grid-tagger", "grid-seq2seq"),
+        ("cmlm", "inference-network", "grid-cmlm", "teacher"),
+    ):
+        grid = {n: one for n, one in experiment.systems.items() if one.family_name == family}
+        assert list(grid) == [f"{name}-{first}-{second}" for first in OPERATORS for second in OPERATORS]
+        for system, one in grid.items():
+            chosen = f"{name}-{one.objective.input_operator}-{one.objective.output_operator}".lower()
+            assert (system, one.init_from, one.roles) == (chosen, start, {"energy": energy})
+        assert {(decode.search, decode.splits) for decode in experiment.decodes if decode.system in grid} == {
+            ("argmax", ("dev", "test"))
+        }
+    networks = [one for one in experiment.systems.values() if one.roles]
+    assert len({one.training.canonical() for one in networks}) == 1 and networks[0].training.keep == "best"
+    assert set(experiment.config.report.expected) == {f"{one.name}/argmax" for one in networks}
+
+
+def test_the_teacher_of_the_grid_is_that_of_the_captions():
+    grid, captions = (Plan(load_experiment(name)) for name in ("engine-grid", "multi30k"))
+    assert grid.settings_training("teacher") == captions.settings_training("teacher")
+    assert grid.settings_distillation("teacher") == captions.settings_distillation("teacher")
+
+
+@pytest.mark.parametrize("name", ["iwslt14-engine", "wmt16-engine"])
+def test_the_papers_settings(name):
+    experiment = load_experiment(name)
+    for system, energy, start in (("engine", "teacher", "cmlm"), ("tagger-engine", "seq2seq", "tagger-raw")):
+        one = experiment.systems[system]
+        assert (one.roles, one.init_from) == ({"energy": energy}, start)
+        assert (one.objective.input_operator, one.objective.output_operator) == ("SX", "ST")
+        assert (one.training.batch_tokens, one.training.weight_decay, one.training.keep) == (1024, 0.01, "best")
+        assert one.model.dropout == 0.1 and one.training.learning_rate in (5e-4, 1e-4, 5e-5, 1e-5, 5e-6, 1e-6)
+    beams = {d.system: d.values.length_beam for d in experiment.decodes if d.search == "mask-predict"}
+    assert beams == {"cmlm": 5, "engine": 3}

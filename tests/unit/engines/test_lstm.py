@@ -1,0 +1,50 @@
+"""LSTM layers in ONNX Runtime, against torch's packed sequences: searches of a tagger, alone and in batches."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import yaml
+from miniatures import lively, tokens
+
+from workflow_src import registry
+from workflow_src.families.build import build
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS, PAD
+
+pytest.importorskip("onnx", reason="needs the extra fast")
+pytest.importorskip("onnxruntime", reason="needs the extra fast")
+pytest.importorskip("onnxscript", reason="needs the extra fast")
+
+SIZE = 29
+SOURCE = tokens([3, 1, 7, 2, 5], SIZE, end=True)
+LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
+
+
+@pytest.mark.parametrize("lengths", [1, 3])
+def test_outputs_and_scores_are_those_of_our_own_code(lengths, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    from workflow_src.engines.onnxruntime import open_networks
+
+    family, search = registry.families()["tagger"], registry.searches()["argmax"]
+    preset = yaml.safe_load(family.presets.read_text(encoding="utf-8"))["miniature"]
+    torch.manual_seed(4)
+    sizes = {"source": SIZE, "target": SIZE, "joint": True}
+    # Two layers on each side: the second reads what both directions of the first put out.
+    made = build(family.name, preset | {"source_layers": 2, "target_layers": 2, "max_length_difference": 4}, sizes)
+    made = lively(made, 4, 0.3).float()
+    with torch.no_grad():
+        made.projection.weight.mul_(10)
+        made.projection.bias.zero_()
+    settings = search.settings(lengths=lengths)
+    assert registry.engines()["onnxruntime"].serves(family, search, settings) is None
+    with torch.no_grad():
+        wanted = registry.import_object(search.run)({MODEL: made}, SOURCE, settings)
+    assert len({len(row) for row in wanted.tokens}) > 1 and len({word for row in wanted.tokens for word in row}) > 3
+    engine = open_networks({"tagger": made}, "fast", torch.device("cpu"))
+    alone = [engine.translate([line], settings, True, {MODEL: made}) for line in LINES]
+    together = engine.translate(LINES, settings, True, {MODEL: made})
+    assert together.tokens == [one.tokens[0] for one in alone] == wanted.tokens
+    assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
+    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-5)
+    assert len(list(tmp_path.rglob("*.onnx"))) == 2

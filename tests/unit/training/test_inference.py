@@ -1,0 +1,119 @@
+"""Trainings of inference networks: interrupted is uninterrupted, and the energy stays as it was."""
+
+from __future__ import annotations
+
+import pytest
+import sacrebleu
+import torch
+import yaml
+from miniatures import lively
+
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.data.batching import collate
+from workflow_src.data.lines import read_lines
+from workflow_src.decoding.candidates import best_outputs
+from workflow_src.families import inference
+from workflow_src.families.build import build, build_objective
+from workflow_src.losses.draws import sentence_keys
+from workflow_src.losses.settings import RelaxedEnergyConfig
+from workflow_src.registry import families
+from workflow_src.training.dev import Dev
+from workflow_src.training.loop import Trainer
+from workflow_src.training.state import StateFolder
+from workflow_src.types import PAD, Validation, with_end
+
+
+class Killed(Exception):
+    pass
+
+
+def miniature(family: str, sizes, seed: int):
+    torch.manual_seed(seed)
+    return build(family, yaml.safe_load(families()[family].presets.read_text(encoding="utf-8"))["miniature"], sizes)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("energy", ["transformer", "seq2seq"])
+@pytest.mark.parametrize(
+    "family, objective",
+    [
+        ("inference-network", {"input_operator": "SG", "output_operator": "GX"}),
+        ("inference-tagger", {"input_operator": "SX", "output_operator": "SG"}),
+    ],
+)
+def test_interrupted_is_bit_equal_and_the_energy_does_not_move(
+    tiny, runtime, compare, tmp_path, family, objective, energy, accumulate
+):
+    scorers = []
+
+    def trainer(state: str, calls: int = 10**6):
+        own, left = build_objective(family, objective), iter(range(calls))
+
+        def call(network, batch, context):
+            if next(left, None) is None:
+                raise Killed
+            scorer = context.roles["energy"]
+            assert not scorer.training and not any(p.requires_grad for p in scorer.parameters())
+            return own(network, batch, context)
+
+        config = TrainingConfig(
+            max_steps=12, batch_tokens=150, learning_rate=0.005, warmup_steps=4, validate_every=6, save_every=3,
+            accumulate=accumulate, keep="last",
+        )  # fmt: skip
+        scorers.append(miniature(energy, tiny.sizes, 9))
+        model = miniature(family, tiny.sizes, 1)
+        return Trainer(
+            model, call, config, tiny.train, Validation(lambda model: {"dev": 0.0}, "dev"), runtime,
+            StateFolder(tmp_path / state, "a fingerprint"), 1, roles={"energy": scorers[-1]},
+        )  # fmt: skip
+
+    straight = trainer("straight")
+    straight.run()
+    stopped = trainer("one", 7 * accumulate)
+    with pytest.raises(Killed):
+        stopped.run()
+    torch.manual_seed(99)
+    going_on = trainer("one")
+    going_on.run()
+    assert 0 < stopped.progress.step < 12 and compare.equal(straight.model, going_on.model)
+    assert not compare.equal(straight.model, miniature(family, tiny.sizes, 1))
+    for scorer in scorers:
+        assert compare.equal(scorer, miniature(energy, tiny.sizes, 9))
+        assert all(parameter.grad is None for parameter in scorer.parameters())
+
+
+@pytest.mark.parametrize("operators", [("SX", "ST"), ("SG", "GX")], ids="-".join)
+@pytest.mark.parametrize("family", ["inference-network", "inference-tagger"])
+@torch.no_grad()
+def test_dev_figures_are_those_of_sentences_one_by_one(family, operators, tiny, runtime):
+    model, scorer = (lively(miniature(name, tiny.sizes, 1), 1, 0.2).float() for name in (family, "transformer"))
+    references = list(read_lines(tiny.corpus / "dev.reference.en"))
+    dev = Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 5)
+    config = RelaxedEnergyConfig(input_operator=operators[0], output_operator=operators[1])
+    validation = inference.validate(dev, config, None, energy=scorer)
+    figures = validation.figures(model)
+    torch.rand(7)
+    assert validation.figures(model) == figures
+    assert validation.criterion == "dev_energy" and validation.smallest
+    energy, exact, hypotheses, free = 0.0, 0, [], []
+    for row in range(8):
+        batch = collate(tiny.dev, [row])
+        memory = model.encode(batch.source)
+        hidden, mask = model.hidden(memory, batch.target_lengths)
+        words = model.logits(hidden).argmax(-1)
+        energy -= float(scorer.log_probabilities(batch.source, words).double().sum())
+        exact += int(model.length.predict(memory)) == batch.target.size(1)
+        hypotheses += words.tolist()
+        free += best_outputs(model, batch.source).tokens
+    assert figures["dev_energy"] == pytest.approx(energy / 8, rel=1e-5)
+    assert figures["dev_length_accuracy"] == exact / 8
+    for name, rows in (("dev_bleu", free), ("dev_bleu_reference_lengths", hypotheses)):
+        lines = tiny.subwords.decode_target(rows[:5])
+        assert figures[name] == pytest.approx(sacrebleu.corpus_bleu(lines, [dev.references[:5]]).score), name
+    # The loss of the whole dev set, with the numbers that validation draws.
+    generator, total, tokens = dev.generator(), 0.0, 0
+    for batch in dev.batches():
+        keys, memory = sentence_keys(batch, generator), model.encode(batch.source)
+        total += float(inference.relaxed_energy(config, model, memory, scorer, batch, keys))
+        tokens += int((with_end(batch.target) != PAD).sum())
+    assert figures["dev_loss"] == pytest.approx(total / tokens, rel=1e-6)

@@ -1,0 +1,134 @@
+"""What inference networks share beside their network: an objective that is an energy, and what is measured on dev.
+
+Tu, Pang, Wiseman & Gimpel 2020 (ENGINE): a network that translates in one pass is trained to minimise the energy that a
+frozen autoregressive system gives to its relaxed outputs. The length of an output is that of the training target, and
+its end symbol follows the last word, as in the authors' code.
+"""
+
+from __future__ import annotations
+
+import sacrebleu
+import torch
+from torch import Tensor, nn
+
+from workflow_src.decoding.candidates import best_outputs
+from workflow_src.losses.common import length_loss
+from workflow_src.losses.draws import gumbel, sentence_keys
+from workflow_src.losses.relaxed import NOISY, energies, relaxed
+from workflow_src.losses.settings import RelaxedEnergyConfig
+from workflow_src.types import EOS, PAD, Batch, DevSet, LossTerms, TrainingContext, Validation, wide
+
+# The role of the frozen system.
+ENERGY = "energy"
+
+
+class RelaxedEnergy:
+    """Summed over a batch and divided by its target tokens, end symbols counted: the energy, and the length loss.
+
+    The energy of a sentence is  sum_t -O2(z_t) . log p(. | O1(z_<t), x), z_t the network's logits over words.
+    """
+
+    def __init__(self, config: RelaxedEnergyConfig):
+        self.config = config
+
+    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+        memory, count = model.encode(batch.source), batch.num_target_tokens
+        keys = sentence_keys(batch, context.generator) if draws(self.config) else None
+        energy = relaxed_energy(self.config, model, memory, context.roles[ENERGY], batch, keys)
+        length, exact = length_loss(model, memory, batch)
+        figures = {
+            "energy": energy.detach() / len(batch.target),
+            "length_nll": length.detach() / len(batch.target),
+            "length_accuracy": exact,
+        }
+        return LossTerms((energy + self.config.length_weight * length) / count, count, figures)
+
+
+def draws(config: RelaxedEnergyConfig) -> bool:
+    """Whether an operator draws noise."""
+    return not NOISY.isdisjoint((config.input_operator, config.output_operator))
+
+
+def relaxed_energy(
+    config: RelaxedEnergyConfig, model, memory, scorer: nn.Module, batch: Batch, keys: Tensor | None
+) -> Tensor:
+    """The energy of the relaxed outputs at the lengths of the targets, in nats, summed over a batch.
+
+    `keys` (B,) are random numbers of sentences, for operators that draw noise: each draws its own.
+    """
+    hidden, mask = model.hidden(memory, lengths_of(batch))
+    # What may be put out: neither padding, start and end symbols, nor symbols that the energy does not know.
+    size = model.symbols.first
+    logits = wide(model.logits(hidden[mask]))[:, EOS + 1 : size]
+    read, scored = (
+        _spread(relaxed(operator, logits, _noise(operator, logits, mask, keys, stream)), mask, size)
+        for stream, operator in enumerate((config.input_operator, config.output_operator))
+    )
+    return energies(scorer, batch.source, read, scored, mask).sum()
+
+
+def lengths_of(batch: Batch) -> Tensor:
+    """Lengths (B,) of the targets; a network puts out one word at least."""
+    return batch.target_lengths.clamp(min=1)
+
+
+def _noise(operator: str, logits: Tensor, mask: Tensor, keys: Tensor | None, stream: int) -> Tensor | None:
+    if operator not in NOISY:
+        return None
+    return gumbel(keys, (mask.size(1), logits.size(1)), stream)[mask].to(logits)
+
+
+def _spread(distributions: Tensor, mask: Tensor, size: int) -> Tensor:
+    """Distributions (R, …) over what may be put out as (B, T, size) over the vocabulary; 0 beside the mask (B, T)."""
+    whole = distributions.new_zeros(*mask.shape, size)
+    whole[mask] = nn.functional.pad(distributions, (EOS + 1, 0))
+    return whole
+
+
+def validate(dev: DevSet, objective: RelaxedEnergyConfig, base: None, energy: nn.Module) -> Validation:
+    """The energy of outputs on dev, which selects the weights: the smallest.
+
+    `dev_energy` is that of the best words at the references' lengths, in nats a sentence: whatever the operators are,
+    it compares. `dev_loss` is that of the relaxed outputs, in nats a token. `dev_bleu` is that of the most probable
+    lengths, `dev_bleu_reference_lengths` that of the references'.
+    """
+
+    @torch.no_grad()
+    def figures(model: nn.Module) -> dict[str, float]:
+        generator = dev.generator()
+
+        def pass_by(batch: Batch) -> None:
+            sentence_keys(batch, generator)
+
+        parts = dev.over_batches(lambda batch: _measured(objective, model, energy, batch, generator), pass_by)
+        sums = {name: sum(part[0][name] for part in parts) for name in parts[0][0]}
+        words = {row: tokens for part in parts for row, tokens in part[1].items()}
+        lines = dev.detokenise([words[row] for row in range(dev.sentences)])
+        return {
+            "dev_energy": sums["energy"] / sums["sentences"],
+            "dev_loss": sums["relaxed"] / sums["tokens"],
+            "dev_length_accuracy": sums["exact"] / sums["sentences"],
+            "dev_bleu": dev.bleu(lambda source: best_outputs(model, source)),
+            "dev_bleu_reference_lengths": sacrebleu.corpus_bleu(lines, [dev.references[: dev.sentences]]).score,
+        }
+
+    return Validation(figures, "dev_energy", smallest=True)
+
+
+def _measured(
+    objective: RelaxedEnergyConfig, model, scorer, batch: Batch, generator: torch.Generator
+) -> tuple[dict[str, float], dict[int, list[int]]]:
+    """Sums over a batch, and the best words at the references' lengths by row of the corpus."""
+    keys, memory = sentence_keys(batch, generator), model.encode(batch.source)
+    hidden, mask = model.hidden(memory, lengths_of(batch))
+    words = model.output(model.logits(hidden).argmax(-1), mask)
+    found = scorer.log_probability(scorer.scoring_states(batch.source), words)
+    sums = {
+        "energy": -float(found.sum()),
+        "relaxed": float(relaxed_energy(objective, model, memory, scorer, batch, keys)),
+        "tokens": batch.num_target_tokens,
+        "exact": int((model.length.predict(memory) == batch.target_lengths).sum()),
+        "sentences": len(batch.target),
+    }
+    rows = [[i for i in row if i != PAD] for row in words.tolist()]
+    return sums, dict(zip(batch.indices, rows, strict=True))

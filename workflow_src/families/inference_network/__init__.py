@@ -1,0 +1,37 @@
+"""ENGINE (Tu et al. 2020): a masked language model, all masked, that minimises an autoregressive energy."""
+
+from pathlib import Path
+
+from workflow_src.families import cmlm
+from workflow_src.families.cmlm import CmlmConfig
+from workflow_src.losses.settings import RelaxedEnergyConfig, relaxed_energy_cost
+from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, MASKED, MODEL, Family, Look, Role, Weights
+
+
+def training_cost(objective: RelaxedEnergyConfig, sizes: Weights) -> float:
+    return relaxed_energy_cost(sizes[MODEL], sizes["energy"])
+
+
+FAMILY = Family(
+    name="inference-network",
+    title="Inference network",
+    model=CmlmConfig,
+    objective=RelaxedEnergyConfig,
+    presets=Path(__file__).parents[3] / "config/models/inference-network.yaml",
+    build=cmlm.FAMILY.build,
+    loss="workflow_src.families.inference:RelaxedEnergy",
+    validation="workflow_src.families.inference:validate",
+    # All masked, the network has learned; given some subwords, it is what it started from.
+    searches=("argmax", "mask-predict"),
+    weights=cmlm.weights,
+    layers=cmlm.FAMILY.layers,
+    training_cost=training_cost,
+    needs={"energy": Role(AUTOREGRESSIVE, agree=("max_positions", "subwords"), training=True)},
+    traits=frozenset({LENGTHS, MASKED}),
+    refuses=cmlm.FAMILY.refuses,
+    symbols=cmlm.FAMILY.symbols,
+    continues=tuple(name for name in CmlmConfig.model_fields if name != "dropout"),
+    look=Look("#c2185b", dark="#f06292"),
+    order=6,
+    loss_title="Energy and length loss",
+)

@@ -1,0 +1,35 @@
+"""ENGINE (Tu et al. 2020): a BiLSTM tagger that minimises an autoregressive energy."""
+
+from pathlib import Path
+
+from workflow_src.families import tagger
+from workflow_src.families.tagger import TaggerConfig
+from workflow_src.losses.settings import RelaxedEnergyConfig, relaxed_energy_cost
+from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, MODEL, Family, Look, Role, Weights
+
+
+def training_cost(objective: RelaxedEnergyConfig, sizes: Weights) -> float:
+    return relaxed_energy_cost(sizes[MODEL], sizes["energy"])
+
+
+FAMILY = Family(
+    name="inference-tagger",
+    title="BiLSTM inference network",
+    model=TaggerConfig,
+    objective=RelaxedEnergyConfig,
+    presets=Path(__file__).parents[3] / "config/models/inference-tagger.yaml",
+    build=tagger.FAMILY.build,
+    loss="workflow_src.families.inference:RelaxedEnergy",
+    validation="workflow_src.families.inference:validate",
+    searches=("argmax",),
+    weights=tagger.weights,
+    layers=tagger.FAMILY.layers,
+    training_cost=training_cost,
+    needs={"energy": Role(AUTOREGRESSIVE, agree=("max_positions", "subwords"), training=True)},
+    traits=frozenset({LENGTHS}),
+    continues=tuple(name for name in TaggerConfig.model_fields if name != "dropout"),
+    look=Look("#00838f", dark="#4dd0e1"),
+    order=6,
+    rule="train_inference_network",
+    loss_title="Energy and length loss",
+)

@@ -1,0 +1,48 @@
+"""A tagger of bidirectional LSTM layers: every target word from source states around its place, in one pass."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from workflow_src.losses.settings import OnePassConfig
+from workflow_src.nn.settings import bidirectional_weights
+from workflow_src.spec import LENGTHS, Family, Frozen, Look
+
+
+class TaggerConfig(Frozen):
+    dim: int = Field(gt=0, description="width of the LSTM layers in each direction")
+    embedding_dim: int = Field(gt=0, description="width of the source embeddings")
+    source_layers: int = Field(1, gt=0, description="LSTM layers over the source")
+    target_layers: int = Field(1, gt=0, description="LSTM layers over the positions of the target")
+    copy_temperature: float = Field(
+        0.3, gt=0, description="a position begins with source states: weights are softmax(-distance / this)"
+    )
+    dropout: float = Field(0.1, ge=0, lt=1)
+    max_positions: int = Field(512, gt=0, description="longest sequence in subwords, end symbol counted")
+    max_length_difference: int = Field(50, gt=0, description="the length head classifies |y|-|x| in [-this, this]")
+
+
+def weights(model: TaggerConfig, vocabulary: int) -> dict[str, int]:
+    return {
+        "encoder": bidirectional_weights(model.embedding_dim, model.dim, model.source_layers),
+        "decoder": bidirectional_weights(2 * model.dim, model.dim, model.target_layers),
+        "output": vocabulary * 2 * model.dim,
+    }
+
+
+FAMILY = Family(
+    name="tagger",
+    title="BiLSTM tagger",
+    model=TaggerConfig,
+    objective=OnePassConfig,
+    presets=Path(__file__).parents[3] / "config/models/tagger.yaml",
+    build="workflow_src.families.tagger.model:Tagger",
+    loss="workflow_src.families.tagger.objective:CrossEntropy",
+    validation="workflow_src.families.tagger.validation:validate",
+    searches=("argmax",),
+    weights=weights,
+    layers=lambda model: model.source_layers + model.target_layers,
+    traits=frozenset({LENGTHS}),
+    look=Look("#b15928", dark="#e39a6c"),
+    order=6,
+)

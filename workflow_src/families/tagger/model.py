@@ -1,0 +1,61 @@
+"""A BiLSTM tagger (Tu et al. 2020, section 4.3): LSTM layers, and a linear layer onto the vocabulary at every position.
+
+The paper leaves open how a source of S words is tagged with T target words. Here the first layer reads the source, its
+states are copied to T positions, and the second layer reads these. How many positions there are, a length head says.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workflow_src.decoding.passes import largest
+from workflow_src.families.tagger import TaggerConfig
+from workflow_src.nn.copying import soft_copy
+from workflow_src.nn.layers import Memory, check_length, dropout, initialise
+from workflow_src.nn.length import LengthHead
+from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding
+from workflow_src.types import EOS, PAD
+
+
+class Tagger(nn.Module):
+    """The output layer has weights of its own, also where source and target share a vocabulary."""
+
+    def __init__(self, config: TaggerConfig, source_size: int, target_size: int, joint: bool):
+        super().__init__()
+        self.config = config
+        states = 2 * config.dim
+        self.embedding = WordEmbedding(source_size, config.embedding_dim, config.dropout, config.max_positions)
+        self.encoder = BidirectionalLSTM(config.embedding_dim, config.dim, config.source_layers, config.dropout)
+        self.decoder = BidirectionalLSTM(states, config.dim, config.target_layers, config.dropout)
+        self.length = LengthHead(states, config.max_length_difference, config.max_positions)
+        self.projection = nn.Linear(states, target_size)
+        initialise(self)
+
+    def encode(self, source: Tensor) -> Memory:
+        """Source (B, S) -> states (B, S, 2D) for the positions of the target and the length head."""
+        mask = source != PAD
+        return Memory(self.encoder(self.embedding(source), mask)[0], mask, None)
+
+    def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Last states (B, N, 2D) at the positions of targets of lengths (B,), and the mask (B, N) of real ones."""
+        config = self.config
+        width = largest(lengths, config.max_positions)
+        check_length(width, config.max_positions)
+        place = torch.arange(width, device=lengths.device)
+        mask = place < lengths[:, None]
+        copied = soft_copy(memory, lengths, place, config.copy_temperature).to(memory.states.dtype)
+        states = self.decoder(dropout(copied, config.dropout, self.training), mask)[0]
+        return dropout(states, config.dropout, self.training), mask
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores over the vocabulary, (..., 2D) -> (..., V): -inf for padding, start and end symbols."""
+        # Added to the bias, which is small, and not to the logits.
+        changes = torch.zeros_like(self.projection.bias)
+        changes[: EOS + 1] = float("-inf")
+        return F.linear(hidden, self.projection.weight, self.projection.bias + changes)
+
+    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
+        """The outputs (B, N), padded, of symbols (B, N) at the positions of mask (B, N): each symbol is a subword."""
+        return torch.where(mask, symbols, PAD)

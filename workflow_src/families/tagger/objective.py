@@ -1,0 +1,46 @@
+"""The loss of the tagger: cross-entropy of every word at its own position, and of the length.
+
+Summed over a batch and divided by its target words:
+    label-smoothed -log p(y_t | x)  +  length loss
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workflow_src.losses.common import length_loss, smoothed_cross_entropy
+from workflow_src.losses.settings import OnePassConfig
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
+
+
+class CrossEntropy:
+    def __init__(self, config: OnePassConfig):
+        self.config = config
+
+    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+        memory = model.encode(batch.source)
+        loss, nll = words_loss(model, memory, batch, self.config.label_smoothing)
+        length, exact = length_loss(model, memory, batch)
+        # Where all targets are empty, there are no words.
+        count = max(1, int(batch.target_mask.sum()))
+        figures = {
+            "nll": nll / count,
+            "length_nll": length.detach() / len(batch.target),
+            "length_accuracy": exact,
+        }
+        return LossTerms((loss + self.config.length_weight * length) / count, count, figures)
+
+
+def words_loss(model, memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Sums over the words of a batch: the label-smoothed loss, and -log p in nats without a gradient."""
+    hidden, mask = model.hidden(memory, batch.target_lengths.clamp(min=1))
+    labels = batch.target[:, : mask.size(1)]
+    # An empty target has a position, and nothing to learn there.
+    learned = mask & (labels != PAD) if labels.size(1) else torch.zeros_like(mask)
+    if not bool(learned.any()):
+        nothing = hidden.sum() * 0
+        return nothing, nothing.detach()
+    return smoothed_cross_entropy(
+        hidden[learned], model.projection.weight, model.projection.bias, labels[learned], smoothing
+    )

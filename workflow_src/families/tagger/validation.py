@@ -1,0 +1,35 @@
+"""What is measured on dev while a tagger trains."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from workflow_src.decoding.candidates import best_outputs
+from workflow_src.families.tagger.objective import words_loss
+from workflow_src.losses.settings import OnePassConfig
+from workflow_src.types import Batch, DevSet, Validation
+
+
+def validate(dev: DevSet, objective: OnePassConfig, base: None = None) -> Validation:
+    """Loss in nats a word at the reference's length, exact lengths, and BLEU at the predicted length."""
+
+    @torch.no_grad()
+    def figures(model: nn.Module) -> dict[str, float]:
+        parts = dev.over_batches(lambda batch: _measured(model, batch))
+        nll, words, exact, sentences = (sum(column) for column in zip(*parts, strict=True))
+        return {
+            "dev_loss": nll / words,
+            "dev_length_accuracy": exact / sentences,
+            "dev_bleu": dev.bleu(lambda source: best_outputs(model, source)),
+        }
+
+    return Validation(figures, "dev_bleu")
+
+
+def _measured(model, batch: Batch) -> tuple[float, int, int, int]:
+    """Sums over a batch: loss, words, exact lengths, sentences."""
+    memory = model.encode(batch.source)
+    _, nll = words_loss(model, memory, batch)
+    exact = int((model.length.predict(memory) == batch.target_lengths).sum())
+    return float(nll), int(batch.target_mask.sum()), exact, len(batch.target)

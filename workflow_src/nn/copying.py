@@ -1,0 +1,21 @@
+"""Source states at the positions of a target whose length is known: what a decoder in one pass begins with."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workflow_src.nn.layers import Memory
+
+
+def soft_copy(memory: Memory, lengths: Tensor, place: Tensor, temperature: float) -> Tensor:
+    """Means of source states (B, S, D) around places (N,) of targets of `lengths` (B,), (B, N, D).
+
+    Place n of N lies at (n + 1/2) S / N - 1/2 of S source positions; weights are softmax(-distance / temperature) (Wei
+    et al. 2019).
+    """
+    source = memory.mask.sum(1)
+    centre = (place + 0.5) * (source / lengths)[:, None] - 0.5
+    distance = (centre[..., None] - torch.arange(memory.states.size(1), device=lengths.device)).abs()
+    scores = (-distance / temperature).masked_fill(~memory.mask[:, None], float("-inf"))
+    return scores.softmax(-1).to(memory.states.dtype) @ memory.states
