@@ -159,13 +159,17 @@ class SearchSettings(Frozen):
             return cls.model_validate(dict(fields))
         except pydantic.ValidationError as failure:
             error = failure.errors()[0]
-        name = str(error["loc"][0]) if error["loc"] else ""
+        problem = error["msg"].removeprefix("Value error, ")
+        problem = problem[0].lower() + problem[1:]
+        if not error["loc"]:
+            # Of several settings together.
+            place = where.removesuffix(".")
+            raise ValueError(f"{place}{': ' * bool(place)}{problem}.") from None
+        name = str(error["loc"][0])
         if error["type"] == "extra_forbidden":
             raise ValueError(f"{where}{name} is no setting here; allowed: {', '.join(cls.model_fields)}.") from None
         if error["type"] in RANGES:
             raise ValueError(f"{where}{name} is {error['input']}; it must be {cls.limits(name)}.") from None
-        problem = error["msg"].removeprefix("Value error, ")
-        problem = problem[0].lower() + problem[1:]
         raise ValueError(f"{where}{name} is {error['input']!r}: {problem}.") from None
 
     def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), where: str = "") -> None:
