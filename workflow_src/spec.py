@@ -309,6 +309,7 @@ class Search:
     traceable   it can tell the translation after every step of its series
     families    families that it decodes beside those which name it
     series      the setting that curves run over
+    first_value its value without any refinement, where traces begin: 0 steps, or 1 pass
     width       (settings) -> hypotheses that are held for a sentence
     baseline    the search of the same model that its rows are compared with; None: the reference
     reference   (settings) -> a key: of all rows with a key the largest is what others are compared with
@@ -333,6 +334,7 @@ class Search:
     traceable: bool = False
     families: tuple[str, ...] = ()
     series: str | None = None
+    first_value: int = 0
     width: Callable[[Any], int] = single
     baseline: str | None = None
     reference: Callable[[Any], tuple] | None = None
