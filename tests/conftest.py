@@ -112,7 +112,7 @@ if record:
     record.write_text(json.dumps({"provenance": made}))
 """
 # `train` makes systems of families that name no module of their own; `export_engine` is run by rules of plug-ins.
-TRAINED_BY_TRAIN = ("train_language_model", "train_nat")
+TRAINED_BY_TRAIN = ("train_inat", "train_language_model", "train_nat")
 STAGES = sorted(
     {path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__", "train", "export_engine"}
 )

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from workflow_src import registry, spec
 from workflow_src.decoding import latent
 from workflow_src.families.energy.model import EnergyNetwork
+from workflow_src.families.inat import InatConfig
+from workflow_src.families.inat.model import IterativeModel
 from workflow_src.families.lvm import LvmConfig
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.nat import FAMILY, NatConfig
@@ -50,6 +52,12 @@ def nat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **mo
     model = NonAutoregressiveModel(config, source_size, target_size, joint)
     model.symbols = Symbols(FAMILY.symbols, target_size - len(FAMILY.symbols))
     return lively(model, seed)
+
+
+def inat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> IterativeModel:
+    torch.manual_seed(seed)
+    config = InatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, "max_length_difference": 4, **more})
+    return lively(IterativeModel(config, source_size, target_size, joint), seed)
 
 
 @torch.no_grad()

@@ -26,6 +26,7 @@ LENGTHS = "lengths"  # a head of target lengths, and as many positions as the le
 REFINER = "refiner"  # a direction for the latents of a base
 VECTOR_FIELD = "vector field"  # the direction is the network's own output, not a slope
 ALIGNED = "aligned"  # slots, blanks and alignments: outputs are read off by merging and dropping
+ITERATIVE = "iterative"  # a first guess of all words at a length, and passes that refine a guess
 LANGUAGE_MODEL = "language model"  # p(y) word by word, by counting: ranks prefixes while they grow
 # The role that `base` in a configuration fills, and the role of a search that a system's own network fills.
 BASE, MODEL = "base", "model"

@@ -202,6 +202,27 @@ class SourceLatentModel(Protocol):
         """What symbols (B, N) at the slots of mask (B, N) stand for, (B, N), padded."""
 
 
+class IterativeModel(Protocol):
+    """What refinement by passes needs of a model: a guess of all words at a length, and passes that refine a guess."""
+
+    # A `nn.length.LengthHead`.
+    length: Any
+
+    def encode(self, source: Tensor) -> Any: ...
+
+    def hidden(self, memory: Any, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The first pass: states (B, N, D), and the mask (B, N) of outputs of these lengths (B,)."""
+
+    def refine(self, memory: Any, guess: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
+        """A later pass: states (B, N, D) from a guess (B, N) and the states that it was made from."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores of words, (B, N, V), -inf for what may not be put out."""
+
+    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
+        """The outputs that symbols (B, N) at the positions of mask (B, N) are, padded."""
+
+
 class LanguageModel(Protocol):
     """Probabilities of words one after another. States are opaque."""
 

@@ -34,6 +34,7 @@ LAYERS = {
     "score": {"layers": 1, "latent_dim": 4},
     "energy": {"layers": 1, "latent_dim": 4},
     "nat": {"encoder_layers": 1, "layers": 1},
+    "inat": {"encoder_layers": 1, "layers": 1},
 }
 TRAINING = {
     "max_steps": 12, "batch_tokens": 150, "learning_rate": 0.005, "warmup_steps": 4, "validate_every": 6,
