@@ -15,6 +15,8 @@ import pytest
 from filelock import FileLock
 from snakemake_server import DRY_RUNS
 
+from workflow_src.registry import families
+
 # A busy machine is slow, not wrong.
 hypothesis.settings.register_profile("busy", deadline=None)
 hypothesis.settings.load_profile("busy")
@@ -112,10 +114,9 @@ if record:
     record.write_text(json.dumps({"provenance": made}))
 """
 # `train` makes systems of families that name no module of their own; `export_engine` is run by rules of plug-ins.
-TRAINED_BY_TRAIN = ("train_inat", "train_language_model", "train_nat")
-STAGES = sorted(
-    {path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__", "train", "export_engine"}
-)
+MODULES = {path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__"}
+TRAINED_BY_TRAIN = tuple(sorted({family.training_rule for family in families().values()} - MODULES))
+STAGES = sorted(MODULES - {"train", "export_engine"})
 
 
 @pytest.fixture(scope="session")
