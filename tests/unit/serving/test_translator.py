@@ -490,7 +490,8 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
         (("--beam", "4"), "error: --beam belongs to beam, ctc-beam, and the search is delta; remove one of the two.\n"),
         (
             ("--lengths", "3"),
-            "error: --lengths belongs to argmax, iterative-refinement, latent-search, and the search is delta; remove one",
+            "error: --lengths belongs to argmax, iterative-refinement, latent-search, and the search is delta; remove "
+            "one",
         ),
         (
             ("--search", "latent-search", "--search-seed", "-1"),
