@@ -11,6 +11,8 @@ from workflow_src.families.cmlm import FAMILY as CMLM
 from workflow_src.families.cmlm import CmlmConfig
 from workflow_src.families.cmlm.model import MaskedLanguageModel
 from workflow_src.families.energy.model import EnergyNetwork
+from workflow_src.families.inat import InatConfig
+from workflow_src.families.inat.model import IterativeModel
 from workflow_src.families.lvm import LvmConfig
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.nat import FAMILY, NatConfig
@@ -75,6 +77,12 @@ def cmlm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **m
     model = MaskedLanguageModel(CmlmConfig(**{**settings, **more}), source_size, target_size, joint)
     model.symbols = Symbols(CMLM.symbols, target_size - len(CMLM.symbols))
     return lively(model, seed)
+
+
+def inat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> IterativeModel:
+    torch.manual_seed(seed)
+    config = InatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, "max_length_difference": 4, **more})
+    return lively(IterativeModel(config, source_size, target_size, joint), seed)
 
 
 @torch.no_grad()

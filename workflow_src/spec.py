@@ -28,6 +28,7 @@ LENGTHS = "lengths"  # a head of target lengths, and as many positions as the le
 REFINER = "refiner"  # a direction for the latents of a base
 VECTOR_FIELD = "vector field"  # the direction is the network's own output, not a slope
 ALIGNED = "aligned"  # slots, blanks and alignments: outputs are read off by merging and dropping
+ITERATIVE = "iterative"  # a first guess of all words at a length, and passes that refine a guess
 LANGUAGE_MODEL = "language model"  # p(y) word by word, by counting: ranks prefixes while they grow
 # The role that `base` in a configuration fills, and the role of a search that a system's own network fills.
 BASE, MODEL = "base", "model"
@@ -178,13 +179,17 @@ class SearchSettings(Frozen):
             return cls.model_validate(dict(fields))
         except pydantic.ValidationError as failure:
             error = failure.errors()[0]
-        name = str(error["loc"][0]) if error["loc"] else ""
+        problem = error["msg"].removeprefix("Value error, ")
+        problem = problem[0].lower() + problem[1:]
+        if not error["loc"]:
+            # Of several settings together.
+            place = where.removesuffix(".")
+            raise ValueError(f"{place}{': ' * bool(place)}{problem}.") from None
+        name = str(error["loc"][0])
         if error["type"] == "extra_forbidden":
             raise ValueError(f"{where}{name} is no setting here; allowed: {', '.join(cls.model_fields)}.") from None
         if error["type"] in RANGES:
             raise ValueError(f"{where}{name} is {error['input']}; it must be {cls.limits(name)}.") from None
-        problem = error["msg"].removeprefix("Value error, ")
-        problem = problem[0].lower() + problem[1:]
         raise ValueError(f"{where}{name} is {error['input']!r}: {problem}.") from None
 
     def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), where: str = "") -> None:
@@ -329,6 +334,7 @@ class Search:
     traceable   it can tell the translation after every step of its series
     families    families that it decodes beside those which name it
     series      the setting that curves run over
+    first_value its value without any refinement, where traces begin: 0 steps, or 1 pass
     width       (settings) -> hypotheses that are held for a sentence
     baseline    the search of the same model that its rows are compared with; None: the reference
     reference   (settings) -> a key: of all rows with a key the largest is what others are compared with
@@ -354,6 +360,7 @@ class Search:
     traceable: bool = False
     families: tuple[str, ...] = ()
     series: str | None = None
+    first_value: int = 0
     width: Callable[[Any], int] = single
     baseline: str | None = None
     reference: Callable[[Any], tuple] | None = None

@@ -233,6 +233,12 @@ class MaskedModel(Protocol):
 
     # The id that stands at masked positions of a target.
     mask_symbol: int
+
+
+class IterativeModel(Protocol):
+    """What refinement by passes needs of a model: a guess of all words at a length, and passes that refine a guess."""
+
+    # A `nn.length.LengthHead`.
     length: Any
 
     def encode(self, source: Tensor) -> Any: ...
@@ -248,6 +254,17 @@ class MaskedModel(Protocol):
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
         """Outputs (C, N), padded, of symbols (C, N) at the positions of mask (C, N)."""
+
+        """The first pass: states (B, N, D), and the mask (B, N) of outputs of these lengths (B,)."""
+
+    def refine(self, memory: Any, guess: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
+        """A later pass: states (B, N, D) from a guess (B, N) and the states that it was made from."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores of words, (B, N, V), -inf for what may not be put out."""
+
+    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
+        """The outputs that symbols (B, N) at the positions of mask (B, N) are, padded."""
 
 
 class LanguageModel(Protocol):

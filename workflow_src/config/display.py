@@ -52,7 +52,7 @@ def search_info(search: Search) -> SearchInfo:
     settings = search.settings
     return SearchInfo(
         search.name, search.title, search.series, search.traceable, bool(settings.named("steps")), search.baseline,
-        search.control, settings.named("stop"), search.look,
+        search.control, settings.named("stop"), search.look, search.first_value,
     )  # fmt: skip
 
 

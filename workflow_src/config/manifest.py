@@ -53,7 +53,8 @@ class SearchInfo:
     """A search: `series` is the setting that its curves run over, `baseline` and `control` are names of searches.
 
     `traceable`: it tells the translation after every step. `borrows`: it takes the steps of another search.
-    `stops`: settings by which sentences stop after different numbers of steps.
+    `stops`: settings by which sentences stop after different numbers of steps. `first_value` of the series is that
+    without any refinement.
     """
 
     name: str
@@ -65,6 +66,7 @@ class SearchInfo:
     control: str | None
     stops: tuple[str, ...]
     look: Look
+    first_value: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +119,9 @@ class DecodeInfo:
     def label(self, mean_steps: float | None = None) -> str:
         """What it is called in tables; `mean_steps` are those that sentences used."""
         notes = ", ".join([*self.details, *self.notes])
-        used = f"; {mean_steps:.1f} steps used" if self.notes and mean_steps is not None else ""
+        used = (
+            f"; {mean_steps:.1f} {self.search.series or 'steps'} used" if self.notes and mean_steps is not None else ""
+        )
         label = f"{self.head} ({notes}{used})" if notes else self.head
         return f"{label} ({self.system.name})" if self.twin else label
 

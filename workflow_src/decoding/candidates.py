@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
+from workflow_src.spec import SearchSettings
 from workflow_src.types import PAD, Hypotheses
 
 
@@ -36,6 +37,18 @@ def drawn(model, memory, noise: Tensor, temperature: float) -> tuple[Any, Tensor
     z = mean[:, None] + temperature * deviation[:, None] * table
     rows = torch.arange(mean.size(0), device=mean.device).repeat_interleave(len(noise))
     return memory.select(rows), z.flatten(0, 1)
+
+
+def at_lengths(model, memory, settings: SearchSettings) -> tuple[Any, Tensor]:
+    """Source states (B * K, S, D) and target lengths (B * K,): the `lengths` = K most probable of each sentence.
+
+    With one, settings may say a `length_quantile`. The lengths of a sentence follow each other.
+    """
+    if settings.lengths == 1:
+        return memory, model.length.predict(memory, settings.length_quantile, settings.lengthening)
+    found = model.length.likely(memory, settings.lengths, settings.lengthening)
+    rows = torch.arange(found.size(0), device=found.device).repeat_interleave(found.size(1))
+    return memory.select(rows), found.flatten()
 
 
 def read_symbols(model, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Tensor, Tensor]:

@@ -88,7 +88,7 @@ class BaseTranslator(ABC):
             raise ValueError(f"search {declared.name} has no refinement steps to show.")
         found = self.search(lines, settings, others, trace=True, scored=False, normalised=normalised)
         if found.traces is None:
-            return [[""] * (getattr(settings, declared.series) + 1) for _ in lines]
+            return [[""] * (getattr(settings, declared.series) + 1 - declared.first_value) for _ in lines]
         return [list(texts) for texts in zip(*(self.text(tokens) for tokens in found.traces), strict=True)]
 
     @abstractmethod

@@ -488,7 +488,11 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
         (("--lengthening", "-0.1"), "error: lengthening is -0.1; it must be 0 or more.\n"),
         (("--lengthening", "inf"), "error: lengthening is inf; it must be 0 or more.\n"),
         (("--beam", "4"), "error: --beam belongs to beam, ctc-beam, and the search is delta; remove one of the two.\n"),
-        (("--lengths", "3"), "error: --lengths belongs to argmax, latent-search, and the search is delta; remove one"),
+        (
+            ("--lengths", "3"),
+            "error: --lengths belongs to argmax, iterative-refinement, latent-search, and the search is delta; remove "
+            "one",
+        ),
         (
             ("--search", "latent-search", "--search-seed", "-1"),
             "error: search_seed is -1; it must be 0 or more and below 2147483648.\n",
@@ -517,7 +521,7 @@ def test_the_command_lengthens_and_refuses_to_for_searches_without_predicted_len
     assert found == translators["lvm"].translate(LINES[:6], lengthening=0.5) != translators["lvm"].translate(LINES[:6])
     assert in_process("--bundle", tiny_bundles["score"], "--search", "latent-search", *words)[0] == 0
     code, output, error = in_process("--bundle", tiny_bundles["transformer"], *words)
-    searches = "argmax, delta, energy, latent-search, prior-mean, score"
+    searches = "argmax, delta, energy, iterative-refinement, latent-search, prior-mean, score"
     message = f"error: --lengthening belongs to {searches}, and the search is beam; remove one of the two.\n"
     assert (code, output, error) == (1, "", message)
 

@@ -265,6 +265,11 @@ def _value(line: Line) -> float:
     return line.decode.value or 0
 
 
+def _steps(line: Line) -> float:
+    """Refinement steps that a row takes."""
+    return _value(line) - line.decode.search.first_value if line.decode.value is not None else 0
+
+
 def refinement(groups: list[Group]) -> Figure:
     """BLEU, and validity where known, against refinement steps.
 
@@ -291,7 +296,7 @@ def refinement(groups: list[Group]) -> Figure:
         labels = []
         for axes, (key, title, factor) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             ends = [_refined(axes, groups, key, factor, curve) for curve in curves]
-            right = max(_value(line) for curve in curves for line in curve.lines)
+            right = max(_steps(line) for curve in curves for line in curve.lines)
             if references and references[0].figures[key] is not None:
                 first, level = references[0], factor * references[0].figures[key]
                 colour = first.decode.look.colour
@@ -317,7 +322,7 @@ def _refined(
     drawn = [line for line in [*start[:1], *curve.lines] if line.figures[key] is not None]
     if not drawn:
         return None
-    x = [_value(line) for line in drawn]
+    x = [_steps(line) for line in drawn]
     y = [factor * line.figures[key] for line in drawn]
     style = style_of(curve.decode.look, curve.twin)
     axes.plot(x, y, linestyle=DASHES[curve.twin % len(DASHES)], **style)

@@ -53,15 +53,18 @@ def marked(before: str, after: str) -> markupsafe.Markup:
     return markupsafe.Markup(" ").join(parts)
 
 
-def example_steps(texts: list[str]) -> list[dict[str, Any]]:
-    """Steps 1.. of a trace: label ("1", or "2–4" for steps that change nothing more), HTML, and whether it changed."""
+def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
+    """Steps of a trace after its first text, which is that of step `first`: label ("1", or "2–4" for steps that change
+    nothing more), HTML, and whether it changed."""
     found = []
     for step in range(1, len(texts)):
         same = texts[step] == texts[step - 1]
         if same and found and found[-1]["same"]:
-            found[-1]["last"] = step
+            found[-1]["last"] = first + step
             continue
-        found.append({"first": step, "last": step, "same": same, "html": marked(texts[step - 1], texts[step])})
+        found.append(
+            {"first": first + step, "last": first + step, "same": same, "html": marked(texts[step - 1], texts[step])}
+        )
     for entry in found:
         entry["label"] = str(entry["first"]) if entry["first"] == entry["last"] else f"{entry['first']}–{entry['last']}"
     return found
@@ -90,13 +93,20 @@ def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str
                         "name": name,
                         "class": _traced_class(name, told.get(name), manifest),
                         "start": None if shared is not None else texts[0],
-                        "steps": example_steps(texts),
+                        "first": _first_value(told.get(name), manifest),
+                        "steps": example_steps(texts, _first_value(told.get(name), manifest)),
                     }
                     for name, texts in searches.items()
                 ],
             }
         )
     return found
+
+
+def _first_value(entry: dict[str, str] | None, manifest: Manifest) -> int:
+    """The number of the first text of a trace."""
+    known = {search.name: search.first_value for search in manifest.searches}
+    return known.get(entry["search"], 0) if entry else 0
 
 
 def _traced_class(label: str, entry: dict[str, str] | None, manifest: Manifest) -> str:

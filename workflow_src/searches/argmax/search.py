@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import read_symbols, winners
+from workflow_src.decoding.candidates import at_lengths, read_symbols, winners
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer
 from workflow_src.decoding.settings import RESCORER
@@ -33,13 +33,7 @@ class ArgmaxPass(nn.Module):
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         model, settings = self.model, self.settings
-        memory = model.encode(source)
-        if settings.lengths == 1:
-            lengths = model.length.predict(memory, settings.length_quantile, settings.lengthening)
-        else:
-            found = model.length.likely(memory, settings.lengths, settings.lengthening)
-            rows = torch.arange(found.size(0), device=found.device).repeat_interleave(found.size(1))
-            memory, lengths = memory.select(rows), found.flatten()
+        memory, lengths = at_lengths(model, model.encode(source), settings)
         # Lengths of one sentence differ, also where a graph is for single sentences.
         with with_padding() if settings.lengths > 1 else contextlib.nullcontext():
             hidden, mask = model.hidden(memory, lengths)

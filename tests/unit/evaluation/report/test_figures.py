@@ -120,6 +120,17 @@ def test_pictures_leave_out_what_stands_in_brackets_where_rows_stay_apart():
     assert (told["other"], told["score-1"]) == ("score, L = 1 (other)", "score, L = 1")
 
 
+def test_refinement_by_passes_is_drawn_over_its_steps():
+    """One pass has no refinement yet, as no step has none."""
+    passes = {
+        ("score", f"iterative-refinement-{n}"): {"search": "iterative-refinement", "passes": n} for n in (1, 2, 4)
+    }
+    found = reports.manifest(passes | {("lvm", f"delta-{n}"): reports.stepped("delta", n) for n in (1, 4)})
+    rows = [reports.row(decode.system.name, decode.name, 20.0 + decode.value) for decode in found.decodes]
+    (axes,) = figures.refinement(tables.groups(rows, found, removed="none")).axes
+    assert sorted(line.get_xdata().tolist() for line in axes.get_lines()) == [[0, 1, 3], [1, 4]]
+
+
 def test_names_touch_neither_points_nor_each_other(tmp_path):
     """In a crowded picture, measured in what is drawn, at the resolution of the files."""
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 1, "refinement": "delta"}

@@ -30,6 +30,33 @@ def test_steps_that_change_nothing_more_are_folded():
     steps = page.example_steps(["a", "b", "b", "b", "c", "c"])
     assert [(s["label"], s["same"]) for s in steps] == [("1", False), ("2–3", True), ("4", False), ("5", True)]
     assert page.example_steps(["a"]) == []
+    assert [step["label"] for step in page.example_steps(["a", "b", "b", "b"], 1)] == ["2", "3–4"]
+
+
+PASSES = {"search": "iterative-refinement"}
+BY_PASSES = reports.manifest(
+    {("inat", f"by-{n}"): PASSES | {"passes": n} for n in (1, 2, 4)}
+    | {("inat", "iterative-refinement-8-adaptive"): PASSES | {"passes": 8, "stop": "adaptive"}},
+    reports.SYSTEMS | {"inat": {"family": "inat", "preset": "tiny", "data": "raw", "base": None}},
+)
+
+
+def test_passes_are_counted_from_one():
+    name = "iterative refinement"
+    searches = {name: ["a", "b", "b"], "delta": ["x", "y"]}
+    example = {"index": 0, "source": "s", "reference": "r", "teacher": None, "searches": searches}
+    told = {name: {"system": "inat", "search": "iterative-refinement"}, "delta": {"system": "lvm", "search": "delta"}}
+    (found,) = page.examples({"examples": [example], "searches": told}, BY_PASSES)
+    by_passes, by_steps = found["searches"]
+    assert (by_passes["start"], by_passes["first"]) == ("a", 1) and (by_steps["start"], by_steps["first"]) == ("x", 0)
+    assert [step["label"] for step in by_passes["steps"]] == ["2", "3"]
+    assert [step["label"] for step in by_steps["steps"]] == ["1"]
+
+
+def test_adaptive_rows_say_how_many_passes_were_used():
+    adaptive, fixed = (BY_PASSES.decode("inat", name) for name in ("iterative-refinement-8-adaptive", "by-4"))
+    assert adaptive.label(2.34) == "iterative refinement, 8 passes (stop adaptive; 2.3 passes used)"
+    assert fixed.head == "iterative refinement, 4 passes"
 
 
 def test_the_prior_mean_stands_once_where_searches_share_it():

@@ -1,0 +1,127 @@
+"""What a configuration of iterative refinement with two decoders may say, and how it is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from workflow_src.cli.estimate import estimate
+from workflow_src.config import ConfigError, load
+from workflow_src.config.load import CONFIG_FOLDER, load_experiment, merge, read_yaml
+from workflow_src.config.plan import Plan
+
+SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
+TRAINING = {"max_steps": 2, "batch_tokens": 100}
+
+
+def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, Any]:
+    systems = {"one": {"family": "inat", "preset": "miniature", "training": TRAINING} | system}
+    refined = [{"system": "one", "search": "iterative-refinement", **decode} for decode in decodes]
+    return merge(SMOKE, {"systems": systems, "decodes": refined})
+
+
+@pytest.mark.parametrize(
+    "system, decode, sentence",
+    [
+        ({}, {"passes": 0}, "decodes[0].passes is 0; it must be 1 or more."),
+        ({}, {}, "decodes[0]: search iterative-refinement needs passes; add passes."),
+        ({}, {"passes": 2, "stop": "never"}, "decodes[0].stop is 'never': input should be 'fixed' or 'adaptive'."),
+        ({}, {"passes": 2, "lengths": 0}, "decodes[0].lengths is 0; it must be 1 or more."),
+        (
+            {},
+            {"passes": 2, "lengths": 2, "length_quantile": 0.5},
+            "decodes[0]: length_quantile gives one length, and lengths is 2; remove one of the two.",
+        ),
+        (
+            {},
+            {"passes": 2, "stop": "adaptive", "engine": "onnxruntime"},
+            "decodes[0]: engine onnxruntime cannot compute search iterative-refinement with stop: adaptive; remove one "
+            "of the two.",
+        ),
+        (
+            {"family": "nat"},
+            {"passes": 2},
+            'unknown search "iterative-refinement" in decodes[0] (system one); allowed: argmax, ctc-beam, ctc-greedy, '
+            "delta, npd, prior-mean.",
+        ),
+        (
+            {"objective": {"corruptions": ["shuffle"]}},
+            {"passes": 2},
+            "objective.corruptions.0 has the value 'shuffle': input should be 'swap', 'replace' or 'repeat'",
+        ),
+        (
+            {"objective": {"corruptions": ["swap", "swap"]}},
+            {"passes": 2},
+            "corruptions names swap, swap; name each once",
+        ),
+        ({"objective": {"corruptions": []}}, {"passes": 2}, "systems.one.objective.corruptions"),
+        (
+            {"objective": {"dae_mix": 1.5}},
+            {"passes": 2},
+            "systems.one.objective.dae_mix has the value 1.5: input should be less than or equal to 1",
+        ),
+        ({"objective": {"dae_mix": -0.1}}, {"passes": 2}, "systems.one.objective.dae_mix has the value -0.1"),
+        (
+            {"objective": {"corruption_share": 0}},
+            {"passes": 2},
+            "systems.one.objective.corruption_share has the value 0: input should be greater than 0",
+        ),
+        (
+            {"objective": {"passes": 1}},
+            {"passes": 2},
+            "systems.one.objective.passes has the value 1: input should be greater than or equal to 2",
+        ),
+        ({"objective": {"guess": "best"}}, {"passes": 2}, "'argmax' or 'sample'"),
+        (
+            {"objective": {"dae_mix": 0, "corruption_share": 0.1}},
+            {"passes": 2},
+            "systems.one: objective.corruption_share is for objective.dae_mix above 0, and that is 0; remove one of "
+            "the two.",
+        ),
+    ],
+)
+def test_what_is_refused_says_why_in_one_sentence(system, decode, sentence):
+    with pytest.raises(ConfigError) as refused:
+        load(experiment(system, decode))
+    message = str(refused.value)
+    assert sentence in message and "\n" not in message and message.count(". ") == 0
+
+
+def test_decodes_have_names_of_their_own():
+    loaded = load(
+        experiment(
+            {"init_from": "teacher", "data": "distilled-by-teacher"},
+            {"passes": [1, 2, 4, 8]},
+            {"passes": 8, "stop": "adaptive"},
+            {"passes": 4, "lengths": 3, "rescorer": "teacher"},
+            {"passes": 4, "engine": "onnxruntime", "compute_type": ["float32", "int8"]},
+        )
+    )
+    assert [decode.name for decode in loaded.decodes] == [
+        *(f"iterative-refinement-{passes}" for passes in (1, 2, 4, 8)),
+        "iterative-refinement-8-adaptive",
+        "iterative-refinement-4-lengths3-by-teacher",
+        *(f"iterative-refinement-4-onnxruntime-{kind}" for kind in ("float32", "int8")),
+    ]
+    plan = Plan(loaded)
+    assert plan.settings_report() and plan.settings_analysis()
+
+
+@pytest.mark.parametrize("name", ["wmt14-inat", "wmt16-inat"])
+def test_every_expected_figure_has_its_row(name):
+    loaded = load_experiment(name)
+    rows = {f"{decode.system}/{decode.name}" for decode in loaded.decodes}
+    assert set(loaded.config.report.expected) <= rows
+    assert loaded.config.report.expected_convention == "tokenised"
+
+
+def test_an_estimate_counts_every_pass_of_an_update():
+    """Operations of a position: 6 for each weight that is met, and 2 for what is guessed between passes."""
+    plan = Plan(load(experiment({"objective": {"passes": 3}}, {"passes": 2})))
+    found = next(row for row in estimate(plan)["work"] if row["work"] == "train one")
+    model, vocabulary = plan.system("one").model, plan.recipe.subwords.vocabulary_size
+    attention, feed = 4 * model.dim**2, 2 * model.dim * model.feed_forward
+    encoder, decoder, output = attention + feed, 2 * attention + feed, vocabulary * model.dim
+    wanted = 6 * (encoder + decoder + output + 2 * (decoder + output)) + 2 * 2 * output
+    assert found["operations"] == pytest.approx(found["tokens"] * wanted)

@@ -1,0 +1,45 @@
+"""Refinement by passes in ONNX Runtime, against our own code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import inat, tokens, transformer
+
+from workflow_src import registry
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS, PAD
+
+pytest.importorskip("onnx", reason="needs the extra fast")
+pytest.importorskip("onnxruntime", reason="needs the extra fast")
+pytest.importorskip("onnxscript", reason="needs the extra fast")
+
+SOURCE = tokens([3, 1, 5, 2], 9, end=True)
+LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
+
+
+@pytest.mark.parametrize("fields", [{"passes": 3}, {"passes": 2, "lengths": 3, "rescorer": "teacher"}])
+def test_outputs_scores_and_passes_are_those_of_our_own_code(fields, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    from workflow_src.engines.onnxruntime import open_networks
+
+    search, family = registry.searches()["iterative-refinement"], registry.families()["inat"]
+    made = inat(9, 9, seed=4).float()
+    settings = search.settings(**fields)
+    networks = {MODEL: made} | ({"rescorer": transformer(9, 9, seed=2).float()} if "rescorer" in fields else {})
+    assert registry.engines()["onnxruntime"].serves(family, search, settings) is None
+    engine = open_networks({"inat": made}, "fast", torch.device("cpu"))
+    with torch.no_grad():
+        wanted = registry.import_object(search.run)(networks, SOURCE, settings)
+    alone = [engine.translate([line], settings, True, networks) for line in LINES]
+    assert [one.tokens[0] for one in alone] == wanted.tokens
+    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-4)
+    together = engine.translate(LINES, settings, True, networks)
+    assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)
+    assert together.steps == wanted.steps == [fields["passes"]] * 4
+
+
+def test_a_stop_that_depends_on_values_has_no_graph():
+    search, family = registry.searches()["iterative-refinement"], registry.families()["inat"]
+    reason = registry.engines()["onnxruntime"].serves(family, search, search.settings(stop="adaptive"))
+    assert reason == "cannot compute search iterative-refinement with stop: adaptive; remove one of the two"

@@ -1,0 +1,218 @@
+"""The loss of passes against sentences one by one, its mixture, sampled guesses, and what validation measures."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import sacrebleu
+import torch
+import torch.nn.functional as F
+from miniatures import context, gradients, inat, one, padded, pairs
+
+from workflow_src.families.inat import InatObjectiveConfig
+from workflow_src.families.inat.corruption import corrupted
+from workflow_src.families.inat.objective import CORRUPT, STREAMS, InatObjective, guessed, next_input
+from workflow_src.families.inat.validation import validate
+from workflow_src.losses.draws import sentence_keys, uniform
+from workflow_src.runtime.processes import Group
+from workflow_src.types import PAD, Batch
+
+SETTINGS = [
+    {"dae_mix": 0.0},
+    {"dae_mix": 1.0},
+    {"dae_mix": 0.5, "passes": 3},
+    {"dae_mix": 0.5, "guess": "sample", "passes": 2},
+    {"dae_mix": 0.0, "guess": "sample", "label_smoothing": 0.1, "length_weight": 0.5},
+]
+
+
+def batch() -> Batch:
+    return pairs([4, 1, 6, 5], [3, 2, 1, 6])
+
+
+def loss(model, data: Batch, seed: int = 0, **settings):
+    return InatObjective(InatObjectiveConfig(**settings))(model, data, context(seed=seed))
+
+
+def by_hand(model, data: Batch, inputs: list[torch.Tensor], smoothing: float, length_weight: float) -> torch.Tensor:
+    """The loss of one sentence whose later passes read `inputs` (1, T)."""
+    memory = model.encode(data.source)
+    hidden, mask = model.hidden(memory, data.target_lengths)
+    total = 0.0
+    for read in [None, *inputs]:
+        if read is not None:
+            hidden = model.refine(memory, read, hidden, mask)
+        logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
+        total = total + F.cross_entropy(logits, data.target[0], reduction="sum", label_smoothing=smoothing)
+    difference = int(data.target_lengths) - (data.source.size(1) - 1)
+    wanted = torch.tensor([min(4, max(-4, difference)) + 4])
+    return total + length_weight * F.cross_entropy(model.length(memory), wanted)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_the_loss_is_the_sum_over_passes_of_every_sentence(settings):
+    model, data = inat(), batch()
+    config = InatObjectiveConfig(**settings)
+    found = loss(model, data, **settings)
+    keys = sentence_keys(data, context().generator)
+    total = 0.0
+    for row in range(4):
+        pair, key = one(data, row), keys[row : row + 1]
+        memory = model.encode(pair.source)
+        hidden, mask = model.hidden(memory, pair.target_lengths)
+        inputs = []
+        for number in range(1, config.passes):
+            best = model.logits(hidden).argmax(-1)
+            noisy = corrupted(pair.target, key, STREAMS * number + CORRUPT, 0.2, config.corruptions, 11)
+            read = next_input(config, model, hidden, mask, pair.target, key, number)
+            if config.guess == "argmax":
+                assert torch.equal(read, noisy) or torch.equal(read, best)
+                assert config.dae_mix in (0.5, float(torch.equal(read, noisy)))
+            inputs.append(read)
+            hidden = model.refine(memory, read, hidden, mask)
+        total = total + by_hand(model, pair, inputs, config.label_smoothing, config.length_weight)
+    assert found.count == data.num_target_tokens
+    assert found.total.item() * found.count == pytest.approx(total.item(), rel=1e-9)
+    wanted = gradients(model, total / found.count)
+    for name, gradient in gradients(model, found.total).items():
+        assert torch.allclose(gradient, wanted[name], atol=1e-10), name
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_neither_padding_nor_the_order_of_a_batch_changes_the_loss(settings):
+    model, data = inat(), batch()
+    found = loss(model, data, **settings).total.item()
+    turned = Batch(data.source.flip(0), data.target.flip(0), data.indices[::-1])
+    for other in (padded(data), turned):
+        assert loss(model, other, **settings).total.item() == pytest.approx(found, rel=1e-11)
+    if settings["dae_mix"] or settings.get("guess"):
+        assert loss(model, data, seed=1, **settings).total.item() != found
+
+
+def test_a_share_of_sentences_is_denoised():
+    """1 - dae_mix of the inputs are guesses, for each pass by itself."""
+    model, count = inat(), 4000
+    pair = one(batch(), 0)
+    memory = model.encode(pair.source)
+    hidden, mask = (x.expand(count, *x.shape[1:]) for x in model.hidden(memory, pair.target_lengths))
+    keys, target = torch.arange(count) * 7919, pair.target.expand(count, -1)
+    config = InatObjectiveConfig(dae_mix=0.3, corruption_share=1e-9)
+    best = guessed(model, hidden[:1], mask[:1])
+    assert not torch.equal(best, pair.target)
+    chosen = []
+    for number in (1, 2):
+        read = next_input(config, model, hidden, mask, target, keys, number)
+        noisy = (read == target).all(1)
+        assert ((read == best).all(1) == ~noisy).all()
+        # Standard error of a share of 0.3: 0.0072.
+        assert noisy.double().mean() == pytest.approx(0.3, abs=0.03)
+        chosen.append(noisy)
+    assert (chosen[0] & chosen[1]).double().mean() == pytest.approx(0.09, abs=0.02)
+
+
+def test_sampled_words_have_the_models_probabilities():
+    model = inat()
+    memory = model.encode(one(batch(), 0).source)
+    hidden, _ = model.hidden(memory, torch.tensor([3]))
+    # So flat that every word appears.
+    hidden = 0.2 * hidden
+    wanted = model.logits(hidden)[0].softmax(-1)
+    count = 20000
+    drawn = uniform(torch.arange(count) * 7919, (3,))
+    mask = torch.ones(count, 3, dtype=torch.bool)
+    words = guessed(model, hidden.expand(count, -1, -1), mask, drawn)
+    for place in range(3):
+        shares = torch.bincount(words[:, place], minlength=11) / count
+        # Standard error at most 0.0036.
+        assert (shares - wanted[place]).abs().max() < 0.015 and not shares[:3].any()
+    edges = torch.tensor([[1e-300, 0.5, 1 - 2**-53]], dtype=torch.float64)
+    ends = guessed(model, hidden, mask[:1], edges)[0]
+    assert ends[0] == 3 and ends[2] == 10
+
+
+def test_guesses_of_many_words_are_those_of_few(monkeypatch):
+    """Logits are computed in blocks of rows."""
+    model, data = inat(), batch()
+    memory = model.encode(data.source)
+    hidden, mask = model.hidden(memory, data.target_lengths)
+    drawn = uniform(torch.arange(4), (mask.size(1),))
+    whole = [guessed(model, hidden, mask, x) for x in (None, drawn)]
+    monkeypatch.setattr("workflow_src.families.inat.objective.block_rows", lambda hidden, classes: 5)
+    parts = [guessed(model, hidden, mask, x) for x in (None, drawn)]
+    assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
+    assert torch.equal(whole[0], model.output(model.logits(hidden).argmax(-1), mask))
+
+
+def test_an_empty_target_learns_its_length_only():
+    model = inat()
+    data = Batch(torch.tensor([[4, 5, 2]]), torch.tensor([[PAD]]), (0,))
+    found = loss(model, data)
+    assert float(found.figures["nll"]) == 0 and torch.isfinite(found.total) and float(found.total.detach()) > 0
+    both = pairs([4, 2], [3, 1])
+    both.target[1] = PAD
+    assert torch.isfinite(loss(model, both).total)
+
+
+def test_one_update_lowers_the_loss():
+    model = inat(seed=3).train()
+    optimiser = torch.optim.SGD(model.parameters(), 0.05)
+    before = loss(model, batch(), dae_mix=1.0)
+    before.total.backward()
+    optimiser.step()
+    assert loss(model, batch(), dae_mix=1.0).total.item() < before.total.item()
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeDev:
+    """Four pairs in two batches; subwords are written as words."""
+
+    references: list[str]
+    sentences: int = 4
+    group: Group = Group()
+
+    @staticmethod
+    def detokenise(rows):
+        return [" ".join(f"w{i}" for i in row) for row in rows]
+
+    def generator(self):
+        return torch.Generator().manual_seed(0)
+
+    def over_batches(self, measure, pass_by=None):
+        data = batch()
+        parts = ([0, 2], [1, 3])
+        return [measure(Batch(data.source[rows], data.target[rows], tuple(rows))) for rows in parts]
+
+    def bleu(self, search) -> float:
+        return sacrebleu.corpus_bleu(self.detokenise(search(batch().source).tokens), [self.references]).score
+
+
+def test_validation_is_that_of_sentences_one_by_one():
+    model, data = inat(), batch()
+    rows = [[i for i in row if i != PAD] for row in data.target.tolist()]
+    dev = FakeDev(FakeDev.detokenise(rows))
+    sums, exact, outputs = [0.0, 0.0], 0, []
+    with torch.no_grad():
+        for row in range(4):
+            pair = one(data, row)
+            memory = model.encode(pair.source)
+            for given in (True, False):
+                lengths = pair.target_lengths if given else model.length.predict(memory)
+                hidden, mask = model.hidden(memory, lengths)
+                states = [hidden]
+                for _ in range(2):
+                    hidden = model.refine(memory, model.logits(hidden).argmax(-1), hidden, mask)
+                    states.append(hidden)
+                if given:
+                    for place, one_of in enumerate((states[0], states[-1])):
+                        logits = one_of[0] @ model.target_embedding.weight.T + model.output_bias
+                        sums[place] += F.cross_entropy(logits, pair.target[0], reduction="sum").item()
+            exact += int(lengths == pair.target_lengths)
+            outputs.append(model.logits(states[-1]).argmax(-1)[0].tolist())
+    checked = validate(dev, InatObjectiveConfig(passes=3))
+    found = checked.figures(model)
+    assert checked.criterion == "dev_bleu"
+    assert found["dev_loss_first"] == pytest.approx(sums[0] / data.num_target_tokens, rel=1e-9)
+    assert found["dev_loss"] == pytest.approx(sums[1] / data.num_target_tokens, rel=1e-9)
+    assert found["dev_length_accuracy"] == exact / 4
+    assert found["dev_bleu"] == sacrebleu.corpus_bleu(FakeDev.detokenise(outputs), [dev.references]).score

@@ -1,0 +1,190 @@
+"""Refinement by passes against passes written out for one sentence, and stopping where an output repeats."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from miniatures import inat, tokens, transformer
+
+from workflow_src import registry
+from workflow_src.decoding.ranking import rescored
+from workflow_src.searches.argmax import ArgmaxSettings
+from workflow_src.searches.argmax.search import run as argmax
+from workflow_src.searches.iterative_refinement import IterativeRefinementSettings
+from workflow_src.searches.iterative_refinement.search import run
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS, PAD
+
+LENGTHS = [4, 1, 6, 5, 3, 9, 2, 7]
+SOURCE = tokens(LENGTHS, 13, end=True)
+WIDE = torch.nn.functional.pad(SOURCE, (0, 3))
+
+
+def search(model, source=SOURCE, trace=False, scored=True, rescorer=None, **settings):
+    networks = {MODEL: model} | ({"rescorer": rescorer} if rescorer else {})
+    if rescorer:
+        settings["rescorer"] = "teacher"
+    return run(networks, source, IterativeRefinementSettings(**settings), scored, trace)
+
+
+@torch.no_grad()
+def written_out(model, row: int, passes: int, length: int | None = None) -> tuple[list[list[int]], list[float]]:
+    """Outputs of a sentence by itself after every pass, and their mean log-probabilities."""
+    source = SOURCE[row : row + 1, : LENGTHS[row] + 1]
+    memory = model.encode(source)
+    lengths = model.length.predict(memory) if length is None else torch.tensor([length])
+    outputs, scores = [], []
+    for number in range(passes):
+        if number == 0:
+            hidden, mask = model.hidden(memory, lengths)
+        else:
+            hidden = model.refine(memory, torch.tensor([outputs[-1]]), hidden, mask)
+        best, words = model.logits(hidden).log_softmax(-1).max(-1)
+        outputs.append(words[0].tolist())
+        scores.append(best.mean().item())
+    return outputs, scores
+
+
+@pytest.fixture(scope="module")
+def model():
+    return inat(seed=4)
+
+
+def stopping_model(**more):
+    """Whose sentences repeat their outputs after different numbers of passes."""
+    return inat(seed=4, **more)
+
+
+@pytest.mark.parametrize("passes", [1, 2, 4, 7])
+@pytest.mark.parametrize("source", [SOURCE, WIDE], ids=["plain", "padded"])
+def test_passes_are_those_of_each_sentence_by_itself(model, passes, source):
+    found = search(model, source, passes=passes)
+    for row in range(len(LENGTHS)):
+        outputs, scores = written_out(model, row, passes)
+        assert found.tokens[row] == outputs[-1]
+        assert found.scores[row] == pytest.approx(scores[-1], abs=1e-10)
+    assert found.steps == [passes] * len(LENGTHS)
+    unscored = search(model, source, passes=passes, scored=False)
+    assert unscored.tokens == found.tokens and unscored.scores == [0.0] * len(LENGTHS)
+
+
+def test_one_pass_is_the_first_decoder_alone(model):
+    found, wanted = search(model, passes=1), argmax({MODEL: model}, SOURCE, ArgmaxSettings())
+    assert found.tokens == wanted.tokens and found.scores == wanted.scores
+    # Which the second decoder has no part in.
+    changed = inat(seed=4)
+    with torch.no_grad():
+        for parameter in changed.refiner.parameters():
+            parameter.zero_()
+    assert search(changed, passes=1).tokens == found.tokens
+    assert search(changed, passes=2).tokens != search(model, passes=2).tokens
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 10])
+@pytest.mark.parametrize("source", [SOURCE, WIDE], ids=["plain", "padded"])
+def test_adaptive_stopping_is_the_fixed_search_at_the_pass_where_it_stopped(most, source):
+    made = stopping_model()
+    found = search(made, source, passes=most, stop="adaptive", trace=True)
+    for row in range(len(LENGTHS)):
+        outputs, scores = written_out(made, row, most)
+        repeats = [number for number in range(1, most) if outputs[number] == outputs[number - 1]]
+        wanted = repeats[0] + 1 if repeats else most
+        assert found.steps[row] == wanted
+        assert found.tokens[row] == outputs[wanted - 1]
+        assert found.scores[row] == pytest.approx(scores[wanted - 1], abs=1e-10)
+        told = [texts[row] for texts in found.traces]
+        assert told == outputs[:wanted] + [outputs[wanted - 1]] * (most - wanted)
+    # Sentences stop at different passes, so that the batch has shrunk more than once.
+    assert len(set(found.steps)) > (2 if most > 3 else 0)
+
+
+def test_an_output_that_repeats_is_that_of_all_later_passes_where_no_states_are_carried():
+    made = stopping_model(carry_states=False)
+    found = search(made, passes=12, stop="adaptive")
+    stopped = [row for row, used in enumerate(found.steps) if used < 12]
+    assert len(stopped) > 3 and len(set(found.steps)) > 1
+    for row, passes in itertools.product(stopped, range(1, 13)):
+        fixed = search(made, passes=passes).tokens[row]
+        assert passes < found.steps[row] or fixed == found.tokens[row]
+
+
+def test_a_trace_has_the_output_of_every_pass(model):
+    found = search(model, passes=4, trace=True)
+    assert len(found.traces) == 4 and found.traces[-1] == found.tokens
+    for row in range(len(LENGTHS)):
+        assert [texts[row] for texts in found.traces] == written_out(model, row, 4)[0]
+
+
+@pytest.mark.parametrize("stop", ["fixed", "adaptive"])
+def test_several_lengths_are_refined_by_themselves_and_the_best_wins(stop):
+    made = stopping_model()
+    found = search(made, passes=4, lengths=3, stop=stop, trace=True)
+    for row in range(len(LENGTHS)):
+        source = SOURCE[row : row + 1, : LENGTHS[row] + 1]
+        with torch.no_grad():
+            lengths = made.length.likely(made.encode(source), 3)[0].tolist()
+        candidates = []
+        for length in lengths:
+            outputs, scores = written_out(made, row, 4, length)
+            used = 4
+            if stop == "adaptive":
+                used = next((n + 1 for n in range(1, 4) if outputs[n] == outputs[n - 1]), 4)
+            candidates.append((scores[used - 1], outputs[used - 1], used, outputs[:used]))
+        best = max(candidates)
+        assert found.tokens[row] == best[1] and found.scores[row] == pytest.approx(best[0], abs=1e-10)
+        assert found.steps[row] == max(used for _, _, used, _ in candidates)
+        told = [texts[row] for texts in found.traces]
+        assert told == best[3] + [best[1]] * (4 - best[2])
+
+
+def test_a_rescorer_ranks_lengths(model):
+    teacher = transformer(seed=2)
+    found = search(model, passes=2, lengths=4, rescorer=teacher, scored=False)
+    for row in range(len(LENGTHS)):
+        source = SOURCE[row : row + 1, : LENGTHS[row] + 1]
+        with torch.no_grad():
+            lengths = model.length.likely(model.encode(source), 4)[0].tolist()
+            outputs = [written_out(model, row, 2, length)[0][-1] for length in lengths]
+            (ranked,) = rescored(teacher, source, [{tuple(one): 0.0 for one in outputs}])
+        best = max(ranked, key=ranked.__getitem__)
+        assert found.tokens[row] == list(best) and found.scores[row] == pytest.approx(ranked[best], abs=1e-10)
+
+
+def test_more_lengths_than_there_are_classes(model):
+    """The head tells nine lengths apart."""
+    assert search(model, passes=2, lengths=50).tokens == search(model, passes=2, lengths=9).tokens
+
+
+def test_lengths_can_be_longer(model):
+    lengths = [len(row) for row in search(model, passes=2).tokens]
+    longer = [len(row) for row in search(model, passes=2, lengthening=1.0).tokens]
+    assert longer == [length + words for length, words in zip(lengths, LENGTHS, strict=True)]
+    some = search(model, passes=2, length_quantile=0.999)
+    assert sum(map(len, some.tokens)) > sum(lengths)
+
+
+@pytest.mark.parametrize("stop", ["fixed", "adaptive"])
+def test_the_order_of_a_batch_and_its_size_change_nothing(stop):
+    made = stopping_model()
+    whole = search(made, passes=5, stop=stop)
+    turned = search(made, SOURCE.flip(0), passes=5, stop=stop)
+    assert turned.tokens[::-1] == whole.tokens and turned.steps[::-1] == whole.steps
+    for row, length in enumerate(LENGTHS):
+        alone = search(made, SOURCE[row : row + 1, : length + 1], passes=5, stop=stop)
+        assert (alone.tokens[0], alone.steps[0]) == (whole.tokens[row], whole.steps[row])
+        assert all(token not in (PAD, EOS) for token in alone.tokens[0])
+
+
+def test_operations_of_a_sentence():
+    declared = registry.searches()["iterative-refinement"]
+    weights = {MODEL: {"encoder": 3, "decoder": 5, "refiner": 7, "output": 11}}
+    cost = lambda **settings: declared.cost(declared.settings(**settings), weights, 10.0)  # noqa: E731
+    assert cost(passes=1) == 2 * 10 * (3 + 5 + 11)
+    assert cost(passes=4) == 2 * 10 * (3 + 5 + 11 + 3 * (7 + 11))
+    assert cost(passes=4, lengths=2) == 2 * 10 * (3 + 2 * (5 + 11 + 3 * (7 + 11)))
+    more = weights | {"rescorer": {"encoder": 2, "decoder": 4, "output": 8}}
+    ranked = declared.cost(declared.settings(passes=1, lengths=2), more, 10.0)
+    assert ranked == 2 * 10 * (3 + 2 * (5 + 11) + 2 + 2 * (4 + 8))
+    assert declared.step_cost(weights) == cost(passes=2) / 10 - cost(passes=1) / 10

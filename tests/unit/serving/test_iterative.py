@@ -1,0 +1,80 @@
+"""A system with two decoders from training to translation: started from a teacher, exported, served, traced."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from workflow_src.records.atomic import load_tensors, read_json
+from workflow_src.serving import command
+from workflow_src.serving.translator import Translator
+
+LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
+SEARCH = "iterative-refinement"
+
+
+@pytest.fixture(scope="module")
+def made(tiny, training_words, export_words, run_stage, tmp_path_factory):
+    """Folders of a teacher and of a system that starts from it, and the system's bundle."""
+    root = tmp_path_factory.mktemp("made")
+    run_stage("train_teacher", training_words("transformer", root / "teacher", max_steps=2, validate_every=2))
+    initial = root / "teacher" / "model.safetensors"
+    run_stage("train", training_words("inat", root / "inat", initial=initial))
+    run_stage("export_bundle", export_words(root / "inat" / "model.safetensors", None, root / "bundle"))
+    return root
+
+
+@pytest.fixture(scope="module")
+def translator(made):
+    return Translator.load(made / "bundle", device="cpu", threads=1, engine="eager")
+
+
+def test_training_starts_from_the_teacher_and_logs_what_it_measures(made, tiny, training_words, run_stage, tmp_path):
+    logged = [json.loads(line) for line in (made / "inat/training.jsonl").read_text().splitlines()]
+    figures = {name for line in logged for name in line}
+    assert {"nll", "nll_first", "nll_last", "length_nll", "dev_loss", "dev_loss_first", "dev_bleu"} <= figures
+    untrained = {"max_steps": 1, "learning_rate": 1e-12, "warmup_steps": 0, "validate_every": 1}
+    words = training_words("inat", tmp_path, initial=made / "teacher/model.safetensors", **untrained)
+    run_stage("train", words)
+    own, teacher = (load_tensors(folder / "model.safetensors") for folder in (tmp_path, made / "teacher"))
+    for name, tensor in teacher.items():
+        for mine in {name, name.replace("decoder.", "refiner.", 1)}:
+            assert own[mine].allclose(tensor, atol=1e-6), mine
+
+
+def test_a_bundle_translates_in_python_and_as_a_command(made, translator, capfd):
+    assert read_json(made / "bundle/bundle.json")["searches"] == [SEARCH, "argmax"]
+    first = translator.translate(LINES, search=SEARCH, passes=1, remove_repetitions="none")
+    assert first == translator.translate(LINES, search="argmax", remove_repetitions="none") and first[1] == ""
+    eight = translator.translate(LINES, search=SEARCH, passes=8)
+    assert eight == [translator.translate([line], search=SEARCH, passes=8)[0] for line in LINES]
+    text = made / "lines.de"
+    text.write_text("".join(f"{line}\n" for line in LINES))
+    words = [
+        "--bundle",
+        str(made / "bundle"),
+        "--search",
+        SEARCH,
+        "--passes",
+        "8",
+        "--device",
+        "cpu",
+        "--input",
+        str(text),
+    ]
+    command.main([*words, "--engine", "eager"])
+    assert capfd.readouterr().out.splitlines() == eight
+    with pytest.raises(SystemExit) as left:
+        command.main([*words, "--stop", "sometimes"])
+    assert str(left.value.code).endswith("stop is 'sometimes': input should be 'fixed' or 'adaptive'.")
+
+
+@pytest.mark.parametrize("stop", ["fixed", "adaptive"])
+def test_a_trace_begins_with_the_first_pass(translator, stop):
+    traces = translator.trace(LINES, SEARCH, passes=3, stop=stop)
+    assert all(len(texts) == 3 for texts in traces)
+    for number in range(3):
+        kept = translator.translate(LINES, search=SEARCH, passes=number + 1, stop=stop, remove_repetitions="none")
+        assert [texts[number] for texts in traces] == kept
+    assert translator.trace(["", ""], SEARCH, passes=3, stop=stop) == [["", "", ""]] * 2

@@ -1,0 +1,95 @@
+"""Passes that refine a guess of all words (Lee, Mansimov & Cho 2018): what searches and validation compute.
+
+A model guesses all words at once at a given length; each later pass reads the guess, and what the model carries from
+pass to pass, and makes another. Every guess is the most probable word of each position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workflow_src.decoding.candidates import read_symbols
+from workflow_src.types import PAD, Hypotheses, IterativeModel, wide
+
+# Called with the outputs (B, N), padded, after every pass.
+Watch = Callable[[Tensor], None]
+
+
+def first_pass(
+    model: IterativeModel, memory: Any, lengths: Tensor, scored: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """States (B, N, D) and mask (B, N) of the first pass at lengths (B,); its outputs (B, N), padded, and their mean
+    log-probabilities (B,), 0 where not `scored`."""
+    hidden, mask = model.hidden(memory, lengths)
+    return hidden, mask, *read_symbols(model, wide(model.logits(hidden)), mask, scored)
+
+
+def later_pass(
+    model: IterativeModel, memory: Any, guess: Tensor, hidden: Tensor, mask: Tensor, scored: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same of a pass that reads a guess (B, N) and the states (B, N, D) that it was made from."""
+    hidden = model.refine(memory, guess, hidden, mask)
+    return hidden, *read_symbols(model, wide(model.logits(hidden)), mask, scored)
+
+
+def passed(
+    model: IterativeModel, memory: Any, lengths: Tensor, passes: int, scored: bool, watch: Watch | None = None
+) -> tuple[Tensor, Tensor]:
+    """Outputs (B, N) of the last of so many passes at lengths (B,), and their scores (B,). No step depends on values,
+    so that exporters can follow it."""
+    hidden, mask, outputs, scores = first_pass(model, memory, lengths, scored and passes == 1)
+    for number in range(2, passes + 1):
+        if watch:
+            watch(outputs)
+        hidden, outputs, scores = later_pass(model, memory, outputs, hidden, mask, scored and number == passes)
+    if watch:
+        watch(outputs)
+    return outputs, scores
+
+
+def passed_until(
+    model: IterativeModel, memory: Any, lengths: Tensor, passes: int, scored: bool, watch: Watch | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`passed` where a sentence stops after the pass that repeats the output of the one before it, or after `passes`
+    of them; also the passes (B,) that each took. Sentences that have stopped leave the batch, with the positions that
+    no other has.
+
+    A sentence without a repetition and one that stops have the outputs of `passed` with as many passes.
+    """
+    hidden, mask, outputs, scores = first_pass(model, memory, lengths, scored)
+    used = torch.ones_like(lengths)
+    active = torch.arange(len(lengths), device=lengths.device)
+    part, part_mask = memory, mask
+    for number in range(2, passes + 1):
+        if watch:
+            watch(outputs.clone())
+        before = outputs[active, : part_mask.size(1)]
+        hidden, found, gains = later_pass(model, part, before, hidden, part_mask, scored)
+        outputs[active, : part_mask.size(1)], scores[active], used[active] = found, gains, number
+        going = (found != before).any(1)
+        if not bool(going.any()):
+            break
+        if not bool(going.all()):
+            active = active[going]
+            width = int(lengths[active].max())
+            part, part_mask, hidden = memory.select(active), mask[active, :width], hidden[going, :width]
+    if watch:
+        watch(outputs)
+    return outputs, scores, used
+
+
+@torch.no_grad()
+def refined(model: IterativeModel, source: Tensor, passes: int, scored: bool = True) -> Hypotheses:
+    """Translations of source (B, S) after so many passes, at the most probable lengths."""
+    memory = model.encode(source)
+    outputs, scores = passed(model, memory, model.length.predict(memory), passes, scored)
+    return Hypotheses(words(outputs), scores.tolist(), [passes] * len(source))
+
+
+def words(outputs: Tensor) -> list[list[int]]:
+    """Outputs (B, N) without padding."""
+    return [[i for i in row if i != PAD] for row in outputs.tolist()]

@@ -1,0 +1,102 @@
+"""Iterative refinement with two decoders (Lee, Mansimov & Cho 2018): a first guess, and passes that refine a guess."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
+from workflow_src.spec import ITERATIVE, LENGTHS, MODEL, Family, Frozen, Look, Weights
+
+Corruption = Literal["swap", "replace", "repeat"]
+CORRUPTIONS: tuple[Corruption, ...] = ("swap", "replace", "repeat")
+# Passes of an update, where an objective says no other number.
+PASSES = 4
+
+
+class InatConfig(StackConfig):
+    encoder_layers: int = Field(gt=0)
+    layers: int = Field(gt=0, description="non-causal layers of each of the two decoders")
+    carry_states: bool = Field(
+        True,
+        description="a pass reads the last states of the decoder before it beside the guess; without, a guess that "
+        "repeats can change no more",
+    )
+    max_length_difference: int = Field(50, gt=0, description="the length head classifies |y|-|x| in [-this, this]")
+
+
+class InatObjectiveConfig(Frozen):
+    """Sum over passes of J = (1 - dae_mix) J_LVM + dae_mix J_DAE, and the loss of the length head."""
+
+    passes: int = Field(PASSES, ge=2, description="K of an update: the first decoder once, the second K - 1 times")
+    guess: Literal["argmax", "sample"] = Field(
+        "argmax", description="what the next pass reads: the most probable words, or words drawn from the last pass"
+    )
+    dae_mix: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="chance that a pass reads the corrupted target in place of the last guess, drawn for every "
+        "sentence and pass: J = (1 - this) J_LVM + this J_DAE",
+    )
+    corruption_share: float = Field(0.2, gt=0, le=1, description="chance of a target word to be corrupted")
+    corruptions: tuple[Corruption, ...] = Field(
+        CORRUPTIONS, min_length=1, description="what may happen to a corrupted word, each as likely"
+    )
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    length_weight: float = Field(1.0, ge=0, description="times the loss of the length head is added")
+
+    @field_validator("corruptions")
+    @classmethod
+    def _different(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError(f"corruptions names {', '.join(value)}; name each once")
+        return value
+
+
+def conflict(model: InatConfig, objective: InatObjectiveConfig) -> str | None:
+    """Settings of corruption where nothing is corrupted."""
+    for name in ("corruption_share", "corruptions"):
+        if objective.dae_mix == 0 and getattr(objective, name) != type(objective).model_fields[name].default:
+            return f"objective.{name} is for objective.dae_mix above 0, and that is 0; remove one of the two"
+    return None
+
+
+def weights(model: InatConfig, vocabulary: int) -> dict[str, int]:
+    decoder = model.layers * decoder_layer(model)
+    return {
+        "encoder": model.encoder_layers * encoder_layer(model),
+        "decoder": decoder,
+        "refiner": decoder,
+        "output": vocabulary * model.dim,
+    }
+
+
+def training_cost(objective: InatObjectiveConfig, sizes: Weights) -> float:
+    """Operations for a position: 6 for each weight and time that it is met, and 2 for guesses between passes."""
+    own, more = sizes[MODEL], objective.passes - 1
+    learned = own["encoder"] + own["decoder"] + own["output"] + more * (own["refiner"] + own["output"])
+    return 6.0 * learned + 2.0 * more * own["output"]
+
+
+FAMILY = Family(
+    name="inat",
+    title="Iterative refinement, two decoders",
+    model=InatConfig,
+    objective=InatObjectiveConfig,
+    presets=Path(__file__).parents[3] / "config/models/inat.yaml",
+    build="workflow_src.families.inat.model:IterativeModel",
+    loss="workflow_src.families.inat.objective:InatObjective",
+    validation="workflow_src.families.inat.validation:validate",
+    searches=("iterative-refinement", "argmax"),
+    weights=weights,
+    layers=lambda model: model.encoder_layers + PASSES * model.layers,
+    training_cost=training_cost,
+    traits=frozenset({ITERATIVE, LENGTHS}),
+    conflict=conflict,
+    start="workflow_src.families.inat.model:start",
+    look=Look("#b15928", dark="#d98e5f"),
+    order=5,
+)

@@ -1,0 +1,113 @@
+"""The loss of iterative refinement (Lee, Mansimov & Cho 2018).
+
+Over the passes l = 1 … K of an update, at the reference's length, summed over a batch and divided by its target tokens:
+    sum_l -log p(y | input_l, x)  +  length loss
+The first pass reads the source alone. Each later one reads, with a chance of 1 - dae_mix, the guess of the pass before
+it (J_LVM), else the target, corrupted (J_DAE): in expectation J = (1 - dae_mix) J_LVM + dae_mix J_DAE, as alpha_l in
+the paper mixes them. The choice is drawn for every sentence and pass by itself. Hidden states, where passes carry them,
+are those of the pass before it in both cases, as they are in translation.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workflow_src.families.inat import InatObjectiveConfig
+from workflow_src.families.inat.corruption import corrupted
+from workflow_src.losses.common import block_rows, length_loss, smoothed_cross_entropy
+from workflow_src.losses.draws import sentence_keys, uniform
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
+
+# Streams of random numbers of a pass: which of the two inputs, corruption, sampled words.
+MIX, CORRUPT, SAMPLE = range(3)
+STREAMS = 3
+
+
+class InatObjective:
+    """Figures: nats a target token of the first and the last pass, and the mean of all; those of the length head."""
+
+    def __init__(self, config: InatObjectiveConfig):
+        self.config = config
+
+    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+        config, count = self.config, batch.num_target_tokens
+        drawing = config.dae_mix > 0 or config.guess == "sample"
+        keys = sentence_keys(batch, context.generator) if drawing else None
+        memory = model.encode(batch.source)
+        hidden, mask = model.hidden(memory, batch.target_lengths.clamp(min=1))
+        terms, nll = [], []
+        for number in range(config.passes):
+            if number:
+                read = next_input(config, model, hidden, mask, batch.target, keys, number)
+                hidden = model.refine(memory, read, hidden, mask)
+            learned, plain = pass_loss(model, hidden, mask, batch.target, config.label_smoothing)
+            terms.append(learned)
+            nll.append(plain)
+        length, exact = length_loss(model, memory, batch)
+        figures = {
+            "nll": sum(nll) / (count * config.passes),
+            "nll_first": nll[0] / count,
+            "nll_last": nll[-1] / count,
+            "length_nll": length.detach() / len(batch.target),
+            "length_accuracy": exact,
+        }
+        return LossTerms((sum(terms) + config.length_weight * length) / count, count, figures)
+
+
+def pass_loss(model, hidden: Tensor, mask: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """-log p(y | input, x) of a pass with states hidden (B, N, D), summed over target (B, T), with and without
+    smoothing; the second has no gradient."""
+    # An empty target has a position, and nothing to learn there.
+    labels = target[:, : mask.size(1)]
+    learned = mask & (labels != PAD)
+    if not bool(learned.any()):
+        nothing = hidden.sum() * 0
+        return nothing, nothing.detach()
+    weight, bias = model.target_embedding.weight, model.output_bias
+    return smoothed_cross_entropy(hidden[learned], weight, bias, labels[learned], smoothing)
+
+
+@torch.no_grad()
+def next_input(
+    config: InatObjectiveConfig, model, hidden: Tensor, mask: Tensor, target: Tensor, keys: Tensor | None, number: int
+) -> Tensor:
+    """What the pass after `number` of them reads, (B, N): the last guess, or the corrupted target (B, T).
+
+    `hidden` (B, N, D) are the states of the last pass, keys (B,) those of sentences.
+    """
+    stream = STREAMS * number
+    target = target[:, : mask.size(1)]
+    denoised = None
+    if config.dae_mix > 0:
+        denoised = uniform(keys, (1,), stream + MIX) < config.dae_mix
+        vocabulary = model.output_bias.size(0)
+        noisy = corrupted(target, keys, stream + CORRUPT, config.corruption_share, config.corruptions, vocabulary)
+        if config.dae_mix == 1:
+            return noisy
+    drawn = uniform(keys, (mask.size(1),), stream + SAMPLE) if config.guess == "sample" else None
+    guess = guessed(model, hidden, mask, drawn)
+    return guess if denoised is None else torch.where(denoised, noisy, guess)
+
+
+@torch.no_grad()
+def guessed(model, hidden: Tensor, mask: Tensor, drawn: Tensor | None = None) -> Tensor:
+    """The most probable words of states hidden (B, N, D), or words drawn with uniform numbers (B, N), padded.
+
+    A drawn word is the first whose cumulative probability reaches the number. Logits are held for a block of rows.
+    """
+    states = hidden[mask]
+    numbers = None if drawn is None else drawn[mask]
+    found, rows = [], block_rows(states, model.output_bias.size(0))
+    for begin in range(0, len(states), rows):
+        logits = wide(model.logits(states[begin : begin + rows]))
+        if numbers is None:
+            found.append(logits.argmax(-1))
+            continue
+        total = logits.double().softmax(-1).cumsum(-1)
+        # Rounding may leave the sum of all beside 1.
+        reached = numbers[begin : begin + rows, None] * total[:, -1:]
+        found.append((total < reached).sum(-1))
+    words = torch.full(mask.shape, PAD, dtype=torch.int64, device=mask.device)
+    words[mask] = torch.cat(found)
+    return words

@@ -1,0 +1,89 @@
+"""Passes that refine a guess of all words, so many or until the output repeats (Lee, Mansimov & Cho 2018)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from workflow_src.decoding.settings import (
+    RESCORER,
+    SCORING,
+    Lengthening,
+    LengthQuantile,
+    ranking_weights,
+    without_roles,
+)
+from workflow_src.spec import ITERATIVE, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
+
+
+class IterativeRefinementSettings(SearchSettings):
+    passes: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
+        4, ge=1, description="passes of the decoders, the first guess counted"
+    )
+    stop: Annotated[
+        Literal["fixed", "adaptive"],
+        Option(part=lambda v: "-adaptive" if v == "adaptive" else "", omit=True, stop=True),
+    ] = Field(
+        "fixed", description="adaptive: a sentence stops after the pass that repeats the output before it, or after all"
+    )
+    lengths: Annotated[int, Option(tune=True, part="-lengths{}", omit=True, length=True)] = Field(
+        1, ge=1, description="most probable target lengths tried"
+    )
+    length_quantile: LengthQuantile
+    lengthening: Lengthening
+    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "", omit=True)] = Field(
+        None, description="the system that ranks lengths; none: the model's mean log-probability in the last pass"
+    )
+
+    @model_validator(mode="after")
+    def _a_quantile_is_one_length(self):
+        if self.lengths > 1 and self.length_quantile is not None:
+            raise ValueError(f"length_quantile gives one length, and lengths is {self.lengths}; remove one of the two")
+        return self
+
+
+def step_cost(weights: Weights) -> float:
+    """Operations of a pass after the first for a position: the second decoder and the output projection."""
+    model = weights[MODEL]
+    return 2.0 * (model["refiner"] + model["output"])
+
+
+def cost(settings: IterativeRefinementSettings, weights: Weights, length: float) -> float:
+    """The source is read once; every length takes the first pass and the later ones, at most all of them, and is read
+    by the rescorer."""
+    model = weights[MODEL]
+    passes = 2.0 * (model["decoder"] + model["output"]) + (settings.passes - 1) * step_cost(weights)
+    ranking = 2.0 * ranking_weights(weights, settings.lengths)
+    return length * (2.0 * model["encoder"] + settings.lengths * passes + ranking)
+
+
+def label(settings: IterativeRefinementSettings) -> str:
+    """Such as `iterative refinement, 8 passes, ranked by teacher`."""
+    words = [f"{settings.passes} pass{'es' * (settings.passes > 1)}"]
+    words += [f"ranked by {settings.rescorer}"] if settings.rescorer else []
+    return ", ".join(["iterative refinement", *words])
+
+
+def varies(settings: IterativeRefinementSettings) -> str | None:
+    """Why a search is no fixed function of its source; None where it is."""
+    return "with stop: adaptive" if settings.stop == "adaptive" else None
+
+
+SEARCH = Search(
+    name="iterative-refinement",
+    title="iterative refinement",
+    settings=IterativeRefinementSettings,
+    run="workflow_src.searches.iterative_refinement.search:run",
+    program="workflow_src.searches.iterative_refinement.search:program",
+    graph=without_roles,
+    varies=varies,
+    cost=cost,
+    step_cost=step_cost,
+    needs={MODEL: Role(ITERATIVE), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
+    traceable=True,
+    series="passes",
+    first_value=1,
+    baseline="argmax",
+    width=lambda settings: settings.lengths,
+    label=label,
+    look=Look(marker="h"),
+)

@@ -1,0 +1,108 @@
+"""y^1 = argmax p(y|x), y^l = argmax p(y | y^(l-1), x), so many times or until it repeats; at the likeliest lengths."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from workflow_src.decoding.candidates import at_lengths, winners
+from workflow_src.decoding.iterative import passed, passed_until, words
+from workflow_src.decoding.passes import Pass
+from workflow_src.decoding.ranking import Rescorer
+from workflow_src.decoding.settings import RESCORER
+from workflow_src.nn.layers import with_padding
+from workflow_src.searches.iterative_refinement import IterativeRefinementSettings
+from workflow_src.spec import MODEL
+from workflow_src.types import Hypotheses
+
+
+class RefinementPass(nn.Module):
+    """Source (B, S) -> outputs (B * lengths, N) of the last pass, padded, and their mean log-probability, else 0."""
+
+    def __init__(self, model, settings: IterativeRefinementSettings, scored: bool):
+        super().__init__()
+        self.model, self.settings, self.scored = model, settings, scored
+
+    def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        memory, lengths = at_lengths(self.model, self.model.encode(source), self.settings)
+        # Lengths of one sentence differ, also where a graph is for single sentences.
+        with with_padding() if self.settings.lengths > 1 else contextlib.nullcontext():
+            return passed(self.model, memory, lengths, self.settings.passes, self.scored)
+
+
+def _ranks(settings: IterativeRefinementSettings, scored: bool) -> bool:
+    """Whether scores are needed: candidates are ranked by them where there is no rescorer."""
+    return settings.lengths > 1 and settings.rescorer is None or scored
+
+
+def program(networks: Mapping[str, Any], settings: IterativeRefinementSettings, scored: bool) -> Pass:
+    rescorer = networks.get(RESCORER)
+
+    @torch.no_grad()
+    def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
+        outputs, scores = map(torch.from_numpy, found)
+        used = torch.full((len(outputs),), settings.passes)
+        return _best(torch.from_numpy(source), outputs, scores, used, rescorer)
+
+    module = RefinementPass(networks[MODEL], settings, _ranks(settings, scored))
+    return Pass(module, outputs=("outputs", "scores"), read=read)
+
+
+@torch.no_grad()
+def run(
+    models: Mapping[str, Any],
+    source: Tensor,
+    settings: IterativeRefinementSettings,
+    scored: bool = True,
+    trace: bool = False,
+) -> Hypotheses:
+    """Translate source (B, S); scores are what outputs were ranked by, steps the passes that a sentence took.
+
+    With several lengths, a sentence has taken the passes of the length that took the most.
+    """
+    model = models[MODEL]
+    memory, lengths = at_lengths(model, model.encode(source), settings)
+    ranks, seen = _ranks(settings, scored), []
+    watch = seen.append if trace else None
+    if settings.stop == "adaptive":
+        outputs, scores, used = passed_until(model, memory, lengths, settings.passes, ranks, watch)
+    else:
+        outputs, scores = passed(model, memory, lengths, settings.passes, ranks, watch)
+        used = torch.full_like(lengths, settings.passes)
+    found = _best(source, outputs, scores, used, models.get(RESCORER))
+    if trace:
+        # Sentences that stopped early keep what they had.
+        seen += [outputs] * (settings.passes - len(seen))
+        found.traces = _followed(found.tokens, [words(one) for one in seen])
+    return found
+
+
+def _followed(best: list[list[int]], seen: list[list[list[int]]]) -> list[list[list[int]]]:
+    """What was put out after every pass at the length whose last output is the best one of each sentence.
+
+    `seen` has the outputs of all candidates after every pass.
+    """
+    each = len(seen[-1]) // len(best)
+    rows = [
+        next(row for row in range(place * each, (place + 1) * each) if seen[-1][row] == tokens)
+        for place, tokens in enumerate(best)
+    ]
+    return [[texts[row] for row in rows] for texts in seen]
+
+
+def _best(
+    source: Tensor,
+    outputs: Tensor,
+    scores: Tensor,
+    used: Tensor,
+    rescorer: Rescorer | None,
+) -> Hypotheses:
+    """The best of the K candidates (B * K, N) of every sentence, and the passes that its candidates took."""
+    found = winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer)
+    found.steps = used.view(len(source), -1).amax(1).tolist()
+    return found
