@@ -30,8 +30,8 @@ class DrawsPass(nn.Module):
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         memory, z = drawn(self.model, self.model.encode(source), self.noise, self.settings.temperature)
-        hidden, mask = self.model.hidden(memory, z=z)
-        return read_symbols(self.model, wide(self.model.logits(hidden)), mask, self.scored)
+        logits, mask = self.model.decode(memory, z)
+        return read_symbols(self.model, wide(logits), mask, self.scored)
 
 
 def _pass(model, settings: NpdSettings, scored: bool) -> DrawsPass:
