@@ -26,9 +26,7 @@ class LengthClasses(nn.Module):
         difference = target_lengths - (memory.mask.sum(1) - 1)
         return difference.clamp(-self.limit, self.limit) + self.limit
 
-    def chosen(
-        self, scores: Tensor, memory: Memory, quantile: float | None = None, lengthening: float = 0.0
-    ) -> Tensor:
+    def chosen(self, scores: Tensor, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
         """The most probable target length (B,), at least 1 and at most the model's positions.
 
         With `quantile` in (0, 1), the shortest length that the target exceeds with a probability of at most
