@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from workflow_src import registry, spec
 from workflow_src.decoding import latent
 from workflow_src.families.energy.model import EnergyNetwork
+from workflow_src.families.lanmt import LanmtConfig
+from workflow_src.families.lanmt.model import SourceLatentVariableModel
 from workflow_src.families.lvm import LvmConfig
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.nat import FAMILY, NatConfig
@@ -41,6 +43,15 @@ def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **mo
     torch.manual_seed(seed)
     settings = {**SIZES, "encoder_layers": 2, "layers": 2, "latent_dim": 3, "max_length_difference": 4}
     return lively(LatentVariableModel(LvmConfig(**{**settings, **more}), source_size, target_size, joint), seed)
+
+
+def lanmt(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> SourceLatentVariableModel:
+    torch.manual_seed(seed)
+    settings = {
+        **SIZES, "encoder_layers": 2, "layers": 2, "posterior_layers": 1, "latent_dim": 3, "max_length_difference": 4,
+    }  # fmt: skip
+    model = SourceLatentVariableModel(LanmtConfig(**{**settings, **more}), source_size, target_size, joint)
+    return lively(model, seed)
 
 
 def nat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> NonAutoregressiveModel:

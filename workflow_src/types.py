@@ -202,6 +202,29 @@ class SourceLatentModel(Protocol):
         """What symbols (B, N) at the slots of mask (B, N) stand for, (B, N), padded."""
 
 
+class LatentLengthModel(SourceLatentModel, Protocol):
+    """A model with latents of source positions that say how long the output is: p(l|z)."""
+
+    # Tells it from another `SourceLatentModel`.
+    latent_lengths: bool
+    # Positions of an output beside those of its words: 1 where targets have an end symbol.
+    extra_positions: int
+
+    def predict_lengths(
+        self, memory: Any, z: Tensor, quantile: float | None = None, lengthening: float = 0.0
+    ) -> Tensor:
+        """Target lengths in words, (B,) int64, of latents (B, S, Z): the most probable, or a quantile."""
+
+    def likely_lengths(self, memory: Any, z: Tensor, count: int, lengthening: float = 0.0) -> Tensor:
+        """The `count` most probable target lengths in words, (B, count), most probable first."""
+
+    def decode(self, memory: Any, z: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """As a `SourceLatentModel`, at the most probable length of z or at these lengths (B,) in words."""
+
+    def log_likelihood(self, memory: Any, z: Tensor, target: Tensor) -> Tensor:
+        """log p(y, l|x,z), (B,) nats, of targets (B, T), padded."""
+
+
 class LanguageModel(Protocol):
     """Probabilities of words one after another. States are opaque."""
 
