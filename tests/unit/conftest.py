@@ -34,6 +34,7 @@ LAYERS = {
     "score": {"layers": 1, "latent_dim": 4},
     "energy": {"layers": 1, "latent_dim": 4},
     "nat": {"encoder_layers": 1, "layers": 1},
+    "lanmt": {"encoder_layers": 1, "layers": 1, "posterior_layers": 1, "latent_dim": 4},
 }
 TRAINING = {
     "max_steps": 12, "batch_tokens": 150, "learning_rate": 0.005, "warmup_steps": 4, "validate_every": 6,

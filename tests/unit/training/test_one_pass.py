@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from workflow_src.families.nat import NatObjectiveConfig
-from workflow_src.families.nat.objective import NatObjective
+from workflow_src.families.build import build_objective
 
 
 class Killed(Exception):
@@ -15,16 +14,17 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize(
-    "model, objective",
+    "family, model, objective",
     [
-        ({"latent": "vae", "dropout": 0.1}, {"glance": "glat"}),
-        ({"loss": "axe", "latent": "vae", "dropout": 0.1}, {"glance": "random"}),
-        ({"loss": "ce", "dropout": 0.1}, {"glance": "glat", "glance_count": "share", "glance_share": 1.0}),
+        ("nat", {"latent": "vae", "dropout": 0.1}, {"glance": "glat"}),
+        ("nat", {"loss": "axe", "latent": "vae", "dropout": 0.1}, {"glance": "random"}),
+        ("nat", {"loss": "ce", "dropout": 0.1}, {"glance": "glat", "glance_count": "share", "glance_share": 1.0}),
+        ("lanmt", {"dropout": 0.1}, {"budget_hold": 0.2, "budget_until": 0.9}),
     ],
 )
-def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, model, objective, accumulate):
+def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, family, model, objective, accumulate):
     more = {"max_steps": 12, "accumulate": accumulate, "save_every": 3, "model": model}
-    own = NatObjective(NatObjectiveConfig(**objective))
+    own = build_objective(family, objective)
 
     def until(calls: int):
         left = iter(range(calls))
@@ -36,12 +36,12 @@ def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, model,
 
         return lambda _: call
 
-    straight = make_trainer("nat", wrap=until(10**6), **more)
+    straight = make_trainer(family, wrap=until(10**6), **more)
     straight.run()
-    stopped = make_trainer("nat", state="one", wrap=until(7 * accumulate), **more)
+    stopped = make_trainer(family, state="one", wrap=until(7 * accumulate), **more)
     with pytest.raises(Killed):
         stopped.run()
     torch.manual_seed(99)
-    going_on = make_trainer("nat", state="one", wrap=until(10**6), **more)
+    going_on = make_trainer(family, state="one", wrap=until(10**6), **more)
     going_on.run()
     assert 0 < stopped.progress.step < 12 and compare.equal(straight.model, going_on.model)
