@@ -22,6 +22,7 @@ SCORER = "scorer"  # log p(y|x) of any outputs: may rank what others put out
 LATENT = "latent"  # prior, posterior and decoder of latents z
 TARGET_LATENT = "target latent"  # latents of target positions, whose number a length decides first
 SOURCE_LATENT = "source latent"  # latents of source positions: of outputs of any length
+BOUND = "bound"  # latents with log p(y|z,x) of any output, so that its evidence lower bound can be computed
 LATENT_LENGTHS = "latent lengths"  # p(l|z): latents say how long the output is
 LENGTHS = "lengths"  # a head of target lengths, and as many positions as the length says
 REFINER = "refiner"  # a direction for the latents of a base

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
-from workflow_src.spec import LATENT, LATENT_LENGTHS, SOURCE_LATENT, Family, Look
+from workflow_src.spec import BOUND, LATENT, LATENT_LENGTHS, SOURCE_LATENT, Family, Look
 
 
 class LanmtConfig(StackConfig):
@@ -41,8 +41,9 @@ FAMILY = Family(
     searches=("delta", "prior-mean", "npd", "latent-search"),
     weights=weights,
     layers=lambda model: model.encoder_layers + model.layers + 2 * model.posterior_layers,
-    traits=frozenset({LATENT, SOURCE_LATENT, LATENT_LENGTHS}),
+    traits=frozenset({LATENT, SOURCE_LATENT, LATENT_LENGTHS, BOUND}),
     start="workflow_src.families.lanmt.model:start",
+    rule="train_lvm",
     look=Look("#a6611a", dark="#d9a05b"),
     order=5,
 )

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
-from workflow_src.spec import LATENT, TARGET_LATENT, Family, Look
+from workflow_src.spec import BOUND, LATENT, TARGET_LATENT, Family, Look
 
 
 class LvmConfig(StackConfig):
@@ -51,7 +51,7 @@ FAMILY = Family(
     searches=("delta", "prior-mean", "latent-search"),
     weights=weights,
     layers=lambda model: model.encoder_layers + 3 * model.layers,
-    traits=frozenset({LATENT, TARGET_LATENT}),
+    traits=frozenset({LATENT, TARGET_LATENT, BOUND}),
     start="workflow_src.families.lvm.model:start",
     rule="train_lvm",
     look=Look("#0072b2", dark="#56b4e9"),
