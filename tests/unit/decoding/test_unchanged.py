@@ -6,6 +6,7 @@ import pytest
 import torch
 from miniatures import ending, lanmt, lvm, nat, one, padded, pairs, refiner, translate_batch
 
+from workflow_src.config.display import words
 from workflow_src.registry import searches
 
 MODELS = {
@@ -76,6 +77,8 @@ def test_without_scores_they_are_nothing():
 def test_settings_say_it_once():
     settings = searches()["delta"].settings
     assert settings(steps=3, stop_unchanged=True).name_parts() == "-3-still"
+    # Tables tell what is on by its name.
+    assert words({"stop_unchanged": True, "length_quantile": 0.6}) == "stop unchanged, length quantile 0.6"
     assert "stop_unchanged" not in settings(steps=3).handed()
     with pytest.raises(ValueError, match="stop_unchanged and stop_threshold 0.1 both say when a sentence stops"):
         settings(steps=3, stop_unchanged=True, stop_threshold=0.1)
