@@ -1,4 +1,4 @@
-"""The analyses of the papers: marginal log-probabilities, changes of tokens, lengths, samples, the latent space, convergence."""
+"""The analyses of the papers: marginals, changes of tokens, lengths, samples, the latent space, convergence."""
 
 LIMITS = {
     analysis.rule: "".join(f" --{name} {{resources.{name}}}" for name in analysis.limits)
