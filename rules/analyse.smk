@@ -1,4 +1,4 @@
-"""The analyses: marginal log-probabilities, changes of tokens, lengths, samples, the latent space, energies."""
+"""The analyses: marginals, changes of tokens, lengths, samples, the latent space, convergence, energies."""
 
 LIMITS = {
     analysis.rule: "".join(f" --{name} {{resources.{name}}}" for name in analysis.limits)

@@ -13,6 +13,8 @@ from workflow_src.families.cmlm.model import MaskedLanguageModel
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.inat import InatConfig
 from workflow_src.families.inat.model import IterativeModel
+from workflow_src.families.lanmt import LanmtConfig
+from workflow_src.families.lanmt.model import SourceLatentVariableModel
 from workflow_src.families.lvm import LvmConfig
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.nat import FAMILY, NatConfig
@@ -59,6 +61,15 @@ def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **mo
     torch.manual_seed(seed)
     settings = {**SIZES, "encoder_layers": 2, "layers": 2, "latent_dim": 3, "max_length_difference": 4}
     return lively(LatentVariableModel(LvmConfig(**{**settings, **more}), source_size, target_size, joint), seed)
+
+
+def lanmt(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> SourceLatentVariableModel:
+    torch.manual_seed(seed)
+    settings = {
+        **SIZES, "encoder_layers": 2, "layers": 2, "posterior_layers": 1, "latent_dim": 3, "max_length_difference": 4,
+    }  # fmt: skip
+    model = SourceLatentVariableModel(LanmtConfig(**{**settings, **more}), source_size, target_size, joint)
+    return lively(model, seed)
 
 
 def nat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> NonAutoregressiveModel:

@@ -111,6 +111,7 @@ OTHERS = {
     "energy": ({"positions": False}, {"noise_scale": "batch", "noise_power": 1.0}, NO_GRADIENT["energy"]),
     "inat": ({"carry_states": False}, {"guess": "sample", "label_smoothing": 0.1, "passes": 2}, set()),
     "inat, denoising": ({}, {"dae_mix": 1.0, "corruptions": ["swap"], "corruption_share": 1.0}, set()),
+    "lanmt": ({"latent_dim": 4}, {"length_smoothing": 2.0, "budget_end": 0.1}, set()),
     "nat": ({"copy_source": "uniform", "upsample": 2.5}, {}, set()),
     "nat, axe": ({"loss": "axe"}, {"skip_penalty": 3.0, "glance": "random"}, set()),
     "nat, ce": ({"loss": "ce"}, {"label_smoothing": 0.1, "glance": "glat", "glance_count": "share"}, set()),

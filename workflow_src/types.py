@@ -233,12 +233,6 @@ class MaskedModel(Protocol):
 
     # The id that stands at masked positions of a target.
     mask_symbol: int
-
-
-class IterativeModel(Protocol):
-    """What refinement by passes needs of a model: a guess of all words at a length, and passes that refine a guess."""
-
-    # A `nn.length.LengthHead`.
     length: Any
 
     def encode(self, source: Tensor) -> Any: ...
@@ -255,6 +249,16 @@ class IterativeModel(Protocol):
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
         """Outputs (C, N), padded, of symbols (C, N) at the positions of mask (C, N)."""
 
+
+class IterativeModel(Protocol):
+    """What refinement by passes needs of a model: a guess of all words at a length, and passes that refine a guess."""
+
+    # A `nn.length.LengthHead`.
+    length: Any
+
+    def encode(self, source: Tensor) -> Any: ...
+
+    def hidden(self, memory: Any, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The first pass: states (B, N, D), and the mask (B, N) of outputs of these lengths (B,)."""
 
     def refine(self, memory: Any, guess: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
@@ -265,6 +269,29 @@ class IterativeModel(Protocol):
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
         """The outputs that symbols (B, N) at the positions of mask (B, N) are, padded."""
+
+
+class LatentLengthModel(SourceLatentModel, Protocol):
+    """A model with latents of source positions that say how long the output is: p(l|z)."""
+
+    # Tells it from another `SourceLatentModel`.
+    latent_lengths: bool
+    # Positions of an output beside those of its words: 1 where targets have an end symbol.
+    extra_positions: int
+
+    def predict_lengths(
+        self, memory: Any, z: Tensor, quantile: float | None = None, lengthening: float = 0.0
+    ) -> Tensor:
+        """Target lengths in words, (B,) int64, of latents (B, S, Z): the most probable, or a quantile."""
+
+    def likely_lengths(self, memory: Any, z: Tensor, count: int, lengthening: float = 0.0) -> Tensor:
+        """The `count` most probable target lengths in words, (B, count), most probable first."""
+
+    def decode(self, memory: Any, z: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """As a `SourceLatentModel`, at the most probable length of z or at these lengths (B,) in words."""
+
+    def log_likelihood(self, memory: Any, z: Tensor, target: Tensor) -> Tensor:
+        """log p(y, l|x,z), (B,) nats, of targets (B, T), padded."""
 
 
 class LanguageModel(Protocol):

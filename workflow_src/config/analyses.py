@@ -1,4 +1,4 @@
-"""Settings of the analyses: of Lee, Shu & Cho 2020 (sections 5.2, 5.3 and 6), and energies. No torch here."""
+"""Settings of the analyses: of Lee, Shu & Cho 2020 (sections 5.2, 5.3 and 6), Shu et al. 2020, and energies. No torch."""
 
 from __future__ import annotations
 
@@ -71,6 +71,17 @@ class EnergiesConfig(AnalysisConfig):
     batch: int = Field(64, gt=0, description="sentences scored together")
 
 
+class ConvergenceConfig(AnalysisConfig):
+    """The bound and BLEU of what each step puts out, and the step after which outputs stand still (Shu et al. 2020,
+    Figures 3 and 4)."""
+
+    enabled: bool = False
+    sentences: int = Field(200, gt=0, description="first sentences of dev")
+    samples: int = Field(20, gt=0, description="draws of z for each output's bound")
+    steps: int = Field(10, gt=0, description="most steps that are taken")
+    seed: int = Field(1, ge=0)
+
+
 class AnalysesConfig(Frozen):
     marginal: MarginalConfig = MarginalConfig()
     tokens: TokensConfig = TokensConfig()
@@ -78,3 +89,4 @@ class AnalysesConfig(Frozen):
     samples: SamplesConfig = SamplesConfig()
     latent_space: LatentSpaceConfig = LatentSpaceConfig()
     energies: EnergiesConfig = EnergiesConfig()
+    convergence: ConvergenceConfig = ConvergenceConfig()

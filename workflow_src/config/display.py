@@ -69,8 +69,11 @@ def compared_steps() -> tuple[tuple[str, str], ...]:
 
 
 def words(settings: Mapping[str, Any], values: bool = True) -> str:
-    """Settings in words: `length quantile 0.6`, or their names only."""
-    told = (name.replace("_", " ") + (f" {_number(value)}" if values else "") for name, value in settings.items())
+    """Settings in words: `length quantile 0.6`, or their names only. What is on is told by its name."""
+    told = (
+        name.replace("_", " ") + (f" {_number(value)}" if values and value is not True else "")
+        for name, value in settings.items()
+    )
     return ", ".join(told)
 
 

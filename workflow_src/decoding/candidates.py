@@ -70,6 +70,14 @@ def best_outputs(model, source: Tensor) -> Hypotheses:
     return Hypotheses([[i for i in row if i != PAD] for row in rows.tolist()], [0.0] * len(rows))
 
 
+def kept_symbols(symbols: Tensor, kept: Tensor) -> Tensor:
+    """Those of symbols (B, N) where `kept` (B, N), side by side and padded at the end, (B, N)."""
+    # Dropped symbols are written beside the output.
+    place = torch.where(kept, kept.cumsum(1) - 1, symbols.size(1))
+    written = torch.full((symbols.size(0), symbols.size(1) + 1), PAD, dtype=symbols.dtype, device=symbols.device)
+    return written.scatter(1, place, symbols)[:, :-1]
+
+
 def winners(
     outputs: Tensor, scores: Sequence[float], each: int, source: Tensor, rescorer: Rescorer | None
 ) -> Hypotheses:

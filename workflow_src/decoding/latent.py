@@ -5,6 +5,7 @@ Searches differ in `step` alone (Lee et al. 2020, algorithm 1; Shu et al. 2020 f
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,20 +36,55 @@ def _stay(memory, target_mask: Tensor) -> RefinementStep:
     return lambda z: z
 
 
-def delta_step(model: LatentModel, memory, target_mask: Tensor) -> RefinementStep:
+@dataclasses.dataclass(frozen=True)
+class LengthChoice:
+    """How target lengths are taken from their distribution: a quantile or the most probable, and how much longer."""
+
+    quantile: float | None = None
+    lengthening: float = 0.0
+
+
+MOST_PROBABLE = LengthChoice()
+
+
+@dataclasses.dataclass(frozen=True)
+class DeltaStep:
     """One step of delta inference: z -> mean of q(z | argmax p(y|z,x), x).
 
-    Where outputs are read off slots, what they stand for is the y.
+    Where latents are those of source positions, the y is what the output stands for. Where they also say how long it
+    is, each step has a length of its own, taken as `choice` says.
     """
 
-    def step(z: Tensor) -> Tensor:
-        if on_source(model):
-            logits, slots = model.decode(memory, z)
-            return model.posterior(memory, model.output(logits.argmax(-1), slots))[0]
-        tokens = best_tokens(model, memory, z, target_mask)
-        return model.posterior(memory, tokens, target_mask)[0]
+    model: LatentModel | SourceLatentModel
+    memory: Any
+    mask: Tensor
+    choice: LengthChoice = MOST_PROBABLE
 
-    return step
+    def __call__(self, z: Tensor) -> Tensor:
+        if on_source(self.model):
+            logits, slots = decoded(self.model, self.memory, z, self.choice)
+            return self.after(self.model.output(logits.argmax(-1), slots))
+        return self.after(best_tokens(self.model, self.memory, z, self.mask))
+
+    def after(self, tokens: Tensor) -> Tensor:
+        """The posterior mean of an output (B, T)."""
+        if on_source(self.model):
+            return self.model.posterior(self.memory, tokens)[0]
+        return self.model.posterior(self.memory, tokens, self.mask)[0]
+
+
+def delta_step(
+    model: LatentModel | SourceLatentModel, memory, target_mask: Tensor, choice: LengthChoice = MOST_PROBABLE
+) -> DeltaStep:
+    """`DeltaStep`, as makers of steps are called."""
+    return DeltaStep(model, memory, target_mask, choice)
+
+
+def decoded(model: SourceLatentModel, memory, z: Tensor, choice: LengthChoice = MOST_PROBABLE) -> tuple[Tensor, Tensor]:
+    """Logits (B, N, V) and mask (B, N) at the slots of latents (B, S, Z); only lengths that z says can be chosen."""
+    if choice == MOST_PROBABLE:
+        return model.decode(memory, z)
+    return model.decode(memory, z, model.predict_lengths(memory, z, choice.quantile, choice.lengthening))
 
 
 def gradient_step(refiner: Refiner, memory, target_mask: Tensor, step_size: float) -> RefinementStep:
@@ -75,6 +111,11 @@ def refine(z: Tensor, step: RefinementStep, steps: int) -> Tensor:
 def on_source(model: LatentModel | SourceLatentModel) -> bool:
     """Whether a model's latents are those of source positions."""
     return getattr(model, "source_latents", False)
+
+
+def says_lengths(model: LatentModel | SourceLatentModel) -> bool:
+    """Whether a model's latents say how long the output is."""
+    return getattr(model, "latent_lengths", False)
 
 
 def batch_mask(model: LatentModel | SourceLatentModel, batch: Batch) -> Tensor:
@@ -127,16 +168,19 @@ def translate_batch(
     stop_threshold: float | None = None,
     length_quantile: float | None = None,
     lengthening: float = 0.0,
+    stop_unchanged: bool = False,
 ) -> Hypotheses:
     """Translate source (B, S) from the prior mean with `steps` steps that `make_step` makes (None: without steps).
 
     `lengths` (B,) replace the predicted ones, which are the most probable or a `length_quantile`, and `lengthening`
     times the source's subwords more. With `trace`, the translation after every step is kept. Scores are the model's own
     mean log p(y_t|z,x); without `scored` they are 0, which spares a normalisation. Sentences do not influence each
-    other. With `stop_threshold`, a sentence stops after a step shorter than it (see `refine_until`); `steps` then is
-    the most it may take, and a trace repeats its last translation.
+    other. With `stop_threshold`, a sentence stops after a step shorter than it (see `refine_until`), with
+    `stop_unchanged` after one that leaves its output as it was (`refine_until_unchanged`); `steps` then is the most it
+    may take, and a trace repeats its last translation.
     """
     memory = model.encode(source)
+    choice = LengthChoice(length_quantile, lengthening)
     if on_source(model):
         mask = memory.mask
         z, _ = model.prior(memory)
@@ -147,10 +191,12 @@ def translate_batch(
         z, _ = model.prior(memory, mask)
     steps, make_step = (steps, make_step) if make_step else (0, _stay)
     used = torch.full((len(source),), steps, dtype=torch.int64, device=source.device)
+    if stop_unchanged and steps:
+        return refine_until_unchanged(model, z, make_step, memory, mask, steps, scored, trace, choice)
     traces = [] if trace else None
     keep = None
     if traces is not None:
-        keep = lambda now: traces.append(words(model, memory, now, mask, scored=False)[0])  # noqa: E731
+        keep = lambda now: traces.append(words(model, memory, now, mask, False, choice)[0])  # noqa: E731
     if stop_threshold is None:
         step = make_step(memory, mask)
         for _ in range(steps):
@@ -161,7 +207,7 @@ def translate_batch(
         # Latents of source positions stand beside source states, which stay as wide as the batch.
         trim = not on_source(model)
         z, used = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
-    rows, scores = words(model, memory, z, mask, scored)
+    rows, scores = words(model, memory, z, mask, scored, choice)
     if traces is not None:
         # Sentences that stopped early keep what they had.
         traces += [rows] * (steps + 1 - len(traces))
@@ -175,30 +221,51 @@ def refined(
     return translate_batch(
         model, source, make_step, settings.steps, trace=trace, scored=scored, stop_threshold=settings.stop_threshold,
         length_quantile=settings.length_quantile, lengthening=settings.lengthening,
+        stop_unchanged=getattr(settings, "stop_unchanged", False),
     )  # fmt: skip
 
 
 def words(
-    model: LatentModel, memory, z: Tensor, mask: Tensor, scored: bool = True
+    model: LatentModel | SourceLatentModel,
+    memory,
+    z: Tensor,
+    mask: Tensor,
+    scored: bool = True,
+    choice: LengthChoice = MOST_PROBABLE,
 ) -> tuple[list[list[int]], list[float]]:
     """The translations argmax p(y|z,x) and, if `scored`, their mean log p(y_t|z,x) over all positions (else 0)."""
+    tokens, scores = outputs(model, memory, z, mask, scored, choice)
+    return _listed(tokens), scores.tolist()
+
+
+def outputs(
+    model: LatentModel | SourceLatentModel,
+    memory,
+    z: Tensor,
+    mask: Tensor,
+    scored: bool = True,
+    choice: LengthChoice = MOST_PROBABLE,
+) -> tuple[Tensor, Tensor]:
+    """What a posterior reads of the best outputs: tokens (B, N), padded, and their scores (B,), as `words`.
+
+    Where outputs are read off slots, scores are means over slots.
+    """
     if on_source(model):
-        return slot_words(model, memory, z, scored)
+        logits, slots = decoded(model, memory, z, choice)
+        return read_symbols(model, wide(logits), slots, scored)
     logits = model.decode(memory, z, mask)
     # What may not be put out keeps its probability in the normaliser.
     normaliser = wide(logits).logsumexp(-1) if scored else None
     best, tokens = suppressed(model, logits).max(-1)
-    scores = [0.0] * len(tokens)
+    scores = torch.zeros(len(tokens), device=tokens.device)
     if normaliser is not None:
-        scores = (((wide(best) - normaliser) * mask).sum(1) / mask.sum(1)).tolist()
-    return word_rows(tokens, mask), scores
+        scores = ((wide(best) - normaliser) * mask).sum(1) / mask.sum(1)
+    return tokens.masked_fill(~mask, PAD), scores
 
 
-def slot_words(model: SourceLatentModel, memory, z: Tensor, scored: bool) -> tuple[list[list[int]], list[float]]:
-    """`words` of outputs that are read off slots; scores are means over slots."""
-    logits, slots = model.decode(memory, z)
-    rows, scores = read_symbols(model, wide(logits), slots, scored)
-    return [[i for i in row if i != PAD] for row in rows.tolist()], scores.tolist()
+def _listed(tokens: Tensor) -> list[list[int]]:
+    """Tokens (B, N) as lists of words: without padding and end symbols."""
+    return [[i for i in row if i not in (PAD, EOS)] for row in tokens.tolist()]
 
 
 def refine_until(
@@ -239,6 +306,57 @@ def refine_until(
         part, part_mask = moved[going, :width], mask[active, :width]
         step = make_step(memory.select(active), part_mask)
     return z, used
+
+
+def refine_until_unchanged(
+    model: LatentModel | SourceLatentModel,
+    z: Tensor,
+    make_step: StepMaker,
+    memory,
+    mask: Tensor,
+    steps: int,
+    scored: bool = True,
+    trace: bool = False,
+    choice: LengthChoice = MOST_PROBABLE,
+) -> Hypotheses:
+    """Translate from latents z; a sentence stops after a step that leaves its output as it was, or after `steps`.
+
+    A delta step depends on the output alone, so that all further ones would change nothing (Shu et al. 2020, algorithm
+    1): results are those of `steps` steps. Sentences that have stopped leave the batch. Each output is decoded once.
+    """
+    tokens, scores = outputs(model, memory, z, mask, scored, choice)
+    rows, values, used = _listed(tokens), scores.tolist(), [0] * len(tokens)
+    traces = [list(rows)]
+    active, step = torch.arange(len(tokens), device=z.device), make_step(memory, mask)
+    part = memory
+    for _ in range(steps):
+        z = step.after(tokens) if isinstance(step, DeltaStep) else step(z)
+        before, (tokens, scores) = tokens, outputs(model, part, z, mask, scored, choice)
+        places, found = active.tolist(), zip(_listed(tokens), scores.tolist(), strict=True)
+        for place, (row, value) in zip(places, found, strict=True):
+            rows[place], values[place], used[place] = row, value, used[place] + 1
+        traces.append(list(rows))
+        going = _differ(before, tokens)
+        if not bool(going.any()):
+            break
+        if bool(going.all()):
+            continue
+        active, mask = active[going], mask[going]
+        # Latents of source positions stand beside source states, which stay as wide as the batch.
+        width = mask.size(1) if on_source(model) else int(mask.sum(1).max())
+        mask, z = mask[:, :width], z[going, :width]
+        tokens = tokens[going] if on_source(model) else tokens[going, :width]
+        part = memory.select(active)
+        step = make_step(part, mask)
+    traces += [list(rows)] * (steps + 1 - len(traces))
+    return Hypotheses(rows, values, used, traces if trace else None)
+
+
+def _differ(one: Tensor, other: Tensor) -> Tensor:
+    """Which rows of tokens (B, N) and (B, M), both padded, are not the same, (B,) bool."""
+    width = max(one.size(1), other.size(1))
+    one, other = (torch.nn.functional.pad(x, (0, width - x.size(1)), value=PAD) for x in (one, other))
+    return (one != other).any(1)
 
 
 def word_rows(tokens: Tensor, mask: Tensor) -> list[list[int]]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from workflow_src import registry
 from workflow_src.decoding.candidates import read_symbols
-from workflow_src.decoding.latent import StepMaker, on_source, refine, suppressed
+from workflow_src.decoding.latent import LengthChoice, StepMaker, decoded, on_source, refine, suppressed
 from workflow_src.decoding.passes import Pass, largest
 from workflow_src.spec import MODEL, SearchSettings
 from workflow_src.types import PAD, LatentModel, wide
@@ -50,7 +50,8 @@ class LatentPass(nn.Module):
         z, _ = model.prior(memory)
         if self.make_step:
             z = refine(z, self.make_step(memory, memory.mask), self.settings.steps)
-        logits, mask = model.decode(memory, z)
+        choice = LengthChoice(self.settings.length_quantile, self.settings.lengthening)
+        logits, mask = decoded(model, memory, z, choice)
         tokens, scores = read_symbols(model, wide(logits), mask, self.scored)
         positions = (tokens != PAD).sum(1)
         return (tokens, positions, scores) if self.scored else (tokens, positions)

@@ -36,6 +36,12 @@ StopThreshold = Annotated[
     Option(tune=True, part="-stop{:g}", omit=True, stop=True),
 ]
 
+StopUnchanged = Annotated[
+    bool,
+    Field(False, description="a sentence stops after a step that leaves its translation as it was"),
+    Option(part="-still", omit=True, stop=True),
+]
+
 
 class RefinementSettings(SearchSettings):
     """Settings of searches that move the prior mean step by step."""
@@ -65,6 +71,8 @@ def refinement_label(title: str):
 
 def varies(settings: RefinementSettings) -> str | None:
     """Why a search by steps is no fixed function of its source; None where it is."""
+    if getattr(settings, "stop_unchanged", False):
+        return "with stop_unchanged"
     return None if settings.stop_threshold is None else "with a stop_threshold"
 
 

@@ -32,6 +32,8 @@ def _latent(family: Family, search: Search, settings: SearchSettings) -> str | N
         return f"computes systems of family {', '.join(LATENT_FAMILIES)} only, not of {family.name}; remove the engine"
     if getattr(settings, "stop_threshold", None) is not None:
         return "takes no stop_threshold; remove one of the two"
+    if getattr(settings, "stop_unchanged", False):
+        return "takes no stop_unchanged; remove one of the two"
     return None
 
 

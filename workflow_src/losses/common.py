@@ -91,13 +91,17 @@ def budget(config: Budget, progress: float) -> float:
 
 
 def length_loss(model, memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """`length_cross_entropy` of a model whose length head reads source states."""
+    return length_cross_entropy(model.length(memory), model.length.classes(memory, batch.target_lengths), smoothing)
+
+
+def length_cross_entropy(scores: Tensor, classes: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """Cross-entropy of the true length differences, summed over the batch, and the share predicted exactly.
 
-    With `smoothing`, labels are distributions proportional to a Gaussian of this deviation around the true class.
+    scores (B, classes) of a head, true classes (B,). With `smoothing`, labels are distributions proportional to a
+    Gaussian of this deviation around the true class.
     """
-    scores = wide(model.length(memory))
-    classes = model.length.classes(memory, batch.target_lengths)
-    labels = classes
+    scores, labels = wide(scores), classes
     if smoothing:
         distance = torch.arange(scores.size(-1), device=scores.device) - classes[:, None]
         labels = (-0.5 * (distance / smoothing) ** 2).softmax(-1)

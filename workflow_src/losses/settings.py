@@ -53,6 +53,17 @@ class Budget(Frozen):
         return self
 
 
+class ElboConfig(Budget):
+    """What models with latents and a predicted length learn by."""
+
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    length_weight: float = Field(1.0, ge=0)
+    length_smoothing: float = Field(
+        0.0, ge=0, description="length labels are Gaussians of this deviation, in subwords, around the true difference"
+    )
+    dev_samples: int = Field(4, gt=0, description="samples of z in the dev ELBO")
+
+
 class ScoreMatchingConfig(Frozen):
     delta_steps: int = Field(4, gt=0, description="delta steps from z to its goal")
     noise_power: float = Field(3.0, gt=0, description="prior noise is scaled by u ** this, u uniform in [0, 1]")

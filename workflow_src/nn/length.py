@@ -1,4 +1,4 @@
-"""How long the target is: a classifier of |y| - |x| over pooled source states (Lee et al. 2020, section 4.2)."""
+"""How long the target is: classifiers of |y| - |x|, from source states or from latents of source positions."""
 
 from __future__ import annotations
 
@@ -10,46 +10,29 @@ from workflow_src.nn.layers import Memory
 from workflow_src.types import wide
 
 
-class LengthHead(nn.Module):
-    """Two linear layers over the pooled source states; classes are the differences -limit … limit.
+class LengthClasses(nn.Module):
+    """What heads over length differences share: classes are the differences -limit … limit.
 
-    `pooling` is the mean, or a mean weighted by a softmax over positions of a linear score of each state ("attention").
-    It forgets how long the source is, so its length enters as an embedding of its own (our addition). Differences
-    beyond the limit count as the limit. Lengths are at most `longest`.
+    Differences beyond the limit count as the limit. Lengths are at least 1 and at most `longest`. Scores are (B, 2 *
+    limit + 1), and |x| counts subwords without the end symbol.
     """
 
-    def __init__(self, dim: int, limit: int, max_positions: int, longest: int | None = None, pooling: str = "mean"):
+    def __init__(self, limit: int, longest: int):
         super().__init__()
-        self.limit = limit
-        self.longest = max_positions if longest is None else longest
-        self.source_length = nn.Parameter(torch.zeros(max_positions + 1, dim))
-        self.attention = nn.Linear(dim, 1) if pooling == "attention" else None
-        self.inner = nn.Linear(dim, dim)
-        self.outer = nn.Linear(dim, 2 * limit + 1)
-
-    def forward(self, memory: Memory) -> Tensor:
-        """Logits (B, 2 * limit + 1) from source states (B, S, D)."""
-        lengths = memory.mask.sum(1)
-        if self.attention is None:
-            pooled = (memory.states * memory.mask[..., None]).sum(1) / lengths[:, None]
-        else:
-            scores = wide(self.attention(memory.states)[..., 0]).masked_fill(~memory.mask, float("-inf"))
-            pooled = (memory.states * scores.softmax(-1).to(memory.states)[..., None]).sum(1)
-        return self.outer(F.relu(self.inner(pooled + self.source_length[lengths])))
+        self.limit, self.longest = limit, longest
 
     def classes(self, memory: Memory, target_lengths: Tensor) -> Tensor:
-        """The class (B,) of each sentence's true length; |x| counts subwords without the end symbol."""
+        """The class (B,) of each sentence's true length."""
         difference = target_lengths - (memory.mask.sum(1) - 1)
         return difference.clamp(-self.limit, self.limit) + self.limit
 
-    def predict(self, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
+    def chosen(self, scores: Tensor, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
         """The most probable target length (B,), at least 1 and at most the model's positions.
 
         With `quantile` in (0, 1), the shortest length that the target exceeds with a probability of at most
         1 - quantile: 0.5 is the median, more is longer (our addition). `lengthening` times the source's subwords,
         rounded, are added (the released code of Lee et al. 2020: 0.11 on IWSLT'16, 0.06 on WMT'16).
         """
-        scores = self(memory)
         if quantile is None:
             classes = scores.argmax(-1)
         else:
@@ -57,13 +40,12 @@ class LengthHead(nn.Module):
             classes = (wide(scores).softmax(-1).cumsum(-1) < quantile).sum(-1).clamp(max=2 * self.limit)
         return self.lengths(classes, memory, lengthening)
 
-    def likely(self, memory: Memory, count: int, lengthening: float = 0.0) -> Tensor:
+    def best(self, scores: Tensor, memory: Memory, count: int, lengthening: float = 0.0) -> Tensor:
         """The `count` most probable target lengths (B, count), most probable first, different from each other.
 
         Classes of lengths that do not exist (below 1, or beyond the positions) count as the nearest that does, the
         more probable one deciding. Where a sentence has fewer lengths than `count`, 1 fills up.
         """
-        scores = self(memory)
         every = torch.arange(scores.size(-1), device=scores.device).expand_as(scores)
         lengths = self.lengths(every, memory, lengthening)
         # Lengths never fall from class to class: equal ones are neighbours.
@@ -83,3 +65,49 @@ class LengthHead(nn.Module):
             source = source + (factor * source.double()).round().clamp(max=most).long()
         source = source if classes.dim() == 1 else source[:, None]
         return (classes - self.limit + source).clamp(1, self.longest)
+
+
+class LengthHead(LengthClasses):
+    """Two linear layers over the pooled source states (Lee et al. 2020, section 4.2).
+
+    `pooling` is the mean, or a mean weighted by a softmax over positions of a linear score of each state ("attention").
+    It forgets how long the source is, so its length enters as an embedding of its own (our addition).
+    """
+
+    def __init__(self, dim: int, limit: int, max_positions: int, longest: int | None = None, pooling: str = "mean"):
+        super().__init__(limit, max_positions if longest is None else longest)
+        self.source_length = nn.Parameter(torch.zeros(max_positions + 1, dim))
+        self.attention = nn.Linear(dim, 1) if pooling == "attention" else None
+        self.inner = nn.Linear(dim, dim)
+        self.outer = nn.Linear(dim, 2 * limit + 1)
+
+    def forward(self, memory: Memory) -> Tensor:
+        """Logits (B, 2 * limit + 1) from source states (B, S, D)."""
+        lengths = memory.mask.sum(1)
+        if self.attention is None:
+            pooled = (memory.states * memory.mask[..., None]).sum(1) / lengths[:, None]
+        else:
+            scores = wide(self.attention(memory.states)[..., 0]).masked_fill(~memory.mask, float("-inf"))
+            pooled = (memory.states * scores.softmax(-1).to(memory.states)[..., None]).sum(1)
+        return self.outer(F.relu(self.inner(pooled + self.source_length[lengths])))
+
+    def predict(self, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
+        """The target length of each sentence (B,), as `chosen`."""
+        return self.chosen(self(memory), memory, quantile, lengthening)
+
+    def likely(self, memory: Memory, count: int, lengthening: float = 0.0) -> Tensor:
+        """The `count` most probable target lengths (B, count), as `best`."""
+        return self.best(self(memory), memory, count, lengthening)
+
+
+class LatentLengthHead(LengthClasses):
+    """A linear layer over the mean latent of a sentence (Shu et al. 2020, section 3.2): p(l | z)."""
+
+    def __init__(self, latent_dim: int, limit: int, longest: int):
+        super().__init__(limit, longest)
+        self.linear = nn.Linear(latent_dim, 2 * limit + 1)
+
+    def forward(self, memory: Memory, z: Tensor) -> Tensor:
+        """Logits (B, 2 * limit + 1) from latents (B, S, Z)."""
+        weights = memory.mask[..., None].to(z.dtype)
+        return self.linear(((z * weights).sum(1) / weights.sum(1)).to(self.linear.weight.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -75,6 +76,26 @@ def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[
                 continue
             copied.append(name)
     return copied
+
+
+def copy_places(
+    module: nn.Module, weights: dict[str, Tensor], places: Callable[[str], list[str]] | None = None
+) -> list[str]:
+    """`copy_matching` of another model's weights; `places` says which names of ours a name of theirs stands for.
+
+    Raises ValueError where the embeddings of the target have another shape: then hardly anything would be copied.
+    """
+    other = weights.get("target_embedding.weight", weights.get("source_embedding.weight"))
+    own = module.target_embedding.weight
+    if other is not None and other.shape != own.shape:
+        raise ValueError(
+            f"cannot start from weights with an embedding of {tuple(other.shape)}, this model's is "
+            f"{tuple(own.shape)}: both need the same subwords "
+            "and the same model.dim; change init_from or the preset."
+        )
+    if places is None:
+        return copy_matching(module, weights)
+    return copy_matching(module, {own: weights[name] for name in weights for own in places(name)})
 
 
 def _lacks_symbols(own: Tensor, other: Tensor, symbols: Symbols, others: int = 0) -> bool:

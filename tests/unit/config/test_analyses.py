@@ -60,6 +60,29 @@ def test_what_changes_no_result_is_no_setting():
     assert planned(analyses={"marginal": {"seed": 7}}).analyses["marginal"] != plan.analyses["marginal"]
 
 
+def test_convergence_is_measured_where_asked_for_of_latents_of_any_positions():
+    assert "convergence" not in planned().analyses
+    one = {"family": "lanmt", "preset": "tiny", "training": {"max_steps": 5}}
+    refiner = {"family": "score", "preset": "tiny", "base": "one", "training": {"max_steps": 5}}
+    decodes = [
+        {"system": "one", "search": "delta", "steps": [1, 3]},
+        {"system": "one", "search": "delta", "steps": 3, "stop_unchanged": True},
+        {"system": "refined", "search": "score", "steps": 1},
+        {"system": "lvm", "search": "delta", "steps": 2},
+    ]
+    on = {"convergence": {"enabled": True, "steps": 7}}
+    plan = planned(systems={"one": one, "refined": refiner}, decodes=decodes, analyses=on)
+    found = plan.analyses["convergence"]
+    assert found.enabled and (found.rule, found.split) == ("measure_convergence", "dev")
+    told = settings(plan, "convergence")
+    followed = [(entry["system"], entry["search"], entry["model"]) for entry in told.pop("searches")]
+    assert followed == [("one", "delta", "one"), ("refined", "score", "one"), ("lvm", "delta", "lvm")]
+    removal = plan.loaded.config.report.remove_repetitions
+    assert told == {"sentences": 200, "samples": 20, "steps": 7, "seed": 1, "remove_repetitions": removal}
+    # The others follow latents of target positions alone.
+    assert [entry["system"] for entry in settings(plan, "marginal")["searches"]] == ["lvm"]
+
+
 def test_lengths_are_measured_as_the_main_table_is():
     plan = planned(report={"remove_repetitions": "words"})
     assert settings(plan, "lengths") == settings(planned(), "lengths") | {"remove_repetitions": "words"}

@@ -10,8 +10,8 @@ from workflow_src import registry
 from workflow_src.config.base import ConfigError
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
-from workflow_src.families.lvm import ElboConfig, LvmConfig
-from workflow_src.losses.settings import ScoreMatchingConfig
+from workflow_src.families.lvm import LvmConfig
+from workflow_src.losses.settings import ElboConfig, ScoreMatchingConfig
 from workflow_src.nn.settings import RefinerConfig
 
 

@@ -27,6 +27,9 @@ SETTINGS = {
         "searches": [PRIOR, DELTA, SCORE],
     },
     "sample_translations": {"sentences": 6, "examples": 2, "steps": 1, "seed": 1, "searches": [SCORE]},
+    "measure_convergence": {
+        "sentences": 5, "samples": 3, "steps": 3, "seed": 1, "remove_repetitions": "none", "searches": [DELTA, SCORE],
+    },
     "map_latent_space": {
         "sentences": 4, "sentence": None, "positions": 30, "steps": 1, "resolution": 5, "arrows": 3,
         "searches": [SCORE],
@@ -89,6 +92,31 @@ def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
             assert point["repetitions"] == pytest.approx(sum(repeated) / 6)
             moved += sum(distances)
     assert moved > 0
+
+
+def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
+    # Texts stand for their BLEU, which is 0 for all of the miniature's.
+    monkeypatch.setattr(metrics, "bleu", lambda texts, references: texts)
+    found = run("measure_convergence")
+    assert found["analysis"] == "convergence" and found["sentences"] == 5 and found["samples"] == 3
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()[:5]
+    for curve, size in zip(found["curves"], ({}, {"step_size": 0.5}), strict=True):
+        translator = Translator.load(tiny_bundles[curve["system"]], device="cpu", threads=1)
+        outputs = []
+        for point in curve["points"]:
+            settings, _ = translator.settings(curve["search"], steps=point["steps"], **size)
+            outputs.append(translator.search(lines, settings, normalised=True).tokens)
+            assert point["bleu"] == translator.text(outputs[-1]) and point["bound"] < 0
+        assert [point["steps"] for point in curve["points"]] == [0, 1, 2, 3]
+        for step in (1, 2, 3):
+            before = [all(outputs[t][n] != outputs[t - 1][n] for t in range(1, step)) for n in range(5)]
+            still = [first and outputs[step][n] == outputs[step - 1][n] for n, first in enumerate(before)]
+            assert curve["points"][step]["stopped"] == sum(still) / 5
+    first, second = (curve["points"][0] for curve in found["curves"])
+    assert first == second and first["gain"] == 0
+    # Whatever else is measured beside it.
+    alone = run("measure_convergence", searches=[SCORE])
+    assert alone["curves"][0] == found["curves"][1]
 
 
 def edits(one, other) -> int:

@@ -23,8 +23,7 @@ import workflow_src.families.lvm.validation as lvm
 from workflow_src.config.experiment import RuntimeConfig
 from workflow_src.families import refiners
 from workflow_src.families.build import build
-from workflow_src.families.lvm import ElboConfig
-from workflow_src.losses.settings import CrossEntropyConfig, ScoreMatchingConfig
+from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMatchingConfig
 from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import load_tensors
 from workflow_src.runtime import gpus

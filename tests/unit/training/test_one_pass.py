@@ -22,6 +22,7 @@ class Killed(Exception):
         ("nat", {"loss": "ce", "dropout": 0.1}, {"glance": "glat", "glance_count": "share", "glance_share": 1.0}),
         ("inat", {"dropout": 0.1}, {}),
         ("inat", {"dropout": 0.1}, {"guess": "sample", "passes": 3}),
+        ("lanmt", {"dropout": 0.1}, {"budget_hold": 0.2, "budget_until": 0.9}),
     ],
 )
 def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, family, model, objective, accumulate):

@@ -12,8 +12,7 @@ from workflow_src.data.batching import collate
 from workflow_src.data.lines import read_lines
 from workflow_src.families import refiners
 from workflow_src.families.build import build
-from workflow_src.families.lvm import ElboConfig
-from workflow_src.losses.settings import CrossEntropyConfig, ScoreMatchingConfig
+from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMatchingConfig
 from workflow_src.nn.weights import weights_of
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.training.dev import Dev

@@ -11,7 +11,7 @@ from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.registry import followed, plain, searches, searches_of
-from workflow_src.spec import SCORER, TARGET_LATENT, VECTOR_FIELD, SearchSettings
+from workflow_src.spec import BOUND, SCORER, TARGET_LATENT, VECTOR_FIELD, SearchSettings
 
 # Every analysis with the rule that makes it, which is the stage's name too, and what it does.
 RULES = {
@@ -21,11 +21,12 @@ RULES = {
     "samples": ("sample_translations", "Refining translations of samples from the prior"),
     "latent_space": ("map_latent_space", "Mapping the latent space of one sentence"),
     "energies": ("measure_energies", "Measuring energies of every row's outputs under one system"),
+    "convergence": ("measure_convergence", "Measuring bound, BLEU and standstill after every step"),
 }
 # Settings that bound memory and change no result.
 LIMITS = ("chunk", "batch")
 # Curves are drawn on dev; what stands beside the main table or shows sentences is of its split.
-SPLITS: dict[str, Literal["dev", "test"]] = {"marginal": "dev", "tokens": "dev"}
+SPLITS: dict[str, Literal["dev", "test"]] = {"marginal": "dev", "tokens": "dev", "convergence": "dev"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,16 +50,18 @@ class Analysis:
 
 
 def analyses(loaded: Loaded) -> dict[str, Analysis]:
-    """Every analysis by name, also those that are switched off.
+    """Every analysis by name, also those that are switched off; not those that nobody has switched on.
 
     Raises ConfigError when latent_space names a system that cannot be drawn, or energies one that cannot score.
     """
     found = {}
     for name, (rule, message) in RULES.items():
         config: Any = getattr(loaded.config.analyses, name)
+        if not config.enabled and not type(config).model_fields["enabled"].default:
+            continue
         entries = _entries(name, loaded)
         settings = config.model_dump(mode="json", exclude={"enabled", "system", *LIMITS}) | entries
-        if name == "lengths":
+        if name in ("lengths", "convergence"):
             settings["remove_repetitions"] = loaded.config.report.remove_repetitions
         systems = [entry["system"] for entry in entries.get("searches", ())]
         systems += [entries["scorer"]] if entries.get("rows") else []
@@ -86,6 +89,8 @@ def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
         return _scored(loaded)
     if name == "lengths":
         return {"searches": [*_models(loaded), *_searches(loaded), *_at_lengths(loaded)]}
+    if name == "convergence":
+        return {"searches": _searches(loaded, BOUND)}
     if name == "samples":
         # Trained networks before what the model does by itself.
         ranked = sorted(_searches(loaded), key=lambda entry: _rank(entry, loaded))
@@ -152,8 +157,8 @@ def _rank(entry: dict[str, Any], loaded: Loaded) -> tuple[bool, int]:
     return searches()[entry["search"]].control is None, loaded.systems[entry["system"]].family.order
 
 
-def _searches(loaded: Loaded) -> list[dict[str, Any]]:
-    """Every search that refines latents of target positions, once.
+def _searches(loaded: Loaded, trait: str = TARGET_LATENT) -> list[dict[str, Any]]:
+    """Every search that refines latents of a model that is `trait`, once.
 
     Not those with any setting that is neither followed nor the series.
     """
@@ -162,7 +167,7 @@ def _searches(loaded: Loaded) -> list[dict[str, Any]]:
         search, values = searches()[decode.search], decode.values
         if not (search.step and search.traceable) or decode.tune or not decode.own_engine:
             continue
-        model = _model(loaded.systems[decode.system], loaded)
+        model = _model(loaded.systems[decode.system], loaded, trait)
         if model is None or not plain(values):
             continue
         entry = _entry(decode.system, decode.search, values)
@@ -195,10 +200,10 @@ def _models(loaded: Loaded) -> list[dict[str, Any]]:
     return [_entry(s, plain) | {"model": m} for m, s in found.items()]
 
 
-def _model(system: System, loaded: Loaded) -> System | None:
-    """The system that latents of target positions belong to: itself or its base; None where neither has any."""
+def _model(system: System, loaded: Loaded, trait: str = TARGET_LATENT) -> System | None:
+    """The system that is `trait`, such as having latents of target positions: itself or its base; None for neither."""
     candidates = [system, *([loaded.systems[system.base]] if system.base else [])]
-    return next((one for one in candidates if TARGET_LATENT in one.family.traits), None)
+    return next((one for one in candidates if trait in one.family.traits), None)
 
 
 def _two_dimensional(loaded: Loaded) -> str | None:

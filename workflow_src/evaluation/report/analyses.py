@@ -16,7 +16,7 @@ from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.records.atomic import ArtifactError, read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
-NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "samples")
+NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "convergence", "samples")
 # The report's own come before.
 FIRST_FIGURE, FIRST_TABLE = 4, 3
 
@@ -145,6 +145,24 @@ def energies_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
     return _table(heads, [[name, *cells(row)] for name, row in named])
 
 
+def convergence_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
+    heads = ["", "L", "ELBO", "gain", "risen, %", "fallen, %", "BLEU", "stopped at L, %"]
+    return _table(
+        heads,
+        _curve_rows(
+            found,
+            manifest,
+            lambda p: [
+                f"{_signed(p['bound'])} ± {p['bound_error']:.2f}",
+                f"{_signed(p['gain'])} ± {p['gain_error']:.2f}" if p["steps"] else "",
+                *(f"{100 * p[key]:.0f}" if p["steps"] else "" for key in ("risen", "fallen")),
+                f"{p['bleu']:.1f}",
+                f"{100 * p['stopped']:.0f}" if p["steps"] else "",
+            ],
+        ),
+    )
+
+
 def captions(found: dict[str, dict[str, Any]], manifest: Manifest) -> dict[str, str]:
     """What pictures and tables show, by analysis."""
     return {name: CAPTIONS[name](content, manifest) for name, content in found.items()} | (
@@ -201,6 +219,16 @@ def _latent_space_caption(content: dict[str, Any], manifest: Manifest) -> str:
     )
 
 
+def _convergence_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    return (
+        f"Evidence lower bound of what L steps put out, BLEU, and the share of sentences whose output step L is the "
+        f"first to leave as it was, on {_first(content)}; as Figures 3 and 4 of Shu et al. 2020. Bounds are in nats a "
+        f"sentence, with {content['samples']:,} draws of z for each output; the length's probability is part of them "
+        f"where latents say it. Bars are standard errors over sentences. BLEU: "
+        f"{removal_words(content['remove_repetitions'])}."
+    )
+
+
 def _samples_caption(content: dict[str, Any], manifest: Manifest) -> str:
     steps = content["search"]["steps"]
     return (
@@ -234,6 +262,7 @@ CAPTIONS = {
     "tokens": _tokens_caption,
     "lengths": _lengths_caption,
     "latent_space": _latent_space_caption,
+    "convergence": _convergence_caption,
     "samples": _samples_caption,
 }
 
@@ -266,6 +295,8 @@ def context_of(found: dict[str, dict[str, Any]], manifest: Manifest, carried: st
         context["tables"]["lengths"] = length_table(found["lengths"], manifest)
     if "energies" in found:
         context["tables"]["energies"] = energies_table(found["energies"], manifest)
+    if "convergence" in found:
+        context["tables"]["convergence"] = convergence_table(found["convergence"], manifest)
     numbered = [*context["tables"], *(["samples"] if "samples" in found else [])]
     for name in drawn:
         if name in context["tables"]:
@@ -313,6 +344,7 @@ HEADINGS = {
     "accuracy": "Lengths",
     "lengths": "",
     "energies": "Energies",
+    "convergence": "Convergence",
 }
 
 

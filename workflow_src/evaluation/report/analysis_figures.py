@@ -1,4 +1,4 @@
-"""Pictures of the analyses: marginal log-probability, changes of tokens, and a map of a latent space.
+"""Pictures of the analyses: marginal log-probability, changes of tokens, convergence, and a map of a latent space.
 
 They share style, colours and markers with `figures`. A map also tells regions apart by hatching and by the subwords
 written into them, so that it can be read in black and white.
@@ -59,12 +59,20 @@ def paths(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def _curves(
-    axes: Axes, found: dict[str, Any], manifest: Manifest, key: str, error: str, factor: float, title: str
+    axes: Axes,
+    found: dict[str, Any],
+    manifest: Manifest,
+    key: str,
+    error: str | None,
+    factor: float,
+    title: str,
+    first: int = 0,
 ) -> list[tuple]:
-    """Draw figure `key` of every curve against its steps with error bars; returns ends for labels."""
+    """Draw figure `key` of every curve against its steps, from the `first` on, with error bars where there are any;
+    returns ends for labels."""
     ends, curves = [], found["curves"]
     for number, curve in enumerate(curves):
-        points = [point for point in curve["points"] if point[key] is not None]
+        points = [point for point in curve["points"] if point["steps"] >= first and point[key] is not None]
         if not points:
             continue
         # Curves share their numbers of steps: moved aside a little, error bars stay apart.
@@ -73,12 +81,14 @@ def _curves(
         y = [factor * point[key] for point in points]
         style = _style(curve, curves, manifest)
         axes.plot(x, y, **style)
-        axes.errorbar(x, y, [factor * point[error] for point in points], fmt="none", ecolor=style["color"],
-                      elinewidth=0.8, capsize=2)  # fmt: skip
+        if error:
+            axes.errorbar(x, y, [factor * point[error] for point in points], fmt="none", ecolor=style["color"],
+                          elinewidth=0.8, capsize=2)  # fmt: skip
         ends.append((x[-1], y[-1], curve_label(curve, curves, manifest), style["color"]))
     axes.set_title(title)
     axes.set_xlabel("refinement steps L")
-    axes.set_xticks(sorted({point["steps"] for curve in curves for point in curve["points"]}))
+    steps = {point["steps"] for curve in curves for point in curve["points"]}
+    axes.set_xticks(sorted(step for step in steps if step >= first))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.margins(x=0.04, y=0.1)
     return ends
@@ -251,4 +261,19 @@ def latent_space(found: dict[str, Any], manifest: Manifest) -> Figure:
     return figure
 
 
-DRAWN = {"marginal": marginal, "tokens": tokens, "latent_space": latent_space}
+def convergence(found: dict[str, Any], manifest: Manifest) -> Figure:
+    """The bound and BLEU after L steps, and the share of sentences whose output stands still from step L on."""
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(7.2, 2.8)
+        panels = figure.subplots(1, 3)
+        told = [
+            ("bound", "bound_error", 1, "ELBO, nats a sentence", 0),
+            ("bleu", None, 1, "BLEU", 0),
+            ("stopped", None, 100, "sentences stopped at L, %", 1),
+        ]
+        labels = [(axes, _curves(axes, found, manifest, *one)) for axes, one in zip(panels, told, strict=True)]
+        _label_ends(figure, labels, 7.5)
+    return figure
+
+
+DRAWN = {"marginal": marginal, "tokens": tokens, "latent_space": latent_space, "convergence": convergence}

@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from workflow_src.losses.settings import Budget
+from workflow_src.losses.settings import ElboConfig
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
-from workflow_src.spec import LATENT, TARGET_LATENT, Family, Look
+from workflow_src.spec import BOUND, LATENT, TARGET_LATENT, Family, Look
 
 
 class LvmConfig(StackConfig):
@@ -25,15 +25,6 @@ class LvmConfig(StackConfig):
     )
     length_pooling: Literal["mean", "attention"] = Field("mean", description="of source states in the length head")
     head_scale: float = Field(0.1, gt=0, description="scale of the mean and deviation heads at the start")
-
-
-class ElboConfig(Budget):
-    label_smoothing: float = Field(0.1, ge=0, lt=1)
-    length_weight: float = Field(1.0, ge=0)
-    length_smoothing: float = Field(
-        0.0, ge=0, description="length labels are Gaussians of this deviation, in subwords, around the true difference"
-    )
-    dev_samples: int = Field(4, gt=0, description="samples of z in the dev ELBO")
 
 
 def weights(model: LvmConfig, vocabulary: int) -> dict[str, int]:
@@ -60,7 +51,7 @@ FAMILY = Family(
     searches=("delta", "prior-mean", "latent-search"),
     weights=weights,
     layers=lambda model: model.encoder_layers + 3 * model.layers,
-    traits=frozenset({LATENT, TARGET_LATENT}),
+    traits=frozenset({LATENT, TARGET_LATENT, BOUND}),
     start="workflow_src.families.lvm.model:start",
     rule="train_lvm",
     look=Look("#0072b2", dark="#56b4e9"),

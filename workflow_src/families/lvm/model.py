@@ -14,7 +14,7 @@ from workflow_src.families.lvm import LvmConfig
 from workflow_src.nn.gaussian import GaussianHead
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, dropout, initialise
 from workflow_src.nn.length import LengthHead
-from workflow_src.nn.weights import copy_matching
+from workflow_src.nn.weights import copy_places
 from workflow_src.types import PAD, with_end
 
 
@@ -100,17 +100,7 @@ class LatentVariableModel(nn.Module):
         Of a transformer, encoder, embeddings and output bias are taken, and its decoder layers for all three stacks;
         of a latent-variable model, everything.
         """
-        width = weights.get("target_embedding.weight", weights.get("source_embedding.weight"))
-        own = self.target_embedding.weight
-        if width is not None and width.shape != own.shape:
-            raise ValueError(
-                f"cannot start from weights with an embedding of {tuple(width.shape)}, this model's is "
-                f"{tuple(own.shape)}: both need the same subwords "
-                "and the same model.dim; change init_from or the preset."
-            )
-        if family == "transformer":
-            return copy_matching(self, {own: weights[name] for name in weights for own in _own_names(name)})
-        return copy_matching(self, weights)
+        return copy_places(self, weights, _own_names if family == "transformer" else None)
 
 
 def start(

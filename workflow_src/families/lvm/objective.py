@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.families.lvm import ElboConfig
 from workflow_src.losses.common import budget, gaussian_kl, length_loss, smoothed_cross_entropy
+from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from workflow_src.decoding.latent import best_tokens, draw_noise, translate_batch, word_rows
-from workflow_src.families.lvm import ElboConfig
 from workflow_src.families.lvm.objective import evidence_lower_bound
+from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import PAD, Batch, DevSet, Validation
 
 

@@ -11,13 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workflow_src.decoding.candidates import kept_symbols
 from workflow_src.decoding.passes import largest
 from workflow_src.families.nat import NOTHING, NatConfig
-from workflow_src.families.nat.latent import LatentMemory, Latents
 from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
 from workflow_src.nn.copying import soft_copy
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, initialise
 from workflow_src.nn.length import LengthHead
+from workflow_src.nn.source_latents import LatentMemory, SourceLatents
 from workflow_src.types import EOS, PAD, with_end
 
 
@@ -39,7 +40,9 @@ class NonAutoregressiveModel(nn.Module):
         self.length = None
         if config.loss != "ctc":
             self.length = LengthHead(config.dim, config.max_length_difference, config.max_positions)
-        self.latents = Latents(config) if config.latent == "vae" else None
+        self.latents = None
+        if config.latent == "vae":
+            self.latents = SourceLatents(config, config.latent_dim, config.posterior_layers)
         initialise(self)
         if self.latents is not None:
             self.latents.scale_heads(config.head_scale)
@@ -139,10 +142,7 @@ class NonAutoregressiveModel(nn.Module):
         kept = mask & (symbols != self.blank)
         if self.config.loss == "ctc":
             kept = kept & F.pad(symbols[:, 1:] != symbols[:, :-1], (1, 0), value=True)
-        # Dropped symbols are written beside the output.
-        place = torch.where(kept, kept.cumsum(1) - 1, symbols.size(1))
-        written = torch.full((symbols.size(0), symbols.size(1) + 1), PAD, dtype=symbols.dtype, device=symbols.device)
-        return written.scatter(1, place, symbols)[:, :-1]
+        return kept_symbols(symbols, kept)
 
     def scoring_states(self, source: Tensor) -> SlotStates:
         """What outputs of source (B, S) are scored from: the whole pass, which depends on no output."""

@@ -14,9 +14,10 @@ from torch import Tensor
 from workflow_src.families.nat import NOTHING, NatObjectiveConfig
 from workflow_src.families.nat.glance import share, shown_symbols
 from workflow_src.losses.axe import axe_loss
-from workflow_src.losses.common import budget, gaussian_kl, length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import budget, length_loss, smoothed_cross_entropy
 from workflow_src.losses.ctc import ctc_loss
-from workflow_src.losses.draws import normal, sentence_keys
+from workflow_src.losses.draws import sentence_keys
+from workflow_src.losses.source_latents import sampled_latents
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
 
@@ -33,7 +34,7 @@ class NatObjective:
         memory = model.encode(batch.source)
         figures, terms, z = {}, [], None
         if model.latents is not None:
-            z, kl = sampled(model, memory, batch, keys)
+            z, kl = sampled_latents(model, memory, batch.target, keys)
             free = budget(config, context.progress)
             terms.append(kl.clamp(min=free).sum())
             figures |= {"kl": kl.detach().mean(), "kl_budget": free}
@@ -58,14 +59,6 @@ class NatObjective:
 def training_slots(model, memory, batch: Batch) -> Tensor:
     """Slots (B,): those of the source, or the reference's length where the model predicts lengths."""
     return model.slots(memory) if model.length is None else batch.target_lengths.clamp(min=1)
-
-
-def sampled(model, memory, batch: Batch, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Latents z ~ q(z|x,y), (B, S, Z), and KL(q || p) at every real source position, (R,) nats."""
-    mean_p, deviation_p = model.prior(memory)
-    mean_q, deviation_q = model.posterior(memory, batch.target)
-    noise = normal(keys, tuple(mean_q.shape[1:])).to(mean_q)
-    return mean_q + deviation_q * noise, gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[memory.mask]
 
 
 def output_loss(

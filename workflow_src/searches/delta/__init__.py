@@ -2,11 +2,14 @@
 
 from types import MappingProxyType
 
+from pydantic import model_validator
+
 from workflow_src.decoding.settings import (
     Lengthening,
     LengthQuantile,
     Steps,
     StopThreshold,
+    StopUnchanged,
     refinement_cost,
     refinement_label,
     varies,
@@ -22,6 +25,16 @@ class DeltaSettings(SearchSettings):
     length_quantile: LengthQuantile
     lengthening: Lengthening
     stop_threshold: StopThreshold
+    stop_unchanged: StopUnchanged
+
+    @model_validator(mode="after")
+    def _stops_for_one_reason(self):
+        if self.stop_unchanged and self.stop_threshold is not None:
+            raise ValueError(
+                f"stop_unchanged and stop_threshold {self.stop_threshold:g} both say when a sentence stops; remove one "
+                "of the two"
+            )
+        return self
 
 
 def step_cost(weights: Weights) -> float:

@@ -7,14 +7,16 @@ from typing import Any
 
 from torch import Tensor
 
-from workflow_src.decoding.latent import StepMaker, delta_step, refined
+from workflow_src.decoding.latent import LengthChoice, StepMaker, delta_step, refined
 from workflow_src.searches.delta import DeltaSettings
 from workflow_src.spec import MODEL, SearchSettings
 from workflow_src.types import Hypotheses
 
 
 def step(models: Mapping[str, Any], settings: SearchSettings) -> StepMaker:
-    return lambda memory, mask: delta_step(models[MODEL], memory, mask)
+    """The maker of delta steps; where each step has a length of its own, settings say how it is chosen."""
+    choice = LengthChoice(getattr(settings, "length_quantile", None), getattr(settings, "lengthening", 0.0))
+    return lambda memory, mask: delta_step(models[MODEL], memory, mask, choice)
 
 
 def run(

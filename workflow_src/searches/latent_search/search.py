@@ -3,6 +3,9 @@
 The most probable target lengths times draws from the prior p(z|x) give candidates, which are refined in parallel,
 turned into words, stripped of duplicates and ranked: by an autoregressive model's log p(y|x) a symbol, computed for all
 of them in one parallel pass, or without one by the model's own mean log p(y_t|z,x).
+
+Where latents are those of source positions and say the length, samples come first: each is refined, and then decoded at
+the most probable lengths under its own p(l|z).
 """
 
 from __future__ import annotations
@@ -16,13 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import StepMaker, latent_mask, refine, words
+from workflow_src.decoding.candidates import read_symbols
+from workflow_src.decoding.latent import StepMaker, latent_mask, refine, says_lengths, words
 from workflow_src.decoding.ranking import ROWS, Rescorer, best_of, rescored
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.registry import step_maker
 from workflow_src.searches.latent_search import LatentSearchSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import PAD, Hypotheses, LatentModel
+from workflow_src.types import PAD, Hypotheses, LatentLengthModel, LatentModel, wide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +76,7 @@ def run(
 
 @torch.no_grad()
 def latent_search(
-    model: LatentModel,
+    model: LatentModel | LatentLengthModel,
     source: Tensor,
     make_step: StepMaker | None,
     steps: int,
@@ -82,18 +86,39 @@ def latent_search(
     """Translate source (B, S) by latent search, refining with `steps` steps (0 steps, or None: samples as drawn).
 
     Scores are the winners': the rescorer's log p(y|x) / (|y| + 1), end symbol counted, or the model's own mean
-    log p(y_t|z,x). Of equal candidates the first wins, by length rank and then by sample.
+    log p(y_t|z,x). Of equal candidates the first wins, in the order of candidates.
     """
+    steps = steps if make_step else 0
+    tried = _at_source if says_lengths(model) else _at_target
+    tokens, scores = tried(model, source, make_step, steps, candidates, rescorer)
+    sentences = source.size(0)
+    per_sentence = len(tokens) // sentences
+    groups = [range(i * per_sentence, (i + 1) * per_sentence) for i in range(sentences)]
+    # A dictionary keeps the first of equal candidates. Its own score is that of its best z.
+    distinct = [_distinct([(tuple(tokens[i]), scores[i]) for i in group]) for group in groups]
+    if rescorer is not None:
+        distinct = rescored(rescorer, source, distinct)
+    return dataclasses.replace(best_of(distinct), steps=[steps] * sentences)
+
+
+def _longest(model, rescorer: Rescorer) -> int:
+    """The longest output that a rescorer can read."""
+    # It also takes an end symbol, and where our end symbol is due a word may stand.
+    return rescorer.config.max_positions - 1 - model.extra_positions
+
+
+def _at_target(
+    model: LatentModel, source: Tensor, make_step, steps: int, candidates: Candidates, rescorer: Rescorer | None
+) -> tuple[list[list[int]], list[float]]:
+    """Candidates and their own scores in the order sentence, length, sample: each length has latents of its own."""
     memory = model.encode(source)
     lengths = model.length.likely(memory, candidates.lengths, candidates.lengthening)
     if rescorer is not None:
-        # It also takes an end symbol, and where our end symbol is due a word may stand.
-        lengths = lengths.clamp(max=rescorer.config.max_positions - 1 - model.extra_positions)
+        lengths = lengths.clamp(max=_longest(model, rescorer))
     sentences, per_length = source.size(0), candidates.samples
     per_sentence = lengths.size(1) * per_length
     rows = torch.arange(sentences, device=source.device).repeat_interleave(per_sentence)
     row_lengths = lengths.repeat_interleave(per_length, 1).reshape(-1)
-    steps = steps if make_step else 0
     noise = _noise(model, source, lengths, candidates)
     tokens: list[list[int]] = []
     scores: list[float] = []
@@ -108,12 +133,34 @@ def latent_search(
         found, own_scores = words(model, own, z, mask, scored=rescorer is None)
         tokens += found
         scores += own_scores
-    groups = [range(i * per_sentence, (i + 1) * per_sentence) for i in range(sentences)]
-    # A dictionary keeps the first of equal candidates. Its own score is that of its best z.
-    distinct = [_distinct([(tuple(tokens[i]), scores[i]) for i in group]) for group in groups]
-    if rescorer is not None:
-        distinct = rescored(rescorer, source, distinct)
-    return dataclasses.replace(best_of(distinct), steps=[steps] * sentences)
+    return tokens, scores
+
+
+def _at_source(
+    model: LatentLengthModel, source: Tensor, make_step, steps: int, candidates: Candidates, rescorer: Rescorer | None
+) -> tuple[list[list[int]], list[float]]:
+    """Candidates and their own scores in the order sentence, sample, length: each sample says its own lengths, at the
+    end of its refinement."""
+    memory, each = model.encode(source), candidates.samples
+    noise = _source_noise(model, source, candidates)
+    rows = torch.arange(source.size(0), device=source.device).repeat_interleave(each)
+    tokens: list[list[int]] = []
+    scores: list[float] = []
+    for part in torch.arange(len(rows), device=source.device).split(max(1, ROWS // candidates.lengths)):
+        own = memory.select(rows[part])
+        mean, deviation = model.prior(own)
+        z = mean + deviation * noise[part].to(mean)
+        if make_step and steps:
+            z = refine(z, make_step(own, own.mask), steps)
+        lengths = model.likely_lengths(own, z, candidates.lengths, candidates.lengthening)
+        if rescorer is not None:
+            lengths = lengths.clamp(max=_longest(model, rescorer))
+        every = torch.arange(len(z), device=z.device).repeat_interleave(lengths.size(1))
+        logits, mask = model.decode(own.select(every), z[every], lengths.flatten())
+        found, own_scores = read_symbols(model, wide(logits), mask, rescorer is None)
+        tokens += [[i for i in row if i != PAD] for row in found.tolist()]
+        scores += own_scores.tolist()
+    return tokens, scores
 
 
 def _noise(model, source: Tensor, lengths: Tensor, candidates: Candidates) -> Tensor:
@@ -128,6 +175,18 @@ def _noise(model, source: Tensor, lengths: Tensor, candidates: Candidates) -> Te
         made[i, :, :length] = prior_noise(ids, per_sentence, length, width, candidates.seed)
     if candidates.mean_first:
         made[:, :: candidates.samples] = 0
+    return made.flatten(0, 1).to(source.device)
+
+
+def _source_noise(model, source: Tensor, candidates: Candidates) -> Tensor:
+    """Noise (B * samples, S, Z) for samples of latents of source positions."""
+    width = model.config.latent_dim
+    made = torch.zeros(source.size(0), candidates.samples, source.size(1), width, dtype=torch.float64)
+    for i, row in enumerate(source.tolist()):
+        ids = [token for token in row if token != PAD]
+        made[i, :, : len(ids)] = prior_noise(ids, candidates.samples, len(ids), width, candidates.seed)
+    if candidates.mean_first:
+        made[:, 0] = 0
     return made.flatten(0, 1).to(source.device)
 
 

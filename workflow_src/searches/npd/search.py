@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import drawn, noise_table, read_symbols, winners
+from workflow_src.decoding.latent import says_lengths
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import ROWS, Rescorer
 from workflow_src.decoding.settings import RESCORER
+from workflow_src.nn.layers import with_padding
 from workflow_src.searches.npd import NpdSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses, wide
@@ -30,8 +33,11 @@ class DrawsPass(nn.Module):
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         memory, z = drawn(self.model, self.model.encode(source), self.noise, self.settings.temperature)
-        hidden, mask = self.model.hidden(memory, z=z)
-        return read_symbols(self.model, wide(self.model.logits(hidden)), mask, self.scored)
+        # Where latents say lengths, the draws of one sentence differ in them, also in a graph of single sentences.
+        several = self.settings.draws > 1 and says_lengths(self.model)
+        with with_padding() if several else contextlib.nullcontext():
+            logits, mask = self.model.decode(memory, z)
+        return read_symbols(self.model, wide(logits), mask, self.scored)
 
 
 def _pass(model, settings: NpdSettings, scored: bool) -> DrawsPass:

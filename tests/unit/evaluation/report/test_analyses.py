@@ -61,6 +61,16 @@ def _latent_space():
     }  # fmt: skip
 
 
+def _convergence():
+    points = [
+        {"steps": steps, "bound": -20.0 + steps, "bound_error": 1.5, "gain": 1.0 * steps, "gain_error": 0.25,
+         "risen": 0.5, "fallen": 0.25, "bleu": 20.0 + steps, "stopped": 0.6 if steps else 0.0}
+        for steps in (0, 1, 2)
+    ]  # fmt: skip
+    told = {"sentences": 100, "samples": 20, "remove_repetitions": "words"}
+    return told | {"curves": [entry | {"points": points} for entry in ENTRIES]}
+
+
 def _samples():
     example = {"index": 3, "source": "Hund <x>", "reference": "the dog", "sampled": "a dog dog", "refined": "a big dog"}
     return {"sentences": 100, "search": ENTRIES[1] | {"steps": 1}, "examples": [example]}
@@ -79,7 +89,7 @@ def _energies():
 EVERY = {
     "energies": _energies(),
     "marginal": _marginal(), "tokens": _tokens(), "lengths": _lengths(), "latent_space": _latent_space(),
-    "samples": _samples(),
+    "convergence": _convergence(), "samples": _samples(),
 }  # fmt: skip
 
 
@@ -102,6 +112,10 @@ def test_tables_say_the_figures():
     assert marginal[0][2:] == ["−7.00 ± 0.00", "", "", "", "80"]
     assert marginal[2][2:] == ["−3.00 ± 0.40", "+0.40 ± 0.40", "40", "40", "80"]
     assert tokens[1] == ["delta", "2", "2.50 ± 0.20", "50", "1.50", "75 ± 5"]
+    convergence = context["tables"]["convergence"]["rows"]
+    assert convergence[0] == ["prior mean", "0", "−20.00 ± 1.50", "", "", "", "20.0", ""]
+    assert convergence[2] == ["delta", "2", "−18.00 ± 1.50", "+2.00 ± 0.25", "50", "25", "22.0", "60"]
+    assert "20 draws of z" in context["captions"]["convergence"]
     assert context["tables"]["accuracy"]["rows"] == [["lvm", "32.0", "74.0", "85.0", "85.2", "−0.71"]]
     assert context["tables"]["lengths"]["rows"][1] == ["score, L = 1", "36.5", "38.8", "43.8"]
     assert (
@@ -123,7 +137,7 @@ def test_energies_are_of_the_references_and_of_every_row():
 
 def test_the_page_numbers_escapes_and_marks():
     text = _page(_found(*EVERY))
-    assert re.findall(r"Figure (\d)\.</b>", text) == ["4", "5", "6"]
+    assert re.findall(r"Figure (\d)\.</b>", text) == ["4", "5", "6", "7"]
     assert re.findall(r"Table (\d)\.</b>", text) == ["3", "4", "5", "6", "7", "8"]
     assert "Hund &amp; &lt;i&gt;Katze&lt;/i&gt;" in text and "dog &lt;b&gt;s" in text and "Hund &lt;x&gt;" in text
     assert "a dog <mark>dog</mark>" in text and "a <mark>big</mark> dog" in text

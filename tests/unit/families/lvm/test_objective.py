@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from miniatures import context, gradients, lvm, one, padded, pairs
 from torch.distributions import Normal, kl_divergence
 
-from workflow_src.families.lvm import ElboConfig
 from workflow_src.families.lvm.objective import Elbo, budget, evidence_lower_bound, length_loss
+from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import EOS, Batch
 
 LENGTHS = [3, 5, 1]

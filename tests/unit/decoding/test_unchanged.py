@@ -1,0 +1,95 @@
+"""Stopping where the output stands still: results of all steps, step counts of the first that changed nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import ending, lanmt, lvm, nat, one, padded, pairs, refiner, translate_batch
+
+from workflow_src.config.display import words
+from workflow_src.registry import searches
+
+MODELS = {
+    "lvm": lambda: lvm(seed=2),
+    "lvm with end symbols": lambda: ending(),
+    "lanmt": lambda: lanmt(seed=3),
+    "nat": lambda: nat(latent="vae", latent_dim=3, seed=5),
+}
+MOST = 12
+
+
+def batch():
+    return pairs([4, 1, 6, 2, 7, 5], [3, 5, 1, 4, 2, 2])
+
+
+def first_unchanged(trace) -> int:
+    """Steps up to the first that changed nothing, of the outputs of one sentence after each step."""
+    return next((t for t in range(1, len(trace)) if trace[t] == trace[t - 1]), len(trace) - 1)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_it_is_the_unstopped_result_and_counts_the_steps_to_it(kind):
+    model, source = MODELS[kind](), batch().source
+    whole = translate_batch(model, source, "delta", MOST, trace=True)
+    found = translate_batch(model, source, "delta", MOST, trace=True, stop_unchanged=True)
+    assert found.tokens == whole.tokens and found.traces == whole.traces
+    assert found.scores == pytest.approx(whole.scores, abs=1e-12)
+    if kind != "lvm with end symbols":
+        # There, end symbols may move and leave the words alone.
+        assert found.steps == [first_unchanged([step[row] for step in whole.traces]) for row in range(6)]
+    # Sentences that stop at different steps, and some that moved at all, or nothing is tested.
+    assert len(set(found.steps)) > 1 and whole.traces[0] != whole.tokens
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_batching_and_padding_change_nothing(kind):
+    model, pairs_of = MODELS[kind](), batch()
+    together = translate_batch(model, pairs_of.source, "delta", MOST, stop_unchanged=True)
+    wider = translate_batch(model, padded(pairs_of).source, "delta", MOST, stop_unchanged=True)
+    assert (wider.tokens, wider.steps) == (together.tokens, together.steps)
+    for row in range(6):
+        alone = translate_batch(model, one(pairs_of, row).source, "delta", MOST, stop_unchanged=True)
+        assert (alone.tokens[0], alone.steps[0]) == (together.tokens[row], together.steps[row])
+        assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
+
+
+def test_no_sentence_takes_more_than_the_most():
+    found = translate_batch(lanmt(seed=3), batch().source, "delta", 1, stop_unchanged=True, trace=True)
+    whole = translate_batch(lanmt(seed=3), batch().source, "delta", 1, trace=True)
+    assert found.steps == [1] * 6 and found.tokens == whole.tokens and found.traces == whole.traces
+
+
+def test_other_steps_stop_too_where_they_leave_the_output_alone():
+    """Along a learned direction the next step might change it: what is counted is the first that did not."""
+    model, network, source = lvm(seed=2), refiner("score"), batch().source
+    whole = translate_batch(model, source, "score", MOST, 0.5, network, trace=True)
+    found = translate_batch(model, source, "score", MOST, 0.5, network, stop_unchanged=True)
+    for row in range(6):
+        trace = [step[row] for step in whole.traces]
+        assert found.steps[row] == first_unchanged(trace) and found.tokens[row] == trace[found.steps[row]]
+
+
+def test_without_scores_they_are_nothing():
+    found = translate_batch(lanmt(), batch().source, "delta", 3, stop_unchanged=True, scored=False)
+    assert found.scores == [0.0] * 6
+
+
+def test_settings_say_it_once():
+    settings = searches()["delta"].settings
+    assert settings(steps=3, stop_unchanged=True).name_parts() == "-3-still"
+    # Tables tell what is on by its name.
+    assert words({"stop_unchanged": True, "length_quantile": 0.6}) == "stop unchanged, length quantile 0.6"
+    assert "stop_unchanged" not in settings(steps=3).handed()
+    with pytest.raises(ValueError, match="stop_unchanged and stop_threshold 0.1 both say when a sentence stops"):
+        settings(steps=3, stop_unchanged=True, stop_threshold=0.1)
+    assert searches()["delta"].varies(settings(steps=3, stop_unchanged=True)) == "with stop_unchanged"
+
+
+def test_it_decodes_no_more_often_than_the_paper_counts():
+    """One output before the first step, and one after each (Shu et al. 2020, section 6)."""
+    model, calls = lanmt(seed=3), []
+    decode = model.decode
+    model.decode = lambda *args: calls.append(1) or decode(*args)
+    with torch.no_grad():
+        steps = translate_batch(model, batch().source, "delta", MOST, stop_unchanged=True).steps
+    assert len(calls) == max(steps) + 1

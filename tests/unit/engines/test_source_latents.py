@@ -1,0 +1,55 @@
+"""Searches of latents that say lengths in ONNX Runtime, against our own code: each step has a length of its own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import lanmt, refiner, tokens
+
+from workflow_src import registry
+from workflow_src.spec import MODEL, REFINER
+from workflow_src.types import EOS, PAD
+
+pytest.importorskip("onnx", reason="needs the extra fast")
+pytest.importorskip("onnxruntime", reason="needs the extra fast")
+pytest.importorskip("onnxscript", reason="needs the extra fast")
+
+SIZE = 9
+SOURCE = tokens([3, 1, 5, 2], SIZE, end=True)
+LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
+# The prior mean's graph is a part of every other.
+CASES = {
+    "delta": {"steps": 2},
+    "score": {"steps": 1, "length_quantile": 0.8, "lengthening": 0.3},
+    "npd": {"draws": 3, "temperature": 3.0},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_outputs_and_scores_are_those_of_our_own_code(case, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    from workflow_src.engines.onnxruntime import open_networks
+
+    search = registry.searches()[case]
+    made, settings = lanmt(SIZE, SIZE, seed=8).float(), search.settings(**CASES[case])
+    networks, models = {MODEL: made}, {"lanmt": made}
+    if REFINER in search.needs:
+        networks[REFINER] = models["score"] = refiner("score", seed=3).float()
+    assert registry.engines()["onnxruntime"].serves(registry.families()["lanmt"], search, settings) is None
+    engine = open_networks(dict(reversed(models.items())), "fast", torch.device("cpu"))
+    with torch.no_grad():
+        wanted = registry.import_object(search.run)(networks, SOURCE, settings)
+    alone = [engine.translate([line], settings, True, networks) for line in LINES]
+    assert [one.tokens[0] for one in alone] == wanted.tokens
+    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-4)
+    if case == "delta":
+        # Graphs of several sentences, which have padding, are others.
+        together = engine.translate(LINES, settings, True, networks)
+        assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)
+
+
+def test_a_search_that_stops_by_itself_has_no_fixed_graph():
+    delta = registry.searches()["delta"]
+    serves = registry.engines()["onnxruntime"].serves
+    reason = serves(registry.families()["lanmt"], delta, delta.settings(steps=3, stop_unchanged=True))
+    assert reason == "cannot compute search delta with stop_unchanged; remove one of the two"

@@ -1,0 +1,74 @@
+"""Bounds of outputs against their definition, and where outputs stand still."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import ending, lanmt, lvm
+
+from workflow_src.evaluation.analyses.convergence import bounds, point, standstill, stopped
+from workflow_src.evaluation.analyses.marginal import marginals, sentence_generator
+from workflow_src.types import EOS
+
+SOURCE = [4, 7, 9, EOS]
+OUTPUTS = [[5, 6, 7], [8], [5, 6, 7], [3, 4, 5, 6, 9]]
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("kind", ["lvm", "ending", "lanmt"])
+def test_bounds_are_expected_likelihoods_less_the_divergence(kind):
+    model = {"lvm": lvm, "ending": ending, "lanmt": lanmt}[kind](seed=4)
+    found = bounds(model, SOURCE, OUTPUTS, 6, 3, 11, CPU)
+    assert found[0] == found[2]
+    memory = model.encode(torch.tensor([SOURCE]))
+    for output, value in zip(OUTPUTS, found, strict=True):
+        target = torch.tensor([output])
+        if kind == "lanmt":
+            prior, posterior = model.prior(memory), model.posterior(memory, target)
+        else:
+            target = model.whole_target(target)
+            mask = torch.ones_like(target, dtype=torch.bool)
+            prior, posterior = model.prior(memory, mask), model.posterior(memory, target, mask)
+        q = torch.distributions.Normal(*posterior)
+        divergence = torch.distributions.kl_divergence(q, torch.distributions.Normal(*prior)).sum()
+        generator, total = sentence_generator(3, 11), 0.0
+        for noise in torch.randn((6, *q.mean.shape[1:]), generator=generator).double():
+            z = q.mean + q.stddev * noise
+            if kind == "lanmt":
+                total += model.log_likelihood(memory, z, target).item()
+            else:
+                scores = model.decode(memory, z, mask)[0].log_softmax(-1)
+                total += sum(scores[place, word].item() for place, word in enumerate(target[0].tolist()))
+        assert value == pytest.approx(total / 6 - divergence.item(), rel=1e-6)
+
+
+def test_bounds_are_below_the_marginal():
+    model = lvm(seed=4)
+    below = bounds(model, SOURCE, OUTPUTS, 200, 3, 11, CPU)
+    marginal = marginals(model, SOURCE, OUTPUTS, 2000, 3, 11, 500, CPU)
+    assert all(one < other.value for one, other in zip(below, marginal, strict=True))
+
+
+def test_bounds_depend_on_their_sentence_alone():
+    model = lanmt(seed=4)
+    together = bounds(model, SOURCE, OUTPUTS, 4, 3, 11, CPU)
+    assert [bounds(model, SOURCE, [output], 4, 3, 11, CPU)[0] for output in OUTPUTS] == together
+    assert bounds(model, SOURCE, OUTPUTS, 4, 3, 12, CPU) != together
+
+
+def test_outputs_stand_still_at_the_first_step_that_changes_nothing():
+    assert standstill([[1], [1], [2], [2]]) == 1
+    assert standstill([[1], [2], [3, 1], [3, 1]]) == 3
+    assert standstill([[1], [2], [1]]) is None and standstill([[1]]) is None
+    assert standstill([[], [], [4]]) == 1
+    # Steps 0 to 3 of four sentences.
+    traces = [[[1], [1], [1], []], [[1], [2], [2], []], [[1], [2], [3], []], [[1], [2], [4], []]]
+    assert stopped(traces) == [0.5, 0.25, 0.0]
+    with pytest.raises(ValueError, match="no outputs to follow"):
+        stopped([[], []])
+
+
+def test_points_compare_with_the_start():
+    found = point(2, [-3.0, -5.0, -4.0], [-4.0, -4.0, -4.0])
+    assert (found["bound"], found["gain"], found["risen"], found["fallen"]) == (-4.0, 0.0, 1 / 3, 1 / 3)
+    assert found["bound_error"] == pytest.approx((1 / 3) ** 0.5) == found["gain_error"]

@@ -1,0 +1,345 @@
+"""The model with latents of the source's length against its equations, sentence by sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import sacrebleu
+import torch
+from miniatures import context, gradients, lanmt, lvm, one, padded, pairs, refiner, transformer, translate_batch
+from torch import nn
+
+from workflow_src.decoding.latent import LengthChoice, delta_step, refine
+from workflow_src.families import refiners
+from workflow_src.families.lanmt.model import start
+from workflow_src.families.lanmt.objective import Elbo
+from workflow_src.families.lanmt.validation import validate
+from workflow_src.losses.draws import normal, sentence_keys
+from workflow_src.losses.score_matching import ScoreMatching
+from workflow_src.losses.settings import ElboConfig, ScoreMatchingConfig
+from workflow_src.losses.source_latents import evidence_lower_bound
+from workflow_src.nn.weights import weights_of
+from workflow_src.runtime.processes import Group
+from workflow_src.types import EOS, PAD, Batch, Hypotheses, with_end
+
+
+@pytest.fixture(scope="module")
+def model():
+    return lanmt(seed=3)
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return pairs([4, 1, 6, 5], [3, 5, 1, 6])
+
+
+def distributions(model, memory, target):
+    prior, posterior = model.prior(memory), model.posterior(memory, target)
+    return torch.distributions.Normal(*prior), torch.distributions.Normal(*posterior)
+
+
+def log_joint(model, memory, z, target) -> torch.Tensor:
+    """log p(y|x,z,l) + log p(l|z) of one sentence, by hand."""
+    labels, length = with_end(target), target.size(1)
+    hidden, mask = model.hidden(memory, z, torch.tensor([length]))
+    assert mask.all() and mask.shape == labels.shape
+    scores = (hidden[0] @ model.target_embedding.weight.T + model.output_bias).log_softmax(-1)
+    words = sum(scores[place, label] for place, label in enumerate(labels[0].tolist()))
+    classes = (z[0].mean(0) @ model.length.linear.weight.T + model.length.linear.bias).log_softmax(-1)
+    difference = max(-4, min(4, length - (memory.mask.size(1) - 1)))
+    return words + classes[difference + 4]
+
+
+@torch.no_grad()
+def naive(model, source, steps):
+    """Algorithm 1 on one sentence: outputs and lengths in words after every step."""
+    memory = model.encode(source)
+    z, outputs, lengths = model.prior(memory)[0], [], []
+    for _ in range(steps + 1):
+        scores = z[0].mean(0) @ model.length.linear.weight.T + model.length.linear.bias
+        length = max(1, int(scores.argmax()) - 4 + source.size(1) - 1)
+        hidden, _ = model.hidden(memory, z, torch.tensor([length]))
+        logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
+        symbols = [int(row[EOS:].argmax()) + EOS for row in logits]
+        outputs.append([symbol for symbol in symbols if symbol != EOS])
+        lengths.append(length)
+        z = model.posterior(memory, torch.tensor([outputs[-1]], dtype=torch.int64).view(1, -1))[0]
+    return outputs, lengths
+
+
+def test_delta_is_the_algorithm_with_a_new_length_at_every_step(batch):
+    changed = 0
+    for seed in (3, 4, 6, 8):
+        model = lanmt(seed=seed)
+        together = translate_batch(model, batch.source, "delta", 4, trace=True)
+        wider = translate_batch(model, padded(batch).source, "delta", 4)
+        assert wider.tokens == together.tokens and wider.scores == pytest.approx(together.scores, abs=1e-12)
+        for row in range(4):
+            single = one(batch, row).source
+            outputs, lengths = naive(model, single, 4)
+            assert [step[row] for step in together.traces] == outputs
+            alone = translate_batch(model, single, "delta", 4)
+            assert alone.scores[0] == pytest.approx(together.scores[row], abs=1e-12)
+            changed += len(set(lengths)) > 1
+    assert changed, "no sentence gets another length: nothing is tested"
+
+
+def test_the_length_at_each_step_is_that_of_the_current_latents(model, batch):
+    memory = model.encode(batch.source)
+    z = model.prior(memory)[0]
+    for shift in (-3.0, 0.0, 3.0):
+        _, mask = model.decode(memory, z + shift)
+        probabilities = model.length(memory, z + shift).softmax(-1)
+        wanted = (probabilities.argmax(-1) - 4 + memory.mask.sum(1) - 1).clamp(min=1) + 1
+        assert mask.sum(1).tolist() == wanted.tolist()
+
+
+def test_a_chosen_quantile_is_the_length_of_every_step(model, batch):
+    choice = LengthChoice(0.9, 0.5)
+    memory = model.encode(batch.source)
+    z = model.prior(memory)[0]
+    with torch.no_grad():
+        found = delta_step(model, memory, memory.mask, choice)(z)
+        for row in range(4):
+            single = one(batch, row).source
+            own = model.encode(single)
+            start = model.prior(own)[0]
+            below = model.length(own, start)[0].softmax(-1).cumsum(-1) < 0.9
+            words = single.size(1) - 1
+            length = max(1, int(below.sum()) - 4 + words + round(0.5 * words))
+            logits, mask = model.decode(own, start, torch.tensor([length]))
+            assert mask.size(1) == length + 1
+            wanted = model.posterior(own, model.output(logits.argmax(-1), mask))[0]
+            assert torch.allclose(found[row, : words + 1], wanted[0], atol=1e-12)
+    longer = translate_batch(model, batch.source, "delta", 2, length_quantile=0.9, lengthening=0.5)
+    assert longer.tokens != translate_batch(model, batch.source, "delta", 2).tokens
+
+
+class PriorAsPosterior:
+    """A model whose posterior is its prior."""
+
+    source_latents = True
+
+    def __init__(self, model):
+        self.encode, self.prior, self.decode, self.output = model.encode, model.prior, model.decode, model.output
+
+    def posterior(self, memory, target):
+        return self.prior(memory)
+
+
+def test_delta_lands_on_the_prior_mean_where_the_posterior_is_the_prior(model, batch):
+    twin = PriorAsPosterior(model)
+    memory = twin.encode(batch.source)
+    mean, _ = twin.prior(memory)
+    anywhere = mean + 5 * torch.randn(mean.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.equal(delta_step(twin, memory, memory.mask)(anywhere), mean)
+
+
+def test_the_loss_is_that_of_sentences_one_by_one(model, batch):
+    config = ElboConfig(label_smoothing=0.0, kl_budget=0.6, budget_hold=1.0, budget_until=1.0, length_weight=0.7)
+    terms = Elbo(config)(model, batch, context(seed=2))
+    keys = sentence_keys(batch, torch.Generator().manual_seed(2))
+    total = tokens = kl_sum = positions = 0.0
+    for row in range(4):
+        pair = one(batch, row)
+        memory = model.encode(pair.source)
+        prior, posterior = distributions(model, memory, pair.target)
+        noise = normal(keys[row : row + 1], (pair.source.size(1), 3))
+        z = posterior.mean + posterior.stddev * noise
+        kl = torch.distributions.kl_divergence(posterior, prior).sum(-1)[0]
+        joint = log_joint(model, memory, z, pair.target)
+        classes = model.length(memory, z)[0].log_softmax(-1)
+        own = classes[max(-4, min(4, pair.target.size(1) - pair.source.size(1) + 1)) + 4]
+        total += -(joint - own) - 0.7 * own + kl.clamp(min=0.6).sum()
+        tokens, kl_sum, positions = tokens + pair.target.size(1) + 1, kl_sum + kl.sum(), positions + len(kl)
+    assert terms.count == tokens
+    assert terms.total.item() == pytest.approx((total / tokens).item(), rel=1e-9)
+    assert float(terms.figures["kl"]) == pytest.approx((kl_sum / positions).item(), rel=1e-9)
+
+
+def test_padding_and_company_change_no_loss(model, batch):
+    """Each sentence has noise of its own, so that no draw has to be replaced."""
+    objective = Elbo(ElboConfig())
+    found, wider = (objective(model, x, context(seed=2)) for x in (batch, padded(batch, 4)))
+    assert found.total.item() == pytest.approx(wider.total.item(), rel=1e-12)
+    parts = [objective(model, one(batch, row), context(seed=2)) for row in range(4)]
+    joined = sum(part.total * part.count for part in parts) / sum(part.count for part in parts)
+    assert joined.item() == pytest.approx(found.total.item(), rel=1e-12)
+
+
+def test_the_reconstruction_reaches_the_posterior_through_the_sample(model, batch):
+    """Without a KL there still is a gradient: that of the sampled latents."""
+    terms = Elbo(ElboConfig(kl_budget=1e6, budget_hold=1.0, budget_until=1.0))(model, batch, context(seed=2))
+    found = gradients(model, terms.total)
+    assert found["latents.posterior_head.linear.weight"].abs().max() > 1e-6
+    # The KL is below its budget, and nothing else reads the prior.
+    assert not found["latents.prior_head.linear.weight"].any()
+
+
+def test_the_bound_is_its_equation(model, batch):
+    keys = sentence_keys(batch, torch.Generator().manual_seed(5))
+    memory = model.encode(batch.source)
+    elbo, kl = evidence_lower_bound(model, memory, batch.target, 3, keys)
+    for row in range(4):
+        pair = one(batch, row)
+        own = model.encode(pair.source)
+        prior, posterior = distributions(model, own, pair.target)
+        wanted = torch.distributions.kl_divergence(posterior, prior).sum()
+        assert kl[row].item() == pytest.approx(wanted.item(), rel=1e-9)
+        draws = [normal(keys[row : row + 1], (pair.source.size(1), 3), stream) for stream in range(3)]
+        joint = [log_joint(model, own, posterior.mean + posterior.stddev * noise, pair.target) for noise in draws]
+        assert elbo[row].item() == pytest.approx((sum(joint) / 3 - wanted).item(), rel=1e-9)
+
+
+def test_the_bound_is_below_the_marginal(model, batch):
+    """Many samples of the prior estimate log p(y, l|x) = log E_p[p(y, l|x,z)]."""
+    pair = one(batch, 1)
+    memory = model.encode(pair.source)
+    elbo, _ = evidence_lower_bound(model, memory, pair.target, 50, torch.tensor([7]))
+    mean, deviation = model.prior(memory)
+    rows = torch.zeros(4000, dtype=torch.int64)
+    noise = torch.randn(4000, *mean.shape[1:], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        joint = model.log_likelihood(memory.select(rows), mean + deviation * noise, pair.target.expand(4000, -1))
+    assert elbo.item() < torch.logsumexp(joint, 0).item() - math.log(4000)
+
+
+def test_an_empty_output_and_one_beyond_the_positions_have_a_posterior(model):
+    source = pairs([4, 3], [1, 1]).source
+    memory = model.encode(source)
+    empty = model.posterior(memory, torch.zeros(2, 0, dtype=torch.int64))[0]
+    assert torch.allclose(empty, model.posterior(memory, torch.zeros(2, 3, dtype=torch.int64))[0], atol=1e-12)
+    full = torch.full((2, 64), 5)
+    assert torch.isfinite(model.posterior(memory, full)[0]).all()
+
+
+def test_a_teacher_gives_encoders_decoders_and_embeddings():
+    teacher, model = transformer(seed=1), lanmt(posterior_layers=2)
+    tensors = weights_of(teacher)
+    taken = start(model, tensors, "transformer", None)
+    own = dict(model.named_parameters())
+    for name, place in (
+        ("encoder.layers.1.feed_forward.inner.weight", "latents.target_encoder.layers.1.feed_forward.inner.weight"),
+        ("encoder.layers.0.self_attention.output.bias", "encoder.layers.0.self_attention.output.bias"),
+        ("decoder.layers.1.cross_attention.query.weight", "decoder.layers.1.cross_attention.query.weight"),
+        ("decoder.norm.weight", "latents.source_decoder.norm.weight"),
+        ("target_embedding.weight", "target_embedding.weight"),
+    ):
+        assert torch.equal(own[place], tensors[name]) and place in taken
+    left = set(own) - set(taken)
+    heads = ("latents.prior_head", "latents.posterior_head", "latents.projection", "length.", "transformation.")
+    assert left and all(name.startswith(heads) for name in left)
+    assert start(model, None, None, None) is None
+    other = lanmt(seed=9)
+    assert set(start(other, weights_of(lanmt(seed=2)), "lanmt", None)) == set(dict(other.named_parameters()))
+    with pytest.raises(ValueError, match="both need the same subwords"):
+        start(model, weights_of(transformer(target_size=12)), "transformer", None)
+
+
+@pytest.mark.parametrize("kind", ["score", "energy"])
+def test_refiners_learn_delta_steps_at_source_positions(kind, model, batch):
+    frozen, network = lanmt(seed=3).requires_grad_(False), refiner(kind)
+    config = ScoreMatchingConfig(delta_steps=2, pre_update_probability=0.0)
+    terms = ScoreMatching(config)(network, batch, context(seed=3, frozen=frozen))
+    mask = batch.source_mask
+    z, goal, memory = ScoreMatching(config).draw(network, batch, mask, context(seed=3, frozen=frozen))
+    assert torch.allclose(goal, refine(z, delta_step(frozen, memory, mask), 2), atol=1e-12) and not torch.equal(goal, z)
+    direction = network.direction(memory, z, mask, differentiable=True)
+    squared = ((direction - (goal - z)) ** 2)[mask].sum() - ((goal - z) ** 2)[mask].sum()
+    assert terms.total.item() == pytest.approx((squared / mask.sum()).item(), rel=1e-9)
+    took = refiners.start(refiner(kind), None, None, frozen)
+    assert {"latent_projection.weight", "stack.layers.0.cross_attention.query.weight"} <= set(took)
+    found = translate_batch(frozen, batch.source, kind, 2, 0.5, network)
+    for row in range(4):
+        alone = translate_batch(frozen, one(batch, row).source, kind, 2, 0.5, network)
+        assert alone.tokens[0] == found.tokens[row]
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeDev:
+    """Four pairs in batches; subwords are written as words."""
+
+    data: Batch
+    groups: tuple[tuple[int, ...], ...] = ((0, 2), (1, 3))
+    sentences: int = 4
+    group: Group = Group()
+
+    @property
+    def references(self):
+        return self.detokenise([[i for i in row if i != PAD] for row in self.data.target.tolist()])
+
+    @staticmethod
+    def detokenise(rows):
+        return [" ".join(f"w{i}" for i in row) for row in rows]
+
+    def generator(self):
+        return torch.Generator().manual_seed(0)
+
+    def over_batches(self, measure, pass_by=None):
+        return [measure(Batch(self.data.source[[*rows]], self.data.target[[*rows]], rows)) for rows in self.groups]
+
+    def bleu(self, search) -> float:
+        found: Hypotheses = search(self.data.source)
+        return sacrebleu.corpus_bleu(self.detokenise(found.tokens), [self.references]).score
+
+
+def test_validation_is_that_of_sentences_one_by_one(model, batch):
+    dev = FakeDev(batch)
+    found = validate(dev, ElboConfig(dev_samples=2)).figures(model)
+    keys = sentence_keys(batch, torch.Generator().manual_seed(0))
+    elbo = kl = exact = 0.0
+    outputs, moved = [], []
+    for row in range(4):
+        pair = one(batch, row)
+        memory = model.encode(pair.source)
+        bound, divergence = evidence_lower_bound(model, memory, pair.target, 2, keys[row : row + 1])
+        elbo, kl = elbo + bound.item(), kl + divergence.item()
+        (first, second), (length, _) = naive(model, pair.source, 1)
+        exact += length == pair.target.size(1)
+        moved.append(second)
+        logits, mask = model.decode(memory, model.posterior(memory, pair.target)[0])
+        outputs.append([i for i in model.output(logits.argmax(-1), mask)[0].tolist() if i != PAD])
+    bleu = lambda rows: sacrebleu.corpus_bleu(dev.detokenise(rows), [dev.references]).score  # noqa: E731
+    assert found["dev_elbo"] == pytest.approx(elbo / batch.num_target_tokens, rel=1e-9)
+    assert found["dev_kl"] == pytest.approx(kl / int(batch.source_mask.sum()), rel=1e-9)
+    assert found["dev_length_accuracy"] == exact / 4
+    assert found["dev_bleu_posterior"] == pytest.approx(bleu(outputs))
+    assert found["dev_bleu_delta"] == pytest.approx(bleu(moved))
+    assert found["dev_bleu_carried"] == pytest.approx(bleu(outputs) - found["dev_bleu"])
+    assert all(map(math.isfinite, found.values()))
+    # However dev is cut into batches.
+    again = validate(FakeDev(batch, ((3,), (0, 1, 2))), ElboConfig(dev_samples=2)).figures(model)
+    assert again == pytest.approx(found, rel=1e-9)
+    assert validate(dev, ElboConfig()).criterion == "dev_elbo"
+
+
+def test_latents_without_a_gap_carry_nothing(batch):
+    """With a posterior that is the prior, the KL is 0 and both translations are alike: what a collapse looks like."""
+    model = lanmt(seed=3)
+    model.posterior = lambda memory, target: model.prior(memory)
+    found = validate(FakeDev(batch), ElboConfig(dev_samples=1)).figures(model)
+    assert found["dev_kl"] == pytest.approx(0, abs=1e-12) and found["dev_bleu_carried"] == 0
+
+
+def test_parts_have_the_sizes_that_costs_are_counted_from():
+    from workflow_src.families.lanmt import FAMILY, LanmtConfig
+
+    model = lanmt()
+    counted = FAMILY.weights(LanmtConfig(**model.config.model_dump()), 11)
+    parts = {
+        "encoder": [model.encoder],
+        "prior": [model.latents.prior_head],
+        "posterior": [model.latents.target_encoder, model.latents.source_decoder, model.latents.posterior_head],
+        "decoder": [model.decoder, model.latents.projection],
+    }
+    for name, modules in parts.items():
+        linear = [x for part in modules for x in part.modules() if isinstance(x, nn.Linear)]
+        assert counted[name] == sum(x.weight.numel() for x in linear), name
+    assert counted["output"] == model.target_embedding.weight.numel()
+
+
+def test_it_is_no_model_of_target_positions(model):
+    assert model.source_latents and not getattr(lvm(), "source_latents", False)

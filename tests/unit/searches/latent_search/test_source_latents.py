@@ -1,0 +1,99 @@
+"""Searches over samples of latents that say lengths, against one candidate at a time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import lanmt, one, padded, pairs, refiner, step_maker, transformer
+
+from workflow_src.decoding.candidates import noise_table
+from workflow_src.registry import import_object, searches
+from workflow_src.searches.latent_search.search import Candidates, latent_search, prior_noise
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS
+
+PLAN = Candidates(lengths=3, samples=2, seed=7, lengthening=0.2)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return lanmt(seed=3)
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return pairs([4, 1, 6, 2], [3, 5, 1, 4])
+
+
+@torch.no_grad()
+def read(model, memory, z, length: int) -> tuple[tuple[int, ...], float]:
+    """The best words of latents at a length, and the mean log-probability of their symbols."""
+    hidden, _ = model.hidden(memory, z, torch.tensor([length]))
+    logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
+    logits[:, :EOS] = float("-inf")
+    best, symbols = logits.log_softmax(-1).max(-1)
+    return tuple(symbol for symbol in symbols.tolist() if symbol != EOS), float(best.mean())
+
+
+@torch.no_grad()
+def by_hand(model, source, make_step, steps, plan, teacher=None):
+    memory, words = model.encode(source), source.size(1) - 1
+    mean, deviation = model.prior(memory)
+    noise = prior_noise(source[0].tolist(), plan.samples, source.size(1), 3, plan.seed)
+    found = {}
+    for sample in range(plan.samples):
+        first = plan.mean_first and sample == 0
+        z = mean + deviation * (0 if first else noise[sample][None])
+        for _ in range(steps):
+            z = make_step(memory, memory.mask)(z)
+        scores = z[0].mean(0) @ model.length.linear.weight.T + model.length.linear.bias
+        lengths = {}
+        for place, value in enumerate(scores.tolist()):
+            length = max(1, place - 4 + words + round(plan.lengthening * words))
+            lengths[length] = max(value, lengths.get(length, value))
+        for length in sorted(lengths, key=lambda one: -lengths[one])[: plan.lengths]:
+            tokens, score = read(model, memory, z, length)
+            if teacher is not None:
+                target = torch.tensor([list(tokens)], dtype=torch.int64)
+                score = teacher.log_probability(teacher.scoring_states(source), target).item() / (len(tokens) + 1)
+            found[tokens] = max(score, found.get(tokens, score))
+    best = max(found, key=lambda one: found[one])
+    return list(best), found[best], len(found)
+
+
+@pytest.mark.parametrize("search, steps", [("delta", 0), ("delta", 2), ("score", 1)])
+@pytest.mark.parametrize("rescored", [False, True])
+def test_the_winner_is_that_of_one_candidate_at_a_time(model, batch, search, steps, rescored):
+    teacher = transformer() if rescored else None
+    for plan in (PLAN, Candidates(lengths=2, samples=3, seed=1, mean_first=True)):
+        network = refiner("score") if search == "score" else None
+        make_step = step_maker(model, search, 1.0, network)
+        found = latent_search(model, batch.source, make_step, steps, plan, teacher)
+        wider = latent_search(model, padded(batch).source, make_step, steps, plan, teacher)
+        assert found.tokens == wider.tokens and found.steps == [steps] * 4
+        for row in range(4):
+            source = one(batch, row).source
+            tokens, score, count = by_hand(model, source, make_step, steps, plan, teacher)
+            assert found.tokens[row] == tokens and found.candidates[row] == count
+            assert found.scores[row] == pytest.approx(score, abs=1e-10)
+
+
+def test_draws_are_those_of_one_candidate_at_a_time(model, batch):
+    npd = searches()["npd"]
+    settings = npd.settings(draws=4, temperature=2.0, search_seed=5)
+    run = import_object(npd.run)
+    found = run({MODEL: model}, batch.source, settings)
+    assert run({MODEL: model}, padded(batch).source, settings).tokens == found.tokens
+    table, lengths = noise_table(4, 64, 3, 5), set()
+    for row in range(4):
+        memory = model.encode(one(batch, row).source)
+        mean, deviation = model.prior(memory)
+        tried = []
+        for draw in range(4):
+            z = mean + 2.0 * deviation * table[draw, : mean.size(1)]
+            length = int(model.predict_lengths(memory, z))
+            lengths.add((row, length))
+            tried.append(read(model, memory, z, length))
+        tokens, score = max(tried, key=lambda pair: pair[1])
+        assert found.tokens[row] == list(tokens) and found.scores[row] == pytest.approx(score, abs=1e-10)
+    assert len(lengths) > 4, "no sentence has draws of several lengths: nothing is tested"

@@ -1,0 +1,49 @@
+"""The latent-variable model of Shu et al. 2020: one Gaussian latent a source position, and lengths from the latents."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from workflow_src.losses.settings import ElboConfig
+from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
+from workflow_src.spec import BOUND, LATENT, LATENT_LENGTHS, SOURCE_LATENT, Family, Look
+
+
+class LanmtConfig(StackConfig):
+    encoder_layers: int = Field(gt=0, description="layers of the source's encoder, whose states give the prior")
+    layers: int = Field(gt=0, description="layers of the decoder")
+    posterior_layers: int = Field(gt=0, description="layers of the posterior's encoder and of its decoder, each")
+    latent_dim: int = Field(8, gt=0, description="width Z of one latent")
+    max_length_difference: int = Field(50, gt=0, description="the length head classifies |y|-|x| in [-this, this]")
+    head_scale: float = Field(0.1, gt=0, description="scale of the mean and deviation heads at the start")
+
+
+def weights(model: LanmtConfig, vocabulary: int) -> dict[str, int]:
+    heads = 2 * model.dim * model.latent_dim
+    return {
+        "encoder": model.encoder_layers * encoder_layer(model),
+        "prior": heads,
+        "posterior": heads + model.posterior_layers * (encoder_layer(model) + decoder_layer(model)),
+        "decoder": model.layers * decoder_layer(model) + model.latent_dim * model.dim,
+        "output": vocabulary * model.dim,
+    }
+
+
+FAMILY = Family(
+    name="lanmt",
+    title="Latents of the source's length",
+    model=LanmtConfig,
+    objective=ElboConfig,
+    presets=Path(__file__).parents[3] / "config/models/lanmt.yaml",
+    build="workflow_src.families.lanmt.model:SourceLatentVariableModel",
+    loss="workflow_src.families.lanmt.objective:Elbo",
+    validation="workflow_src.families.lanmt.validation:validate",
+    searches=("delta", "prior-mean", "npd", "latent-search"),
+    weights=weights,
+    layers=lambda model: model.encoder_layers + model.layers + 2 * model.posterior_layers,
+    traits=frozenset({LATENT, SOURCE_LATENT, LATENT_LENGTHS, BOUND}),
+    start="workflow_src.families.lanmt.model:start",
+    rule="train_lvm",
+    look=Look("#a6611a", dark="#d9a05b"),
+    order=5,
+)

@@ -1,0 +1,141 @@
+"""The latent-variable model of Shu et al. 2020, section 3: one Gaussian latent a source position.
+
+    log p(y|x) >= E_q[log p(y|x,z,l) + log p(l|z)] - KL[q(z|x,y) || p(z|x)]        (equation 5)
+
+with z of shape (S, Z), the source's end symbol counted. Targets have an end symbol, so that l = |y| + 1 positions are
+compared with S = |x| + 1; a position of an output that puts out an end symbol stays empty. The length is no more than
+a function of z: who moves the latents moves the length too.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workflow_src.decoding.candidates import kept_symbols
+from workflow_src.decoding.passes import largest
+from workflow_src.families.lanmt import LanmtConfig
+from workflow_src.nn.layers import Embedding, Stack, attention_bias, check_length, dropout, initialise
+from workflow_src.nn.length import LatentLengthHead
+from workflow_src.nn.source_latents import LatentMemory, LengthTransformation, SourceLatents
+from workflow_src.nn.weights import copy_places
+from workflow_src.types import EOS, PAD, wide, with_end
+
+
+class SourceLatentVariableModel(nn.Module):
+    # Latents are those of source positions, and say how long the output is (`types.LatentLengthModel`).
+    source_latents = True
+    latent_lengths = True
+    # Positions of an output beside those of its words: that of the end symbol.
+    extra_positions = 1
+
+    def __init__(self, config: LanmtConfig, source_size: int, target_size: int, joint: bool):
+        super().__init__()
+        self.config = config
+        self.source_embedding = Embedding(source_size, config)
+        self.target_embedding = self.source_embedding if joint else Embedding(target_size, config)
+        self.encoder = Stack(config, config.encoder_layers, cross=False)
+        self.latents = SourceLatents(config, config.latent_dim, config.posterior_layers)
+        longest = config.max_positions - self.extra_positions
+        self.length = LatentLengthHead(config.latent_dim, config.max_length_difference, longest)
+        self.transformation = LengthTransformation()
+        self.decoder = Stack(config, config.layers, cross=True)
+        self.output_bias = nn.Parameter(torch.zeros(target_size))
+        initialise(self)
+        self.latents.scale_heads(config.head_scale)
+
+    # 1. Prior and posterior.
+
+    def encode(self, source: Tensor) -> LatentMemory:
+        """Source (B, S) -> states (B, S, D) of the prior, which the decoder reads too."""
+        mask = source != PAD
+        bias = attention_bias(mask)
+        embedded = self.source_embedding(source)
+        return LatentMemory(self.encoder(embedded, bias), mask, bias, embedded)
+
+    def prior(self, memory: LatentMemory, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of p(z|x), (B, S, Z) each. The mask is that of the source, whatever is handed over."""
+        return self.latents.prior(memory)
+
+    def posterior(self, memory: LatentMemory, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of q(z|x,y), (B, S, Z) each, for target (B, T), padded and without end symbols."""
+        target = with_end(target[:, : self.target_embedding.positions.size(0) - 1])
+        return self.latents.posterior(memory, self.target_embedding(target), target != PAD)
+
+    # 2. The length.
+
+    def predict_lengths(
+        self, memory: LatentMemory, z: Tensor, quantile: float | None = None, lengthening: float = 0.0
+    ) -> Tensor:
+        """Target lengths in words (B,) of latents (B, S, Z): the most probable under p(l|z), or a quantile."""
+        return self.length.chosen(self.length(memory, z), memory, quantile, lengthening)
+
+    def likely_lengths(self, memory: LatentMemory, z: Tensor, count: int, lengthening: float = 0.0) -> Tensor:
+        """The `count` most probable target lengths (B, count) under p(l|z)."""
+        return self.length.best(self.length(memory, z), memory, count, lengthening)
+
+    # 3. The decoder over latents of the target's length.
+
+    def hidden(self, memory: LatentMemory, z: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Last decoder states (B, T+1, D) for latents (B, S, Z) and lengths (B,) in words, and the mask (B, T+1)."""
+        codes = self.target_embedding.positions
+        positions = lengths + self.extra_positions
+        width = largest(positions, codes.size(0))
+        check_length(width, codes.size(0))
+        mask = torch.arange(width, device=positions.device) < positions[:, None]
+        inputs = self.latents.projected(self.transformation(z, memory.mask, positions, width)) + codes[:width]
+        inputs = dropout(inputs, self.config.dropout, self.training)
+        return self.decoder(inputs, attention_bias(mask), memory), mask
+
+    def decode(self, memory: LatentMemory, z: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Logits (B, T+1, V) of p(y|x,z,l), -inf for what may not be put out, and the mask (B, T+1).
+
+        `lengths` (B,) in words replace the most probable ones under p(l|z).
+        """
+        lengths = self.predict_lengths(memory, z) if lengths is None else lengths
+        hidden, mask = self.hidden(memory, z, lengths)
+        # Added to the bias, which is small, and not to the logits.
+        changes = torch.zeros_like(self.output_bias)
+        changes[:EOS] = float("-inf")
+        return F.linear(hidden, self.target_embedding.weight, self.output_bias + changes), mask
+
+    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
+        """The words of symbols (B, T+1) at the positions of `mask`, (B, T+1), padded: end symbols are dropped."""
+        return kept_symbols(symbols, mask & (symbols != EOS))
+
+    def log_likelihood(self, memory: LatentMemory, z: Tensor, target: Tensor) -> Tensor:
+        """log p(y|x,z,l) + log p(l|z), (B,) nats, of target (B, T), padded; its end symbol is counted."""
+        labels, lengths = with_end(target), (target != PAD).sum(1)
+        hidden, mask = self.hidden(memory, z, lengths)
+        scores = wide(F.linear(hidden, self.target_embedding.weight, self.output_bias)).log_softmax(-1)
+        words = (scores.gather(-1, labels[:, : mask.size(1), None])[..., 0] * mask).sum(1)
+        classes = self.length.classes(memory, lengths)
+        return words + wide(self.length(memory, z)).log_softmax(-1).gather(1, classes[:, None])[:, 0]
+
+
+def start(
+    model: SourceLatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, base: None
+) -> list[str] | None:
+    """Start from a teacher's weights, or from another model's where names and shapes agree; at random without any.
+
+    Of a transformer, encoder, embeddings and output bias are taken, its encoder layers also for the posterior's
+    encoder, and its decoder layers for both decoders; returns the names of the parameters that were set.
+    """
+    if tensors is None:
+        return None
+    return copy_places(model, tensors, _places if family == "transformer" else None)
+
+
+PLACES = {
+    "encoder.": ("encoder.", "latents.target_encoder."),
+    "decoder.": ("decoder.", "latents.source_decoder."),
+}
+
+
+def _places(name: str) -> list[str]:
+    """Where a teacher's parameter goes."""
+    for prefix, own in PLACES.items():
+        if name.startswith(prefix):
+            return [one + name.removeprefix(prefix) for one in own]
+    return [name]

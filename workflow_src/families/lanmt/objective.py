@@ -1,0 +1,43 @@
+"""The loss of the model with latents of the source's length (Shu et al. 2020, equations 5, 9 and 10).
+
+Summed over a batch and divided by its target positions, end symbols counted:
+    label-smoothed reconstruction  +  length loss  +  sum_k max(b, KL_k)
+with z ~ q(z|x,y), one sample a sentence, which also the length is predicted from; KL_k sums over the latent's Z
+dimensions at one source position; b is the budget.
+"""
+
+from __future__ import annotations
+
+from workflow_src.losses.common import budget, length_cross_entropy, smoothed_cross_entropy
+from workflow_src.losses.draws import sentence_keys
+from workflow_src.losses.settings import ElboConfig
+from workflow_src.losses.source_latents import sampled_latents
+from workflow_src.types import Batch, LossTerms, TrainingContext, with_end
+
+
+class Elbo:
+    def __init__(self, config: ElboConfig):
+        self.config = config
+
+    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+        config, keys = self.config, sentence_keys(batch, context.generator)
+        memory = model.encode(batch.source)
+        z, kl = sampled_latents(model, memory, batch.target, keys)
+        hidden, mask = model.hidden(memory, z, batch.target_lengths)
+        labels = with_end(batch.target)[:, : mask.size(1)][mask]
+        reconstruction, nll = smoothed_cross_entropy(
+            hidden[mask], model.target_embedding.weight, model.output_bias, labels, config.label_smoothing
+        )
+        classes = model.length.classes(memory, batch.target_lengths)
+        length, exact = length_cross_entropy(model.length(memory, z), classes, config.length_smoothing)
+        free, count = budget(config, context.progress), labels.numel()
+        total = reconstruction + config.length_weight * length + kl.clamp(min=free).sum()
+        figures = {
+            "nll": nll / count,
+            "kl": kl.detach().mean(),
+            "length_nll": length.detach() / len(batch.target),
+            "length_accuracy": exact,
+            "kl_budget": free,
+            "sigma": model.transformation.log_sigma.detach().exp(),
+        }
+        return LossTerms(total / count, count, figures)

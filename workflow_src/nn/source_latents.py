@@ -1,0 +1,102 @@
+"""Gaussian latents at the source positions (Shu et al. 2020; Gu & Kong 2021, section 3.2).
+
+p(y|x) = integral of p(y|z,x) p(z|x) dz with z of shape (S, Z): one latent a source subword, the end symbol counted.
+The prior is two linear maps of the encoder's last states. The posterior q(z|x,y) has an encoder of the target and a
+decoder over the source's embeddings of its own, and shares only the embeddings with the rest of the model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor, nn
+
+from workflow_src.nn.gaussian import GaussianHead
+from workflow_src.nn.layers import Memory, Stack, attention_bias, with_padding
+from workflow_src.nn.settings import StackConfig
+from workflow_src.types import wide
+
+
+@dataclasses.dataclass(frozen=True)
+class LatentMemory(Memory):
+    """Source states, and the embeddings (B, S, D) that they were computed from, which the posterior reads."""
+
+    embedded: Tensor
+
+    def select(self, rows: Tensor) -> LatentMemory:
+        chosen = super().select(rows)
+        return LatentMemory(chosen.states, chosen.mask, chosen.bias, self.embedded.index_select(0, rows))
+
+
+class SourceLatents(nn.Module):
+    """Prior and posterior of latents of `latent_dim` numbers, and their projection to the model's width.
+
+    The posterior's encoder and its decoder have `posterior_layers` each; `head_scale` scales the mean and deviation
+    heads at the start (`scale_heads`).
+    """
+
+    def __init__(self, config: StackConfig, latent_dim: int, posterior_layers: int):
+        super().__init__()
+        self.prior_head = GaussianHead(config.dim, latent_dim)
+        self.target_encoder = Stack(config, posterior_layers, cross=False)
+        self.source_decoder = Stack(config, posterior_layers, cross=True)
+        self.posterior_head = GaussianHead(config.dim, latent_dim)
+        self.projection = nn.Linear(latent_dim, config.dim)
+
+    @torch.no_grad()
+    def scale_heads(self, factor: float) -> None:
+        """Large heads at the start make a KL of tens of nats that training first has to undo."""
+        for head in (self.prior_head, self.posterior_head):
+            head.linear.weight.mul_(factor)
+
+    def prior(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of p(z|x), (B, S, Z) each."""
+        return self.prior_head(memory.states)
+
+    def posterior(self, memory: LatentMemory, embedded: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of q(z|x,y), (B, S, Z) each, from the target's embeddings (B, T, D) at `mask` (B, T)."""
+        # Outputs have padding also in a graph of single sentences: they are shorter than their slots.
+        with with_padding():
+            bias = attention_bias(mask)
+        target = Memory(self.target_encoder(embedded, bias), mask, bias)
+        return self.posterior_head(self.source_decoder(memory.embedded, memory.bias, target))
+
+    def projected(self, z: Tensor) -> Tensor:
+        """Latents (..., Z) as wide as the model, (..., D)."""
+        return self.projection(z.to(self.projection.weight.dtype))
+
+    def added(self, memory: Memory, z: Tensor) -> Memory:
+        """Source states with the projected latents (B, S, Z) added."""
+        return dataclasses.replace(memory, states=memory.states + self.projected(z))
+
+
+class LengthTransformation(nn.Module):
+    """Latents of the source's length as latents of the target's (Shu et al. 2020, equations 6 to 8).
+
+        z'_j = sum_k w_jk z_k,    w_jk = softmax over k of -(k - j |x| / l)^2 / (2 sigma^2)
+
+    for j = 1 … l and k = 1 … |x|. The scale sigma is the only parameter; its logarithm is learned, which keeps it
+    above 0. As sigma goes to 0 each position reads the latent nearest to its place, and equal lengths change nothing.
+    """
+
+    def __init__(self, sigma: float = 1.0):
+        super().__init__()
+        self.log_sigma = nn.Parameter(torch.tensor(float(sigma)).log())
+
+    def weights(self, source_mask: Tensor, lengths: Tensor, width: int) -> Tensor:
+        """w (B, width, S) for source positions (B, S) and target lengths (B,); rows of real positions sum to 1.
+
+        Rows past a sentence's length have no meaning.
+        """
+        scale = wide(self.log_sigma)
+        kind = {"device": lengths.device, "dtype": scale.dtype}
+        ratio = source_mask.sum(1).to(scale.dtype) / lengths.to(scale.dtype)
+        centre = (torch.arange(width, **kind) + 1)[None, :] * ratio[:, None]
+        distance = (torch.arange(source_mask.size(1), **kind) + 1) - centre[..., None]
+        scores = -0.5 * (distance * (-scale).exp()) ** 2
+        return scores.masked_fill(~source_mask[:, None], float("-inf")).softmax(-1)
+
+    def forward(self, z: Tensor, source_mask: Tensor, lengths: Tensor, width: int) -> Tensor:
+        """Latents (B, width, Z) of target positions from latents (B, S, Z) of source positions."""
+        return self.weights(source_mask, lengths, width).to(z.dtype) @ z
