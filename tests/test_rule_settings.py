@@ -55,7 +55,10 @@ def test_rules_of_shipped_experiments_get_what_they_got(experiment):
 
 
 # What belongs to an experiment; everything else belongs to its recipe, whose experiments share it.
-OWN = ("analysis", "speed", "report", "significance", "latent_space", "lengths", "marginal", "samples", "tokens")
+OWN = (
+    "analysis", "speed", "report", "significance", "latent_space", "lengths", "marginal", "samples", "tokens",
+    "components",
+)  # fmt: skip
 
 
 def test_experiments_that_share_a_recipe_do_not_undo_each_other():

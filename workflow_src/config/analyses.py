@@ -1,4 +1,4 @@
-"""Settings of the analyses of Lee, Shu & Cho 2020 (sections 5.2, 5.3 and 6). No torch here."""
+"""Settings of the analyses of Lee, Shu & Cho 2020 (sections 5.2, 5.3 and 6) and Gu & Kong 2021. No torch here."""
 
 from __future__ import annotations
 
@@ -60,9 +60,18 @@ class LatentSpaceConfig(AnalysisConfig):
     arrows: int = Field(11, ge=3, description="arrows along each axis")
 
 
+class ComponentsConfig(AnalysisConfig):
+    """How many principal components hold the variance of posterior means (Gu & Kong 2021, Figure 5)."""
+
+    enabled: bool = False
+    sentences: int = Field(1000, gt=0, description="first sentences of test")
+    share: float = Field(0.95, gt=0, lt=1, description="of the variance that the counted components hold")
+
+
 class AnalysesConfig(Frozen):
     marginal: MarginalConfig = MarginalConfig()
     tokens: TokensConfig = TokensConfig()
     lengths: LengthsConfig = LengthsConfig()
     samples: SamplesConfig = SamplesConfig()
     latent_space: LatentSpaceConfig = LatentSpaceConfig()
+    components: ComponentsConfig = ComponentsConfig()

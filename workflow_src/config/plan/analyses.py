@@ -10,7 +10,7 @@ from typing import Any, Literal
 from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.registry import followed, plain, searches, searches_of
-from workflow_src.spec import TARGET_LATENT, VECTOR_FIELD, SearchSettings
+from workflow_src.spec import LATENT, TARGET_LATENT, VECTOR_FIELD, SearchSettings
 
 # Every analysis with the rule that makes it, which is the stage's name too, and what it does.
 RULES = {
@@ -19,6 +19,7 @@ RULES = {
     "lengths": ("measure_lengths", "Measuring how well lengths are predicted"),
     "samples": ("sample_translations", "Refining translations of samples from the prior"),
     "latent_space": ("map_latent_space", "Mapping the latent space of one sentence"),
+    "components": ("measure_components", "Counting the components of posterior means"),
 }
 # Settings that bound memory and change no result.
 LIMITS = ("chunk",)
@@ -45,13 +46,15 @@ class Analysis:
 
 
 def analyses(loaded: Loaded) -> dict[str, Analysis]:
-    """Every analysis by name, also those that are switched off.
+    """Every analysis by name, also those that are switched off; not those that nobody has switched on.
 
     Raises ConfigError when latent_space names a system that cannot be drawn.
     """
     found = {}
     for name, (rule, message) in RULES.items():
         config: Any = getattr(loaded.config.analyses, name)
+        if not config.enabled and not type(config).model_fields["enabled"].default:
+            continue
         entries = _entries(name, loaded)
         settings = config.model_dump(mode="json", exclude={"enabled", "system", *LIMITS}) | entries
         if name == "lengths":
@@ -76,6 +79,8 @@ def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
     if name == "latent_space":
         system = _two_dimensional(loaded)
         return {"searches": [_entry(system, searches_of(loaded.systems[system].family)[0])] if system else []}
+    if name == "components":
+        return {"searches": [{"system": s.name} for s in loaded.systems.values() if LATENT in s.traits]}
     if name == "lengths":
         return {"searches": [*_models(loaded), *_searches(loaded)]}
     if name == "samples":

@@ -16,7 +16,7 @@ from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.records.atomic import ArtifactError, read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
-NAMES = ("marginal", "tokens", "lengths", "latent_space", "samples")
+NAMES = ("marginal", "tokens", "lengths", "latent_space", "components", "samples")
 # The report's own come before.
 FIRST_FIGURE, FIRST_TABLE = 4, 3
 
@@ -127,6 +127,23 @@ def length_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
     return _table(heads, rows)
 
 
+def components_table(found: dict[str, Any]) -> dict[str, Any]:
+    held = f"components that hold {100 * found['share']:g} %"
+    heads = ["", "latents", "Z", held, "participation ratio", "variance of the means", "mean variance of q"]
+    rows = [
+        [
+            one["system"],
+            f"{one['latents']:,}",
+            str(one["width"]),
+            str(one["components"]),
+            f"{one['participation']:.2f}",
+            *(f"{one[key]:.3g}" for key in ("variance", "noise")),
+        ]
+        for one in found["systems"]
+    ]
+    return _table(heads, rows)
+
+
 def captions(found: dict[str, dict[str, Any]], manifest: Manifest) -> dict[str, str]:
     """What pictures and tables show, by analysis."""
     return {name: CAPTIONS[name](content, manifest) for name, content in found.items()} | (
@@ -183,6 +200,15 @@ def _latent_space_caption(content: dict[str, Any], manifest: Manifest) -> str:
     )
 
 
+def _components_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    return (
+        f"Principal components of the posterior means of q(z|x,y) on {_first(content)} and their references, as in "
+        "Figure 5 of Gu & Kong 2021: how many of the Z dimensions the latents use. The participation ratio is the "
+        "number of equally large components that would spread alike. Variances are sums over the dimensions: latents "
+        "whose means vary little beside the variance of q carry little."
+    )
+
+
 def _samples_caption(content: dict[str, Any], manifest: Manifest) -> str:
     steps = content["search"]["steps"]
     return (
@@ -197,6 +223,7 @@ CAPTIONS = {
     "tokens": _tokens_caption,
     "lengths": _lengths_caption,
     "latent_space": _latent_space_caption,
+    "components": _components_caption,
     "samples": _samples_caption,
 }
 
@@ -227,10 +254,13 @@ def context_of(found: dict[str, dict[str, Any]], manifest: Manifest, carried: st
     if "lengths" in found:
         context["tables"]["accuracy"] = accuracy_table(found["lengths"])
         context["tables"]["lengths"] = length_table(found["lengths"], manifest)
+    if "components" in found:
+        context["tables"]["components"] = components_table(found["components"])
     numbered = [*context["tables"], *(["samples"] if "samples" in found else [])]
     for name in drawn:
         if name in context["tables"]:
-            context["table_captions"][name] = f"What Figure {context['figure_numbers'][name]} shows, with its errors."
+            also = ", with its errors" if "curves" in found[name] else ""
+            context["table_captions"][name] = f"What Figure {context['figure_numbers'][name]} shows{also}."
     context["table_numbers"] = {name: FIRST_TABLE + number for number, name in enumerate(numbered)}
     context["examples"] = [
         example
@@ -273,6 +303,7 @@ HEADINGS = {
     "tokens": "Changes of tokens",
     "accuracy": "Lengths",
     "lengths": "",
+    "components": "Components of the latents",
 }
 
 
