@@ -80,6 +80,19 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
             {"search": "argmax", "lengths": 2, "length_quantile": 0.5},
             "length_quantile gives one length, and lengths is 2",
         ),
+        # What draws alone have.
+        (
+            {"model": {"latent": "vae"}},
+            {"search": "ctc-beam", "beam": 2, "temperature": 0.5},
+            "decodes[0].temperature is 0.5, and without draws nothing but the default, 0.1, is allowed: add draws, or "
+            "remove temperature.",
+        ),
+        ({}, {"search": "ctc-beam", "beam": 2, "search_seed": 7}, "decodes[0].search_seed is 7, and without draws"),
+        (
+            {"model": {"latent": "vae"}},
+            {"search": "ctc-beam", "beam": 2, "tune": {"temperature": [0.1, 0.2]}},
+            "decodes[0].tune.temperature is [0.1, 0.2], and without draws nothing",
+        ),
     ],
 )
 def test_what_is_refused_says_why(system, decode, sentence):
