@@ -80,6 +80,23 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
             {"search": "argmax", "lengths": 2, "length_quantile": 0.5},
             "length_quantile gives one length, and lengths is 2",
         ),
+        # What latents and length heads alone have; a preset may say it, too.
+        (
+            {"model": {"posterior_layers": 1}},
+            {"search": "ctc-greedy"},
+            "systems.one: model.posterior_layers is for model.latent: vae, and that is none; remove one of the two.",
+        ),
+        ({"model": {"head_scale": 0.2}}, {"search": "ctc-greedy"}, "model.head_scale is for model.latent: vae, and"),
+        (
+            {"model": {"max_length_difference": 9}},
+            {"search": "ctc-greedy"},
+            "systems.one: model.max_length_difference is for model.loss: axe or ce, and that is ctc; remove one",
+        ),
+        (
+            {"preset": "tiny-vae", "model": {"latent": "none"}},
+            {"search": "ctc-greedy"},
+            "systems.one: model.posterior_layers is for model.latent: vae, and that is none",
+        ),
         # What draws alone have.
         (
             {"model": {"latent": "vae"}},
