@@ -166,6 +166,9 @@ class SearchSettings(Frozen):
             raise ValueError(f"{where}{name} is {error['input']}; it must be {cls.limits(name)}.") from None
         problem = error["msg"].removeprefix("Value error, ")
         problem = problem[0].lower() + problem[1:]
+        if not name:
+            # Of settings that do not go together, the problem names both.
+            raise ValueError(f"{where.removesuffix('.')}: {problem}." if where else f"{problem}.") from None
         raise ValueError(f"{where}{name} is {error['input']!r}: {problem}.") from None
 
     def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), where: str = "") -> None:
