@@ -108,8 +108,11 @@ def _check_settings(where: str, search: Search, classes: dict[type, str]) -> Non
         if search.settings.option(name).role not in search.needs:
             raise DeclarationError(f'{where}: setting "{name}" fills a role that it does not need.')
     for name in search.settings.named("only_with"):
-        if search.settings.option(name).only_with not in search.settings.named("role"):
-            raise DeclarationError(f'{where}: setting "{name}" goes with a setting that names no system.')
+        other = search.settings.option(name).only_with
+        if other not in search.settings.model_fields or search.settings.default(other):
+            raise DeclarationError(
+                f'{where}: setting "{name}" goes with a setting that names no system and is not off by default.'
+            )
 
 
 def _check_roles(where: str, needs: Mapping[str, Role], traits: frozenset[str]) -> None:

@@ -106,7 +106,7 @@ class Option:
     length    it decides target lengths: rows that differ in it are not compared as if lengths were equal
     follow    analyses that follow a search step by step keep the setting; rows with any other are left out
     stop      it decides after how many steps a sentence stops: tables say the mean
-    only_with  the setting that must name a system, or this one does nothing
+    only_with  the setting that must name a system, or be above 0, or this one does nothing
     """
 
     required: bool = False
@@ -195,16 +195,17 @@ class SearchSettings(Frozen):
         raise ValueError(f"{where}{name} is {error['input']!r}: {problem}.") from None
 
     def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), where: str = "") -> None:
-        """Raises ValueError for a setting that does nothing, because the one that it is `only_with` names no system.
+        """Raises ValueError for a setting that does nothing, because the one that it is `only_with` is off: None or 0.
 
         Such a setting may have its default, and dev may not choose it (`tune`).
         """
         for name in self.named("only_with"):
             other, value, default = self.option(name).only_with, getattr(self, name), self.default(name)
-            if getattr(self, other) is None and (name in tune or value != default):
+            if not getattr(self, other) and (name in tune or value != default):
                 place = f"{where}tune.{name} is {list(tune[name])}" if name in tune else f"{where}{name} is {value}"
+                without = f"a {other}" if other in self.named("role") else other
                 raise ValueError(
-                    f"{place}, and without a {other} nothing but the default, {default}, is allowed: add {other}, or "
+                    f"{place}, and without {without} nothing but the default, {default}, is allowed: add {other}, or "
                     f"remove {name}."
                 )
 

@@ -188,6 +188,16 @@ def test_a_setting_goes_with_one_that_names_a_system():
     with pytest.raises(DeclarationError, match='"wrong": setting "weight" goes with a setting that names no'):
         check(registry.families(), {**registry.searches(), "wrong": wrong}, registry.engines())
 
+    class Counted(registry.searches()["greedy"].settings):
+        tries: Annotated[int, Option()] = 0
+        spread: Annotated[float, Option(only_with="tries")] = 1.0
+
+    right = dataclasses.replace(wrong, settings=Counted)
+    check(registry.families(), {**registry.searches(), "wrong": right}, registry.engines())
+    Counted(tries=1, spread=2.0).check_used()
+    with pytest.raises(ValueError, match="^spread is 2.0, and without tries nothing but the default, 1.0, is allowed"):
+        Counted(spread=2.0).check_used()
+
 
 def test_a_search_with_the_settings_of_another_is_refused():
     searches = registry.searches()

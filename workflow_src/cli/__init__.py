@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -132,5 +133,9 @@ def main(words: list[str] | None = None) -> None:
     arguments = parser().parse_args(words)
     try:
         arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has closed the pipe (`| head`): no error, and nothing may be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -1,4 +1,4 @@
-"""Settings of the analyses: of Lee, Shu & Cho 2020 (sections 5.2, 5.3 and 6), Shu et al. 2020, and energies. No torch."""
+"""Settings of the analyses, of Lee, Shu & Cho 2020 (sections 5.2, 5.3, 6) and of papers that each names. No torch."""
 
 from __future__ import annotations
 
@@ -82,6 +82,14 @@ class ConvergenceConfig(AnalysisConfig):
     seed: int = Field(1, ge=0)
 
 
+class ComponentsConfig(AnalysisConfig):
+    """How many principal components hold the variance of posterior means (Gu & Kong 2021, Figure 5)."""
+
+    enabled: bool = False
+    sentences: int = Field(1000, gt=0, description="first sentences of test")
+    share: float = Field(0.95, gt=0, lt=1, description="of the variance that the counted components hold")
+
+
 class AnalysesConfig(Frozen):
     marginal: MarginalConfig = MarginalConfig()
     tokens: TokensConfig = TokensConfig()
@@ -90,3 +98,4 @@ class AnalysesConfig(Frozen):
     latent_space: LatentSpaceConfig = LatentSpaceConfig()
     energies: EnergiesConfig = EnergiesConfig()
     convergence: ConvergenceConfig = ConvergenceConfig()
+    components: ComponentsConfig = ComponentsConfig()

@@ -42,10 +42,11 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
     for combination in itertools.product(*values):
         raw = fields | dict(zip(listed, combination, strict=True))
         settings = _filled(_checked(search, raw, where), system, systems, where)
-        _serves(search, settings, tune, system, systems, where)
+        tried = _tried(search, settings, tune or {}, where)
+        _serves(search, tried, system, systems, where)
         _check_used(settings, tune or {}, where)
         for compute_type in _each(section.compute_type):
-            engine = _engine(section, compute_type, system, search, settings, tune, where)
+            engine = _engine(section, compute_type, system, search, tried, where)
             handed = {"search": search.name} | settings.handed()
             own = engine is default_engine()
             kind = compute_type or next(iter(engine.compute_types), None)
@@ -65,20 +66,22 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
     return made
 
 
+def _tried(search: Search, settings: SearchSettings, tune: dict[str, list[Any]], where: str) -> list[SearchSettings]:
+    """Settings as they are, and with every combination of the values that dev chooses from."""
+    own = settings.model_dump()
+    combinations = (dict(zip(tune, chosen, strict=True)) for chosen in itertools.product(*tune.values()))
+    return [settings, *(_checked(search, own | chosen, f"{where}.tune") for chosen in combinations if chosen)]
+
+
 def _serves(
-    search: Search,
-    settings: SearchSettings,
-    tune: dict[str, list[Any]] | None,
-    system: System,
-    systems: dict[str, System],
-    where: str,
+    search: Search, tried: list[SearchSettings], system: System, systems: dict[str, System], where: str
 ) -> None:
     """Raises ConfigError where the model of a system, or of its base, cannot be decoded so."""
-    chosen = {name: values[-1] for name, values in (tune or {}).items()}
     for one in (system, *([systems[system.base]] if system.base else [])):
-        for tried in (settings, settings.model_copy(update=chosen)):
-            if reason := one.family.refuses(one.model, search, tried):
-                raise ConfigError(f"{where}: search {search.name} of system {one.name} {reason}.")
+        for settings in tried:
+            if reason := one.family.refuses(one.model, search, settings):
+                named = system.name if one is system else f"{system.name}, whose base is {one.name},"
+                raise ConfigError(f"{where}: search {search.name} of system {named} {reason}.")
 
 
 def _checked(search: Search, raw: dict[str, Any], where: str) -> SearchSettings:
@@ -193,8 +196,7 @@ def _engine(
     compute_type: str | None,
     system: System,
     search: Search,
-    settings: SearchSettings,
-    tune: dict[str, list[Any]] | None,
+    tried: list[SearchSettings],
     where: str,
 ) -> Engine:
     """The engine of a decode. Raises ConfigError where it does not serve."""
@@ -209,9 +211,8 @@ def _engine(
     elif compute_type is not None and compute_type not in engine.compute_types:
         allowed = " or ".join(engine.compute_types)
         raise ConfigError(f"{where}: engine {engine.name} computes in {allowed}, not in {compute_type}.")
-    chosen = {name: values[0] for name, values in (tune or {}).items()}
-    for tried in (settings, settings.model_copy(update=chosen)):
-        reason = engine.serves(system.family, search, tried)
+    for settings in tried:
+        reason = engine.serves(system.family, search, settings)
         if reason:
             raise ConfigError(f"{where}: engine {engine.name} {reason}.")
     return engine

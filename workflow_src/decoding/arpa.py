@@ -12,6 +12,7 @@ import gzip
 import io
 import math
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -139,8 +140,14 @@ def _tables(orders: Sequence[Entries]) -> list[Table]:
 def _entries(path: Path, known: dict[str, int]) -> tuple[list[Entries], int]:
     """The entries of each order, and how many n-grams were left out."""
     orders: list[Entries] = []
-    left_out = 0
+    left_out, ended = 0, False
+    # N-grams of each length: those that the file says it has, and those that are there.
+    said: dict[int, int] = {}
+    there: dict[int, int] = {}
     for number, line in _lines(path):
+        if ended:
+            # Read to the end of the file: the checksum of a gzipped one stands there.
+            continue
         if line.startswith("\\"):
             head = line[1:].partition("-grams:")[0]
             if line.endswith("-grams:") and head.isdecimal():
@@ -148,28 +155,61 @@ def _entries(path: Path, known: dict[str, int]) -> tuple[list[Entries], int]:
                     raise ArtifactError(f"{path}, line {number}: {head}-grams come too early; order them by length.")
                 orders.append({})
             elif line == "\\end\\":
-                break
+                ended = True
             continue
         if not orders or not line:
+            if count := re.fullmatch(r"ngram\s+(\d+)\s*=\s*(\d+)", line):
+                said[int(count[1])] = int(count[2])
             continue
-        # Words may hold any other white space.
-        first, *rest = re.split(r"[ \t]+", line)
-        words, weights = rest[: len(orders)], rest[len(orders) :]
-        try:
-            value, weight = float(first), float(weights[0]) if weights else 0.0
-        except ValueError:
-            value = weight = math.nan
-        if len(words) != len(orders) or len(weights) > 1 or math.isnan(value) or math.isnan(weight):
-            raise ArtifactError(f'{path}, line {number}: "{line}" is no {len(orders)}-gram; write the file again.')
+        there[len(orders)] = there.get(len(orders), 0) + 1
+        words, value, weight = _entry(line, len(orders), f"{path}, line {number}")
         if all(word in known for word in words):
             orders[-1][tuple(known[word] for word in words)] = (max(value, ABSENT) * LOG10, weight * LOG10)
         else:
             left_out += 1
+    if orders and orders[0]:
+        _check_whole(path, said, there, ended)
     return orders, left_out
 
 
+def _entry(line: str, order: int, where: str) -> tuple[list[str], float, float]:
+    """Words, log10 p and log10 of the back-off weight of a line, which `where` names."""
+    # Words may hold any other white space.
+    first, *rest = re.split(r"[ \t]+", line)
+    words, weights = rest[:order], rest[order:]
+    try:
+        value, weight = float(first), float(weights[0]) if weights else 0.0
+    except ValueError:
+        value = weight = math.nan
+    # A probability may be 0.
+    wrong = math.isnan(value) or value == math.inf or math.isnan(weight)
+    if len(words) != order or len(weights) > 1 or wrong:
+        raise ArtifactError(f'{where}: "{line}" is no {order}-gram; write the file again.')
+    if math.isinf(weight):
+        raise ArtifactError(
+            f'{where}: the back-off weight of "{" ".join(words)}" is {weights[0]}; it must be finite: write the file '
+            "again."
+        )
+    return words, value, weight
+
+
+def _check_whole(path: Path, said: dict[int, int], there: dict[int, int], ended: bool) -> None:
+    """Raises ArtifactError for a file that does not end, or has not as many n-grams as it says."""
+    if not ended:
+        raise ArtifactError(f"{path} has no \\end\\: it was cut off; copy or write it again.")
+    for order in sorted(said.keys() | there.keys()):
+        if said.get(order, 0) != there.get(order, 0):
+            raise ArtifactError(
+                f"{path} says under \\data\\ that it has {said.get(order, 0):,} {order}-grams, and has "
+                f"{there.get(order, 0):,}: it was cut off or changed; copy or write it again."
+            )
+
+
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a text, also gzipped, without white space at their ends. Raises ArtifactError for no UTF-8."""
+    """Numbered lines of a text, also gzipped, without white space at their ends.
+
+    Raises ArtifactError for what is no UTF-8, and for a gzipped file that is damaged or cut off.
+    """
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8", newline="\n") as file:
         try:
@@ -177,3 +217,5 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line.strip(" \t\r\n")
         except UnicodeDecodeError:
             raise ArtifactError(f"{path} is no text in UTF-8, and so no language model in ARPA format.") from None
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise ArtifactError(f"{path} is no whole gzipped file; copy or write it again.") from None

@@ -45,6 +45,11 @@ class BaseTranslator(ABC):
         self._target = Normaliser(normalisation, description["languages"]["target"])
 
     @property
+    def network(self) -> nn.Module:
+        """The system's own network."""
+        return self.models[self._families[0][0]]
+
+    @property
     def device(self) -> str:
         return str(self.runtime.device)
 

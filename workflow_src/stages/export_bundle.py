@@ -15,6 +15,7 @@ from workflow_src.spec import BASE, MODEL
 from workflow_src.training.systems import (
     add_roles,
     check_subwords,
+    check_trait,
     load_system,
     named_files,
     read_description,
@@ -90,6 +91,8 @@ def _check_base(given) -> None:
     role = family.needs.get(BASE)
     fits = there is None if role is None else there is not None and role.trait in (None, *there.traits)
     if fits or (role is not None and role.optional and there is None):
+        if role is not None and role.trait is not None and there is not None:
+            check_trait(read_description(given.base), given.base, role.trait)
         return
     wanted = "nothing"
     if role is not None:
@@ -113,9 +116,12 @@ def _check_roles(given) -> None:
             f"{'the' if missing else 'no'} role {name}; {'add it to' if missing else 'remove it from'} --roles."
         )
     for name, path in files.items():
-        there = families()[read_description(path)["family"]]
-        if needed[name].trait not in (None, *there.traits):
-            raise ArtifactError(f"{path} is of family {there.name}, and the {name} must be {needed[name].trait}.")
+        description = read_description(path)
+        there, trait = families()[description["family"]], needed[name].trait
+        if trait not in (None, *there.traits):
+            raise ArtifactError(f"{path} is of family {there.name}, and the {name} must be {trait}.")
+        if trait is not None:
+            check_trait(description, path, trait)
 
 
 def arguments():

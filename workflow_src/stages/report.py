@@ -19,6 +19,7 @@ from workflow_src.evaluation.report import (
     carried,
     conventions,
     figures,
+    figures_latencies,
     figures_quality,
     figures_speed,
     page,
@@ -172,6 +173,8 @@ def draw(found: Inputs, table: list[tables.Group], refined: list[tables.Group]) 
         "time_by_length": figures_speed.time_by_length(found.speed, found.manifest),
         "refinement": figures.refinement(refined),
     }
+    latencies = figures_latencies.quality_latencies(table, found.speed)
+    drawn |= {"latencies": latencies} if latencies else {}
     stopping = figures.stopping(found.choices)
     drawn |= {"stopping": stopping} if stopping else {}
     return drawn | analyses.draw(found.analyses, found.manifest)

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from workflow_src.config.base import parse
 from workflow_src.data.subwords import Subwords
 from workflow_src.families.build import build
 from workflow_src.jobs import named_paths
@@ -75,13 +76,30 @@ def check_digest(description: dict[str, Any], weights: str | Path) -> None:
         )
 
 
-def load_system(weights: str | Path, trait: str | None = None) -> tuple[nn.Module, dict[str, Any]]:
-    """The model at `weights`, in evaluation mode, and its description; its family must have `trait`, if given."""
-    description = read_description(weights)
+def lacking(description: dict[str, Any]) -> frozenset[str]:
+    """Traits of its family that a described system has not, with the settings of its model."""
     family = families()[description["family"]]
-    if trait is not None and trait not in family.traits:
+    return family.lacks(parse(family.model, description["model"], f"{family.name}.model"))
+
+
+def check_trait(description: dict[str, Any], weights: str | Path, trait: str) -> None:
+    """Raises ArtifactError for a system that has not a trait, because of its family or of its model's settings."""
+    family = families()[description["family"]]
+    if trait not in family.traits:
         wanted = " or ".join(name for name, other in families().items() if trait in other.traits)
         raise ArtifactError(f"weights {weights} are of family {family.name}; {wanted} is needed here.")
+    if trait in lacking(description):
+        raise ArtifactError(
+            f'weights {weights} are of a system of family {family.name} that is not "{trait}" with its model settings; '
+            "give one that is."
+        )
+
+
+def load_system(weights: str | Path, trait: str | None = None) -> tuple[nn.Module, dict[str, Any]]:
+    """The model at `weights`, in evaluation mode, and its description; it must have `trait`, if given."""
+    description = read_description(weights)
+    if trait is not None:
+        check_trait(description, weights, trait)
     model = build(description["family"], description["model"], description["sizes"])
     load_weights(model, weights)
     # Last, so that weights of another kind are told as such.

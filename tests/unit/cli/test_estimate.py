@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -138,3 +141,15 @@ def test_the_commands(capsys):
         with pytest.raises(SystemExit) as left:
             cli.main(["estimate", "demo", *words])
         assert left.value.code == message
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    """As `| head` does; here nobody reads at all."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        words = [sys.executable, "-m", "workflow_src.cli", "estimate", "smoke"]
+        done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")

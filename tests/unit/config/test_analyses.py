@@ -126,6 +126,21 @@ def test_the_toy_experiment_has_a_latent_space_to_draw():
     assert settings(plan, "marginal")["samples"] == 500
 
 
+def test_components_are_counted_where_asked_for_of_every_system_with_latents():
+    assert "components" not in planned().analyses
+    plain = {"family": "nat", "preset": "tiny", "training": {"max_steps": 5}}
+    systems = {"one-pass": plain, "one-pass-vae": plain | {"model": {"latent": "vae"}}, **TWO}
+    plan = planned(systems=systems, analyses={"components": {"enabled": True, "share": 0.9}})
+    found = plan.analyses["components"]
+    assert found.enabled and (found.rule, found.split) == ("measure_components", "test")
+    # Neither refiners, nor what was switched to have no latents.
+    assert found.systems == ("lvm", "one-pass-vae", "lvm-2d")
+    searches = [{"system": name} for name in found.systems]
+    assert json.loads(found.settings) == {"sentences": 1000, "share": 0.9, "searches": searches}
+    without = planned(analyses={"components": {"enabled": True}}, decodes=[{"system": "teacher", "search": "greedy"}])
+    assert without.analyses["components"].systems == ("lvm",)
+
+
 @pytest.mark.parametrize(
     ("named", "sentence"),
     [

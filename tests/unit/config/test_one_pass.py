@@ -78,7 +78,37 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
         (
             {"model": {"loss": "axe"}},
             {"search": "argmax", "lengths": 2, "length_quantile": 0.5},
-            "length_quantile gives one length, and lengths is 2",
+            "decodes[0]: length_quantile gives one length, and lengths is 2",
+        ),
+        # What latents and length heads alone have; a preset may say it, too.
+        (
+            {"model": {"posterior_layers": 1}},
+            {"search": "ctc-greedy"},
+            "systems.one: model.posterior_layers is for model.latent: vae, and that is none; remove one of the two.",
+        ),
+        ({"model": {"head_scale": 0.2}}, {"search": "ctc-greedy"}, "model.head_scale is for model.latent: vae, and"),
+        (
+            {"model": {"max_length_difference": 9}},
+            {"search": "ctc-greedy"},
+            "systems.one: model.max_length_difference is for model.loss: axe or ce, and that is ctc; remove one",
+        ),
+        (
+            {"preset": "tiny-vae", "model": {"latent": "none"}},
+            {"search": "ctc-greedy"},
+            "systems.one: model.posterior_layers is for model.latent: vae, and that is none",
+        ),
+        # What draws alone have.
+        (
+            {"model": {"latent": "vae"}},
+            {"search": "ctc-beam", "beam": 2, "temperature": 0.5},
+            "decodes[0].temperature is 0.5, and without draws nothing but the default, 0.1, is allowed: add draws, or "
+            "remove temperature.",
+        ),
+        ({}, {"search": "ctc-beam", "beam": 2, "search_seed": 7}, "decodes[0].search_seed is 7, and without draws"),
+        (
+            {"model": {"latent": "vae"}},
+            {"search": "ctc-beam", "beam": 2, "tune": {"temperature": [0.1, 0.2]}},
+            "decodes[0].tune.temperature is [0.1, 0.2], and without draws nothing",
         ),
     ],
 )
@@ -108,12 +138,12 @@ def test_refiners_work_in_the_latents_of_source_positions():
         (
             {"model": {"latent": "vae"}},
             {"search": "latent-search", "steps": 1},
-            "search latent-search of system one tries several lengths",
+            "search latent-search of system refined, whose base is one, tries several lengths",
         ),
         (
             {"model": {"latent": "vae"}},
             {"search": "score", "steps": 1, "lengthening": 0.1},
-            "search score of system one takes no lengthening",
+            "search score of system refined, whose base is one, takes no lengthening",
         ),
     ],
 )
@@ -121,6 +151,22 @@ def test_what_refiners_of_a_one_pass_model_cannot_do(system, decode, sentence):
     with pytest.raises(ConfigError) as refused:
         load(experiment(system, [{"system": "refined", **decode}], refined=score()))
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.0], [0.0, 0.1], [0.0, 0.1, 0.0]])
+def test_every_value_that_dev_may_choose_is_checked(values):
+    system = {"model": {"latent": "vae"}}
+    decode = {"system": "one", "search": "delta", "steps": 1, "tune": {"lengthening": values}}
+    with pytest.raises(ConfigError, match="search delta of system one takes no lengthening: its latents are those of"):
+        load(experiment(system, [decode]))
+    assert load(experiment(system, [decode | {"tune": {"lengthening": [0.0]}}])).decodes
+
+
+def test_values_that_dev_may_choose_go_together():
+    decode = {"system": "one", "search": "argmax", "length_quantile": 0.5, "tune": {"lengths": [1, 3]}}
+    with pytest.raises(ConfigError, match=r"^decodes\[0\].tune: length_quantile gives one length, and lengths is 3;"):
+        load(experiment({"model": {"loss": "axe"}}, [decode]))
+    assert load(experiment({"model": {"loss": "axe"}}, [decode | {"tune": {"lengths": [1]}}])).decodes
 
 
 def test_only_alignments_rank_the_outputs_of_others():

@@ -153,3 +153,22 @@ def test_a_latent_search_costs_its_candidates_steps_and_ranking():
     ranking = teacher["encoder"] + 12 * (teacher["decoder"] + teacher["output"])
     assert ranked - own == pytest.approx(10 * 7 * 2 * ranking)
     assert single == mean
+
+
+def test_one_pass_searches_count_the_prior_of_latents():
+    """Against a sum by hand: what works on slots is computed for each, the prior for each source position."""
+    rows = [
+        {"system": "ctc-plain", "search": "ctc-greedy"},
+        {"system": "ctc-vae", "search": "ctc-greedy"},
+        {"system": "ctc-vae", "search": "ctc-beam", "beam": 5},
+        {"system": "axe", "search": "argmax", "lengths": 3},
+        {"system": "axe-vae", "search": "argmax", "lengths": 3},
+    ]
+    plan = asked("nat-grid", decodes=rows).plan
+    found = [decode_operations(plan, decode, 10, 7.0) for decode in plan.loaded.decodes]
+    vocabulary = plan.recipe.subwords.vocabulary_size
+    model = parts(plan.system("ctc-vae"), vocabulary)
+    slots = 2 * (model["decoder"] + model["output"])
+    plain, latent = 10 * 7 * 2 * (model["encoder"] + slots), 10 * 7 * 2 * (model["encoder"] + model["prior"] + slots)
+    assert model["prior"] > 0 and found[:3] == pytest.approx([plain, latent, latent])
+    assert found[4] - found[3] == pytest.approx(10 * 7 * 2 * 3 * model["prior"])

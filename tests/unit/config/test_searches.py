@@ -126,6 +126,8 @@ def test_a_beam_takes_a_rescorer_and_its_weight():
     ]  # fmt: skip
     assert found[0].settings.keys() - found[-1].settings.keys() == {"rescorer"}
     assert registry.search_of(found[0].values).row_label(found[0].values) == "beam 4, ranked by ctc-raw"
+    mixed = found[1].values
+    assert registry.search_of(mixed).row_label(mixed) == "beam 4, ranked by itself and ctc-raw"
     assert plan.systems_in_roles(found[2]) == {"rescorer": "ctc-raw"}
     # Examples are of a teacher by itself, which needs no other bundle.
     assert json.loads(plan.settings_analysis())["teacher"]["beam"] == 2

@@ -183,7 +183,7 @@ def test_what_a_file_without_an_unknown_word_lacks_has_kenlms_probability(tmp_pa
     found = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
     assert found.absent == tuple(range(5, SIZE))
     assert found.model.log_probability([4, 7]) == pytest.approx((-0.5 - 100 - 0.25) * math.log(10))
-    lines[4:4] = ["-2 <unk>"]
+    lines[1:2], lines[4:4] = ["ngram 1=4"], ["-2 <unk>"]
     (tmp_path / "model.arpa").write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
     assert found.absent == () and found.model.log_probability([4, 7]) == pytest.approx(-2.75 * math.log(10))
@@ -203,6 +203,55 @@ def test_a_file_of_another_form_is_refused(tmp_path, content):
     (tmp_path / "model.arpa").write_text(content, encoding="utf-8")
     with pytest.raises(ArtifactError, match="model.arpa"):
         read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+
+
+WHOLE = "\\data\\\nngram 1=3\nngram 2=1\n\n\\1-grams:\n-1 w4 0\n-1 w5 0\n-1 </s>\n\n\\2-grams:\n-1 w4 w5\n\n\\end\\\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("\n\\end\\\n", "", "model.arpa has no \\end\\: it was cut off; copy or write it again."),
+        ("-1 </s>\n\n\\2-grams:\n-1 w4 w5\n\n\\end\\\n", "", "has no \\end\\: it was cut off"),
+        ("-1 w5 0\n", "", "says under \\data\\ that it has 3 1-grams, and has 2: it was cut off or changed"),
+        ("\\2-grams:\n-1 w4 w5\n", "", "that it has 1 2-grams, and has 0:"),
+        ("ngram 2=1\n", "", "that it has 0 2-grams, and has 1:"),
+        # A word that the vocabulary lacks counts.
+        ("-1 w5 0\n", "-1 unheard 0\n-1 w5 0\n", "it has 3 1-grams, and has 4:"),
+        ("-1 w4 0\n", "-1 w4 inf\n", 'line 6: the back-off weight of "w4" is inf; it must be finite: write the file'),
+        ("-1 w4 0\n", "-1 w4 -inf\n", 'the back-off weight of "w4" is -inf; it must be finite'),
+        ("-1 w4 0\n", "inf w4 0\n", '"inf w4 0" is no 1-gram'),
+    ],
+)
+def test_a_file_that_is_cut_off_or_has_impossible_weights_is_refused(tmp_path, before, after, sentence):
+    (tmp_path / "model.arpa").write_text(WHOLE, encoding="utf-8")
+    assert read_arpa(tmp_path / "model.arpa", IDS, SIZE).model.order == 2
+    assert before in WHOLE
+    (tmp_path / "model.arpa").write_text(WHOLE.replace(before, after, 1), encoding="utf-8")
+    with pytest.raises(ArtifactError) as refused:
+        read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+    assert sentence in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_probability_of_0_is_the_least_there_is(tmp_path):
+    (tmp_path / "model.arpa").write_text(WHOLE.replace("-1 w4 0\n", "-inf w4 0\n"), encoding="utf-8")
+    found = read_arpa(tmp_path / "model.arpa", IDS, SIZE)
+    assert found.model.step((0, 0), 4)[0] == pytest.approx(-100 * math.log(10))
+
+
+def test_a_gzipped_file_that_is_damaged_is_refused(tmp_path):
+    write_arpa(counted(text(), 3), tmp_path / "model.arpa.gz", PIECES)
+    whole = (tmp_path / "model.arpa.gz").read_bytes()
+    middle = len(whole) // 2
+    wrong_checksum = whole[:-8] + bytes(4) + whole[-4:]
+    for content in (whole[:middle], whole[:-4], wrong_checksum, b"no gzip"):
+        (tmp_path / "model.arpa.gz").write_bytes(content)
+        with pytest.raises(ArtifactError, match=r"model\.arpa\.gz is no whole gzipped file; copy or write it again"):
+            read_arpa(tmp_path / "model.arpa.gz", IDS, SIZE)
+    # Where a line is wrong before the checksum is read, that is told.
+    (tmp_path / "model.arpa.gz").write_bytes(whole[:middle] + bytes(8) + whole[middle + 8 :])
+    with pytest.raises(ArtifactError):
+        read_arpa(tmp_path / "model.arpa.gz", IDS, SIZE)
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path):

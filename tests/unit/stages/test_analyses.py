@@ -34,6 +34,7 @@ SETTINGS = {
         "sentences": 4, "sentence": None, "positions": 30, "steps": 1, "resolution": 5, "arrows": 3,
         "searches": [SCORE],
     },
+    "measure_components": {"sentences": 6, "share": 0.9, "searches": [{"system": "lvm"}]},
 }  # fmt: skip
 
 
@@ -239,6 +240,32 @@ def test_a_map_has_a_panel_for_the_end_symbol(run, narrow_bundle, tiny):
         (text,) = tiny.subwords.decode_target([[token for token in tokens if token != 2]])
         assert found["texts"][name] == " ".join(text.split())
     assert analyses.draw({"latent_space": found}, reports.manifest()).keys() == {"latent_space"}
+
+
+@pytest.fixture(scope="module")
+def one_pass_bundle(tiny, training_words, export_words, run_stage, tmp_path_factory):
+    """A model whose latents are those of source positions."""
+    folder = tmp_path_factory.mktemp("one-pass")
+    model = {"latent": "vae", "latent_dim": 5, "posterior_layers": 1}
+    run_stage("train", training_words("nat", folder, model=model, max_steps=2))
+    words = export_words(folder / "model.safetensors", None, folder / "bundle")
+    jobs.start(export_bundle.run, export_bundle.arguments(), words)
+    return folder / "bundle"
+
+
+def test_components_of_latents_of_either_side(run, tiny_bundles, one_pass_bundle, tiny):
+    folders = {**tiny_bundles, "one-pass": one_pass_bundle}
+    systems = [{"system": "one-pass"}, {"system": "lvm"}]
+    found = run("measure_components", bundles=["lvm", "one-pass"], tiny_bundles=folders, searches=systems)
+    assert found["analysis"] == "components" and (found["sentences"], found["share"]) == (6, 0.9)
+    assert [(one["system"], one["width"]) for one in found["systems"]] == [("one-pass", 5), ("lvm", 4)]
+    lines = [(tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.en")]
+    sources = [len(ids) + 1 for ids in tiny.subwords.encode_source(lines[0])]
+    targets = [len(ids) + 1 for ids in tiny.subwords.encode_target(lines[1])]
+    # One for each source subword, and one for each target subword; end symbols have latents too.
+    assert [one["latents"] for one in found["systems"]] == [sum(sources), sum(targets)]
+    alone = run("measure_components", bundles=["lvm"])
+    assert alone["systems"] == found["systems"][1:]
 
 
 def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tiny_bundles, tmp_path):

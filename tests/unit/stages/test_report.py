@@ -15,7 +15,7 @@ from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.results import read_results
 from workflow_src.stages import report
 
-PICTURES = ("learning_curves", "quality_speed", "refinement", "time_by_length")
+PICTURES = ("learning_curves", "quality_speed", "latencies", "refinement", "time_by_length")
 
 
 def _build(words):
@@ -82,6 +82,8 @@ def test_full_report(report_inputs, page_of):
 
     html = page_of(folder)
     assert html.open == []
+    drawn = (folder / "index.html").read_text(encoding="utf-8")
+    assert "1 CPU thread, one at a time" in drawn and "1 CPU thread, in batches of 64" in drawn
     cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith("score, L = 4")]
     # First the main table, then what removing repetitions is worth.
     assert cells[0] == [
@@ -135,6 +137,7 @@ def test_page_loads_nothing_and_escapes_sentences(report_inputs, page_of):
 def test_bare_report_of_a_teacher_alone(report_inputs, page_of):
     folder = _build(report_inputs({"teacher": "transformer"}, valid=False, speed=False, traces=False))
     text = (folder / "index.html").read_text(encoding="utf-8")
+    assert not (folder / "figures/latencies.svg").exists() and "every latency" not in text
     assert "Speed was not measured" in text and "valid, %" not in text and "Sentences</h2>" not in text
     assert page_of(folder).open == []
     assert all(row.latency_ms is None for row in read_results(folder / "results.json").rows)

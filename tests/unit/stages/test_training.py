@@ -230,6 +230,20 @@ def test_a_base_that_cannot_be_used_is_named(systems, training_words, refused, t
     assert not (tmp_path / "out").exists()
 
 
+def test_a_base_that_its_settings_make_unfit_is_refused(
+    systems, training_words, run_stage, export_words, refused, tmp_path
+):
+    """A family may have latents that a model of it has not."""
+    run_stage("train", training_words("nat", tmp_path / "plain", max_steps=2))
+    plain = tmp_path / "plain" / "model.safetensors"
+    told = (
+        f'weights {plain} are of a system of family nat that is not "latent" with its model settings; give one that is.'
+    )
+    assert refused("train_refiner", training_words("score", tmp_path / "out", base=plain)) == told
+    assert refused("export_bundle", export_words(systems["score"], plain, tmp_path / "bundle")) == told
+    assert not (tmp_path / "out").exists() and not (tmp_path / "bundle").exists()
+
+
 def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refused, tmp_path):
     out = tmp_path / "out"
     assert refused("train_refiner", training_words("score", out)) == (

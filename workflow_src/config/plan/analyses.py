@@ -11,7 +11,7 @@ from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.registry import followed, plain, searches, searches_of
-from workflow_src.spec import BOUND, SCORER, TARGET_LATENT, VECTOR_FIELD, SearchSettings
+from workflow_src.spec import BOUND, LATENT, SCORER, TARGET_LATENT, VECTOR_FIELD, SearchSettings
 
 # Every analysis with the rule that makes it, which is the stage's name too, and what it does.
 RULES = {
@@ -22,6 +22,7 @@ RULES = {
     "latent_space": ("map_latent_space", "Mapping the latent space of one sentence"),
     "energies": ("measure_energies", "Measuring energies of every row's outputs under one system"),
     "convergence": ("measure_convergence", "Measuring bound, BLEU and standstill after every step"),
+    "components": ("measure_components", "Counting the components of posterior means"),
 }
 # Settings that bound memory and change no result.
 LIMITS = ("chunk", "batch")
@@ -87,6 +88,8 @@ def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
         return {"searches": [_entry(system, searches_of(loaded.systems[system].family)[0])] if system else []}
     if name == "energies":
         return _scored(loaded)
+    if name == "components":
+        return {"searches": [{"system": s.name} for s in loaded.systems.values() if LATENT in s.traits]}
     if name == "lengths":
         return {"searches": [*_models(loaded), *_searches(loaded), *_at_lengths(loaded)]}
     if name == "convergence":

@@ -16,7 +16,7 @@ from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.records.atomic import ArtifactError, read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
-NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "convergence", "samples")
+NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "convergence", "components", "samples")
 # The report's own come before.
 FIRST_FIGURE, FIRST_TABLE = 4, 3
 
@@ -163,6 +163,23 @@ def convergence_table(found: dict[str, Any], manifest: Manifest) -> dict[str, An
     )
 
 
+def components_table(found: dict[str, Any]) -> dict[str, Any]:
+    held = f"components that hold {100 * found['share']:g} %"
+    heads = ["", "latents", "Z", held, "participation ratio", "variance of the means", "mean variance of q"]
+    rows = [
+        [
+            one["system"],
+            f"{one['latents']:,}",
+            str(one["width"]),
+            str(one["components"]),
+            f"{one['participation']:.2f}",
+            *(f"{one[key]:.3g}" for key in ("variance", "noise")),
+        ]
+        for one in found["systems"]
+    ]
+    return _table(heads, rows)
+
+
 def captions(found: dict[str, dict[str, Any]], manifest: Manifest) -> dict[str, str]:
     """What pictures and tables show, by analysis."""
     return {name: CAPTIONS[name](content, manifest) for name, content in found.items()} | (
@@ -229,6 +246,15 @@ def _convergence_caption(content: dict[str, Any], manifest: Manifest) -> str:
     )
 
 
+def _components_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    return (
+        f"Principal components of the posterior means of q(z|x,y) on {_first(content)} and their references, as in "
+        "Figure 5 of Gu & Kong 2021: how many of the Z dimensions the latents use. The participation ratio is the "
+        "number of equally large components that would spread alike. Variances are sums over the dimensions: latents "
+        "whose means vary little beside the variance of q carry little."
+    )
+
+
 def _samples_caption(content: dict[str, Any], manifest: Manifest) -> str:
     steps = content["search"]["steps"]
     return (
@@ -263,6 +289,7 @@ CAPTIONS = {
     "lengths": _lengths_caption,
     "latent_space": _latent_space_caption,
     "convergence": _convergence_caption,
+    "components": _components_caption,
     "samples": _samples_caption,
 }
 
@@ -297,10 +324,13 @@ def context_of(found: dict[str, dict[str, Any]], manifest: Manifest, carried: st
         context["tables"]["energies"] = energies_table(found["energies"], manifest)
     if "convergence" in found:
         context["tables"]["convergence"] = convergence_table(found["convergence"], manifest)
+    if "components" in found:
+        context["tables"]["components"] = components_table(found["components"])
     numbered = [*context["tables"], *(["samples"] if "samples" in found else [])]
     for name in drawn:
         if name in context["tables"]:
-            context["table_captions"][name] = f"What Figure {context['figure_numbers'][name]} shows, with its errors."
+            also = ", with its errors" if "curves" in found[name] else ""
+            context["table_captions"][name] = f"What Figure {context['figure_numbers'][name]} shows{also}."
     context["table_numbers"] = {name: FIRST_TABLE + number for number, name in enumerate(numbered)}
     context["examples"] = [
         example
@@ -345,6 +375,7 @@ HEADINGS = {
     "lengths": "",
     "energies": "Energies",
     "convergence": "Convergence",
+    "components": "Components of the latents",
 }
 
 

@@ -1,4 +1,4 @@
-"""Pictures of the analyses: marginal log-probability, changes of tokens, convergence, and a map of a latent space.
+"""Pictures of the analyses: marginals, changes of tokens, convergence, components, and a map of a latent space.
 
 They share style, colours and markers with `figures`. A map also tells regions apart by hatching and by the subwords
 written into them, so that it can be read in black and white.
@@ -18,8 +18,8 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 
-from workflow_src.config.manifest import Manifest
-from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, empty, style_of
+from workflow_src.config.manifest import OTHER, Manifest
+from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, _figure, _label_ends, empty, style_of
 
 # Light tints of the palette of Okabe and Ito, in order of a region's size, and hatches that part them in print. A map
 # has its own paper, also where the page is dark: nothing in it is a colour that pages replace.
@@ -276,4 +276,37 @@ def convergence(found: dict[str, Any], manifest: Manifest) -> Figure:
     return figure
 
 
-DRAWN = {"marginal": marginal, "tokens": tokens, "latent_space": latent_space, "convergence": convergence}
+# Systems of one family share a colour: they differ in dashes and markers.
+MARKERS = "osD^vP"
+
+
+def components(found: dict[str, Any], manifest: Manifest) -> Figure:
+    """Variance that each principal component of the posterior means holds, and that the first so many hold together."""
+    systems, colours = found["systems"], {system.name: system.look.colour for system in manifest.systems}
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(7.2, 2.9)
+        left, right = figure.subplots(1, 2)
+        for number, one in enumerate(systems):
+            colour = colours.get(one["system"]) or OTHER.colour
+            style = {"color": colour, "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
+                     "linestyle": DASHES[number % len(DASHES)]}  # fmt: skip
+            shares = 100 * np.array(one["shares"])
+            numbers = np.arange(1, len(shares) + 1)
+            left.plot(numbers, shares, label=one["system"], **style)
+            right.plot(numbers, shares.cumsum(), **style)
+        right.axhline(100 * found["share"], color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+        left.set_title("variance in each component, %")
+        right.set_title(f"in the first components together, %   (dotted: {100 * found['share']:g})")
+        for axes in (left, right):
+            axes.set_xlabel("principal component of the posterior means")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+            axes.set_ylim(-3, 104)
+        figure.legend(loc="outside lower center", ncols=min(4, len(systems)), frameon=False, fontsize=7,
+                      handlelength=3.2, columnspacing=1.4)  # fmt: skip
+    return figure
+
+
+DRAWN = {
+    "marginal": marginal, "tokens": tokens, "latent_space": latent_space, "convergence": convergence,
+    "components": components,
+}  # fmt: skip

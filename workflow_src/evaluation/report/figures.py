@@ -108,12 +108,20 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def log_ticks(axis: Axis, values: list[float], limit: Callable[[float, float], Any]) -> None:
-    """Few round ticks in plain figures on a log axis, and its limits (set by `limit`) around `values`."""
-    ticks = [m * 10.0**e for e in range(-4, 7) for m in (1, 1.5, 2, 3, 5, 7)]
+# First digits of the ticks of log axes, from many ticks to few.
+DIGITS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
+
+
+def log_ticks(axis: Axis, values: list[float], limit: Callable[[float, float], Any], most: int | None = None) -> None:
+    """Few round ticks in plain figures on a log axis, and its limits (set by `limit`) around `values`.
+
+    `most` bounds how many there are, as far as powers of ten do.
+    """
     low, high = min(values) / 1.25, max(values) * 1.5
     limit(low, high)
-    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    every = ([m * 10.0**e for e in range(-4, 7) for m in digits if low <= m * 10.0**e <= high] for digits in DIGITS)
+    choices = list(every)
+    axis.set_major_locator(FixedLocator(next((c for c in choices if most is None or len(c) <= most), choices[-1])))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axis.set_minor_formatter(NullFormatter())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib
@@ -12,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from workflow_src.config.manifest import Key
 from workflow_src.evaluation.report.figures import (
     DASHES,
     DPI,
@@ -30,6 +32,8 @@ from workflow_src.evaluation.report.tables import Group, Line
 
 # With more points than this, only some are named.
 CROWDED = 24
+# Milliseconds a sentence by system and name of a row.
+Times = Mapping[Key, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +85,7 @@ def legend_entries(lines: list[Line]) -> dict[str, dict[str, Any]]:
     return entries
 
 
-def _legend(axes: Axes, lines: list[Line]) -> None:
+def legend(axes: Axes, lines: list[Line]) -> None:
     """What colours and markers say, where not every point is named."""
     entries = legend_entries(lines)
     handles = [axes.plot([], [], linestyle="none", **style)[0] for style in entries.values()]
@@ -94,10 +98,16 @@ def crowded(groups: list[Group]) -> bool:
     return sum(line.figures["latency_ms"] is not None for group in groups for line in group.lines) > CROWDED
 
 
-def timed_curves(groups: list[Group]) -> list[Curve]:
+def table_times(groups: list[Group]) -> Times:
+    """Those of the table: one sentence at a time, under the first protocol."""
+    lines = [line for group in groups for line in group.lines]
+    return {line.decode.key: ms for line in lines if (ms := line.figures["latency_ms"]) is not None}
+
+
+def timed_curves(groups: list[Group], times: Times) -> list[Curve]:
     """Curves of the rows whose speed was measured."""
     timed = (
-        dataclasses.replace(curve, lines=tuple(line for line in curve.lines if line.figures["latency_ms"] is not None))
+        dataclasses.replace(curve, lines=tuple(line for line in curve.lines if line.decode.key in times))
         for curve in curves_of(groups)
     )
     return [curve for curve in timed if curve.lines]
@@ -105,7 +115,7 @@ def timed_curves(groups: list[Group]) -> list[Curve]:
 
 def joined_by(groups: list[Group]) -> str:
     """The series of the curves that join several points, in words; "steps" where there are none."""
-    found = (curve.decode.search.series for curve in timed_curves(groups) if len(curve.lines) > 1)
+    found = (curve.decode.search.series for curve in timed_curves(groups, table_times(groups)) if len(curve.lines) > 1)
     return " or ".join(dict.fromkeys(series.replace("_", " ") for series in found if series)) or "steps"
 
 
@@ -115,31 +125,45 @@ def quality_speed(groups: list[Group]) -> Figure:
     A grey line joins the rows that no other row is faster and at least as good as. Where there are many rows, those
     and the plain rows of our own engine are named, and a legend tells the rest.
     """
-    curves = timed_curves(groups)
+    times = table_times(groups)
+    curves = timed_curves(groups, times)
     if not curves:
         return empty("Speed was not measured in this run.")
     with matplotlib.rc_context(STYLE):
         every = [line for curve in curves for line in curve.lines]
-        points = [(line.figures["latency_ms"], line.figures["bleu"]) for line in every]
-        best = undominated(points)
         many = crowded(groups)
         figure = _figure(7.2, 5.2 if many else 3.9)
         axes = figure.subplots()
-        axes.set_xscale("log")
-        named = {id(every[i]) for i in best} | _own_lines(curves) if many else {id(line) for line in every}
-        axes.plot(*zip(*[points[i] for i in best], strict=True), color=RULE, linewidth=3, zorder=1)
+        best = draw_best(axes, every, times)
+        named = best | _own_lines(curves) if many else {id(line) for line in every}
         texts = short_labels(every)
-        names = [name for curve in curves for name in _drawn(axes, curve, named, many, texts)]
+        for curve in curves:
+            draw_curve(axes, curve, times)
+        names = [name for curve in curves for name in _names(curve, times, named, many, texts)]
         if many:
-            _legend(axes, every)
-        log_ticks(axes.xaxis, [line.figures["latency_ms"] for line in every], axes.set_xlim)
-        axes.margins(y=0.12)
-        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+            legend(axes, every)
+        scale(axes, [times[line.decode.key] for line in every])
         axes.set_xlabel("milliseconds a sentence, one at a time, log scale   (faster to the left)")
         axes.set_title("BLEU")
         figure.draw_without_rendering()
         write_names(axes, names)
     return figure
+
+
+def draw_best(axes: Axes, lines: list[Line], times: Times) -> set[int]:
+    """Join the rows that no other row beats in both by a grey line; returns their identities."""
+    points = [(times[line.decode.key], line.figures["bleu"]) for line in lines]
+    best = undominated(points)
+    axes.plot(*zip(*[points[i] for i in best], strict=True), color=RULE, linewidth=3, zorder=1)
+    return {id(lines[i]) for i in best}
+
+
+def scale(axes: Axes, milliseconds: list[float], most: int | None = None) -> None:
+    """A log scale around milliseconds with `most` ticks at most, and a few round figures of BLEU."""
+    axes.set_xscale("log")
+    log_ticks(axes.xaxis, milliseconds, axes.set_xlim, most)
+    axes.margins(y=0.12)
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
 
 
 def short_labels(lines: list[Line]) -> dict[int, str]:
@@ -148,20 +172,24 @@ def short_labels(lines: list[Line]) -> dict[int, str]:
     return {id(line): line.decode.short if heads[line.system, line.decode.head] == 1 else line.label for line in lines}
 
 
-def _drawn(axes: Axes, curve: Curve, named: set[int], many: bool, texts: dict[int, str]) -> list[Name]:
-    """Draw a curve; returns the names, which `texts` has, of those of its points that are `named`."""
-    look = curve.decode.look
-    x = [line.figures["latency_ms"] for line in curve.lines]
+def draw_curve(axes: Axes, curve: Curve, times: Times) -> None:
+    x = [times[line.decode.key] for line in curve.lines]
     y = [line.figures["bleu"] for line in curve.lines]
-    axes.plot(x, y, linestyle=DASHES[curve.twin % len(DASHES)], zorder=3, **style_of(look, curve.twin))
+    style = style_of(curve.decode.look, curve.twin)
+    axes.plot(x, y, linestyle=DASHES[curve.twin % len(DASHES)], zorder=3, **style)
+
+
+def _names(curve: Curve, times: Times, named: set[int], many: bool, texts: dict[int, str]) -> list[Name]:
+    """Names, which `texts` has, of those points of a curve that are `named`."""
     addition = f" · {curve.group}" if curve.twin else ""
     names = []
-    for line, left, up in zip(curve.lines, x, y, strict=True):
+    for line in curve.lines:
         if id(line) in named:
             # Within a curve the value of its series is enough.
             short = line.decode.value and line is not curve.lines[-1] and not many
             text = f"{line.decode.value:g}" if short else texts[id(line)] + addition
-            names.append(Name(left, up, text, look.colour, 6.5 if short else 7.5))
+            place = (times[line.decode.key], line.figures["bleu"])
+            names.append(Name(*place, text, curve.decode.look.colour, 6.5 if short else 7.5))
     return names
 
 

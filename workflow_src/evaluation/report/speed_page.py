@@ -23,9 +23,14 @@ def label(row: dict[str, Any], manifest: Manifest) -> str:
 def title(protocol: dict[str, Any]) -> str:
     """A protocol in words."""
     load = protocol.get("other_load_cores") or [0.0]
-    threads = f"{protocol['threads']} CPU thread{'s' * (protocol['threads'] != 1)}"
-    where = protocol.get("device_name") or "GPU" if protocol["device"] == "cuda" else threads
-    return f"Speed on {where}; other load up to {max(load):.2f} cores"
+    return f"Speed on {where(protocol)}; other load up to {max(load):.2f} cores"
+
+
+def where(protocol: dict[str, Any]) -> str:
+    """What a protocol computes on: CPU threads, or a GPU by its name."""
+    if protocol["device"] == "cuda":
+        return protocol.get("device_name") or "GPU"
+    return f"{protocol['threads']} CPU thread{'s' * (protocol['threads'] != 1)}"
 
 
 def protocol_tables(speed: dict[str, Any] | None, manifest: Manifest) -> list[dict[str, Any]]:

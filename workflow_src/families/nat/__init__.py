@@ -107,26 +107,36 @@ class NatObjectiveConfig(Grown, Budget):
     glance_end: float = Field(0.3, ge=0, le=1, description="glat: the share when training ends; linear between the two")
 
 
+# What each setting is for: a switch of the model, and the values with which the setting does something.
+MODEL_SETTINGS = {
+    "posterior_layers": ("latent", ("vae",)), "head_scale": ("latent", ("vae",)),
+    "max_length_difference": ("loss", ("axe", "ce")),
+}  # fmt: skip
+OBJECTIVE_SETTINGS = {
+    "label_smoothing": ("loss", ("ce",)), "skip_penalty": ("loss", ("axe",)), "length_weight": ("loss", ("axe", "ce")),
+    **dict.fromkeys(Budget.model_fields, ("latent", ("vae",))),
+}  # fmt: skip
+
+
 def conflict(model: NatConfig, objective: NatObjectiveConfig) -> str | None:
-    """Settings of the objective that do nothing with this model."""
-    needs = {
-        "label_smoothing": ("loss", ("ce",)), "skip_penalty": ("loss", ("axe",)),
-        "length_weight": ("loss", ("axe", "ce")),
-        **dict.fromkeys(Budget.model_fields, ("latent", ("vae",))),
-    }  # fmt: skip
-    for name, (switch, values) in needs.items():
-        if getattr(objective, name) != type(objective).model_fields[name].default:
-            if getattr(model, switch) not in values:
+    """Settings that differ from their defaults and do nothing with the switches of this model."""
+    for section, config, needs in (("model", model, MODEL_SETTINGS), ("objective", objective, OBJECTIVE_SETTINGS)):
+        for name, (switch, values) in needs.items():
+            if _changed(config, name) and getattr(model, switch) not in values:
                 return (
-                    f"objective.{name} is for model.{switch}: {' or '.join(values)}, and that is "
+                    f"{section}.{name} is for model.{switch}: {' or '.join(values)}, and that is "
                     f"{getattr(model, switch)}; remove one of the two"
                 )
     for name in ("glance_count", "glance_share", "glance_end"):
-        if getattr(objective, name) != type(objective).model_fields[name].default and objective.glance != "glat":
+        if _changed(objective, name) and objective.glance != "glat":
             return (
                 f"objective.{name} is for objective.glance: glat, and that is {objective.glance}; remove one of the two"
             )
     return None
+
+
+def _changed(config: NatConfig | NatObjectiveConfig, name: str) -> bool:
+    return getattr(config, name) != type(config).model_fields[name].default
 
 
 def lacks(model: NatConfig) -> frozenset[str]:

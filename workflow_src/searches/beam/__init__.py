@@ -54,9 +54,10 @@ def cost(settings: BeamSettings, weights: Weights, length: float) -> float:
 
 
 def label(settings: BeamSettings) -> str:
-    """Such as `beam 4, with lm, ranked by ctc`."""
+    """Such as `beam 4, with lm, ranked by ctc`; with a `rescorer_weight`, own scores count too."""
     words = [f"with {settings.language_model}"] if settings.language_model else []
-    words += [f"ranked by {settings.rescorer}"] if settings.rescorer else []
+    also = "itself and " if settings.rescorer_weight is not None else ""
+    words += [f"ranked by {also}{settings.rescorer}"] if settings.rescorer else []
     return ", ".join([f"beam {settings.beam}", *words])
 
 

@@ -53,10 +53,12 @@ class CtcBeamSettings(SearchSettings):
         ge=0,
         description="draws of latents whose prefixes are ranked together; 0: the latents' mean, if any",
     )
-    temperature: Annotated[float, Option(tune=True, part="-temperature{:g}", omit=True)] = Field(
+    temperature: Annotated[float, Option(tune=True, part="-temperature{:g}", omit=True, only_with="draws")] = Field(
         0.1, ge=0, allow_inf_nan=False, description="of draws: times the prior's deviation is added to its mean"
     )
-    search_seed: Annotated[int, Option(omit=True)] = Field(1, ge=0, lt=2**31, description="of the draws")
+    search_seed: Annotated[int, Option(omit=True, only_with="draws")] = Field(
+        1, ge=0, lt=2**31, description="of the draws"
+    )
 
 
 def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping
@@ -118,6 +119,12 @@ def searched(
     return best_of(found)
 
 
+@functools.lru_cache(maxsize=1)
+def _extra(language_model: LanguageModel | None, lm_weight: float, word_bonus: float) -> Extra:
+    """What words add, kept from batch to batch: what it remembers of one serves the next."""
+    return Extra(language_model, lm_weight, word_bonus)
+
+
 @torch.no_grad()
 def ctc_beam(
     model,
@@ -133,7 +140,7 @@ def ctc_beam(
     log p(y|x) / (|y| + 1). Unless `scored`, the former lack what all outputs of a sentence share.
     """
     logits, slots = LogitsPass(model, settings)(source)
-    extra = Extra(language_model, settings.lm_weight, settings.word_bonus)
+    extra = _extra(language_model, settings.lm_weight, settings.word_bonus)
     outputs = (logits, slots) if logits.is_cuda else (logits.numpy(), slots.numpy())
     return searched(*outputs, source, model.blank, settings, extra, rescorer, scored)
 

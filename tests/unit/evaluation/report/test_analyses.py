@@ -86,10 +86,19 @@ def _energies():
     return {"scorer": "teacher", "reference": reference, "rows": rows}
 
 
+def _components():
+    systems = [
+        {"system": name, "latents": 1234, "width": 3, "shares": shares, "components": 2, "participation": 1.875,
+         "variance": 0.1234, "noise": 2.5}
+        for name, shares in (("lvm", [0.7, 0.29, 0.01]), ("lvm-raw", [1.0, 0.0, 0.0]))
+    ]  # fmt: skip
+    return {"sentences": 100, "share": 0.95, "systems": systems}
+
+
 EVERY = {
     "energies": _energies(),
     "marginal": _marginal(), "tokens": _tokens(), "lengths": _lengths(), "latent_space": _latent_space(),
-    "convergence": _convergence(), "samples": _samples(),
+    "components": _components(), "convergence": _convergence(), "samples": _samples(),
 }  # fmt: skip
 
 
@@ -123,6 +132,8 @@ def test_tables_say_the_figures():
     )
     assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in context["captions"]["marginal"]
     assert "words that repeat the one before are removed" in context["captions"]["lengths"]
+    assert context["tables"]["components"]["heads"][3] == "components that hold 95 %"
+    assert context["tables"]["components"]["rows"][1] == ["lvm-raw", "1,234", "3", "2", "1.88", "0.123", "2.5"]
 
 
 def test_energies_are_of_the_references_and_of_every_row():
@@ -139,6 +150,7 @@ def test_the_page_numbers_escapes_and_marks():
     text = _page(_found(*EVERY))
     assert re.findall(r"Figure (\d)\.</b>", text) == ["4", "5", "6", "7"]
     assert re.findall(r"Table (\d)\.</b>", text) == ["3", "4", "5", "6", "7", "8"]
+    assert "What Figure 4 shows, with its errors." in text and "What Figure 7 shows." in text
     assert "Hund &amp; &lt;i&gt;Katze&lt;/i&gt;" in text and "dog &lt;b&gt;s" in text and "Hund &lt;x&gt;" in text
     assert "a dog <mark>dog</mark>" in text and "a <mark>big</mark> dog" in text
     assert '<span class="n">5</span>Analyses' in text
@@ -219,6 +231,8 @@ def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
     assert "<image" not in inline and not re.search(r'(href|src)="(?!#)', inline)
     if name == "latent_space":
         assert "prior mean" in inline and ">dog<" in inline and ">-s<" in inline and "posterior: -s" in inline
+    elif name == "components":
+        assert ">lvm<" in inline and ">lvm-raw<" in inline and "(dotted: 95)" in inline
     else:
         assert ">delta<" in inline and ">score<" in inline
 

@@ -7,9 +7,10 @@ import pytest
 import reports
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from workflow_src.evaluation.report import figures, figures_quality, figures_speed, tables
+from workflow_src.evaluation.report import figures, figures_latencies, figures_quality, figures_speed, tables
 
 MANIFEST = reports.manifest()
 
@@ -150,3 +151,67 @@ def test_names_touch_neither_points_nor_each_other(tmp_path):
         assert not any(inside), text.get_text()
         # Within the frame, so that nothing is cut off.
         assert axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 + 2
+
+
+def protocol(times, device="cpu", threads=1, batch=64):
+    """A protocol of speed.json: milliseconds one at a time and in batches by system and name."""
+    rows = [
+        {"system": system, "name": name, "latency_ms": alone, "sentences_per_second": 1000 / together, "batch": batch}
+        for (system, name), (alone, together) in times.items()
+    ]
+    name = "A GPU" if device == "cuda" else None
+    return {"protocol": {"device": device, "device_name": name, "threads": threads}, "rows": rows}
+
+
+def test_every_measured_latency_has_a_panel():
+    """One sentence at a time, and in batches, under each protocol; points where the times say."""
+    cpu = {("teacher", "beam-4"): (10.0, 4.0), ("lvm", "delta-1"): (5.0, 8.0), ("score", "score-1"): (4.0, 2.0)}
+    gpu = {("teacher", "beam-4"): (20.0, 0.4), ("lvm", "delta-1"): (3.0, 0.2)}
+    speed = {"protocols": [protocol(gpu, "cuda", batch=512), protocol(cpu, threads=2)]}
+    bleu = {("teacher", "beam-4"): 40.0, ("lvm", "delta-1"): 33.0, ("score", "score-1"): 34.0}
+    rows = [reports.row(*key, score) for key, score in bleu.items()]
+    groups = tables.groups(rows, MANIFEST, "none")
+    figure = figures_latencies.quality_latencies(groups, speed)
+    panels = {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_visible()}
+    expected = {
+        "A GPU, one at a time": {key: alone for key, (alone, _) in gpu.items()},
+        "A GPU, in batches of 512": {key: together for key, (_, together) in gpu.items()},
+        "2 CPU threads, one at a time": {key: alone for key, (alone, _) in cpu.items()},
+        "2 CPU threads, in batches of 64": {key: together for key, (_, together) in cpu.items()},
+    }
+    assert list(panels) == list(expected)
+    for title, times in expected.items():
+        drawn = {tuple(point) for line in panels[title].get_lines() for point in np.round(line.get_xydata(), 9)}
+        assert drawn == {(round(ms, 9), bleu[key]) for key, ms in times.items()}
+    # Rows that another beats in every panel have no number; in one panel is enough for one.
+    listed = [text.get_text() for text in figure.subfigs[1].texts]
+    assert listed == ["1", "teacher: beam 4", "2", "score: score, L = 1", "3", "lvm: delta, L = 1"]
+    numbers = {
+        title: sorted(text.get_text() for text in axes.texts if text.get_text()) for title, axes in panels.items()
+    }
+    assert numbers == {
+        "A GPU, one at a time": ["1", "3"],
+        "A GPU, in batches of 512": ["1", "3"],
+        "2 CPU threads, one at a time": ["1", "2"],
+        "2 CPU threads, in batches of 64": ["1", "2"],
+    }
+
+
+def test_batches_that_differ_are_told_by_their_range_and_without_speed_there_is_no_picture():
+    few, many = (protocol({("lvm", name): (5.0, 4.0)}, batch=batch)["rows"] for name, batch in (("a", 8), ("b", 64)))
+    one = {"protocol": {"device": "cpu", "threads": 1}, "rows": few + many}
+    assert [latency.title for latency in figures_latencies.latencies({"protocols": [one]})] == [
+        "1 CPU thread, one at a time", "1 CPU thread, in batches of 8–64",
+    ]  # fmt: skip
+    for nothing in (None, {}, {"protocols": [protocol({})]}, {"protocols": [protocol({("gone", "row"): (1.0, 1.0)})]}):
+        assert figures_latencies.quality_latencies(table(MANIFEST), nothing) is None
+
+
+@given(st.floats(0.01, 100), st.floats(1, 1e4), st.integers(3, 9))
+def test_a_narrow_panel_has_few_ticks(low, ratio, most):
+    axes = Figure().subplots()
+    axes.set_xscale("log")
+    figures.log_ticks(axes.xaxis, [low, low * ratio], axes.set_xlim, most)
+    ticks = axes.xaxis.get_major_locator()()
+    assert len(ticks) <= most or np.allclose(np.log10(ticks), np.round(np.log10(ticks)))
+    assert len(ticks) > 0 or ratio < 10

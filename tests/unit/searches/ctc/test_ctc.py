@@ -16,6 +16,7 @@ from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
 from workflow_src.searches.ctc_beam.prefixes import Extra
 from workflow_src.searches.ctc_beam.search import certainty, ctc_beam, probable
 from workflow_src.searches.ctc_greedy.search import ctc_greedy
+from workflow_src.types import EOS
 
 SIZE = 7
 SOURCE = tokens([1, 2, 1], SIZE, end=True)
@@ -161,3 +162,26 @@ def test_what_words_add_is_remembered_within_bounds(language_model, monkeypatch)
         assert total == pytest.approx(2.0 * len(sentence) + 0.5 * language_model.log_probability(sentence), abs=1e-12)
     # More than three were asked for before the last sentence: only its own word is known.
     assert set(extra.start()) == {4}
+
+
+class Asked:
+    """A language model that counts how often it is asked for words; ends are asked for anew each time."""
+
+    def __init__(self, model):
+        self.model, self.start, self.times = model, model.start, 0
+
+    def step(self, state, word):
+        self.times += word != EOS
+        return self.model.step(state, word)
+
+
+def test_what_words_add_is_remembered_from_batch_to_batch(model, language_model):
+    source, settings = tokens([4, 6], SIZE, end=True), CtcBeamSettings(beam=4, language_model="lm", lm_weight=0.5)
+    asked = Asked(language_model)
+    first = ctc_beam(model, source, settings, asked)
+    times = asked.times
+    assert ctc_beam(model, source, settings, asked) == first and asked.times == times > 0
+    # Another weight, or another model, starts anew, and gives what it always gives.
+    heavier = settings.model_copy(update={"lm_weight": 2.0})
+    assert ctc_beam(model, source, heavier, asked) == ctc_beam(model, source, heavier, Asked(language_model))
+    assert ctc_beam(model, source, settings, asked) == first
