@@ -7,6 +7,9 @@ from torch import Tensor, nn
 
 from workflow_src import registry, spec
 from workflow_src.decoding import latent
+from workflow_src.families.cmlm import FAMILY as CMLM
+from workflow_src.families.cmlm import CmlmConfig
+from workflow_src.families.cmlm.model import MaskedLanguageModel
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm import LvmConfig
 from workflow_src.families.lvm.model import LatentVariableModel
@@ -62,6 +65,15 @@ def nat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **mo
     config = NatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, **more})
     model = NonAutoregressiveModel(config, source_size, target_size, joint)
     model.symbols = Symbols(FAMILY.symbols, target_size - len(FAMILY.symbols))
+    return lively(model, seed)
+
+
+def cmlm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> MaskedLanguageModel:
+    """`target_size` counts the mask."""
+    torch.manual_seed(seed)
+    settings = {**SIZES, "encoder_layers": 2, "layers": 2, "max_length_difference": 4}
+    model = MaskedLanguageModel(CmlmConfig(**{**settings, **more}), source_size, target_size, joint)
+    model.symbols = Symbols(CMLM.symbols, target_size - len(CMLM.symbols))
     return lively(model, seed)
 
 

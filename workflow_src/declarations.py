@@ -31,7 +31,7 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
         where = f'search "{search.name}"'
         _check_settings(where, search, classes)
         _check_roles(where, search.needs, traits)
-        _check_objects(where, run=search.run, step=search.step, program=search.program)
+        _check_objects(where, run=search.run, step=search.step, program=search.program, at_lengths=search.at_lengths)
         _check_objects(where, **{f"program of {name}": role.program for name, role in search.needs.items()})
         for kind, others, names in (
             ("search", searches, (search.baseline, search.control)),

@@ -308,6 +308,8 @@ class Search:
     graph       (settings) -> those that the program's graph depends on, where not on all of them; what reads its
                 outputs then may work with other systems, such as a language model
     varies      (settings) -> None, or why they have no program: "with a stop_threshold"
+    at_lengths  (networks by role, source (B, S), settings, lengths (B,)) -> Hypotheses: outputs of given lengths, for
+                analyses of what wrong lengths cost; None: it has none, or refines latents of given lengths
     step_cost   (Weights by role) -> operations of such a step for one position
     traceable   it can tell the translation after every step of its series
     families    families that it decodes beside those which name it
@@ -332,6 +334,7 @@ class Search:
     program: str | None = None
     graph: Callable[[Any], Any] | None = None
     varies: Callable[[Any], str | None] = lambda settings: None
+    at_lengths: str | None = None
     step_cost: Callable[[Weights], float] | None = None
     traceable: bool = False
     families: tuple[str, ...] = ()

@@ -35,6 +35,7 @@ LAYERS = {
     "energy": {"layers": 1, "latent_dim": 4},
     "nat": {"encoder_layers": 1, "layers": 1},
     "seq2seq": {"embedding_dim": 16, "encoder_dim": 8, "encoder_layers": 1, "decoder_layers": 2},
+    "cmlm": {"encoder_layers": 1, "layers": 1},
 }
 TRAINING = {
     "max_steps": 12, "batch_tokens": 150, "learning_rate": 0.005, "warmup_steps": 4, "validate_every": 6,

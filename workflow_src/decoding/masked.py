@@ -26,16 +26,16 @@ def mask_predict(
     C is the B of the memory or a multiple (`MaskedModel.states`). `after(subwords, mask)` is called after every pass.
     """
     hidden, mask = model.hidden(memory, lengths)
-    chances, symbols = _best(model, hidden)
+    symbols = torch.where(mask, model.mask_symbol, PAD)
+    symbols, chances = _predicted(model, hidden, mask, symbols, wide(hidden.new_zeros(mask.shape)))
     if after:
         after(symbols, mask)
     for done in range(1, iterations):
         again = least_confident(chances, mask, masked_again(lengths, done, iterations))
         # Short outputs have nothing to mask in the last passes. A graph does not look.
         if torch.compiler.is_exporting() or bool(again.any()):
-            hidden = model.states(memory, torch.where(again, model.mask_symbol, _padded(symbols, mask)), mask)
-            new_chances, new = _best(model, hidden)
-            chances, symbols = torch.where(again, new_chances, chances), torch.where(again, new, symbols)
+            hidden = model.states(memory, torch.where(again, model.mask_symbol, symbols), mask)
+            symbols, chances = _predicted(model, hidden, again, symbols, chances)
         if after:
             after(symbols, mask)
     return symbols, chances, mask
@@ -69,12 +69,21 @@ def best_outputs(model: MaskedModel, source: Tensor, iterations: int) -> Hypothe
     return Hypotheses([[i for i in row if i != PAD] for row in rows], [0.0] * len(rows))
 
 
+def _predicted(
+    model: MaskedModel, hidden: Tensor, places: Tensor, symbols: Tensor, chances: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Symbols and their log-probabilities (C, N): at `places` (C, N) those that states (C, N, D) predict."""
+    if torch.compiler.is_exporting():
+        # A graph has one shape for all passes.
+        chance, found = _best(model, hidden)
+        return torch.where(places, found, symbols), torch.where(places, chance, chances)
+    # The vocabulary is the widest product: it is computed for what is predicted only.
+    chance, found = _best(model, hidden[places])
+    return symbols.masked_scatter(places, found), chances.masked_scatter(places, chance)
+
+
 def _best(model: MaskedModel, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probability (C, N) and id (C, N) of the most probable subword at every place."""
+    """Log-probability (...,) and id (...,) of the most probable subword of states (..., D)."""
     logits = wide(model.logits(hidden))
     best, symbols = logits.max(-1)
     return best - logits.logsumexp(-1), symbols
-
-
-def _padded(symbols: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, symbols, PAD)

@@ -50,31 +50,35 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def copy_matching(module: nn.Module, weights: dict[str, Tensor]) -> list[str]:
+def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[str, ...] | None = None) -> list[str]:
     """Copy the tensors whose name and shape agree with a parameter of `module`; returns their names.
 
     Where `module.symbols` adds rows to a vocabulary and a tensor has only those before them, these are copied: the
-    rows of the module's own symbols stay as they are.
+    rows of the module's own symbols stay as they are. So they do where the weights have rows of other `symbols`, the
+    names of those that they were trained with (None: whatever fits is taken for the module's own).
     """
     copied = []
-    symbols = getattr(module, "symbols", Symbols())
+    own = getattr(module, "symbols", Symbols())
+    others = 0 if symbols is None or symbols == own.names else len(symbols)
     with torch.no_grad():
         for name, parameter in module.named_parameters(remove_duplicate=False):
             tensor = weights.get(name)
             if tensor is None:
                 continue
-            if tensor.shape == parameter.shape:
+            if others and _lacks_symbols(parameter, tensor, own, others):
+                parameter[: own.first].copy_(tensor[: own.first])
+            elif tensor.shape == parameter.shape:
                 parameter.copy_(tensor)
-            elif _lacks_symbols(parameter, tensor, symbols):
-                parameter[: symbols.first].copy_(tensor)
+            elif _lacks_symbols(parameter, tensor, own):
+                parameter[: own.first].copy_(tensor)
             else:
                 continue
             copied.append(name)
     return copied
 
 
-def _lacks_symbols(own: Tensor, other: Tensor, symbols: Symbols) -> bool:
-    """Whether `other` has the rows of `own` but those of the symbols, which come last."""
+def _lacks_symbols(own: Tensor, other: Tensor, symbols: Symbols, others: int = 0) -> bool:
+    """Whether `own` has the rows of the symbols last, and `other` has none of these but so many rows of others."""
     if not symbols.names or not own.dim() or own.shape[1:] != other.shape[1:]:
         return False
-    return (own.size(0), other.size(0)) == (symbols.first + len(symbols.names), symbols.first)
+    return (own.size(0), other.size(0)) == (symbols.first + len(symbols.names), symbols.first + others)

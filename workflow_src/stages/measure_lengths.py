@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace) -> str:
             "reference": metrics.bleu(outputs(true), references),
             "oracle": metrics.bleu(best, references),
         }
-        rows.append(entry | {"steps": chosen.steps, "bleu": bleu})
+        label = {"label": chosen.label} if chosen.label else {}
+        rows.append(entry | label | {"steps": chosen.steps, "bleu": bleu})
     inputs.write(
         arguments, "lengths", sentences=len(lines), candidates=settings["candidates"], models=models, rows=rows,
         remove_repetitions=settings["remove_repetitions"],

@@ -17,7 +17,7 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.jobs import log
 from workflow_src.nn.weights import copy_matching
 from workflow_src.records.atomic import ArtifactError, load_tensors, read_json
-from workflow_src.registry import import_object
+from workflow_src.registry import families, import_object
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
 from workflow_src.spec import BASE, Family
@@ -117,10 +117,13 @@ def load_roles(family: Family, given: argparse.Namespace, subwords: Subwords) ->
 def start_from(family: Family, model: nn.Module, base: nn.Module | None, given: argparse.Namespace) -> None:
     """Start from given weights, from those of the base, or at random, as the family says."""
     tensors = _initial_tensors(given) if given.initial else None
+    other = family_of(given.initial) if given.initial else None
     if family.start is not None:
-        took = import_object(family.start)(model, tensors, family_of(given.initial) if given.initial else None, base)
+        took = import_object(family.start)(model, tensors, other, base)
+    elif tensors is not None:
+        took = copy_matching(model, tensors, families()[other].symbols if other in families() else None)
     else:
-        took = None if tensors is None else copy_matching(model, tensors)
+        took = None
     if took is not None:
         _check_start(family, took, model, given)
     elif family.continues is not None:

@@ -4,9 +4,9 @@ import re
 
 import pytest
 import torch
-from miniatures import lvm, transformer
+from miniatures import cmlm, lvm, nat, transformer
 
-from workflow_src.nn.weights import count_parameters, load_weights, set_weights, weights_of
+from workflow_src.nn.weights import copy_matching, count_parameters, load_weights, set_weights, weights_of
 from workflow_src.records.atomic import ArtifactError, save_tensors
 
 
@@ -70,3 +70,21 @@ def test_missing_file_and_damaged_file(tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ArtifactError, match="are damaged or not a safetensors file"):
         load_weights(lvm(), path)
+
+
+def test_rows_of_another_familys_symbols_are_left_out():
+    """A mask is no blank, though both come last and the embeddings have one shape."""
+    other, model = nat(seed=1), cmlm(seed=2)
+    fresh = model.target_embedding.weight[-1].clone(), model.output_bias[-1].clone()
+    took = copy_matching(model, weights_of(other), other.symbols.names)
+    own, there = weights_of(model), weights_of(other)
+    assert {"target_embedding.weight", "output_bias", "encoder.norm.weight"} <= set(took)
+    for name in ("target_embedding.weight", "output_bias"):
+        assert torch.equal(own[name][:-1], there[name][:-1]), name
+    assert torch.equal(model.target_embedding.weight[-1], fresh[0]) and torch.equal(model.output_bias[-1], fresh[1])
+    assert torch.equal(own["decoder.norm.weight"], there["decoder.norm.weight"])
+    # Of a model with the same symbols, and of the user's own weights, everything that fits is taken.
+    for symbols in (model.symbols.names, None):
+        bias = torch.randn(11, dtype=torch.float64)
+        assert copy_matching(model, {"output_bias": bias}, symbols) == ["output_bias"]
+        assert torch.equal(model.output_bias, bias)

@@ -77,7 +77,7 @@ def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
         system = _two_dimensional(loaded)
         return {"searches": [_entry(system, searches_of(loaded.systems[system].family)[0])] if system else []}
     if name == "lengths":
-        return {"searches": [*_models(loaded), *_searches(loaded)]}
+        return {"searches": [*_models(loaded), *_searches(loaded), *_at_lengths(loaded)]}
     if name == "samples":
         # Trained networks before what the model does by itself.
         ranked = sorted(_searches(loaded), key=lambda entry: _rank(entry, loaded))
@@ -110,6 +110,18 @@ def _searches(loaded: Loaded) -> list[dict[str, Any]]:
             continue
         entry = _entry(decode.system, decode.search, values)
         found[tuple(entry.values())] = entry | {"model": model.name}
+    return list(found.values())
+
+
+def _at_lengths(loaded: Loaded) -> list[dict[str, Any]]:
+    """Every search that translates at given lengths, once for each value of its series."""
+    found: dict[tuple, dict[str, Any]] = {}
+    for decode in loaded.decodes:
+        search, values = searches()[decode.search], decode.values
+        if search.at_lengths and decode.own_engine:
+            series = {search.series: getattr(values, search.series)} if search.series else {}
+            entry = {"system": decode.system, "search": decode.search, "model": decode.system, **series}
+            found[tuple(entry.values())] = entry
     return list(found.values())
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.latent import StepMaker, translate_batch
-from workflow_src.registry import searches, step_maker
+from workflow_src.registry import import_object, searches, step_maker
 from workflow_src.spec import MODEL, SearchSettings
+from workflow_src.types import Hypotheses
 
 
 @torch.no_grad()
@@ -48,11 +49,22 @@ def accuracy(predicted: Sequence[Sequence[int]], true: Sequence[int]) -> dict[st
 
 @dataclasses.dataclass(frozen=True)
 class Procedure:
-    """Steps in a model with latents, as `decoding.latent.translate_batch` takes them."""
+    """Steps in a model with latents, as `decoding.latent.translate_batch` takes them.
+
+    Or, of any model with a length head, `given`: what translates sources (B, S) at lengths (B,), with its `label`.
+    """
 
     model: Any
     make_step: StepMaker | None = None
     steps: int = 0
+    given: Callable[[torch.Tensor, torch.Tensor], Hypotheses] | None = None
+    label: str | None = None
+
+    def translate(self, source: torch.Tensor, lengths: torch.Tensor) -> Hypotheses:
+        """Translations of source (B, S) at lengths (B,)."""
+        if self.given is not None:
+            return self.given(source, lengths)
+        return translate_batch(self.model, source, self.make_step, self.steps, lengths=lengths, scored=False)
 
 
 @torch.no_grad()
@@ -67,13 +79,9 @@ def translate_with(
     found: list[list[int]] = [[] for _ in sources]
     for start in range(0, len(order), batch):
         rows = order[start : start + batch]
-        hypotheses = translate_batch(
-            procedure.model,
+        hypotheses = procedure.translate(
             pad([sources[i] for i in rows], eos=True).to(device),
-            procedure.make_step,
-            procedure.steps,
-            lengths=torch.tensor([lengths[i] for i in rows], device=device),
-            scored=False,
+            torch.tensor([lengths[i] for i in rows], device=device),
         )
         for row, tokens in zip(rows, hypotheses.tokens, strict=True):
             found[row] = tokens
@@ -83,13 +91,19 @@ def translate_with(
 def procedure(translator: Any, entry: dict[str, Any], steps: int) -> Procedure:
     """The search of an entry, with the networks of its bundle."""
     settings = entry_settings(entry, steps)
-    networks = translator.networks(settings)
+    networks, search = translator.networks(settings), searches()[entry["search"]]
+    model = networks[MODEL]
+    if search.at_lengths:
+        run = import_object(search.at_lengths)
+        label = search.row_label(settings)
+        return Procedure(model, given=lambda source, lengths: run(networks, source, settings, lengths), label=label)
     make_step = step_maker(networks, settings)
-    return Procedure(networks[MODEL], make_step, steps if make_step else 0)
+    return Procedure(model, make_step, steps if make_step else 0)
 
 
 def entry_settings(entry: dict[str, Any], steps: int) -> SearchSettings:
-    """Settings of a search that an analysis follows, with this many steps where it takes any."""
+    """Settings of a search that an analysis follows: the steps of its entry, else these where it takes any."""
     search = searches()[entry["search"]]
     kept = {name: entry[name] for name in search.settings.named("follow") if name in entry}
-    return search.settings.checked({**kept, **({search.series: steps} if search.series else {})})
+    series = {search.series: entry.get(search.series, steps)} if search.series else {}
+    return search.settings.checked({**kept, **series})

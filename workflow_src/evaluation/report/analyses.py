@@ -121,7 +121,7 @@ def length_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
     heads = ["", "predicted length", "reference's length", f"best of the {found['candidates']} likeliest"]
     rows = []
     for row in found["rows"]:
-        name = manifest.title(row["search"]) + (f", L = {row['steps']}" if row["steps"] else "")
+        name = row.get("label") or manifest.title(row["search"]) + (f", L = {row['steps']}" if row["steps"] else "")
         name += f" ({row['system']})" if several else ""
         rows.append([name, *(f"{row['bleu'][key]:.1f}" for key in ("predicted", "reference", "oracle"))])
     return _table(heads, rows)

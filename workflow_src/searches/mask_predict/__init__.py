@@ -47,11 +47,9 @@ def cost(settings: MaskPredictSettings, weights: Weights, length: float) -> floa
 
 
 def label(settings: MaskPredictSettings) -> str:
-    """Such as `mask-predict, T = 4, 5 lengths, ranked by teacher`."""
-    lengths = settings.length_beam
-    words = [f"T = {settings.iterations}", f"{lengths} lengths" if lengths > 1 else "1 length"]
-    words += [f"ranked by {settings.rescorer}"] if settings.rescorer else []
-    return ", ".join(["mask-predict", *words])
+    """Such as `mask-predict, T = 4, ranked by teacher`."""
+    words = [f"ranked by {settings.rescorer}"] if settings.rescorer else []
+    return ", ".join(["mask-predict", f"T = {settings.iterations}", *words])
 
 
 SEARCH = Search(
@@ -61,6 +59,7 @@ SEARCH = Search(
     run="workflow_src.searches.mask_predict.search:run",
     program="workflow_src.searches.mask_predict.search:program",
     graph=without_roles,
+    at_lengths="workflow_src.searches.mask_predict.search:at_lengths",
     cost=cost,
     needs={MODEL: Role(MASKED), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     series="iterations",

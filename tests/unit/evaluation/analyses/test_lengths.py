@@ -1,12 +1,16 @@
 """Lengths: the likeliest by brute force, shares by hand, translations of exactly the lengths asked for."""
 
+from types import SimpleNamespace
+
 import miniatures
 import pytest
 import torch
 from miniatures import translate_batch
 
 from workflow_src.data.batching import pad
+from workflow_src.decoding.masked import mask_predict
 from workflow_src.evaluation.analyses import lengths
+from workflow_src.evaluation.report import analyses
 
 SOURCES = [[4, 7, 5], [6, 8, 9, 10, 11, 4], [5], [12, 3, 3, 4]]
 CPU = torch.device("cpu")
@@ -69,3 +73,28 @@ def test_translations_have_the_lengths_asked_for_whatever_the_batch(search):
     alone = translate_batch(procedure.model, pad(SOURCES[1:2], eos=True), search, 2, 0.5, refiner,
                             lengths=torch.tensor([2]))  # fmt: skip
     assert found[1] == alone.tokens[0]
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_a_search_that_takes_lengths_is_followed_with_the_series_of_its_entry(batch):
+    model = miniatures.cmlm()
+    translator = SimpleNamespace(networks=lambda settings: {"model": model})
+    entry = {"system": "one", "search": "mask-predict", "model": "one", "iterations": 3}
+    # Steps are those of searches that refine latents.
+    procedure = lengths.procedure(translator, entry, steps=1)
+    assert (procedure.steps, procedure.label) == (0, "mask-predict, T = 3")
+    given = [4, 2, 7, 3]
+    found = lengths.translate_with(procedure, SOURCES, given, batch, CPU)
+    with torch.no_grad():
+        for source, length, row in zip(SOURCES, given, found, strict=True):
+            memory = model.encode(pad([source], eos=True))
+            words, _, _ = mask_predict(model, memory, torch.tensor([length]), 3)
+            assert row == words[0].tolist() and len(row) == length
+
+
+def test_the_table_has_the_labels_of_such_rows():
+    bleu = {"predicted": 20.0, "reference": 21.5, "oracle": 25.0}
+    row = {"system": "one", "search": "mask-predict", "label": "mask-predict, T = 3", "steps": 0, "bleu": bleu}
+    found = {"models": {"one": {}}, "candidates": 5, "rows": [row]}
+    table = analyses.length_table(found, SimpleNamespace(title=lambda search: search))
+    assert table["rows"] == [["mask-predict, T = 3", "20.0", "21.5", "25.0"]]

@@ -1,0 +1,95 @@
+"""Masked language models in a configuration: names and rows of their decodes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from workflow_src.config import ConfigError, load
+from workflow_src.config.load import CONFIG_FOLDER, merge, read_yaml
+from workflow_src.config.plan import Plan
+
+SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
+SYSTEM = {"family": "cmlm", "preset": "miniature", "training": {"max_steps": 2, "batch_tokens": 100}}
+
+
+def experiment(decode: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    decodes = [{"system": "teacher", "search": "greedy"}, {"system": "one", "search": "mask-predict", **decode}]
+    return merge(SMOKE, {"systems": {"one": {**SYSTEM, **changes}}, "decodes": decodes})
+
+
+def test_a_list_of_iterations_gives_one_decode_each():
+    loaded = load(experiment({"iterations": [1, 4, 10], "rescorer": None}))
+    rows = loaded.decodes[1:]
+    assert [row.name for row in rows] == ["mask-predict-1", "mask-predict-4", "mask-predict-10"]
+    assert [row.values.length_beam for row in rows] == [5, 5, 5]
+    plan = Plan(loaded)
+    assert plan.settings_report() and json.loads(rows[1].values.canonical())["iterations"] == 4
+
+
+def test_settings_that_differ_from_defaults_stand_in_names():
+    fields = {"iterations": 4, "length_beam": 1, "lengthening": 0.1, "length_quantile": 0.6, "rescorer": "teacher"}
+    (_, row) = load(experiment(fields)).decodes
+    assert row.name == "mask-predict-4-lengths1-quantile0.6-longer0.1-by-teacher"
+
+
+def test_dev_may_choose_the_length_beam_and_engines_compute_it():
+    fields = {"iterations": 4, "tune": {"length_beam": [1, 3, 5]}, "name": "chosen", "engine": "onnxruntime"}
+    (_, row) = load(experiment(fields)).decodes
+    assert row.tune == {"length_beam": [1, 3, 5]}
+
+
+def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
+    fields = {"iterations": [1, 4], "length_beam": [1, 5], "rescorer": "teacher"}
+    plan = Plan(load(experiment(fields)))
+    analysis = plan.analyses["lengths"]
+    assert analysis.enabled and "one" in analysis.systems
+    found = [entry for entry in json.loads(analysis.settings)["searches"] if entry["system"] == "one"]
+    assert found == [{"system": "one", "search": "mask-predict", "model": "one", "iterations": n} for n in (1, 4)]
+    others = [name for name, other in plan.analyses.items() if "one" in other.systems]
+    assert others == ["lengths"]
+
+
+@pytest.mark.parametrize(
+    "decode, changes, sentence",
+    [
+        ({"iterations": 4, "length_beam": 0}, {}, "decodes[1].length_beam is 0; it must be 1 or more."),
+        ({"iterations": 0}, {}, "decodes[1].iterations is 0; it must be 1 or more."),
+        ({"iterations": [4, -1]}, {}, "iterations is -1; it must be 1 or more."),
+        ({}, {}, "iterations"),
+        (
+            {"iterations": 65},
+            {"model": {"max_positions": 64}},
+            "decodes[1]: search mask-predict of system one takes at most 64 iterations, one for each position of its "
+            "longest output (model.max_positions), and iterations is 65; say 64 or fewer.",
+        ),
+        (
+            {"iterations": 4, "length_quantile": 0.6},
+            {},
+            "length_quantile gives one length, and length_beam is 5; say length_beam: 1, or remove length_quantile",
+        ),
+        (
+            {"iterations": 4},
+            {"objective": {"length_weight": 0}},
+            "systems.one: objective.length_weight is 0, so that its length head would learn nothing, and outputs begin "
+            "with a predicted length; say a weight above 0.",
+        ),
+        (
+            {"iterations": 4},
+            {"model": {"max_positions": 8}, "objective": {"dev_iterations": 9}},
+            "systems.one: objective.dev_iterations is 9, and outputs have at most 8 subwords (model.max_positions); "
+            "say 8 or fewer.",
+        ),
+        (
+            {"system": "teacher", "iterations": 4},
+            {},
+            "mask-predict",
+        ),
+    ],
+)
+def test_what_is_refused_says_why(decode, changes, sentence):
+    with pytest.raises(ConfigError) as refused:
+        load(experiment(decode, **changes))
+    assert sentence in str(refused.value) and "\n" not in str(refused.value)

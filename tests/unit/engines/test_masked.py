@@ -1,0 +1,75 @@
+"""Mask-predict in ONNX Runtime: all passes in one graph, against our own code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import cmlm, tokens, transformer
+
+from workflow_src import registry
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS, PAD
+
+pytest.importorskip("onnx", reason="needs the extra fast")
+pytest.importorskip("onnxruntime", reason="needs the extra fast")
+pytest.importorskip("onnxscript", reason="needs the extra fast")
+
+SIZE = 9
+SOURCE = tokens([3, 1, 5, 8], SIZE, end=True)
+LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
+SEARCH = registry.searches()["mask-predict"]
+
+
+@pytest.fixture
+def open_engine(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    from workflow_src.engines.onnxruntime import open_networks
+
+    return lambda model, mode="fast": open_networks({"cmlm": model}, mode, torch.device("cpu"))
+
+
+def our_own(networks, settings):
+    with torch.no_grad():
+        return registry.import_object(SEARCH.run)(networks, SOURCE, settings)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"iterations": 4, "length_beam": 3, "rescorer": "teacher"},
+        {"iterations": 3, "length_beam": 1, "lengthening": 0.5},
+    ],
+)
+def test_outputs_and_scores_are_those_of_our_own_code(fields, open_engine, tmp_path):
+    model, settings = cmlm(SIZE, SIZE, seed=5).float(), SEARCH.settings(**fields)
+    networks = {MODEL: model} | ({"rescorer": transformer(SIZE, SIZE, seed=2).float()} if "rescorer" in fields else {})
+    assert registry.engines()["onnxruntime"].serves(registry.families()["cmlm"], SEARCH, settings) is None
+    wanted, engine = our_own(networks, settings), open_engine(model)
+    # What later passes change is seen.
+    assert wanted.tokens != our_own(networks, settings.model_copy(update={"iterations": 1})).tokens
+    alone = [engine.translate([line], settings, True, networks) for line in LINES]
+    assert [one.tokens[0] for one in alone] == wanted.tokens
+    assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-4)
+    if settings.length_beam > 1:
+        # Graphs of several sentences, which have padding, take as long to export again.
+        together = engine.translate(LINES, settings, True, networks)
+        assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)
+        return
+    # All passes share the weights: of each feed-forward layer there is one matrix.
+    import onnx
+
+    (path,) = tmp_path.rglob("*.onnx")
+    shapes = [sorted(tensor.dims) for tensor in onnx.load(path).graph.initializer]
+    assert shapes.count([16, 24]) == 2 * (model.config.encoder_layers + model.config.layers)
+
+
+def test_in_8_bits_outputs_have_the_lengths_that_float32_has(open_engine):
+    """Rounding changes words of random weights, and the large products only: lengths stay."""
+    model, settings = (
+        cmlm(64, 64, seed=5, dim=32, feed_forward=64).float(),
+        SEARCH.settings(iterations=3, length_beam=1),
+    )
+    wanted = our_own({MODEL: model}, settings)
+    found = open_engine(model, "fast-int8").translate(LINES, settings, True)
+    assert [len(row) for row in found.tokens] == [len(row) for row in wanted.tokens]
+    assert found.scores == pytest.approx(wanted.scores, abs=0.3) and found.scores != wanted.scores

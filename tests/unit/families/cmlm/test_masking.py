@@ -1,0 +1,161 @@
+"""The masked language model and its loss, against formulas computed one sentence and one place at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from miniatures import cmlm, context, one, padded, pairs, transformer
+
+from workflow_src.families.cmlm import CmlmObjectiveConfig
+from workflow_src.families.cmlm.objective import MaskedLoss, masked_places
+from workflow_src.losses.draws import sentence_keys
+from workflow_src.nn.weights import copy_matching, weights_of
+from workflow_src.types import EOS, PAD
+
+
+def batch():
+    return pairs([4, 1, 6, 5], [3, 2, 1, 6], (13, 10))
+
+
+def masks(pairs_) -> torch.Tensor:
+    keys = sentence_keys(pairs_, context(seed=3).generator)
+    return masked_places(keys, pairs_.target_lengths, pairs_.target.size(1))
+
+
+def test_numbers_of_masked_places_are_uniform_and_every_place_is_as_likely():
+    count, length = 40000, 5
+    keys = torch.arange(count) * 104729
+    found = masked_places(keys, torch.full((count,), length), 7)
+    assert not found[:, length:].any()
+    numbers = found.sum(1)
+    shares = torch.bincount(numbers, minlength=length + 1) / count
+    # Standard error of a share of 1/5: 0.002.
+    assert shares[0] == 0 and (shares[1:] - 1 / length).abs().max() < 0.01
+    for number in range(1, length + 1):
+        places = found[numbers == number][:, :length].double().mean(0)
+        assert (places - number / length).abs().max() < 0.03
+
+
+def test_masks_of_a_sentence_depend_on_neither_padding_nor_its_batch():
+    found, wider = masks(batch()), masks(padded(batch(), 4))
+    assert torch.equal(wider[:, :6], found) and not wider[:, 6:].any()
+    for row in range(4):
+        alone = dataclasses.replace(one(batch(), row), indices=(row,))
+        assert torch.equal(masks(alone)[0], found[row, : alone.target.size(1)])
+    assert (found.sum(1) >= 1).all() and not (found & (batch().target == PAD)).any()
+
+
+def test_other_updates_mask_other_places():
+    generator = context(seed=3).generator
+    many = pairs([3] * 30, [8] * 30, (13, 10))
+    first, second = (masked_places(sentence_keys(many, generator), many.target_lengths, 8) for _ in range(2))
+    assert not torch.equal(first, second)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("smoothing, width, weight", [(0.0, 0.0, 1.0), (0.1, 2.0, 0.3)])
+def test_the_loss_is_that_of_masked_places_one_at_a_time(smoothing, width, weight):
+    model = cmlm()
+    settings = CmlmObjectiveConfig(label_smoothing=smoothing, length_smoothing=width, length_weight=weight)
+    terms = MaskedLoss(settings)(model, batch(), context(seed=3))
+    masked, total, nll, lengths = masks(batch()), 0.0, 0.0, 0.0
+    for row in range(4):
+        pair = one(batch(), row)
+        memory, places = model.encode(pair.source), masked[row, : pair.target.size(1)]
+        shown = torch.where(places, model.mask_symbol, pair.target)
+        scores = model.scores(model.states(memory, shown, shown != PAD))[0].log_softmax(-1)
+        for place in places.nonzero()[:, 0].tolist():
+            chance = scores[place, pair.target[0, place]]
+            total -= float((1 - smoothing) * chance + smoothing * scores[place].mean())
+            nll -= float(chance)
+        head = model.length(memory)[0].log_softmax(-1)
+        difference = pair.target.size(1) - (pair.source.size(1) - 1)
+        wanted = min(max(difference, -4), 4) + 4
+        near = torch.arange(9.0, dtype=torch.float64) - wanted
+        labels = (-0.5 * (near / width) ** 2).exp() if width else (near == 0).double()
+        lengths -= float((head * labels / labels.sum()).sum())
+    count = int(masked.sum())
+    assert terms.count == count
+    assert float(terms.total) == pytest.approx((total + weight * lengths) / count, rel=1e-6)
+    assert float(terms.figures["nll"]) == pytest.approx(nll / count, rel=1e-6)
+    assert float(terms.figures["masked"]) == pytest.approx(count / 12)
+
+
+def test_a_position_sees_those_before_and_after_it_and_no_padding():
+    model = cmlm()
+    memory, target = model.encode(batch().source), padded(batch()).target
+    states = model.states(memory, target, target != PAD)
+    for row in range(4):
+        pair = one(batch(), row)
+        alone = model.states(model.encode(pair.source), pair.target, pair.target != PAD)[0]
+        assert torch.allclose(states[row, : len(alone)], alone, atol=1e-12)
+    other = target.clone()
+    other[3, 5] = 3 + (int(target[3, 5]) - 2) % 7
+    changed = (model.states(memory, other, other != PAD) - states).abs().amax(-1)
+    assert (changed[3, :6] > 1e-6).all() and (changed[:3] == 0).all()
+
+
+def test_hidden_states_are_those_of_a_target_that_is_masked_everywhere():
+    model, lengths = cmlm(), torch.tensor([3, 2, 1, 6])
+    memory = model.encode(batch().source)
+    hidden, mask = model.hidden(memory, lengths)
+    assert torch.equal(mask, batch().target != PAD)
+    masked = torch.where(mask, 10, PAD)
+    assert model.mask_symbol == model.symbols["mask"] == 10
+    assert torch.equal(hidden, model.states(memory, masked, mask))
+
+
+def test_rows_of_a_sentence_share_its_source():
+    model = cmlm()
+    memory = model.encode(batch().source)
+    target = pairs([1] * 8, [3, 5, 2, 2, 6, 1, 4, 3], (13, 10), seed=7).target
+    rows = torch.arange(4).repeat_interleave(2)
+    wanted = model.states(memory.select(rows), target, target != PAD)
+    assert torch.allclose(model.states(memory, target, target != PAD), wanted, atol=1e-12)
+
+
+def test_what_may_not_be_put_out_never_is():
+    model = cmlm()
+    hidden = torch.randn(5, 16, dtype=torch.float64)
+    logits, scores = model.logits(hidden), model.scores(hidden)
+    never = [*range(EOS + 1), model.mask_symbol]
+    assert (logits[:, never] == float("-inf")).all()
+    kept = [i for i in range(11) if i not in never]
+    assert torch.equal(logits[:, kept], scores[:, kept]) and torch.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_teacher_gives_everything_but_the_masks_embedding(joint):
+    sizes = (10, 10) if joint else (13, 10)
+    teacher, model = transformer(*sizes, joint=joint, seed=1), cmlm(sizes[0] + joint, 11, joint, seed=2)
+    fresh = model.target_embedding.weight[-1].clone(), model.output_bias[-1].clone()
+    took = copy_matching(model, weights_of(teacher))
+    own = weights_of(model)
+    for name, tensor in weights_of(teacher).items():
+        assert torch.equal(own[name][: len(tensor)], tensor), name
+    assert set(took) >= set(weights_of(teacher))
+    assert torch.equal(model.target_embedding.weight[-1], fresh[0]) and torch.equal(model.output_bias[-1], fresh[1])
+
+
+def test_batches_of_empty_targets_teach_lengths_alone():
+    model, objective = cmlm().train(), MaskedLoss(CmlmObjectiveConfig())
+    empty = dataclasses.replace(batch(), target=torch.full((4, 2), PAD))
+    terms = objective(model, empty, context())
+    terms.total.backward()
+    assert torch.isfinite(terms.total) and float(terms.figures["nll"]) == 0
+    assert all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters())
+    assert model.length.outer.weight.grad.any()
+    mixed = dataclasses.replace(batch(), target=batch().target.clone())
+    mixed.target[1] = PAD
+    assert torch.isfinite(objective(model, mixed, context()).total)
+
+
+def test_one_update_lowers_the_loss():
+    model, objective = cmlm(seed=3).train(), MaskedLoss(CmlmObjectiveConfig())
+    optimiser = torch.optim.SGD(model.parameters(), 0.05)
+    before = objective(model, batch(), context())
+    before.total.backward()
+    optimiser.step()
+    assert objective(model, batch(), context()).total.item() < before.total.item()

@@ -1,0 +1,217 @@
+"""Mask-predict against the formula: worked by hand, and by a loop over single places in plain Python."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from miniatures import cmlm, one, padded, pairs, transformer
+
+from workflow_src.decoding.masked import least_confident, mask_predict, masked_again
+from workflow_src.searches.argmax import ArgmaxSettings
+from workflow_src.searches.argmax.search import run as argmax
+from workflow_src.searches.mask_predict import MaskPredictSettings
+from workflow_src.searches.mask_predict import search as module
+from workflow_src.searches.mask_predict.search import run
+
+MASK = 10
+BATCH = pairs([4, 1, 6, 9, 3], [1] * 5)
+MODEL = cmlm(seed=4)
+
+
+def found(model=MODEL, source=BATCH.source, **fields):
+    return run({"model": model}, source, MaskPredictSettings(**fields))
+
+
+@torch.no_grad()
+def by_hand(model, source, length: int, iterations: int) -> tuple[list[int], list[float]]:
+    """Subwords and log-probabilities of one sentence without padding."""
+    memory, words, chances = model.encode(source), [MASK] * length, [0.0] * length
+    for t in range(iterations):
+        count = length if t == 0 else math.floor(length * (iterations - t) / iterations)
+        worst = sorted(range(length), key=lambda place: (chances[place], place))[:count] if t else range(length)
+        shown = torch.tensor([[MASK if place in worst else word for place, word in enumerate(words)]])
+        logits = model.scores(model.states(memory, shown, shown != 0))[0, :, 3:MASK].log_softmax(-1)
+        for place in worst:
+            words[place], chances[place] = int(logits[place].argmax()) + 3, float(logits[place].max())
+    return words, chances
+
+
+@torch.no_grad()
+def likely(model, source, count: int) -> list[int]:
+    scores, words = model.length(model.encode(source))[0].tolist(), source.size(1) - 1
+    order = sorted(range(len(scores)), key=lambda one: -scores[one])
+    return list(dict.fromkeys(max(1, words + one - 4) for one in order))[:count]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 10])
+def test_outputs_and_scores_are_those_of_a_loop_over_single_places(iterations, beam):
+    together = found(iterations=iterations, length_beam=beam)
+    changed = 0
+    for row in range(5):
+        source = one(BATCH, row).source
+        candidates = {}
+        for length in likely(MODEL, source, beam):
+            words, chances = by_hand(MODEL, source, length, iterations)
+            candidates[tuple(words)] = sum(chances) / length
+            changed += words != by_hand(MODEL, source, length, 1)[0]
+        best = max(candidates, key=candidates.__getitem__)
+        assert tuple(together.tokens[row]) == best
+        assert together.scores[row] == pytest.approx(candidates[best], abs=1e-9)
+    # Later passes do change something, or this would show nothing.
+    assert changed or iterations == 1
+
+
+@pytest.mark.parametrize("fields", [{}, {"lengthening": 0.5}, {"length_quantile": 0.8}, {"lengths": 4}])
+def test_one_iteration_is_one_argmax(fields):
+    wanted = argmax({"model": MODEL}, BATCH.source, ArgmaxSettings(**fields))
+    renamed = {"length_beam": fields.get("lengths", 1)} | {n: v for n, v in fields.items() if n != "lengths"}
+    once = found(iterations=1, **renamed)
+    assert once.tokens == wanted.tokens and once.scores == pytest.approx(wanted.scores, abs=1e-12)
+    assert once.candidates == wanted.candidates
+
+
+@pytest.mark.parametrize("iterations", [1, 4])
+def test_a_length_beam_of_one_is_the_plain_search(iterations):
+    with torch.no_grad():
+        memory = MODEL.encode(BATCH.source)
+        lengths = MODEL.length.predict(memory)
+        words, chances, mask = mask_predict(MODEL, memory, lengths, iterations)
+    narrow = found(iterations=iterations, length_beam=1)
+    assert narrow.tokens == [row[:n] for row, n in zip(words.tolist(), lengths.tolist(), strict=True)]
+    assert narrow.scores == pytest.approx(((chances * mask).sum(1) / lengths).tolist(), abs=1e-12)
+    assert narrow.candidates == [1] * 5
+
+
+def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_a_loop_by_hand():
+    with torch.no_grad():
+        predicted = MODEL.length.predict(MODEL.encode(BATCH.source))
+    settings = MaskPredictSettings(iterations=3, length_beam=4, rescorer="teacher")
+    plain = found(iterations=3, length_beam=1)
+    same = module.at_lengths({"model": MODEL}, BATCH.source, settings, predicted)
+    assert same.tokens == plain.tokens and same.scores == pytest.approx(plain.scores, abs=1e-12)
+    wanted = [2, 5, 1, 7, 4]
+    others = module.at_lengths({"model": MODEL}, BATCH.source, settings, torch.tensor(wanted))
+    for row, length in enumerate(wanted):
+        assert others.tokens[row] == by_hand(MODEL, one(BATCH, row).source, length, 3)[0]
+
+
+def test_a_wider_length_beam_finds_no_worse_score():
+    narrow, wide = (found(iterations=3, length_beam=beam) for beam in (1, 5))
+    assert all(one >= other - 1e-12 for one, other in zip(wide.scores, narrow.scores, strict=True))
+    assert wide.tokens != narrow.tokens and max(wide.candidates) == 5
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_neither_batch_nor_padding_changes_an_output(beam, monkeypatch):
+    whole = found(iterations=4, length_beam=beam)
+    wider = found(source=padded(BATCH, 5).source, iterations=4, length_beam=beam)
+    alone = [found(source=one(BATCH, row).source, iterations=4, length_beam=beam) for row in range(5)]
+    assert wider.tokens == whole.tokens == [each.tokens[0] for each in alone]
+    assert wider.scores == pytest.approx(whole.scores, abs=1e-10)
+    assert [each.scores[0] for each in alone] == pytest.approx(whole.scores, abs=1e-10)
+    # Sentences a few at a time, so that their candidates fit into memory.
+    monkeypatch.setattr(module, "ROWS", 2 * beam)
+    parts = found(iterations=4, length_beam=beam)
+    assert parts.tokens == whole.tokens and parts.scores == pytest.approx(whole.scores, abs=1e-10)
+
+
+class Scripted:
+    """A model whose chances are written down: `table` has, for each pass and place, a word and its probability."""
+
+    mask_symbol = MASK
+
+    def __init__(self, table: list[list[tuple[int, float]]]):
+        self.table, self.seen = table, []
+        self.length = SimpleNamespace(predict=lambda memory, quantile, lengthening: torch.tensor([len(table[0])]))
+
+    def encode(self, source):
+        return None
+
+    def hidden(self, memory, lengths):
+        mask = torch.ones(1, int(lengths), dtype=torch.bool)
+        return self.states(memory, torch.where(mask, MASK, 0), mask), mask
+
+    def states(self, memory, target, mask):
+        """One-hot rows over passes and places, so that logits can be looked up."""
+        self.seen.append(target[0].tolist())
+        width, row = len(self.table[0]), len(self.seen) - 1
+        states = torch.zeros(1, width, len(self.table) * width, dtype=torch.float64)
+        for place in range(width):
+            states[0, place, row * width + place] = 1
+        return states
+
+    def logits(self, hidden):
+        rows = []
+        for word, chance in (entry for row in self.table for entry in row):
+            # What is left goes to another word.
+            rest = torch.full((11,), float("-inf"), dtype=torch.float64)
+            rest[word], rest[9] = math.log(chance), math.log(1 - chance)
+            rows.append(rest)
+        return torch.stack(rows)[hidden.argmax(-1)]
+
+    def output(self, symbols, mask):
+        return symbols
+
+
+def test_a_case_worked_by_hand():
+    """N = 5 and T = 3: floor(10 / 3) = 3 places are masked before the second pass, floor(5 / 3) = 1 before the third.
+
+    The second pass sees places 1, 2 and 4 (counted from 0) masked, the least probable. It makes them more probable than
+    place 0, which keeps the 0.7 of the first pass, whatever the second says of it, and is masked before the third.
+    """
+    table = [
+        [(3, 0.7), (3, 0.6), (4, 0.51), (5, 0.9), (6, 0.55)],
+        [(8, 0.99), (7, 0.8), (8, 0.75), (8, 0.99), (6, 0.95)],
+        [(4, 0.65), (8, 0.99), (3, 0.99), (3, 0.99), (3, 0.99)],
+    ]
+    model = Scripted(table)
+    result = found(model, torch.tensor([[5, 2]]), iterations=3, length_beam=1)
+    assert model.seen == [[MASK] * 5, [3, MASK, MASK, 5, MASK], [MASK, 7, 8, 5, 6]]
+    assert result.tokens == [[4, 7, 8, 5, 6]]
+    # The last probability counts, also where it is below the one before.
+    wanted = sum(math.log(p) for p in (0.65, 0.8, 0.75, 0.9, 0.95)) / 5
+    assert result.scores[0] == pytest.approx(wanted, abs=1e-12)
+
+
+def test_the_numbers_of_places_that_are_masked_again():
+    lengths = torch.tensor([1, 2, 5, 7, 10, 20])
+    assert [masked_again(lengths, t, 4).tolist() for t in (1, 2, 3)] == [
+        [0, 1, 3, 5, 7, 15], [0, 1, 2, 3, 5, 10], [0, 0, 1, 1, 2, 5],
+    ]  # fmt: skip
+    # Fewer places than passes: the last passes have nothing to mask.
+    assert [int(masked_again(lengths, t, 10)[2]) for t in range(1, 10)] == [4, 4, 3, 3, 2, 2, 1, 1, 0]
+
+
+def test_passes_that_mask_nothing_are_not_computed():
+    model = Scripted([[(3, 0.6), (4, 0.7)]] * 8)
+    result = found(model, torch.tensor([[5, 2]]), iterations=8, length_beam=1)
+    # floor(2 (8 - t) / 8) is 1 for t = 1 … 4 and 0 afterwards.
+    assert len(model.seen) == 5 and result.tokens == [[3, 4]]
+
+
+def test_of_equal_chances_the_first_are_masked_and_padding_never_is():
+    chances = torch.tensor([[-1.0, -2.0, -2.0, -2.0], [-1.0, -1.0, -9.0, -9.0]])
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    chosen = least_confident(chances, mask, torch.tensor([2, 2]))
+    assert chosen.tolist() == [[False, True, True, False], [True, True, False, False]]
+    assert not least_confident(chances, mask, torch.tensor([0, 0])).any()
+
+
+@torch.no_grad()
+def test_a_rescorer_decides_among_lengths():
+    teacher = transformer(13, 10, seed=2)
+    settings = MaskPredictSettings(iterations=3, length_beam=4, rescorer="teacher")
+    ranked = run({"model": MODEL, "rescorer": teacher}, BATCH.source, settings)
+    for row in range(5):
+        source = one(BATCH, row).source
+        scores = {}
+        for length in likely(MODEL, source, 4):
+            words = tuple(by_hand(MODEL, source, length, 3)[0])
+            scores[words] = float(teacher.log_probabilities(source, torch.tensor([words])).sum()) / (length + 1)
+        best = max(scores, key=scores.__getitem__)
+        assert tuple(ranked.tokens[row]) == best and ranked.scores[row] == pytest.approx(scores[best], abs=1e-9)
+    assert ranked.tokens != found(iterations=3, length_beam=4).tokens

@@ -1,0 +1,83 @@
+"""Training of masked language models: interrupted is uninterrupted, and dev figures are those of single sentences."""
+
+from __future__ import annotations
+
+import pytest
+import sacrebleu
+import torch
+
+from workflow_src.data.lines import read_lines
+from workflow_src.families.build import build
+from workflow_src.families.cmlm import CmlmObjectiveConfig
+from workflow_src.families.cmlm.objective import MaskedLoss, masked_places
+from workflow_src.families.cmlm.validation import validate
+from workflow_src.losses.draws import sentence_keys
+from workflow_src.searches.mask_predict import MaskPredictSettings
+from workflow_src.searches.mask_predict.search import run
+from workflow_src.training.dev import Dev
+from workflow_src.types import PAD
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, accumulate):
+    more = {"max_steps": 12, "accumulate": accumulate, "save_every": 3, "model": {"dropout": 0.1}}
+    own = MaskedLoss(CmlmObjectiveConfig())
+
+    def until(calls: int):
+        left = iter(range(calls))
+
+        def call(network, batch, context):
+            if next(left, None) is None:
+                raise Killed
+            return own(network, batch, context)
+
+        return lambda _: call
+
+    straight = make_trainer("cmlm", wrap=until(10**6), **more)
+    straight.run()
+    stopped = make_trainer("cmlm", state="one", wrap=until(7 * accumulate), **more)
+    with pytest.raises(Killed):
+        stopped.run()
+    torch.manual_seed(99)
+    going_on = make_trainer("cmlm", state="one", wrap=until(10**6), **more)
+    going_on.run()
+    assert 0 < stopped.progress.step < 12 and compare.equal(straight.model, going_on.model)
+
+
+@torch.no_grad()
+def test_dev_figures_are_those_of_sentences_one_by_one(tiny, tiny_settings, runtime):
+    references = list(read_lines(tiny.corpus / "dev.reference.en"))
+    dev = Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 5)
+    torch.manual_seed(8)
+    model = build("cmlm", tiny_settings("cmlm")["model"], tiny.sizes).eval()
+    validation = validate(dev, CmlmObjectiveConfig(dev_iterations=3))
+    figures = validation.figures(model)
+    # The same masks at every validation.
+    torch.rand(100)
+    assert validation.figures(model) == figures and validation.criterion == "dev_bleu"
+
+    generator, nll, masked, exact, sentences = dev.generator(), 0.0, 0, 0, 0
+    for batch in dev.over_batches(lambda batch: batch):
+        places = masked_places(sentence_keys(batch, generator), batch.target_lengths, batch.target.size(1))
+        for row, own in enumerate(places):
+            source, target = (x[row][x[row] != PAD][None] for x in (batch.source, batch.target))
+            memory, own = model.encode(source), own[: target.size(1)]
+            shown = torch.where(own, model.mask_symbol, target)
+            scores = model.scores(model.states(memory, shown, shown != PAD))[0].log_softmax(-1)
+            nll -= float(scores[own].gather(1, target[0, own][:, None]).sum())
+            masked += int(own.sum())
+            exact += int(model.length.predict(memory)) == target.size(1)
+            sentences += 1
+    assert sentences == len(references)
+    assert figures["dev_loss"] == pytest.approx(nll / masked, rel=1e-5)
+    assert figures["dev_length_accuracy"] == pytest.approx(exact / sentences)
+    for name, iterations in (("dev_bleu", 3), ("dev_bleu_one_pass", 1)):
+        settings = MaskPredictSettings(iterations=iterations, length_beam=1)
+        sources = [torch.tensor([[*tiny.dev.source(row).tolist(), 2]]) for row in range(5)]
+        rows = [run({"model": model}, source, settings).tokens[0] for source in sources]
+        wanted = sacrebleu.corpus_bleu(tiny.subwords.decode_target(rows), [references[:5]]).score
+        assert figures[name] == pytest.approx(wanted)
