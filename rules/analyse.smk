@@ -1,4 +1,4 @@
-"""The analyses of the paper: marginal log-probabilities, changes of tokens, lengths, samples, the latent space."""
+"""The analyses: marginal log-probabilities, changes of tokens, lengths, samples, the latent space, energies."""
 
 LIMITS = {
     analysis.rule: "".join(f" --{name} {{resources.{name}}}" for name in analysis.limits)

@@ -207,12 +207,13 @@ def export_words(export):
 
 
 def analysis_inputs(analysis):
-    """Inputs of an analysis: the bundles it reads, and the text of its split."""
+    """Inputs of an analysis: the bundles it reads, the text of its split, and translations where it reads some."""
     return {
         "bundles": [plan.bundle_file(system, FIRST_SEED) for system in analysis.systems],
         "source": plan.corpus(analysis.split, "source"),
         "target": plan.corpus(analysis.split, "target"),
         "reference": plan.reference(analysis.split),
+        **({"details": list(analysis.reads)} if analysis.reads else {}),
     }
 
 

@@ -30,7 +30,9 @@ def rule_settings(experiment: str) -> dict[str, str]:
     found |= {f"training {name}": plan.settings_training(name) for name in plan.loaded.systems}
     found |= {f"bundle {name}": plan.settings_bundle(name) for name in plan.exported}
     found |= {f"distillation {name}": plan.settings_distillation(name) for name in plan.teachers}
-    found |= {f"{name}": analysis.settings for name, analysis in plan.analyses.items()}
+    # Those that are off by default hand nothing to anybody who did not ask for them.
+    by_default = {name for name in plan.analyses if type(getattr(plan.config.analyses, name))().enabled}
+    found |= {name: one.settings for name, one in plan.analyses.items() if one.enabled or name in by_default}
     for decode in plan.loaded.decodes:
         of = f"{decode.system}/{decode.name}"
         found[f"decode {of}"] = plan.settings_decode(decode)
@@ -55,7 +57,10 @@ def test_rules_of_shipped_experiments_get_what_they_got(experiment):
 
 
 # What belongs to an experiment; everything else belongs to its recipe, whose experiments share it.
-OWN = ("analysis", "speed", "report", "significance", "latent_space", "lengths", "marginal", "samples", "tokens")
+OWN = (
+    "analysis", "speed", "report", "significance",
+    "latent_space", "lengths", "marginal", "samples", "tokens", "energies",
+)  # fmt: skip
 
 
 def test_experiments_that_share_a_recipe_do_not_undo_each_other():

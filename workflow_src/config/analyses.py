@@ -1,4 +1,4 @@
-"""Settings of the analyses of Lee, Shu & Cho 2020 (sections 5.2, 5.3 and 6). No torch here."""
+"""Settings of the analyses: of Lee, Shu & Cho 2020 (sections 5.2, 5.3 and 6), and energies. No torch here."""
 
 from __future__ import annotations
 
@@ -60,9 +60,21 @@ class LatentSpaceConfig(AnalysisConfig):
     arrows: int = Field(11, ge=3, description="arrows along each axis")
 
 
+class EnergiesConfig(AnalysisConfig):
+    """Mean -log p(y|x) of every row's outputs under one system, as in Tu et al. 2020 (Table 2)."""
+
+    enabled: bool = False
+    scorer: str | None = Field(
+        None, description="a system that scores outputs; default: the first autoregressive one, else the first"
+    )
+    # Bounds memory and changes no result.
+    batch: int = Field(64, gt=0, description="sentences scored together")
+
+
 class AnalysesConfig(Frozen):
     marginal: MarginalConfig = MarginalConfig()
     tokens: TokensConfig = TokensConfig()
     lengths: LengthsConfig = LengthsConfig()
     samples: SamplesConfig = SamplesConfig()
     latent_space: LatentSpaceConfig = LatentSpaceConfig()
+    energies: EnergiesConfig = EnergiesConfig()

@@ -110,6 +110,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
     timing = f"; speed on {protocol.get('device_name') or hardware}" if hardware else ""
     trained, about = carried.report_words(manifest.dataset, found.sums, found.systems, rows)
     caption = page.caption(removed, manifest, split, sentences, speed is not None, compared)
+    energies = analyses.energies_words(found.analyses.get("energies"))
     source, target = page.language(manifest.source), page.language(manifest.target)
     return {
         "title": report.title or f"{manifest.experiment}: {source} to {target} without autoregression",
@@ -131,7 +132,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "small_digits": not figures_quality.crowded(table),
         "series": figures_quality.joined_by(table),
         "table": page.table_cells(table, convention),
-        "caption": f"{caption} {trained} {about}",
+        "caption": " ".join(filter(None, [caption, energies, trained, about])),
         "carried": about,
         "control_tables": significance_page.control_tables(found.significance, rows, manifest, removed),
         "chosen": page.chosen_words(found.choices),
@@ -183,7 +184,8 @@ def run(arguments: argparse.Namespace) -> str:
     command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest.experiment}"
     made = describe(found, command_line)
     split, where = results.table_split(manifest), str(folder / "results.json")
-    rows = results.build_rows(manifest, found.qualities, found.speed, split, found.significance, where)
+    energies = found.analyses.get("energies")
+    rows = results.build_rows(manifest, found.qualities, found.speed, split, found.significance, where, energies)
     context = context_of(found, made, rows, split)
     refined, refined_split = _refinement_groups(found, context["groups"], split, where)
     drawn = draw(found, context["groups"], refined)

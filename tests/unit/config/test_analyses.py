@@ -19,6 +19,8 @@ def settings(plan: Plan, name: str) -> dict:
     return json.loads(plan.analyses[name].settings)
 
 
+# In `demo` there is no score network to draw, and energies are measured where a configuration asks for them.
+OFF = ("latent_space", "energies")
 TWO = {
     "lvm-2d": {"family": "lvm", "preset": "tiny", "model": {"latent_dim": 2}, "training": {"max_steps": 5}},
     "score-2d": {
@@ -69,7 +71,7 @@ def test_each_can_be_switched_off_and_none_is_made_of_nothing():
     for name in ("marginal", "tokens", "lengths", "samples"):
         plan = planned(analyses={name: {"enabled": False}})
         assert [n for n, analysis in plan.analyses.items() if not analysis.enabled] == sorted(
-            [name, "latent_space"], key=list(plan.analyses).index
+            [name, *OFF], key=list(plan.analyses).index
         )
     alone = planned(decodes=[{"system": "teacher", "search": "greedy"}])
     assert not any(analysis.enabled for analysis in alone.analyses.values())
@@ -97,7 +99,7 @@ def test_a_two_dimensional_score_network_is_drawn_and_trained_once():
 
 def test_the_toy_experiment_has_a_latent_space_to_draw():
     plan = Plan(load_experiment("toy"))
-    assert all(analysis.enabled for analysis in plan.analyses.values())
+    assert [name for name, analysis in plan.analyses.items() if not analysis.enabled] == ["energies"]
     assert settings(plan, "marginal")["samples"] == 500
 
 
@@ -117,3 +119,39 @@ def test_what_cannot_be_drawn_is_refused_in_a_sentence(named, sentence):
     assert sentence in str(refused.value) and "\n" not in str(refused.value)
     with pytest.raises(ConfigError, match="there is none: add one"):
         planned(analyses={"latent_space": {"system": "score"}})
+
+
+def test_energies_are_measured_of_every_row_where_asked_for():
+    assert not planned().analyses["energies"].enabled
+    analysis = planned(seeds=[1, 2], analyses={"energies": {"enabled": True}}).analyses["energies"]
+    plan = planned(seeds=[1, 2])
+    assert analysis.enabled and analysis.systems == ("teacher",) and analysis.split == "test"
+    told = json.loads(analysis.settings)
+    assert told["scorer"] == "teacher" and "batch" not in told and analysis.limits == {"batch": 64}
+    assert [row["details"] for row in told["rows"]] == [plan.translation_details(*row) for row in plan.rows]
+    assert list(analysis.reads) == [row["details"] for row in told["rows"]]
+    removed = {row["system"]: row["repetitions_removed"] for row in told["rows"]}
+    assert (removed["teacher"], removed["lvm"]) == ("none", plan.config.report.remove_repetitions)
+    # A system without rows of its own may score, and one-pass systems too.
+    other = planned(analyses={"energies": {"enabled": True, "scorer": "ctc"}})
+    assert other.analyses["energies"].systems == ("ctc",)
+
+
+def test_energies_are_of_dev_where_nothing_else_is_decoded():
+    decodes = [{"system": "teacher", "search": "greedy", "splits": ["dev"]}]
+    analysis = planned(decodes=decodes, analyses={"energies": {"enabled": True}}).analyses["energies"]
+    assert analysis.split == "dev" and analysis.reads[0].endswith("dev.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        ("nobody", 'unknown system "nobody" in analyses.energies.scorer; allowed: '),
+        ("lvm", "analyses.energies.scorer is lvm, of family lvm, which scores no outputs; it must be a system that "
+         "does (teacher, ctc)."),
+    ],
+)  # fmt: skip
+def test_what_cannot_score_is_refused_in_a_sentence(named, sentence):
+    with pytest.raises(ConfigError) as refused:
+        planned(analyses={"energies": {"enabled": True, "scorer": named}})
+    assert sentence in str(refused.value) and "\n" not in str(refused.value)

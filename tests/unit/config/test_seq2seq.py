@@ -35,13 +35,13 @@ def test_it_teaches_ranks_and_is_decoded_by_the_searches_that_exist():
             )
         )
     )
-    assert "lstm" in plan.teachers and plan.systems_of("train_seq2seq") == ["lstm"]
+    assert "lstm" in plan.teachers and plan.systems_of("train_teacher") == ["teacher", "lstm"]
     settings = json.loads(plan.settings_training("lstm"))
     assert settings["family"] == "seq2seq" and settings["model"]["encoder_dim"] == 12
     # Reports, speed and requests ask for titles, labels and weights.
     assert plan.settings_report() and plan.settings_speed()
     needs = Requests(plan, gpu=False)
-    assert needs.need("train_seq2seq", type("Wildcards", (), {"system": "lstm"}))[0] > 0
+    assert needs.need("train_teacher", type("Wildcards", (), {"system": "lstm"}))[0] > 0
 
 
 @pytest.mark.parametrize(

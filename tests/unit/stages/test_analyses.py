@@ -9,6 +9,7 @@ import reports
 import torch
 
 from workflow_src import jobs
+from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
 from workflow_src.serving.translator import Translator
@@ -229,3 +230,60 @@ def test_a_missing_bundle_is_told_in_a_sentence(stage, run, capsys):
     assert left.value.code == 1
     system = "score" if stage in ("sample_translations", "map_latent_space") else "lvm"
     assert f'no folder for system "{system}"; add {system}=FOLDER' in capsys.readouterr().err
+
+
+@pytest.fixture
+def details(tiny_bundles, tiny, run_stage, tmp_path):
+    """Details of translations of dev by two systems."""
+    found = {}
+    for family, settings in (("transformer", {"search": "greedy"}), ("lvm", {"search": "prior-mean", "steps": 0})):
+        words = ["--settings", json.dumps(settings), "--bundle", str(tiny_bundles[family]), "--device", "cpu"]
+        words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / family / "dev.txt")]
+        run_stage("decode", words)
+        found[family] = tmp_path / family / "dev.jsonl"
+    return found
+
+
+def test_energies_of_rows_are_those_of_the_subwords_that_they_put_out(run, details, tiny, tiny_bundles):
+    translator = Translator.load(tiny_bundles["transformer"], device="cpu", threads=1, engine="eager")
+    subwords, model = translator.subwords, translator.models["transformer"]
+    ids = {piece: number for number, piece in enumerate(subwords.names()["target"])}
+    lines = [json.loads(line) for line in details["lvm"].read_text().splitlines()]
+    written = [[ids[piece] for piece in line["subwords"]] for line in lines]
+    words = subwords.encode_target([collapse_repetitions(text) for text in subwords.decode_target(written)])
+    wanted = {"none": written, "subwords": subwords.without_repetitions(written), "words": words}
+    assert wanted["none"] != wanted["subwords"], "a test of outputs with repetitions"
+    row = {"system": "lvm", "seed": 1, "details": str(details["lvm"])}
+    asked = {"scorer": "transformer", "rows": [row | {"name": name, "repetitions_removed": name} for name in wanted]}
+    found = run("measure_energies", asked, bundles=("transformer",))
+    assert found["analysis"] == "energies" and found["split"] == "dev" and found["scorer"] == "transformer"
+    sources = subwords.encode_source((tiny.corpus / "dev.de").read_text().splitlines())
+    texts = wanted | {"reference": subwords.encode_target((tiny.corpus / "dev.en").read_text().splitlines())}
+    told = {row["name"]: row for row in found["rows"]} | {"reference": found["reference"]}
+    with torch.no_grad():
+        for name, outputs in texts.items():
+            values = [
+                -float(model.log_probabilities(torch.tensor([[*source, EOS]]), torch.tensor([output])).sum())
+                for source, output in zip(sources, outputs, strict=True)
+            ]
+            assert told[name]["per_sentence"] == pytest.approx(sum(values) / 8, rel=1e-5)
+            tokens = sum(len(output) + 1 for output in outputs)
+            assert told[name]["per_token"] == pytest.approx(sum(values) / tokens, rel=1e-5)
+    again = run("measure_energies", asked, bundles=("transformer",), more=["--batch", "3"])
+    for row, other in zip(found["rows"], again["rows"], strict=True):
+        assert row["per_sentence"] == pytest.approx(other["per_sentence"], rel=1e-5)
+
+
+def test_details_that_do_not_fit_are_told_in_a_sentence(run, details, capsys, tmp_path):
+    lines = details["transformer"].read_text().splitlines(keepends=True)
+    row = {"system": "teacher", "name": "greedy", "seed": 1, "repetitions_removed": "none"}
+    for content, told in (
+        ("".join(lines[:-1]), "has 7 lines, the source has 8; decode it again."),
+        ("".join([json.dumps(json.loads(lines[0]) | {"subwords": ["?!?"]}) + "\n", *lines[1:]]),
+         "has '?!?', which the scorer's subwords lack: both must be of one recipe; decode it again."),
+    ):  # fmt: skip
+        (tmp_path / "cut.jsonl").write_text(content)
+        with pytest.raises(SystemExit):
+            run("measure_energies", {"scorer": "transformer", "rows": [row | {"details": str(tmp_path / "cut.jsonl")}]},
+                bundles=("transformer",))  # fmt: skip
+        assert told in capsys.readouterr().err

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from workflow_src.config.base import ConfigError, unknown
+from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.registry import followed, plain, searches, searches_of
-from workflow_src.spec import TARGET_LATENT, VECTOR_FIELD, SearchSettings
+from workflow_src.spec import SCORER, TARGET_LATENT, VECTOR_FIELD, SearchSettings
 
 # Every analysis with the rule that makes it, which is the stage's name too, and what it does.
 RULES = {
@@ -19,9 +20,10 @@ RULES = {
     "lengths": ("measure_lengths", "Measuring how well lengths are predicted"),
     "samples": ("sample_translations", "Refining translations of samples from the prior"),
     "latent_space": ("map_latent_space", "Mapping the latent space of one sentence"),
+    "energies": ("measure_energies", "Measuring energies of every row's outputs under one system"),
 }
 # Settings that bound memory and change no result.
-LIMITS = ("chunk",)
+LIMITS = ("chunk", "batch")
 # Curves are drawn on dev; what stands beside the main table or shows sentences is of its split.
 SPLITS: dict[str, Literal["dev", "test"]] = {"marginal": "dev", "tokens": "dev"}
 
@@ -31,6 +33,7 @@ class Analysis:
     """One analysis of an experiment: its file, the systems whose bundles it reads, and what changes its result.
 
     `enabled` also is False where the experiment has nothing to analyse. `limits` bound memory and change no result.
+    `reads` are files of translations.
     """
 
     name: str
@@ -42,12 +45,13 @@ class Analysis:
     systems: tuple[str, ...]
     settings: str
     limits: Mapping[str, int] = dataclasses.field(compare=False)
+    reads: tuple[str, ...] = ()
 
 
 def analyses(loaded: Loaded) -> dict[str, Analysis]:
     """Every analysis by name, also those that are switched off.
 
-    Raises ConfigError when latent_space names a system that cannot be drawn.
+    Raises ConfigError when latent_space names a system that cannot be drawn, or energies one that cannot score.
     """
     found = {}
     for name, (rule, message) in RULES.items():
@@ -56,17 +60,19 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
         settings = config.model_dump(mode="json", exclude={"enabled", "system", *LIMITS}) | entries
         if name == "lengths":
             settings["remove_repetitions"] = loaded.config.report.remove_repetitions
-        systems = tuple(dict.fromkeys(entry["system"] for entry in entries["searches"]))
+        systems = [entry["system"] for entry in entries.get("searches", ())]
+        systems += [entries["scorer"]] if entries.get("rows") else []
         found[name] = Analysis(
             name=name,
             rule=rule,
             message=message,
             path=f"results/{loaded.config.experiment}/analysis/{name.replace('_', '-')}.json",
-            split=SPLITS.get(name, "test"),
+            split=_main_split(loaded) if name == "energies" else SPLITS.get(name, "test"),
             enabled=config.enabled and bool(systems),
-            systems=systems,
+            systems=tuple(dict.fromkeys(systems)),
             settings=json.dumps(settings, sort_keys=True, ensure_ascii=False),
             limits={limit: getattr(config, limit) for limit in LIMITS if hasattr(config, limit)},
+            reads=tuple(row["details"] for row in entries.get("rows", ())),
         )
     return found
 
@@ -76,6 +82,8 @@ def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
     if name == "latent_space":
         system = _two_dimensional(loaded)
         return {"searches": [_entry(system, searches_of(loaded.systems[system].family)[0])] if system else []}
+    if name == "energies":
+        return _scored(loaded)
     if name == "lengths":
         return {"searches": [*_models(loaded), *_searches(loaded), *_at_lengths(loaded)]}
     if name == "samples":
@@ -83,6 +91,55 @@ def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
         ranked = sorted(_searches(loaded), key=lambda entry: _rank(entry, loaded))
         return {"searches": ranked[:1]}
     return {"searches": _searches(loaded)}
+
+
+def _main_split(loaded: Loaded) -> Literal["dev", "test"]:
+    """The split of the main table: test, or dev where nothing else is decoded."""
+    return "test" if any("test" in decode.splits for decode in loaded.decodes) else "dev"
+
+
+def _scored(loaded: Loaded) -> dict[str, Any]:
+    """The system whose energy is measured, and of what: every row of the main table, as it is scored there."""
+    scorer = _scorer(loaded)
+    if scorer is None:
+        return {"scorer": None, "rows": []}
+    paths, split, removed = Paths(loaded), _main_split(loaded), loaded.config.report.remove_repetitions
+    rows = [
+        {
+            "system": decode.system,
+            "name": decode.name,
+            "seed": seed,
+            "repetitions_removed": "none" if loaded.systems[decode.system].family.autoregressive else removed,
+            "details": paths.translation_details(decode, seed, split),
+        }
+        for decode in loaded.decodes
+        if split in decode.splits
+        for seed in loaded.config.seeds
+    ]
+    return {"scorer": scorer, "rows": rows}
+
+
+def _scorer(loaded: Loaded) -> str | None:
+    """The system that `analyses.energies` names, or the first that fits; None where it is off. Raises ConfigError."""
+    config, where = loaded.config.analyses.energies, "analyses.energies"
+    if not config.enabled:
+        return None
+    systems = loaded.systems.values()
+    fits = [one for one in systems if SCORER in one.family.traits - one.family.lacks(one.model)]
+    # The first of each kind: sorting keeps the order of the configuration.
+    names = [one.name for one in sorted(fits, key=lambda one: not one.family.autoregressive)]
+    if config.scorer is None:
+        if not names:
+            raise ConfigError(f"{where}: no system of the experiment scores outputs; add one, or remove {where}.")
+        return names[0]
+    if config.scorer not in loaded.systems:
+        raise unknown("system", config.scorer, list(loaded.systems), f"{where}.scorer")
+    if config.scorer not in names:
+        raise ConfigError(
+            f"{where}.scorer is {config.scorer}, of family {loaded.systems[config.scorer].family_name}, which scores "
+            f"no outputs; it must be a system that does ({', '.join(names) or 'there is none: add one'})."
+        )
+    return config.scorer
 
 
 def _entry(system: str, search: str, values: SearchSettings | None = None) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from workflow_src import jobs
@@ -27,11 +29,16 @@ def make_parser(description: str) -> argparse.ArgumentParser:
 
 def open_bundles(arguments: argparse.Namespace) -> dict[str, Any]:
     """A translator for each system that the settings name. Raises ValueError where a bundle is not given."""
-    folders = bundles(arguments.bundles)
-    needed = {entry["system"] for entry in arguments.settings["searches"]}
+    folders, needed = bundles(arguments.bundles), _systems(arguments.settings)
     for system in sorted(needed - set(folders)):
         raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
     return load(folders, needed, arguments)
+
+
+def _systems(settings: dict[str, Any]) -> set[str]:
+    """Systems that settings name: those of searches, and the one that scores."""
+    named = {entry["system"] for entry in settings.get("searches", ())}
+    return named | ({settings["scorer"]} if "scorer" in settings else set())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +61,11 @@ def sentences(arguments: argparse.Namespace, count: int) -> Sentences:
     return Sentences(*map(list, zip(*chosen, strict=True)))
 
 
-def write(arguments: argparse.Namespace, name: str, **found: Any) -> None:
-    """The analysis `name` as JSON, with its provenance."""
-    inputs = {name: getattr(arguments, name) for name in ("source", "target", "reference")}
-    needed = {entry["system"] for entry in arguments.settings["searches"]}
+def write(
+    arguments: argparse.Namespace, name: str, files: Mapping[str, Path] = MappingProxyType({}), **found: Any
+) -> None:
+    """The analysis `name` as JSON, with its provenance; `files` are inputs beside text and bundles."""
+    inputs = {name: getattr(arguments, name) for name in ("source", "target", "reference")} | dict(files)
+    needed = _systems(arguments.settings)
     made = provenance(arguments.settings, inputs | bundle_files(bundles(arguments.bundles), needed))
     write_json(arguments.output, {"analysis": name, "split": arguments.source.stem, **found, "provenance": made})

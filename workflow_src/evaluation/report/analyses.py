@@ -16,7 +16,7 @@ from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.records.atomic import ArtifactError, read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
-NAMES = ("marginal", "tokens", "lengths", "latent_space", "samples")
+NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "samples")
 # The report's own come before.
 FIRST_FIGURE, FIRST_TABLE = 4, 3
 
@@ -127,6 +127,24 @@ def length_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
     return _table(heads, rows)
 
 
+def energies_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
+    """The references' energy, and each row's; a line for each seed where there are several."""
+    several = len({row["seed"] for row in found["rows"]}) > 1
+
+    def label(row: dict[str, Any]) -> str:
+        decode = manifest.decode(row["system"], row["name"])
+        return f"{row['system']}, {decode.label()}" + (f", seed {row['seed']}" if several else "")
+
+    def cells(row: dict[str, Any]) -> list[str]:
+        if row["per_sentence"] is None:
+            return ["–", "–", str(row["unscored"])]
+        return [f"{row['per_sentence']:.1f} ± {row['error']:.1f}", f"{row['per_token']:.2f}", str(row["unscored"])]
+
+    named = [("references", found["reference"]), *((label(row), row) for row in found["rows"])]
+    heads = ["", "energy, nats a sentence", "a token", "not scored"]
+    return _table(heads, [[name, *cells(row)] for name, row in named])
+
+
 def captions(found: dict[str, dict[str, Any]], manifest: Manifest) -> dict[str, str]:
     """What pictures and tables show, by analysis."""
     return {name: CAPTIONS[name](content, manifest) for name, content in found.items()} | (
@@ -192,7 +210,26 @@ def _samples_caption(content: dict[str, Any], manifest: Manifest) -> str:
     )
 
 
+def energies_words(content: dict[str, Any] | None) -> str:
+    """What the column of energies is, for a table's caption."""
+    if content is None:
+        return ""
+    return (
+        f"Energy is −log p(y|x) of what a row puts out, in nats under {content['scorer']}, the mean over sentences and "
+        "over tokens (end symbols counted)."
+    )
+
+
+def _energies_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    return (
+        f"{energies_words(content)} Of {content['split']}; ±: standard error over sentences. Outputs are those that "
+        "the main table scores. Not scored are sentences whose output is longer than the scorer's positions or "
+        "impossible for it."
+    )
+
+
 CAPTIONS = {
+    "energies": _energies_caption,
     "marginal": _marginal_caption,
     "tokens": _tokens_caption,
     "lengths": _lengths_caption,
@@ -227,6 +264,8 @@ def context_of(found: dict[str, dict[str, Any]], manifest: Manifest, carried: st
     if "lengths" in found:
         context["tables"]["accuracy"] = accuracy_table(found["lengths"])
         context["tables"]["lengths"] = length_table(found["lengths"], manifest)
+    if "energies" in found:
+        context["tables"]["energies"] = energies_table(found["energies"], manifest)
     numbered = [*context["tables"], *(["samples"] if "samples" in found else [])]
     for name in drawn:
         if name in context["tables"]:
@@ -273,6 +312,7 @@ HEADINGS = {
     "tokens": "Changes of tokens",
     "accuracy": "Lengths",
     "lengths": "",
+    "energies": "Energies",
 }
 
 

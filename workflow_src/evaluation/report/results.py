@@ -61,6 +61,8 @@ class Row(Strict):
     control_p_value: Share | None = Field(None, description="of that difference")
     chrf: Percent
     validity: Share | None
+    energy_per_sentence: float | None = Field(None, description="-log p(y|x) in nats, in the analysis `energies`")
+    energy_per_token: float | None = Field(None, description="in nats, end symbols counted")
     latency_ms: Positive | None
     latency_std: Annotated[float, Field(ge=0)] | None = Field(description="over sentences")
     latency_rounds: tuple[Positive, ...] | None = Field(None, description="the median over sentences of each round")
@@ -182,17 +184,20 @@ def build_rows(
     split: str,
     significance: Significance | None = None,
     where: str = "results.json",
+    energies: dict[str, Any] | None = None,
 ) -> tuple[Row, ...]:
     """Schema rows, in the experiment's order.
 
     `qualities` maps quality files to their contents. Autoregressive rows come once, repetitions kept; others once for
     each of REMOVALS. Speed is measured once for a system and decode and stands beside each of its seeds; p-values are
-    of the test split, against the row's baseline, and of networks against their control. Raises ArtifactError, which
-    names `where`, for a figure that breaks the schema.
+    of the test split, against the row's baseline, and of networks against their control. `energies` is the analysis
+    of that name, of one split and of one variant of a row. Raises ArtifactError, which names `where`, for a figure
+    that breaks the schema.
     """
     tested = significance if split == "test" else None
     times = {(row["system"], row["name"]): row for row in (speed or {}).get("rows", [])}
     protocol = (speed or {}).get("protocol", {})
+    measured = _energies(energies, split)
     rows = []
     for entry in manifest.rows:
         if entry.split != split:
@@ -208,8 +213,20 @@ def build_rows(
             variant = VARIANTS[removal]
             scored = qualities[entry.quality][variant]
             compared = _compared(tested, (*entry.key, entry.seed), variant)
-            rows.append(common | {key: scored.get(key) for key in SCORED} | compared | {"repetitions_removed": removal})
+            scores = {key: scored.get(key) for key in SCORED} | measured.get((*entry.key, entry.seed, removal), {})
+            rows.append(common | scores | compared | {"repetitions_removed": removal})
     return _checked(Rows, {"rows": rows}, where).rows
+
+
+def _energies(energies: dict[str, Any] | None, split: str) -> dict[tuple[str, str, int, str], dict[str, float]]:
+    """What the analysis of energies found, by system, name, seed and removal; nothing where it is of another split."""
+    rows = energies["rows"] if energies and energies["split"] == split else []
+    return {
+        (row["system"], row["name"], row["seed"], row["repetitions_removed"]): {
+            "energy_per_sentence": row["per_sentence"], "energy_per_token": row["per_token"],
+        }
+        for row in rows
+    }  # fmt: skip
 
 
 def _described(entry: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,8 @@ CONVENTION_LABELS: dict[Convention, str] = {
 }
 REMOVAL_LABELS: dict[Removal, str] = {"none": "kept", "words": "removed by words", "subwords": "removed by subwords"}
 
+ENERGIES = ("energy_per_sentence", "energy_per_token")
+
 
 @dataclasses.dataclass(frozen=True)
 class Line:
@@ -83,7 +85,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def _line(rows: list[Row], manifest: Manifest, expected: float | None) -> Line:
     first = rows[0]
     decode = manifest.decode(first.system, first.name)
-    keys = ("bleu", "chrf", "validity", "latency_ms", "sentences_per_second", "speedup")
+    keys = ("bleu", "chrf", "validity", *ENERGIES, "latency_ms", "sentences_per_second", "speedup")
     # What stands beside a published figure is counted as that is.
     convention = CONVENTIONS[manifest.report.expected_convention]
     alike = None if expected is None else _mean(getattr(row, convention) for row in rows)
@@ -92,7 +94,7 @@ def _line(rows: list[Row], manifest: Manifest, expected: float | None) -> Line:
     if len(rows) > 1:
         spread = {
             key: statistics.stdev(getattr(row, key) for row in rows)
-            for key in ("bleu", "chrf", "validity")
+            for key in ("bleu", "chrf", "validity", *ENERGIES)
             if all(getattr(row, key) is not None for row in rows)
         }
     rounds = first.latency_rounds
@@ -206,6 +208,8 @@ def columns(table: list[Group], convention: Convention = "sacrebleu") -> list[tu
         *([("bleu_as_published", "ours, same convention")] if convention != "sacrebleu" else []),
         ("chrf", "chrF"),
         ("validity", "valid, %"),
+        ("energy_per_sentence", "energy, nats"),
+        ("energy_per_token", "a token"),
         ("latency_ms", "ms / sentence, ± over sentences"),
         ("latency_rounds", "medians of rounds, ms"),
         ("sentences_per_second", "sentences / s"),
@@ -237,6 +241,9 @@ def cell(line: Line, key: str) -> tuple[str, str]:
         return f"{value:.1f}", f"± {spread:.1f}" if spread is not None else note
     if key == "validity":
         return f"{100 * value:.1f}", f"± {100 * spread:.1f}" if spread is not None else ""
+    if key in ENERGIES:
+        digits = 2 if key == "energy_per_token" else 1
+        return f"{value:.{digits}f}", f"± {spread:.{digits}f}" if spread is not None else ""
     if key == "latency_ms":
         return _digits(value), f"± {_digits(line.latency_std)}" if line.latency_std is not None else ""
     if key == "latency_rounds":

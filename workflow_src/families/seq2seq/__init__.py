@@ -46,6 +46,7 @@ FAMILY = Family(
     weights=weights,
     layers=lambda model: model.encoder_layers + model.decoder_layers,
     traits=frozenset({AUTOREGRESSIVE, SCORER}),
+    rule="train_teacher",
     look=Look("#8c564b", dark="#c49c94"),
     order=1,
 )

@@ -66,7 +66,18 @@ def _samples():
     return {"sentences": 100, "search": ENTRIES[1] | {"steps": 1}, "examples": [example]}
 
 
+def _energies():
+    told = {"seed": 1, "repetitions_removed": "none", "error": 0.52, "sentences": 98, "unscored": 2}
+    rows = [
+        told | {"system": "teacher", "name": "beam-4", "per_sentence": 9.04, "per_token": 0.81},
+        told | {"system": "lvm", "name": "delta-2", "per_sentence": None, "per_token": None},
+    ]
+    reference = {"per_sentence": 20.0, "per_token": 1.5, "error": 1.0, "sentences": 100, "unscored": 0}
+    return {"scorer": "teacher", "reference": reference, "rows": rows}
+
+
 EVERY = {
+    "energies": _energies(),
     "marginal": _marginal(), "tokens": _tokens(), "lengths": _lengths(), "latent_space": _latent_space(),
     "samples": _samples(),
 }  # fmt: skip
@@ -100,10 +111,20 @@ def test_tables_say_the_figures():
     assert "words that repeat the one before are removed" in context["captions"]["lengths"]
 
 
+def test_energies_are_of_the_references_and_of_every_row():
+    context = analyses.context_of(_found("energies"), MANIFEST)
+    assert context["tables"]["energies"]["rows"] == [
+        ["references", "20.0 ± 1.0", "1.50", "0"],
+        ["teacher, beam 4", "9.0 ± 0.5", "0.81", "2"],
+        ["lvm, delta, L = 2", "–", "–", "2"],
+    ]
+    assert "in nats under teacher" in context["captions"]["energies"]
+
+
 def test_the_page_numbers_escapes_and_marks():
     text = _page(_found(*EVERY))
     assert re.findall(r"Figure (\d)\.</b>", text) == ["4", "5", "6"]
-    assert re.findall(r"Table (\d)\.</b>", text) == ["3", "4", "5", "6", "7"]
+    assert re.findall(r"Table (\d)\.</b>", text) == ["3", "4", "5", "6", "7", "8"]
     assert "Hund &amp; &lt;i&gt;Katze&lt;/i&gt;" in text and "dog &lt;b&gt;s" in text and "Hund &lt;x&gt;" in text
     assert "a dog <mark>dog</mark>" in text and "a <mark>big</mark> dog" in text
     assert '<span class="n">5</span>Analyses' in text

@@ -37,6 +37,8 @@ KEYS = [
     "control_p_value",
     "chrf",
     "validity",
+    "energy_per_sentence",
+    "energy_per_token",
     "latency_ms",
     "latency_std",
     "latency_rounds",
@@ -74,6 +76,8 @@ ROW = {
     "control_p_value": None,
     "chrf": 50.0,
     "validity": 0.5,
+    "energy_per_sentence": 55.25,
+    "energy_per_token": 2.5,
     "latency_ms": 3.0,
     "latency_std": 1.0,
     "latency_rounds": [2.9, 3.0, 3.2],
@@ -153,6 +157,25 @@ def test_autoregressive_rows_come_once_and_others_with_each_removal():
     ]  # fmt: skip
     assert rows[1].data == "distilled" and rows[0].data == "raw"
     assert all(r.latency_ms is None and r.device is None for r in rows)
+
+
+def test_energies_stand_beside_the_variant_that_they_are_of_and_on_their_split():
+    entry = {"seed": 1, "error": 0.5, "sentences": 9, "unscored": 1}
+    measured = [
+        entry | {"system": "teacher", "name": "beam-4", "repetitions_removed": "none"},
+        entry | {"system": "lvm", "name": "delta-2", "repetitions_removed": "words"},
+    ]
+    found = [row | {"per_sentence": 10.0 + i, "per_token": 1.0 + i} for i, row in enumerate(measured)]
+    content = {"analysis": "energies", "split": "test", "scorer": "teacher", "rows": found}
+    rows = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=content)
+    assert [(r.system, r.repetitions_removed, r.energy_per_sentence, r.energy_per_token) for r in rows] == [
+        ("teacher", "none", 10.0, 1.0),
+        ("lvm", "none", None, None),
+        ("lvm", "words", 11.0, 2.0),
+        ("lvm", "subwords", None, None),
+    ]
+    other = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=content | {"split": "dev"})
+    assert all(row.energy_per_sentence is None for row in other)
 
 
 def test_a_figure_that_breaks_the_schema_is_named_with_its_file():

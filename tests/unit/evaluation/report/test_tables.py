@@ -79,6 +79,18 @@ def test_columns_without_figures_are_left_out():
     assert tables.cell(table[0].lines[0], "expected") == ("–", "")
 
 
+def test_energies_have_columns_where_they_were_measured():
+    measured = reports.row("teacher", "greedy", 40.0, energy_per_sentence=9.04, energy_per_token=0.812)
+    rows = [measured, reports.row("lvm", "prior-mean", 33.0, removed="subwords")]
+    table = tables.groups(rows, reports.manifest(), "subwords")
+    headings = dict(tables.columns(table))
+    assert headings["energy_per_sentence"] == "energy, nats" and headings["energy_per_token"] == "a token"
+    (teacher,), (plain,) = (group.lines for group in table)
+    assert [tables.cell(teacher, key)[0] for key in tables.ENERGIES] == ["9.0", "0.81"]
+    assert [tables.cell(plain, key)[0] for key in tables.ENERGIES] == ["–", "–"]
+    assert "energy_per_sentence" not in dict(tables.columns(table[1:]))
+
+
 def test_ours_stands_beside_what_was_published_in_the_same_convention():
     counts = {"bleu_tokenised": 1.0, "bleu_intl_lowercase": 3.0}
     rows = [
