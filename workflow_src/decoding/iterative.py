@@ -52,16 +52,22 @@ def passed(
 
 
 def passed_until(
-    model: IterativeModel, memory: Any, lengths: Tensor, passes: int, scored: bool, watch: Watch | None = None
+    model: IterativeModel,
+    memory: Any,
+    lengths: Tensor,
+    passes: int,
+    scored: bool,
+    watch: Watch | None = None,
+    patience: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`passed` where a sentence stops after the pass that repeats the output of the one before it, or after `passes`
-    of them; also the passes (B,) that each took. Sentences that have stopped leave the batch, with the positions that
-    no other has.
+    """`passed` where a sentence stops after `patience` passes in a row that repeat the output of the one before, or
+    after `passes` of them; also the passes (B,) that each took. Sentences that have stopped leave the batch, with the
+    positions that no other has.
 
     A sentence without a repetition and one that stops have the outputs of `passed` with as many passes.
     """
     hidden, mask, outputs, scores = first_pass(model, memory, lengths, scored)
-    used = torch.ones_like(lengths)
+    used, repeated = torch.ones_like(lengths), torch.zeros_like(lengths)
     active = torch.arange(len(lengths), device=lengths.device)
     part, part_mask = memory, mask
     for number in range(2, passes + 1):
@@ -70,7 +76,8 @@ def passed_until(
         before = outputs[active, : part_mask.size(1)]
         hidden, found, gains = later_pass(model, part, before, hidden, part_mask, scored)
         outputs[active, : part_mask.size(1)], scores[active], used[active] = found, gains, number
-        going = (found != before).any(1)
+        repeated[active] = torch.where((found == before).all(1), repeated[active] + 1, 0)
+        going = repeated[active] < patience
         if not bool(going.any()):
             break
         if not bool(going.all()):

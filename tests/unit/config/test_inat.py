@@ -27,6 +27,12 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
         ({}, {"passes": 0}, "decodes[0].passes is 0; it must be 1 or more."),
         ({}, {}, "decodes[0]: search iterative-refinement needs passes; add passes."),
         ({}, {"passes": 2, "stop": "never"}, "decodes[0].stop is 'never': input should be 'fixed' or 'adaptive'."),
+        (
+            {},
+            {"passes": 2, "patience": 2},
+            "decodes[0]: patience is 2, and stop is fixed; remove patience, or say stop: adaptive.",
+        ),
+        ({}, {"passes": 2, "stop": "adaptive", "patience": 0}, "decodes[0].patience is 0; it must be 1 or more."),
         ({}, {"passes": 2, "lengths": 0}, "decodes[0].lengths is 0; it must be 1 or more."),
         (
             {},
@@ -94,6 +100,7 @@ def test_decodes_have_names_of_their_own():
             {"init_from": "teacher", "data": "distilled-by-teacher"},
             {"passes": [1, 2, 4, 8]},
             {"passes": 8, "stop": "adaptive"},
+            {"passes": 8, "stop": "adaptive", "patience": 2},
             {"passes": 4, "lengths": 3, "rescorer": "teacher"},
             {"passes": 4, "engine": "onnxruntime", "compute_type": ["float32", "int8"]},
         )
@@ -101,6 +108,7 @@ def test_decodes_have_names_of_their_own():
     assert [decode.name for decode in loaded.decodes] == [
         *(f"iterative-refinement-{passes}" for passes in (1, 2, 4, 8)),
         "iterative-refinement-8-adaptive",
+        "iterative-refinement-8-adaptive-patience2",
         "iterative-refinement-4-lengths3-by-teacher",
         *(f"iterative-refinement-4-onnxruntime-{kind}" for kind in ("float32", "int8")),
     ]

@@ -25,6 +25,9 @@ class IterativeRefinementSettings(SearchSettings):
     ] = Field(
         "fixed", description="adaptive: a sentence stops after the pass that repeats the output before it, or after all"
     )
+    patience: Annotated[int, Option(part="-patience{}", omit=True)] = Field(
+        1, ge=1, description="adaptive: passes in a row that must repeat the output"
+    )
     lengths: Annotated[int, Option(tune=True, part="-lengths{}", omit=True, length=True)] = Field(
         1, ge=1, description="most probable target lengths tried"
     )
@@ -38,6 +41,12 @@ class IterativeRefinementSettings(SearchSettings):
     def _a_quantile_is_one_length(self):
         if self.lengths > 1 and self.length_quantile is not None:
             raise ValueError(f"length_quantile gives one length, and lengths is {self.lengths}; remove one of the two")
+        return self
+
+    @model_validator(mode="after")
+    def _fixed_passes_need_no_patience(self):
+        if self.stop == "fixed" and self.patience > 1:
+            raise ValueError(f"patience is {self.patience}, and stop is fixed; remove patience, or say stop: adaptive")
         return self
 
 

@@ -70,7 +70,7 @@ def run(
     ranks, seen = _ranks(settings, scored), []
     watch = seen.append if trace else None
     if settings.stop == "adaptive":
-        outputs, scores, used = passed_until(model, memory, lengths, settings.passes, ranks, watch)
+        outputs, scores, used = passed_until(model, memory, lengths, settings.passes, ranks, watch, settings.patience)
     else:
         outputs, scores = passed(model, memory, lengths, settings.passes, ranks, watch)
         used = torch.full_like(lengths, settings.passes)

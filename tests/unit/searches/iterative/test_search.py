@@ -82,14 +82,19 @@ def test_one_pass_is_the_first_decoder_alone(model):
     assert search(changed, passes=2).tokens != search(model, passes=2).tokens
 
 
+@pytest.mark.parametrize("patience", [1, 2, 3])
 @pytest.mark.parametrize("most", [1, 2, 3, 10])
 @pytest.mark.parametrize("source", [SOURCE, WIDE], ids=["plain", "padded"])
-def test_adaptive_stopping_is_the_fixed_search_at_the_pass_where_it_stopped(most, source):
+def test_adaptive_stopping_is_the_fixed_search_at_the_pass_where_it_stopped(most, source, patience):
     made = stopping_model()
-    found = search(made, source, passes=most, stop="adaptive", trace=True)
+    found = search(made, source, passes=most, stop="adaptive", patience=patience, trace=True)
     for row in range(len(LENGTHS)):
         outputs, scores = written_out(made, row, most)
-        repeats = [number for number in range(1, most) if outputs[number] == outputs[number - 1]]
+        repeats = [
+            number
+            for number in range(patience, most)
+            if all(outputs[number] == outputs[number - back] for back in range(1, patience + 1))
+        ]
         wanted = repeats[0] + 1 if repeats else most
         assert found.steps[row] == wanted
         assert found.tokens[row] == outputs[wanted - 1]
