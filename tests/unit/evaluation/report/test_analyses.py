@@ -98,7 +98,7 @@ def _components():
 EVERY = {
     "energies": _energies(),
     "marginal": _marginal(), "tokens": _tokens(), "lengths": _lengths(), "latent_space": _latent_space(),
-    "components": _components(), "convergence": _convergence(), "samples": _samples(),
+    "convergence": _convergence(), "components": _components(), "samples": _samples(),
 }  # fmt: skip
 
 
@@ -148,7 +148,7 @@ def test_energies_are_of_the_references_and_of_every_row():
 
 def test_the_page_numbers_escapes_and_marks():
     text = _page(_found(*EVERY))
-    assert re.findall(r"Figure (\d)\.</b>", text) == ["4", "5", "6", "7"]
+    assert re.findall(r"Figure (\d)\.</b>", text) == ["4", "5", "6", "7", "8"]
     assert re.findall(r"Table (\d)\.</b>", text) == ["3", "4", "5", "6", "7", "8"]
     assert "What Figure 4 shows, with its errors." in text and "What Figure 7 shows." in text
     assert "Hund &amp; &lt;i&gt;Katze&lt;/i&gt;" in text and "dog &lt;b&gt;s" in text and "Hund &lt;x&gt;" in text
