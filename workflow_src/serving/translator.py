@@ -33,6 +33,7 @@ class Translator(BaseTranslator):
         super().__init__(description, models, subwords, runtime)
         self._fast: Opened | None = None
         self._automatic = True
+        self._found: dict[SearchSettings, dict[str, nn.Module]] = {}
 
     @classmethod
     def load(
@@ -117,6 +118,14 @@ class Translator(BaseTranslator):
 
         Raises ValueError for a role that nothing fills, and for a search that the networks were not trained for.
         """
+        if systems:
+            return self._find(settings, systems)
+        # Kept: one sentence at a time asks for the same again and again.
+        if settings not in self._found:
+            self._found[settings] = self._find(settings, {})
+        return dict(self._found[settings])
+
+    def _find(self, settings: SearchSettings, systems: Mapping[str, BaseTranslator]) -> dict[str, nn.Module]:
         declared = registry.search_of(settings)
         others = bundle.roles(self.description).values()
         for name, family in self._families:
@@ -128,7 +137,7 @@ class Translator(BaseTranslator):
         named = {role: self.models[name] for role, name in others.items()}
         for name in settings.named("role"):
             role = settings.option(name).role
-            other = (systems or {}).get(role)
+            other = systems.get(role)
             if other is not None:
                 named[role] = self._network_of(other, name, needed[role])
             elif role in carried and getattr(settings, name) == self.description["defaults"].get(name):
