@@ -228,3 +228,8 @@ def test_a_family_whose_rule_has_no_name_of_a_training_is_refused():
     wrong = dataclasses.replace(next(iter(families.values())), name="wrong", rule="report")
     with pytest.raises(DeclarationError, match='family "wrong": its rule "report" is no name such as train_'):
         check({**families, "wrong": wrong}, registry.searches(), registry.engines())
+
+
+def test_families_have_colours_of_their_own():
+    colours = [family.look.colour for family in registry.families().values() if family.look.colour]
+    assert len(set(colours)) == len(colours) > 5

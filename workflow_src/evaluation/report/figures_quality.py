@@ -32,6 +32,8 @@ from workflow_src.evaluation.report.tables import Group, Line
 
 # With more points than this, only some are named.
 CROWDED = 24
+# Inches that a letter of the legend takes at most, on average.
+LETTER = 0.062
 # Milliseconds a sentence by system and name of a row.
 Times = Mapping[Key, float]
 
@@ -89,8 +91,10 @@ def legend(axes: Axes, lines: list[Line]) -> None:
     """What colours and markers say, where not every point is named."""
     entries = legend_entries(lines)
     handles = [axes.plot([], [], linestyle="none", **style)[0] for style in entries.values()]
-    axes.figure.legend(handles, entries, loc="outside lower center", ncols=len(entries), frameon=False, fontsize=7,
-                       handletextpad=0.2, columnspacing=1.2)  # fmt: skip
+    # As many columns as fit: all are at most as wide as the longest label and its marker.
+    across = int(axes.figure.get_figwidth() / (0.45 + LETTER * max(map(len, entries), default=0)))
+    axes.figure.legend(handles, entries, loc="outside lower center", ncols=max(1, min(len(entries), across)),
+                       frameon=False, fontsize=7, handletextpad=0.2, columnspacing=1.2)  # fmt: skip
 
 
 def crowded(groups: list[Group]) -> bool:

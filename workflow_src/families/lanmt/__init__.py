@@ -44,6 +44,6 @@ FAMILY = Family(
     traits=frozenset({LATENT, SOURCE_LATENT, LATENT_LENGTHS, BOUND}),
     start="workflow_src.families.lanmt.model:start",
     rule="train_lvm",
-    look=Look("#a6611a", dark="#d9a05b"),
+    look=Look("#3d6b1f", dark="#9ccc65"),
     order=5,
 )

@@ -43,6 +43,6 @@ FAMILY = Family(
     weights=weights,
     layers=lambda model: model.source_layers + model.target_layers,
     traits=frozenset({LENGTHS}),
-    look=Look("#b15928", dark="#e39a6c"),
+    look=Look("#9e9d24", dark="#d4e157"),
     order=6,
 )

@@ -110,6 +110,19 @@ def test_the_legend_says_titles():
     assert list(entries) == ["autoregressive", "prior mean", "delta", "latent search", "score", "CTranslate2"]
 
 
+@pytest.mark.parametrize("length", [4, 20, 44])
+@pytest.mark.parametrize("count", [1, 3, 14])
+def test_the_legend_stays_in_the_picture(monkeypatch, count, length):
+    text = "prior mean (Latents of the source's length), as long as any"
+    entries = {f"{number} {text[:length]}": {"marker": "o"} for number in range(count)}
+    monkeypatch.setattr(figures_quality, "legend_entries", lambda lines: entries)
+    figure = Figure(figsize=(7.2, 5.2), layout="constrained")
+    figures_quality.legend(figure.subplots(), [])
+    figure.draw_without_rendering()
+    box, page = figure.legends[0].get_window_extent(), figure.bbox
+    assert box.x0 >= 0 and box.x1 <= page.width and box.y0 >= 0
+
+
 def test_pictures_leave_out_what_stands_in_brackets_where_rows_stay_apart():
     half = reports.stepped("score", 8) | {"step_size": 0.5}
     quarter = reports.stepped("score", 1) | {"step_size": 0.25}
