@@ -92,7 +92,8 @@ def legend(axes: Axes, lines: list[Line]) -> None:
     entries = legend_entries(lines)
     handles = [axes.plot([], [], linestyle="none", **style)[0] for style in entries.values()]
     # As many columns as fit: all are at most as wide as the longest label and its marker.
-    across = int(axes.figure.get_figwidth() / (0.45 + LETTER * max(map(len, entries), default=0)))
+    inches = axes.figure.bbox.width / axes.figure.dpi
+    across = int(inches / (0.45 + LETTER * max(map(len, entries), default=0)))
     axes.figure.legend(handles, entries, loc="outside lower center", ncols=max(1, min(len(entries), across)),
                        frameon=False, fontsize=7, handletextpad=0.2, columnspacing=1.2)  # fmt: skip
 

@@ -112,14 +112,16 @@ def test_the_legend_says_titles():
 
 @pytest.mark.parametrize("length", [4, 20, 44])
 @pytest.mark.parametrize("count", [1, 3, 14])
-def test_the_legend_stays_in_the_picture(monkeypatch, count, length):
+@pytest.mark.parametrize("inner", [False, True])
+def test_the_legend_stays_in_the_picture(monkeypatch, inner, count, length):
     text = "prior mean (Latents of the source's length), as long as any"
     entries = {f"{number} {text[:length]}": {"marker": "o"} for number in range(count)}
     monkeypatch.setattr(figures_quality, "legend_entries", lambda lines: entries)
     figure = Figure(figsize=(7.2, 5.2), layout="constrained")
-    figures_quality.legend(figure.subplots(), [])
+    part = figure.subfigures(2, 1)[0] if inner else figure
+    figures_quality.legend(part.subplots(), [])
     figure.draw_without_rendering()
-    box, page = figure.legends[0].get_window_extent(), figure.bbox
+    box, page = part.legends[0].get_window_extent(), figure.bbox
     assert box.x0 >= 0 and box.x1 <= page.width and box.y0 >= 0
 
 
