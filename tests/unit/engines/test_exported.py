@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import lively, lvm, nat, refiner, transformer, translate_batch
+from miniatures import inat, lively, lvm, nat, refiner, transformer, translate_batch
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
@@ -307,6 +307,23 @@ def test_another_rescorer_has_a_graph_of_its_own(one_pass, tmp_path):
     assert first.scores != second.scores
     assert ranked(made, one_pass, [[7, 8, 9]]) == first
     assert len(list(tmp_path.glob("*.onnx"))) == 3
+
+
+@pytest.mark.parametrize("name", ["argmax", "iterative-refinement", "npd"])
+def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(name, tmp_path):
+    # The graph for a rescorer computes no scores where nobody asks for any.
+    fields = {"argmax": {"lengths": 3}, "iterative-refinement": {"passes": 1, "lengths": 3}, "npd": {"draws": 3}}[name]
+    fields |= {"temperature": 3.0} if name == "npd" else {}
+    model = inat(13, 13, seed=4) if name == "iterative-refinement" else nat(13, 13, seed=4, loss="ce", latent="vae")
+    search, networks = registry.searches()[name], {MODEL: model.float()}
+    family = "inat" if name == "iterative-refinement" else "nat"
+    sources = sentences(8, 13)
+    rescored = networks | {"rescorer": transformer(13, 13, seed=2).float()}
+    graphs({family: model}, tmp_path).translate(sources, search.settings(**fields, rescorer="teacher"), False, rescored)
+    with torch.no_grad():
+        wanted = registry.import_object(search.run)(networks, pad(sources, eos=True), search.settings(**fields), False)
+    found = graphs({family: model}, tmp_path).translate(sources, search.settings(**fields), False, networks)
+    assert found.tokens == wanted.tokens and found.scores == pytest.approx(wanted.scores, abs=1e-5)
 
 
 def test_ranking_in_8_bits_changes_no_translation_by_its_batch(one_pass, tmp_path):
