@@ -309,21 +309,24 @@ def test_another_rescorer_has_a_graph_of_its_own(one_pass, tmp_path):
     assert len(list(tmp_path.glob("*.onnx"))) == 3
 
 
-@pytest.mark.parametrize("name", ["argmax", "iterative-refinement", "npd"])
-def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(name, tmp_path):
+def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(tmp_path):
     # The graph for a rescorer computes no scores where nobody asks for any.
-    fields = {"argmax": {"lengths": 3}, "iterative-refinement": {"passes": 1, "lengths": 3}, "npd": {"draws": 3}}[name]
-    fields |= {"temperature": 3.0} if name == "npd" else {}
-    model = inat(13, 13, seed=4) if name == "iterative-refinement" else nat(13, 13, seed=4, loss="ce", latent="vae")
-    search, networks = registry.searches()[name], {MODEL: model.float()}
-    family = "inat" if name == "iterative-refinement" else "nat"
-    sources = sentences(8, 13)
+    model, search = inat(13, 13, seed=4).float(), registry.searches()["iterative-refinement"]
+    own, ranked_by = (search.settings(passes=1, lengths=3, **more) for more in ({}, {"rescorer": "teacher"}))
+    networks, sources = {MODEL: model}, sentences(8, 13)
     rescored = networks | {"rescorer": transformer(13, 13, seed=2).float()}
-    graphs({family: model}, tmp_path).translate(sources, search.settings(**fields, rescorer="teacher"), False, rescored)
+    graphs({"inat": model}, tmp_path).translate(sources, ranked_by, False, rescored)
     with torch.no_grad():
-        wanted = registry.import_object(search.run)(networks, pad(sources, eos=True), search.settings(**fields), False)
-    found = graphs({family: model}, tmp_path).translate(sources, search.settings(**fields), False, networks)
+        wanted = registry.import_object(search.run)(networks, pad(sources, eos=True), own, False)
+    found = graphs({"inat": model}, tmp_path).translate(sources, own, False, networks)
     assert found.tokens == wanted.tokens and found.scores == pytest.approx(wanted.scores, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["argmax", "iterative-refinement", "npd"])
+def test_a_graph_without_scores_is_not_taken_for_one_that_ranks(name):
+    search = registry.searches()[name]
+    graph = lambda **more: search.graph(search.settings(**more))  # noqa: E731
+    assert graph(rescorer="one") == graph(rescorer="another") != graph()
 
 
 def test_ranking_in_8_bits_changes_no_translation_by_its_batch(one_pass, tmp_path):
