@@ -87,6 +87,11 @@ def without_roles(settings: SearchSettings) -> dict[str, Any]:
     return settings.model_dump(mode="json", exclude=set(settings.named("role")))
 
 
+def ranked_graph(settings: SearchSettings) -> dict[str, Any]:
+    """`without_roles` where a graph gives candidates no scores if a rescorer ranks them."""
+    return without_roles(settings) | {"rescored": settings.rescorer is not None}
+
+
 def too_many_iterations(longest: int, settings: SearchSettings) -> str | None:
     """Why a model whose outputs have at most so many subwords cannot be decoded so; None where it can."""
     iterations = getattr(settings, "iterations", 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import lively, lvm, nat, refiner, transformer, translate_batch
+from miniatures import inat, lively, lvm, nat, refiner, transformer, translate_batch
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
@@ -307,6 +307,26 @@ def test_another_rescorer_has_a_graph_of_its_own(one_pass, tmp_path):
     assert first.scores != second.scores
     assert ranked(made, one_pass, [[7, 8, 9]]) == first
     assert len(list(tmp_path.glob("*.onnx"))) == 3
+
+
+def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(tmp_path):
+    # The graph for a rescorer computes no scores where nobody asks for any.
+    model, search = inat(13, 13, seed=4).float(), registry.searches()["iterative-refinement"]
+    own, ranked_by = (search.settings(passes=1, lengths=3, **more) for more in ({}, {"rescorer": "teacher"}))
+    networks, sources = {MODEL: model}, sentences(8, 13)
+    rescored = networks | {"rescorer": transformer(13, 13, seed=2).float()}
+    graphs({"inat": model}, tmp_path).translate(sources, ranked_by, False, rescored)
+    with torch.no_grad():
+        wanted = registry.import_object(search.run)(networks, pad(sources, eos=True), own, False)
+    found = graphs({"inat": model}, tmp_path).translate(sources, own, False, networks)
+    assert found.tokens == wanted.tokens and found.scores == pytest.approx(wanted.scores, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["argmax", "iterative-refinement", "npd"])
+def test_a_graph_without_scores_is_not_taken_for_one_that_ranks(name):
+    search = registry.searches()[name]
+    graph = lambda **more: search.graph(search.settings(**more))  # noqa: E731
+    assert graph(rescorer="one") == graph(rescorer="another") != graph()
 
 
 def test_ranking_in_8_bits_changes_no_translation_by_its_batch(one_pass, tmp_path):

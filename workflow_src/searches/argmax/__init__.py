@@ -9,8 +9,8 @@ from workflow_src.decoding.settings import (
     SCORING,
     Lengthening,
     LengthQuantile,
+    ranked_graph,
     ranking_weights,
-    without_roles,
 )
 from workflow_src.spec import LENGTHS, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
 
@@ -54,7 +54,7 @@ SEARCH = Search(
     settings=ArgmaxSettings,
     run="workflow_src.searches.argmax.search:run",
     program="workflow_src.searches.argmax.search:program",
-    graph=without_roles,
+    graph=ranked_graph,
     cost=cost,
     needs={MODEL: Role(LENGTHS), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     width=lambda settings: settings.lengths,

@@ -9,8 +9,8 @@ from workflow_src.decoding.settings import (
     SCORING,
     Lengthening,
     LengthQuantile,
+    ranked_graph,
     ranking_weights,
-    without_roles,
 )
 from workflow_src.spec import ITERATIVE, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
 
@@ -83,7 +83,7 @@ SEARCH = Search(
     settings=IterativeRefinementSettings,
     run="workflow_src.searches.iterative_refinement.search:run",
     program="workflow_src.searches.iterative_refinement.search:program",
-    graph=without_roles,
+    graph=ranked_graph,
     varies=varies,
     cost=cost,
     step_cost=step_cost,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import RESCORER, SCORING, ranking_weights, without_roles
+from workflow_src.decoding.settings import RESCORER, SCORING, ranked_graph, ranking_weights
 from workflow_src.spec import MODEL, SCORER, SOURCE_LATENT, Look, Option, Role, Search, SearchSettings, Weights
 
 
@@ -40,7 +40,7 @@ SEARCH = Search(
     settings=NpdSettings,
     run="workflow_src.searches.npd.search:run",
     program="workflow_src.searches.npd.search:program",
-    graph=without_roles,
+    graph=ranked_graph,
     cost=cost,
     needs={MODEL: Role(SOURCE_LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     series="draws",
