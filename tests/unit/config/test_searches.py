@@ -81,7 +81,7 @@ def test_names_tell_rows_apart():
         (LATENT | {"tune": {"lengths": [1.5]}}, "lengths is 1.5"),
         ({"system": "teacher", "search": "beam", "beam": 4, "lengthening": 0.1},
          "search beam takes no lengthening, which belongs to argmax, delta, energy, iterative-refinement, "
-         "latent-search, prior-mean, score; remove"),
+         "latent-search, mask-predict, prior-mean, score; remove"),
         ({"system": "teacher", "search": "greedy", "tune": {"lengthening": [0.1]}}, "greedy takes no lengthening"),
         ({"system": "lvm", "search": "prior-mean", "lengthening": -0.1}, "lengthening"),
         ({"system": "lvm", "search": "prior-mean", "tune": {"lengthening": [0, -0.1]}}, "lengthening is -0.1"),

@@ -521,7 +521,7 @@ def test_the_command_lengthens_and_refuses_to_for_searches_without_predicted_len
     assert found == translators["lvm"].translate(LINES[:6], lengthening=0.5) != translators["lvm"].translate(LINES[:6])
     assert in_process("--bundle", tiny_bundles["score"], "--search", "latent-search", *words)[0] == 0
     code, output, error = in_process("--bundle", tiny_bundles["transformer"], *words)
-    searches = "argmax, delta, energy, iterative-refinement, latent-search, prior-mean, score"
+    searches = "argmax, delta, energy, iterative-refinement, latent-search, mask-predict, prior-mean, score"
     message = f"error: --lengthening belongs to {searches}, and the search is beam; remove one of the two.\n"
     assert (code, output, error) == (1, "", message)
 

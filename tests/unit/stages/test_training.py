@@ -250,7 +250,7 @@ def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refus
         "a system of family score needs --base, the weights of one that is latent."
     )
     assert refused("train_refiner", training_words("score", out, base=systems["transformer"])) == (
-        f"weights {systems['transformer']} are of family transformer; lvm or nat is needed here."
+        f"weights {systems['transformer']} are of family transformer; lvm or nat or lanmt is needed here."
     )
     words = training_words("transformer", out)
     short = tmp_path / "short.en"
@@ -476,8 +476,12 @@ def test_training_on_text_encoded_with_other_subwords_is_refused(tiny, training_
 def test_a_refiner_is_exported_with_its_base_and_nothing_else(systems, refused, export_words, tmp_path):
     score, lvm, teacher = systems["score"], systems["lvm"], systems["transformer"]
     for model, base, message in (
-        (score, None, f"{score} is of family score, which is built on lvm or nat; --base is missing."),
-        (score, teacher, f"{score} is of family score, which is built on lvm or nat; --base is of family transformer."),
+        (score, None, f"{score} is of family score, which is built on lvm or nat or lanmt; --base is missing."),
+        (
+            score,
+            teacher,
+            f"{score} is of family score, which is built on lvm or nat or lanmt; --base is of family transformer.",
+        ),
         (lvm, teacher, f"{lvm} is of family lvm, which is built on nothing; --base is of family transformer."),
     ):
         assert refused("export_bundle", export_words(model, base, tmp_path / "bundle")) == message
