@@ -67,7 +67,12 @@ def best_outputs(model, source: Tensor) -> Hypotheses:
     memory = model.encode(source)
     hidden, mask = model.hidden(memory, model.length.predict(memory))
     rows, _ = read_symbols(model, model.logits(hidden), mask, scored=False)
-    return Hypotheses([[i for i in row if i != PAD] for row in rows.tolist()], [0.0] * len(rows))
+    return Hypotheses(unpadded(rows), [0.0] * len(rows))
+
+
+def unpadded(outputs: Tensor) -> list[list[int]]:
+    """Outputs (B, N) without padding."""
+    return [[i for i in row if i != PAD] for row in outputs.tolist()]
 
 
 def kept_symbols(symbols: Tensor, kept: Tensor) -> Tensor:

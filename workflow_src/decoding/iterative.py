@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.candidates import read_symbols
-from workflow_src.types import PAD, Hypotheses, IterativeModel, wide
+from workflow_src.decoding.candidates import read_symbols, unpadded
+from workflow_src.types import Hypotheses, IterativeModel, wide
 
 # Called with the outputs (B, N), padded, after every pass.
 Watch = Callable[[Tensor], None]
@@ -94,9 +94,4 @@ def refined(model: IterativeModel, source: Tensor, passes: int, scored: bool = T
     """Translations of source (B, S) after so many passes, at the most probable lengths."""
     memory = model.encode(source)
     outputs, scores = passed(model, memory, model.length.predict(memory), passes, scored)
-    return Hypotheses(words(outputs), scores.tolist(), [passes] * len(source))
-
-
-def words(outputs: Tensor) -> list[list[int]]:
-    """Outputs (B, N) without padding."""
-    return [[i for i in row if i != PAD] for row in outputs.tolist()]
+    return Hypotheses(unpadded(outputs), scores.tolist(), [passes] * len(source))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from workflow_src.decoding.candidates import unpadded
 from workflow_src.types import PAD, Hypotheses, MaskedModel, wide
 
 
@@ -65,8 +66,7 @@ def best_outputs(model: MaskedModel, source: Tensor, iterations: int) -> Hypothe
     """Outputs of the most probable lengths, without scores."""
     memory = model.encode(source)
     symbols, _, mask = mask_predict(model, memory, model.length.predict(memory), iterations)
-    rows = model.output(symbols, mask).tolist()
-    return Hypotheses([[i for i in row if i != PAD] for row in rows], [0.0] * len(rows))
+    return Hypotheses(unpadded(model.output(symbols, mask)), [0.0] * len(source))
 
 
 def _predicted(

@@ -43,6 +43,12 @@ StopUnchanged = Annotated[
 ]
 
 
+def check_one_length(lengths: int, quantile: float | None) -> None:
+    """Raises ValueError where several `lengths` are tried and a `length_quantile` gives one."""
+    if lengths > 1 and quantile is not None:
+        raise ValueError(f"length_quantile gives one length, and lengths is {lengths}; remove one of the two")
+
+
 class RefinementSettings(SearchSettings):
     """Settings of searches that move the prior mean step by step."""
 

@@ -11,12 +11,12 @@ import sacrebleu
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import best_outputs
+from workflow_src.decoding.candidates import best_outputs, unpadded
 from workflow_src.losses.common import length_loss
 from workflow_src.losses.draws import gumbel, sentence_keys
 from workflow_src.losses.relaxed import NOISY, energies, relaxed
 from workflow_src.losses.settings import RelaxedEnergyConfig
-from workflow_src.types import EOS, PAD, Batch, DevSet, LossTerms, TrainingContext, Validation, wide
+from workflow_src.types import EOS, Batch, DevSet, LossTerms, TrainingContext, Validation, wide
 
 # The role of the frozen system.
 ENERGY = "energy"
@@ -102,8 +102,8 @@ def validate(dev: DevSet, objective: RelaxedEnergyConfig, base: None, energy: nn
 
         parts = dev.over_batches(lambda batch: _measured(objective, model, energy, batch, generator), pass_by)
         sums = {name: sum(part[0][name] for part in parts) for name in parts[0][0]}
-        words = {row: tokens for part in parts for row, tokens in part[1].items()}
-        lines = dev.detokenise([words[row] for row in range(dev.sentences)])
+        best = {row: tokens for part in parts for row, tokens in part[1].items()}
+        lines = dev.detokenise([best[row] for row in range(dev.sentences)])
         return {
             "dev_energy": sums["energy"] / sums["sentences"],
             "dev_loss": sums["relaxed"] / sums["tokens"],
@@ -121,8 +121,8 @@ def _measured(
     """Sums over a batch, and the best words at the references' lengths by row of the corpus."""
     keys, memory = sentence_keys(batch, generator), model.encode(batch.source)
     hidden, mask = model.hidden(memory, lengths_of(batch))
-    words = model.output(model.logits(hidden).argmax(-1), mask)
-    found = scorer.log_probability(scorer.scoring_states(batch.source), words)
+    outputs = model.output(model.logits(hidden).argmax(-1), mask)
+    found = scorer.log_probability(scorer.scoring_states(batch.source), outputs)
     sums = {
         "energy": -float(found.sum()),
         "relaxed": float(relaxed_energy(objective, model, memory, scorer, batch, keys)),
@@ -130,5 +130,4 @@ def _measured(
         "exact": int((model.length.predict(memory) == batch.target_lengths).sum()),
         "sentences": len(batch.target),
     }
-    rows = [[i for i in row if i != PAD] for row in words.tolist()]
-    return sums, dict(zip(batch.indices, rows, strict=True))
+    return sums, dict(zip(batch.indices, unpadded(outputs), strict=True))

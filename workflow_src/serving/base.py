@@ -46,7 +46,7 @@ class BaseTranslator(ABC):
 
     @property
     def network(self) -> nn.Module:
-        """The system's own network."""
+        """The system's own network, without those that it works with."""
         return self.models[self._families[0][0]]
 
     @property

@@ -179,11 +179,6 @@ class Translator(BaseTranslator):
         # To export takes seconds: only who asks for the engine by its name waits for it.
         return None if self._automatic and not fast.ready(settings, scored, networks) else fast
 
-    @property
-    def network(self) -> nn.Module:
-        """The system's own network, without those that it works with."""
-        return self.models[self._families[0][0]]
-
     def why_eager(self, settings: SearchSettings) -> str | None:
         if self._fast is None or self._automatic:
             return None

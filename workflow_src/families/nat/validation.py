@@ -6,11 +6,12 @@ import sacrebleu
 import torch
 from torch import Tensor, nn
 
+from workflow_src.decoding.candidates import unpadded
 from workflow_src.decoding.ctc import slot_logits
 from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.objective import output_loss, training_slots
 from workflow_src.losses.common import gaussian_kl
-from workflow_src.types import PAD, Batch, DevSet, Hypotheses, Validation
+from workflow_src.types import Batch, DevSet, Hypotheses, Validation
 
 
 def validate(dev: DevSet, objective: NatObjectiveConfig, base: None = None) -> Validation:
@@ -73,4 +74,4 @@ def best_outputs(model, source: Tensor) -> Hypotheses:
 
 
 def _words(model, logits: Tensor, mask: Tensor) -> list[list[int]]:
-    return [[i for i in row if i != PAD] for row in model.output(logits.argmax(-1), mask).tolist()]
+    return unpadded(model.output(logits.argmax(-1), mask))

@@ -9,6 +9,7 @@ from workflow_src.decoding.settings import (
     SCORING,
     Lengthening,
     LengthQuantile,
+    check_one_length,
     ranked_graph,
     ranking_weights,
 )
@@ -29,8 +30,7 @@ class ArgmaxSettings(SearchSettings):
 
     @model_validator(mode="after")
     def _a_quantile_is_one_length(self):
-        if self.lengths > 1 and self.length_quantile is not None:
-            raise ValueError(f"length_quantile gives one length, and lengths is {self.lengths}; remove one of the two")
+        check_one_length(self.lengths, self.length_quantile)
         return self
 
 

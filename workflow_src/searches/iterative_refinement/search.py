@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import at_lengths, winners
-from workflow_src.decoding.iterative import passed, passed_until, words
+from workflow_src.decoding.candidates import at_lengths, unpadded, winners
+from workflow_src.decoding.iterative import passed, passed_until
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer
 from workflow_src.decoding.settings import RESCORER
@@ -78,7 +78,7 @@ def run(
     if trace:
         # Sentences that stopped early keep what they had.
         seen += [outputs] * (settings.passes - len(seen))
-        found.traces = _followed(found.tokens, [words(one) for one in seen])
+        found.traces = _followed(found.tokens, [unpadded(one) for one in seen])
     return found
 
 

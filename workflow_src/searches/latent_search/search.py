@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.candidates import read_symbols
+from workflow_src.decoding.candidates import read_symbols, unpadded
 from workflow_src.decoding.latent import StepMaker, latent_mask, refine, says_lengths, words
 from workflow_src.decoding.ranking import ROWS, Rescorer, best_of, rescored
 from workflow_src.decoding.settings import RESCORER
@@ -158,7 +158,7 @@ def _at_source(
         every = torch.arange(len(z), device=z.device).repeat_interleave(lengths.size(1))
         logits, mask = model.decode(own.select(every), z[every], lengths.flatten())
         found, own_scores = read_symbols(model, wide(logits), mask, rescorer is None)
-        tokens += [[i for i in row if i != PAD] for row in found.tolist()]
+        tokens += unpadded(found)
         scores += own_scores.tolist()
     return tokens, scores
 
