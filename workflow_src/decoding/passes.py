@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src import registry
+from workflow_src.nn.layers import check_length
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses
 
@@ -84,3 +85,14 @@ def largest(lengths: Tensor, limit: int) -> int:
         torch._check(size >= 1)
         torch._check(size <= limit)
     return size
+
+
+def places(lengths: Tensor, limit: int) -> tuple[Tensor, Tensor]:
+    """Places (N,) of the longest of outputs of lengths (B,), and the mask (B, N) of those that an output has.
+
+    Raises ValueError for a length above `limit`.
+    """
+    width = largest(lengths, limit)
+    check_length(width, limit)
+    place = torch.arange(width, device=lengths.device)
+    return place, place < lengths[:, None]

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.decoding.passes import largest
+from workflow_src.decoding.passes import places
 from workflow_src.families.cmlm import CmlmConfig
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, initialise
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.types import EOS, PAD
 
@@ -49,10 +49,7 @@ class MaskedLanguageModel(nn.Module):
 
     def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """`states` (C, N, D) where every subword of targets of these lengths (C,) is masked, and their mask (C, N)."""
-        limit = self.target_embedding.positions.size(0)
-        width = largest(lengths, limit)
-        check_length(width, limit)
-        mask = torch.arange(width, device=lengths.device) < lengths[:, None]
+        _, mask = places(lengths, self.target_embedding.positions.size(0))
         return self.states(memory, torch.where(mask, self.mask_symbol, PAD), mask), mask
 
     def scores(self, hidden: Tensor) -> Tensor:

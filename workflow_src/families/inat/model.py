@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.decoding.passes import largest
+from workflow_src.decoding.passes import places
 from workflow_src.families.inat import InatConfig
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, dropout, initialise
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, dropout, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.weights import copy_matching
 from workflow_src.types import EOS, PAD
@@ -65,11 +65,8 @@ class IterativeModel(nn.Module):
     def hidden(self, memory: CopiedMemory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The first pass: states (B, N, D) of the first decoder, and the mask (B, N) of outputs of lengths (B,)."""
         codes, table = self.target_embedding.positions, self.source_embedding
-        width = largest(lengths, codes.size(0))
-        check_length(width, codes.size(0))
-        place = torch.arange(width, device=lengths.device)
-        mask = place < lengths[:, None]
-        inputs = F.embedding(self.copied(memory, lengths, place), table.weight) * table.scale + codes[:width]
+        place, mask = places(lengths, codes.size(0))
+        inputs = F.embedding(self.copied(memory, lengths, place), table.weight) * table.scale + codes[: place.size(0)]
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.decoder(inputs, attention_bias(mask), memory), mask
 

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import kept_symbols
-from workflow_src.decoding.passes import largest
+from workflow_src.decoding.passes import places
 from workflow_src.families.lanmt import LanmtConfig
-from workflow_src.nn.layers import Embedding, Stack, attention_bias, check_length, dropout, initialise
+from workflow_src.nn.layers import Embedding, Stack, attention_bias, dropout, initialise
 from workflow_src.nn.length import LatentLengthHead
 from workflow_src.nn.source_latents import LatentMemory, LengthTransformation, SourceLatents
 from workflow_src.nn.weights import copy_places
@@ -81,9 +81,8 @@ class SourceLatentVariableModel(nn.Module):
         """Last decoder states (B, T+1, D) for latents (B, S, Z) and lengths (B,) in words, and the mask (B, T+1)."""
         codes = self.target_embedding.positions
         positions = lengths + self.extra_positions
-        width = largest(positions, codes.size(0))
-        check_length(width, codes.size(0))
-        mask = torch.arange(width, device=positions.device) < positions[:, None]
+        _, mask = places(positions, codes.size(0))
+        width = mask.size(1)
         inputs = self.latents.projected(self.transformation(z, memory.mask, positions, width)) + codes[:width]
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.decoder(inputs, attention_bias(mask), memory), mask

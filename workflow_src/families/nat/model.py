@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import kept_symbols
-from workflow_src.decoding.passes import largest
+from workflow_src.decoding.passes import places
 from workflow_src.families.nat import NOTHING, NatConfig
 from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
 from workflow_src.nn.copying import soft_copy
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, initialise
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.source_latents import LatentMemory, SourceLatents
 from workflow_src.types import EOS, PAD, with_end
@@ -103,15 +103,12 @@ class NonAutoregressiveModel(nn.Module):
         if self.latents is not None:
             memory = self.latents.added(memory, self.prior(memory)[0] if z is None else z)
         codes = self.source_embedding.positions
-        width = largest(slots, codes.size(0))
-        check_length(width, codes.size(0))
-        place = torch.arange(width, device=slots.device)
-        mask = place < slots[:, None]
+        place, mask = places(slots, codes.size(0))
         inputs = self.copied(memory, slots, place)
         if shown is not None:
             symbols = F.embedding(shown.clamp(min=0), self.target_embedding.weight) * self.target_embedding.scale
             inputs = torch.where((shown == NOTHING)[..., None], inputs, symbols.to(inputs.dtype))
-        inputs = inputs + codes[:width]
+        inputs = inputs + codes[: place.size(0)]
         return self.decoder(inputs, attention_bias(mask), memory), mask
 
     def decode(self, memory: Memory, z: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.decoding.passes import largest
+from workflow_src.decoding.passes import places
 from workflow_src.families.tagger import TaggerConfig
 from workflow_src.nn.copying import soft_copy
-from workflow_src.nn.layers import Memory, check_length, dropout, initialise
+from workflow_src.nn.layers import Memory, dropout, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding
 from workflow_src.types import EOS, PAD
@@ -41,10 +41,7 @@ class Tagger(nn.Module):
     def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Last states (B, N, 2D) at the positions of targets of lengths (B,), and the mask (B, N) of real ones."""
         config = self.config
-        width = largest(lengths, config.max_positions)
-        check_length(width, config.max_positions)
-        place = torch.arange(width, device=lengths.device)
-        mask = place < lengths[:, None]
+        place, mask = places(lengths, config.max_positions)
         copied = soft_copy(memory, lengths, place, config.copy_temperature).to(memory.states.dtype)
         states = self.decoder(dropout(copied, config.dropout, self.training), mask)[0]
         return dropout(states, config.dropout, self.training), mask
