@@ -290,6 +290,18 @@ def check_length(length: int, limit: int) -> None:
         )
 
 
+def barred(bias: Tensor, below: int, *others: int) -> Tensor:
+    """An output bias (V,) with -inf for the symbols that may not be put out: those below `below`, and `others`.
+
+    Changing the bias, which is small, costs less than changing logits (…, V).
+    """
+    changes = torch.zeros_like(bias)
+    changes[:below] = float("-inf")
+    for symbol in others:
+        changes[symbol] = float("-inf")
+    return bias + changes
+
+
 def initialise(module: nn.Module) -> None:
     """Xavier-uniform weights and zero biases in every linear layer below `module`."""
     for part in module.modules():

@@ -67,7 +67,8 @@ def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[
             if tensor is None:
                 continue
             if others and _lacks_symbols(parameter, tensor, own, others):
-                parameter[: own.first].copy_(tensor[: own.first])
+                subwords = own.first if own.names else parameter.size(0)
+                parameter[:subwords].copy_(tensor[:subwords])
             elif tensor.shape == parameter.shape:
                 parameter.copy_(tensor)
             elif _lacks_symbols(parameter, tensor, own):
@@ -100,6 +101,7 @@ def copy_places(
 
 def _lacks_symbols(own: Tensor, other: Tensor, symbols: Symbols, others: int = 0) -> bool:
     """Whether `own` has the rows of the symbols last, and `other` has none of these but so many rows of others."""
-    if not symbols.names or not own.dim() or own.shape[1:] != other.shape[1:]:
+    if not (symbols.names or others) or not own.dim() or own.shape[1:] != other.shape[1:]:
         return False
-    return (own.size(0), other.size(0)) == (symbols.first + len(symbols.names), symbols.first + others)
+    subwords = symbols.first if symbols.names else own.size(0)
+    return (own.size(0), other.size(0)) == (subwords + len(symbols.names), subwords + others)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.passes import places
 from workflow_src.families.cmlm import CmlmConfig
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, initialise
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, barred, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.types import EOS, PAD
 
@@ -61,11 +61,8 @@ class MaskedLanguageModel(nn.Module):
 
         That is padding, start and end symbols, and the mask.
         """
-        # Added to the bias, which is small, and not to the logits.
-        changes = torch.zeros_like(self.output_bias)
-        changes[: EOS + 1] = float("-inf")
-        changes[self.mask_symbol] = float("-inf")
-        return F.linear(hidden, self.target_embedding.weight, self.output_bias + changes)
+        bias = barred(self.output_bias, EOS + 1, self.mask_symbol)
+        return F.linear(hidden, self.target_embedding.weight, bias)
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
         """The outputs (C, N), padded, of symbols (C, N) at the positions of mask (C, N): each symbol is a subword."""

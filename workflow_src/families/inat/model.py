@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.passes import places
 from workflow_src.families.inat import InatConfig
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, dropout, initialise
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, barred, dropout, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.weights import copy_matching
+from workflow_src.registry import families
 from workflow_src.types import EOS, PAD
 
 
@@ -82,9 +83,7 @@ class IterativeModel(nn.Module):
 
     def symbol_bias(self) -> Tensor:
         """The output bias (V,) with -inf for padding, start and end symbols, which are no words."""
-        changes = torch.zeros_like(self.output_bias)
-        changes[: EOS + 1] = float("-inf")
-        return self.output_bias + changes
+        return barred(self.output_bias, EOS + 1)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over what may be put out, (..., D) -> (..., V); -inf for what may not."""
@@ -105,4 +104,5 @@ def start(
     if tensors is None:
         return None
     second = {name.replace("decoder.", "refiner.", 1): x for name, x in tensors.items() if name.startswith("decoder.")}
-    return copy_matching(model, second | tensors)
+    symbols = families()[family].symbols if family in families() else None
+    return copy_matching(model, second | tensors, symbols)

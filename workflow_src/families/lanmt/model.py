@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from workflow_src.decoding.candidates import kept_symbols
 from workflow_src.decoding.passes import places
 from workflow_src.families.lanmt import LanmtConfig
-from workflow_src.nn.layers import Embedding, Stack, attention_bias, dropout, initialise
+from workflow_src.nn.layers import Embedding, Stack, attention_bias, barred, dropout, initialise
 from workflow_src.nn.length import LatentLengthHead
 from workflow_src.nn.source_latents import LatentMemory, LengthTransformation, SourceLatents
 from workflow_src.nn.weights import copy_places
@@ -94,10 +94,7 @@ class SourceLatentVariableModel(nn.Module):
         """
         lengths = self.predict_lengths(memory, z) if lengths is None else lengths
         hidden, mask = self.hidden(memory, z, lengths)
-        # Added to the bias, which is small, and not to the logits.
-        changes = torch.zeros_like(self.output_bias)
-        changes[:EOS] = float("-inf")
-        return F.linear(hidden, self.target_embedding.weight, self.output_bias + changes), mask
+        return F.linear(hidden, self.target_embedding.weight, barred(self.output_bias, EOS)), mask
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
         """The words of symbols (B, T+1) at the positions of `mask`, (B, T+1), padded: end symbols are dropped."""

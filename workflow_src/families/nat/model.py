@@ -16,7 +16,7 @@ from workflow_src.decoding.passes import places
 from workflow_src.families.nat import NOTHING, NatConfig
 from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
 from workflow_src.nn.copying import soft_copy
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, initialise
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, barred, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.source_latents import LatentMemory, SourceLatents
 from workflow_src.types import EOS, PAD, with_end
@@ -120,12 +120,12 @@ class NonAutoregressiveModel(nn.Module):
 
     def symbol_bias(self, blank_penalty: float = 0.0) -> Tensor:
         """The output bias (V,) with -inf for what may not be put out; `blank_penalty` is taken off the blank's."""
-        # Added to the bias, which is small, and not to the logits.
-        changes = torch.zeros_like(self.output_bias)
-        changes[: EOS + 1] = float("-inf")
-        # Without alignments every slot is a subword.
-        changes[self.blank] = float("-inf") if self.config.loss == "ce" else -blank_penalty
-        return self.output_bias + changes
+        if self.config.loss == "ce":
+            # Without alignments every slot is a subword.
+            return barred(self.output_bias, EOS + 1, self.blank)
+        bias = barred(self.output_bias, EOS + 1)
+        bias[self.blank] -= blank_penalty
+        return bias
 
     def logits(self, hidden: Tensor, blank_penalty: float = 0.0) -> Tensor:
         """Scores over what may be put out, vocabulary and blank, (..., D) -> (..., V).

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from workflow_src.decoding.passes import places
 from workflow_src.families.tagger import TaggerConfig
 from workflow_src.nn.copying import soft_copy
-from workflow_src.nn.layers import Memory, dropout, initialise
+from workflow_src.nn.layers import Memory, barred, dropout, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding
 from workflow_src.types import EOS, PAD
@@ -48,10 +48,7 @@ class Tagger(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary, (..., 2D) -> (..., V): -inf for padding, start and end symbols."""
-        # Added to the bias, which is small, and not to the logits.
-        changes = torch.zeros_like(self.projection.bias)
-        changes[: EOS + 1] = float("-inf")
-        return F.linear(hidden, self.projection.weight, self.projection.bias + changes)
+        return F.linear(hidden, self.projection.weight, barred(self.projection.bias, EOS + 1))
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
         """The outputs (B, N), padded, of symbols (B, N) at the positions of mask (B, N): each symbol is a subword."""

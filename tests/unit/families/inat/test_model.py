@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import gradients, inat, one, padded, pairs, transformer
+from miniatures import cmlm, gradients, inat, one, padded, pairs, transformer
 
 from workflow_src.families.inat.model import start
 from workflow_src.nn.weights import weights_of
@@ -141,3 +141,11 @@ def test_a_model_of_the_same_kind_gives_everything():
     before = {name: tensor.clone() for name, tensor in weights_of(model).items()}
     assert start(model, None, None, None) is None
     assert all(torch.equal(before[name], tensor) for name, tensor in weights_of(model).items())
+
+
+def test_it_starts_from_a_masked_language_model_whose_mask_it_lacks():
+    model, other = inat(), cmlm(13, 12, seed=3)
+    took = start(model, weights_of(other), "cmlm", None)
+    assert {"target_embedding.weight", "output_bias", "decoder.norm.weight", "refiner.norm.weight"} <= set(took)
+    for name in ("target_embedding.weight", "output_bias"):
+        assert torch.equal(weights_of(model)[name], weights_of(other)[name][:-1]), name
