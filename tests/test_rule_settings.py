@@ -59,7 +59,7 @@ def test_rules_of_shipped_experiments_get_what_they_got(experiment):
 # What belongs to an experiment; everything else belongs to its recipe, whose experiments share it.
 OWN = (
     "analysis", "speed", "report", "significance",
-    "latent_space", "lengths", "marginal", "samples", "tokens", "components", "convergence", "energies",
+    "latent_space", "lengths", "marginal", "samples", "tokens", "components", "reordering", "convergence", "energies",
 )  # fmt: skip
 
 

@@ -90,6 +90,18 @@ class ComponentsConfig(AnalysisConfig):
     share: float = Field(0.95, gt=0, lt=1, description="of the variance that the counted components hold")
 
 
+class ReorderingConfig(AnalysisConfig):
+    """Whether latents of source positions follow the word order of a translation (Gu & Kong 2021, Figure 6)."""
+
+    enabled: bool = False
+    sentences: int = Field(200, gt=0, description="first sentences of test")
+    system: str | None = Field(
+        None,
+        description="whose translations are compared with the references; default: the first autoregressive system",
+    )
+    positions: int = Field(16, gt=1, description="longest source that is drawn, in subwords with the end symbol")
+
+
 class AnalysesConfig(Frozen):
     marginal: MarginalConfig = MarginalConfig()
     tokens: TokensConfig = TokensConfig()
@@ -99,3 +111,4 @@ class AnalysesConfig(Frozen):
     energies: EnergiesConfig = EnergiesConfig()
     convergence: ConvergenceConfig = ConvergenceConfig()
     components: ComponentsConfig = ComponentsConfig()
+    reordering: ReorderingConfig = ReorderingConfig()

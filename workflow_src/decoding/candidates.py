@@ -39,7 +39,7 @@ def drawn(model, memory, noise: Tensor, temperature: float) -> tuple[Any, Tensor
     return memory.select(rows), z.flatten(0, 1)
 
 
-def at_lengths(model, memory, settings: SearchSettings) -> tuple[Any, Tensor]:
+def likely_lengths(model, memory, settings: SearchSettings) -> tuple[Any, Tensor]:
     """Source states (B * K, S, D) and target lengths (B * K,): the `lengths` = K most probable of each sentence.
 
     With one, settings may say a `length_quantile`. The lengths of a sentence follow each other.

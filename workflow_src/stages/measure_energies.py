@@ -12,21 +12,6 @@ from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.evaluation.analyses import inputs
 from workflow_src.evaluation.analyses.energies import energies, summary
-from workflow_src.evaluation.quality.details import read_details
-from workflow_src.records.atomic import ArtifactError
-
-
-def outputs(path: Path, ids: dict[str, int], count: int) -> list[list[int]]:
-    """Subword ids of translations from their details. Raises ArtifactError where the file does not fit."""
-    details = read_details(path)
-    if len(details) != count:
-        raise ArtifactError(f"file {path} has {len(details)} lines, the source has {count}; decode it again.")
-    try:
-        return [[ids[piece] for piece in line["subwords"]] for line in details]
-    except KeyError as unknown:
-        raise ArtifactError(
-            f"file {path} has {unknown}, which the scorer's subwords lack: both must be of one recipe; decode it again."
-        ) from None
 
 
 def without(removal: str, rows: list[list[int]], subwords: Subwords) -> list[list[int]]:
@@ -55,7 +40,7 @@ def run(arguments: argparse.Namespace) -> str:
     found = []
     for row in settings["rows"]:
         removal = row["repetitions_removed"]
-        written = without(removal, outputs(Path(row["details"]), ids, len(sources)), subwords)
+        written = without(removal, inputs.outputs(Path(row["details"]), ids, len(sources)), subwords)
         told = {key: row[key] for key in ("system", "name", "seed", "repetitions_removed")}
         found.append(told | measured(written))
         jobs.log.info("%s %s, seed %s: %s", row["system"], row["name"], row["seed"], found[-1]["per_sentence"])

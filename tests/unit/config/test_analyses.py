@@ -2,6 +2,7 @@
 
 import copy
 import json
+from re import escape
 
 import pytest
 
@@ -136,6 +137,39 @@ def test_components_are_counted_where_asked_for_of_every_system_with_latents():
     assert json.loads(found.settings) == {"sentences": 1000, "share": 0.9, "searches": searches}
     without = planned(analyses={"components": {"enabled": True}}, decodes=[{"system": "teacher", "search": "greedy"}])
     assert without.analyses["components"].systems == ("lvm",)
+
+
+VAE = {"one-pass": {"family": "nat", "preset": "tiny", "training": {"max_steps": 5}, "model": {"latent": "vae"}}}
+
+
+def test_word_order_is_compared_where_asked_for_of_latents_of_the_source():
+    assert "reordering" not in planned().analyses
+    asked = {"reordering": {"enabled": True}}
+    found = planned(systems=VAE, analyses=asked).analyses["reordering"]
+    # Not the latents of target positions, whose number a translation says.
+    assert found.enabled and found.systems == ("one-pass",) and found.split == "test"
+    rows = json.loads(found.settings)["rows"]
+    assert [(row["system"], row["name"]) for row in rows] == [("teacher", "greedy")]
+    assert found.reads == (rows[0]["details"],) and found.reads[0].endswith("teacher/seed-1/greedy/test.jsonl")
+    named = planned(systems=VAE, analyses={"reordering": {"enabled": True, "system": "lvm"}})
+    assert json.loads(named.analyses["reordering"].settings)["rows"][0]["system"] == "lvm"
+    assert not planned(analyses=asked).analyses["reordering"].enabled
+
+
+@pytest.mark.parametrize(
+    ("system", "decodes", "sentence"),
+    [
+        ("nobody", None, 'unknown system "nobody" in analyses.reordering.system; allowed: '),
+        ("energy", [{"system": "teacher", "search": "greedy"}], "with translations of test by system energy, and no "
+         "decode makes them; add one, or set analyses.reordering.system to a system that is decoded (teacher)."),
+        (None, [{"system": "lvm", "search": "prior-mean"}], "translations of test by an autoregressive system, and no "
+         "decode makes them; add one, or set analyses.reordering.system to a system that is decoded (lvm)."),
+    ],
+)  # fmt: skip
+def test_translations_that_nobody_makes_are_told_in_a_sentence(system, decodes, sentence):
+    fields = {} if decodes is None else {"decodes": decodes}
+    with pytest.raises(ConfigError, match=escape(sentence)):
+        planned(systems=VAE, analyses={"reordering": {"enabled": True, "system": system}}, **fields)
 
 
 @pytest.mark.parametrize(

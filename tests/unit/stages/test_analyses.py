@@ -268,6 +268,48 @@ def test_components_of_latents_of_either_side(run, tiny_bundles, one_pass_bundle
     assert alone["systems"] == found["systems"][1:]
 
 
+def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details, tiny, tmp_path, capsys):
+    """Of sentences whose translations differ and share two words; the second translation is written here."""
+    lines = [(tiny.corpus / name).read_text().splitlines() for name in ("dev.de", "dev.en")]
+    sources, targets = tiny.subwords.encode_source(lines[0]), tiny.subwords.encode_target(lines[1])
+    # The first stays as it is, the last shares no two words, the others are turned round.
+    texts = [lines[1][0], *(" ".join(reversed(line.split())) for line in lines[1][1:7]), "dog"]
+    written = tiny.subwords.encode_target(texts)
+    rows = [{"subwords": tiny.subwords.pieces_target(ids)} for ids in written]
+    told = [json.loads(line) for line in details["transformer"].read_text().splitlines()]
+    path = tmp_path / "other.jsonl"
+    path.write_text("".join(json.dumps(old | new) + "\n" for old, new in zip(told, rows, strict=True)))
+    row = {"system": "teacher", "name": "greedy", "details": str(path)}
+    asked = {"sentences": 8, "positions": 16, "searches": [{"system": "one-pass"}], "rows": [row]}
+    bundles = {"one-pass": one_pass_bundle}
+    found = run("measure_reordering", asked, bundles=["one-pass"], tiny_bundles=bundles)
+    assert (found["analysis"], found["sentences"], found["split"]) == ("reordering", 8, "dev")
+    assert found["translations"] == {"system": "teacher", "name": "greedy"}
+    turned = [i for i in range(1, 7) if texts[i] != lines[1][i]]
+    assert found["compared"] == len(turned) > 2
+    # One pair by itself: means at the source's positions, and who is nearest to whom.
+    example = found["example"]
+    number, (panel,) = example["sentence"], example["panels"]
+    assert number in turned and example["order"] == 1 and example["texts"] == [lines[1][number], texts[number]]
+    assert len(example["pieces"]) == len(sources[number]) + 1 == len(panel["assigned"]) <= 16
+    translator = Translator.load(one_pass_bundle, device="cpu", threads=1)
+    with torch.no_grad():
+        memory = translator.network.encode(torch.tensor([[*sources[number], EOS]]))
+        one, other = (
+            translator.network.posterior(memory, torch.tensor([side[number]]))[0][0] for side in (targets, written)
+        )
+    assert torch.tensor(panel["distances"]) == pytest.approx(torch.cdist(one, other), abs=1e-4)
+    (system,) = found["systems"]
+    assert system["same"] is None and system["other"]["sentences"] == len(turned)
+    assert analyses.draw({"reordering": found}, reports.manifest()).keys() == {"reordering"}
+    # Where no source is short enough, the shortest is drawn.
+    shortest = run("measure_reordering", asked | {"positions": 2}, bundles=["one-pass"], tiny_bundles=bundles)
+    assert len(shortest["example"]["pieces"]) == min(len(sources[i]) for i in turned) + 1
+    with pytest.raises(SystemExit):
+        run("measure_reordering", asked | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
+    assert "differs from its reference and shares two words with it; raise" in capsys.readouterr().err
+
+
 def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tiny_bundles, tmp_path):
     """A reference of all positions is measured at one less."""
     text = " ".join(["dog"] * 80)
@@ -335,7 +377,7 @@ def test_details_that_do_not_fit_are_told_in_a_sentence(run, details, capsys, tm
     for content, told in (
         ("".join(lines[:-1]), "has 7 lines, the source has 8; decode it again."),
         ("".join([json.dumps(json.loads(lines[0]) | {"subwords": ["?!?"]}) + "\n", *lines[1:]]),
-         "has '?!?', which the scorer's subwords lack: both must be of one recipe; decode it again."),
+         "has '?!?', which the system's subwords lack: both must be of one recipe; decode it again."),
     ):  # fmt: skip
         (tmp_path / "cut.jsonl").write_text(content)
         with pytest.raises(SystemExit):

@@ -11,7 +11,7 @@ from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.registry import followed, plain, searches, searches_of
-from workflow_src.spec import BOUND, LATENT, SCORER, TARGET_LATENT, VECTOR_FIELD, SearchSettings
+from workflow_src.spec import BOUND, LATENT, SCORER, SOURCE_LATENT, TARGET_LATENT, VECTOR_FIELD, SearchSettings
 
 # Every analysis with the rule that makes it, which is the stage's name too, and what it does.
 RULES = {
@@ -23,6 +23,7 @@ RULES = {
     "energies": ("measure_energies", "Measuring energies of every row's outputs under one system"),
     "convergence": ("measure_convergence", "Measuring bound, BLEU and standstill after every step"),
     "components": ("measure_components", "Counting the components of posterior means"),
+    "reordering": ("measure_reordering", "Measuring how far posterior means follow another word order"),
 }
 # Settings that bound memory and change no result.
 LIMITS = ("chunk", "batch")
@@ -53,7 +54,8 @@ class Analysis:
 def analyses(loaded: Loaded) -> dict[str, Analysis]:
     """Every analysis by name, also those that are switched off; not those that nobody has switched on.
 
-    Raises ConfigError when latent_space names a system that cannot be drawn, or energies one that cannot score.
+    Raises ConfigError when latent_space names a system that cannot be drawn, energies one that cannot score, or
+    reordering one that does not translate.
     """
     found = {}
     for name, (rule, message) in RULES.items():
@@ -65,7 +67,7 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
         if name in ("lengths", "convergence"):
             settings["remove_repetitions"] = loaded.config.report.remove_repetitions
         systems = [entry["system"] for entry in entries.get("searches", ())]
-        systems += [entries["scorer"]] if entries.get("rows") else []
+        systems += [entries["scorer"]] if entries.get("scorer") and entries["rows"] else []
         found[name] = Analysis(
             name=name,
             rule=rule,
@@ -90,6 +92,8 @@ def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
         return _scored(loaded)
     if name == "components":
         return {"searches": [{"system": s.name} for s in loaded.systems.values() if LATENT in s.traits]}
+    if name == "reordering":
+        return _reordered(loaded)
     if name == "lengths":
         return {"searches": [*_models(loaded), *_searches(loaded), *_at_lengths(loaded)]}
     if name == "convergence":
@@ -125,6 +129,36 @@ def _scored(loaded: Loaded) -> dict[str, Any]:
         for seed in loaded.config.seeds
     ]
     return {"scorer": scorer, "rows": rows}
+
+
+def _reordered(loaded: Loaded) -> dict[str, Any]:
+    """Systems whose latents are those of source positions, and the translations that stand beside the references.
+
+    Raises ConfigError where there are none.
+    """
+    config, where = loaded.config.analyses.reordering, "analyses.reordering"
+    searches = [{"system": one.name} for one in loaded.systems.values() if SOURCE_LATENT in one.traits]
+    if not (config.enabled and searches):
+        return {"searches": [], "rows": []}
+    if config.system is not None and config.system not in loaded.systems:
+        raise unknown("system", config.system, list(loaded.systems), f"{where}.system")
+    decodes = [decode for decode in loaded.decodes if "test" in decode.splits]
+    fits = [
+        decode
+        for decode in decodes
+        if decode.system == config.system
+        or (config.system is None and loaded.systems[decode.system].family.autoregressive)
+    ]
+    if not fits:
+        wanted = f"system {config.system}" if config.system else "an autoregressive system"
+        names = ", ".join(dict.fromkeys(decode.system for decode in decodes)) or "none"
+        raise ConfigError(
+            f"{where} compares the references with translations of test by {wanted}, and no decode makes them; add "
+            f"one, or set {where}.system to a system that is decoded ({names})."
+        )
+    decode = fits[0]
+    details = Paths(loaded).translation_details(decode, loaded.config.seeds[0], "test")
+    return {"searches": searches, "rows": [{"system": decode.system, "name": decode.name, "details": details}]}
 
 
 def _scorer(loaded: Loaded) -> str | None:

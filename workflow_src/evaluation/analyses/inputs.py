@@ -11,7 +11,8 @@ from typing import Any
 
 from workflow_src import jobs
 from workflow_src.data.lines import read_aligned
-from workflow_src.records.atomic import write_json
+from workflow_src.evaluation.quality.details import read_details
+from workflow_src.records.atomic import ArtifactError, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.serving.folders import bundle_files, bundles, load
 
@@ -59,6 +60,19 @@ def sentences(arguments: argparse.Namespace, count: int) -> Sentences:
     if not chosen:
         raise ValueError(f"the first {len(rows)} lines of {arguments.source} or of its translation are empty.")
     return Sentences(*map(list, zip(*chosen, strict=True)))
+
+
+def outputs(path: Path, ids: dict[str, int], count: int) -> list[list[int]]:
+    """Subword ids of translations from their details. Raises ArtifactError where the file does not fit."""
+    details = read_details(path)
+    if len(details) != count:
+        raise ArtifactError(f"file {path} has {len(details)} lines, the source has {count}; decode it again.")
+    try:
+        return [[ids[piece] for piece in line["subwords"]] for line in details]
+    except KeyError as unknown:
+        raise ArtifactError(
+            f"file {path} has {unknown}, which the system's subwords lack: both must be of one recipe; decode it again."
+        ) from None
 
 
 def write(

@@ -16,7 +16,8 @@ from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.records.atomic import ArtifactError, read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
-NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "convergence", "components", "samples")
+NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "convergence", "components", "reordering",
+         "samples")  # fmt: skip
 # The report's own come before.
 FIRST_FIGURE, FIRST_TABLE = 4, 3
 
@@ -187,6 +188,26 @@ def captions(found: dict[str, dict[str, Any]], manifest: Manifest) -> dict[str, 
     )
 
 
+def reordering_table(found: dict[str, Any]) -> dict[str, Any]:
+    heads = ["", "word order", "sentences", "latents that move, %", "moved by", "change / spread", "correlation"]
+    rows = []
+    for one in found["systems"]:
+        correlation = "" if one["correlation"] is None else _signed(one["correlation"])
+        groups = [(words, one[key]) for key, words in (("same", "the same"), ("other", "another")) if one[key]]
+        for number, (words, group) in enumerate(groups):
+            share = group["change"] / group["spread"] if group["spread"] else 0.0
+            rows.append([
+                "" if number else one["system"],
+                words,
+                f"{group['sentences']:,}",
+                f"{100 * group['moved']:.1f}",
+                f"{group['displacement']:.2f}",
+                f"{share:.2f}",
+                "" if number else correlation,
+            ])  # fmt: skip
+    return _table(heads, rows)
+
+
 def _first(content: dict[str, Any]) -> str:
     return f"the first {content['sentences']:,} sentences of {content['split']}"
 
@@ -255,6 +276,20 @@ def _components_caption(content: dict[str, Any], manifest: Manifest) -> str:
     )
 
 
+def _reordering_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    example, made = content["example"], content["translations"]["system"]
+    one, other = example["texts"]
+    return (
+        f"Means of q(z|x,y) with the reference as y (down) and with the translation of {made} (across), and which of "
+        f"them fit each other best, as in Figure 6 of Gu & Kong 2021: dots are the assignment with the least sum of "
+        f"distances, light is near. Shown is line {example['sentence'] + 1}: “{one}” and “{other}”, "
+        f"{100 * example['order']:.0f} % of whose pairs of shared words stand in the opposite order. The table is of "
+        f"the {content['compared']:,} of {_first(content)} whose two translations differ and share two words or more. "
+        "Moved by: positions, the mean. Change / spread: distance at the same position beside that at others. "
+        "Correlation: of the distance moved and the share of pairs in the opposite order, over sentences."
+    )
+
+
 def _samples_caption(content: dict[str, Any], manifest: Manifest) -> str:
     steps = content["search"]["steps"]
     return (
@@ -290,6 +325,7 @@ CAPTIONS = {
     "latent_space": _latent_space_caption,
     "convergence": _convergence_caption,
     "components": _components_caption,
+    "reordering": _reordering_caption,
     "samples": _samples_caption,
 }
 
@@ -326,6 +362,8 @@ def context_of(found: dict[str, dict[str, Any]], manifest: Manifest, carried: st
         context["tables"]["convergence"] = convergence_table(found["convergence"], manifest)
     if "components" in found:
         context["tables"]["components"] = components_table(found["components"])
+    if "reordering" in found:
+        context["tables"]["reordering"] = reordering_table(found["reordering"])
     numbered = [*context["tables"], *(["samples"] if "samples" in found else [])]
     for name in drawn:
         if name in context["tables"]:
@@ -376,6 +414,7 @@ HEADINGS = {
     "energies": "Energies",
     "convergence": "Convergence",
     "components": "Components of the latents",
+    "reordering": "Latents and word order",
 }
 
 

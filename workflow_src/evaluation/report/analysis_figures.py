@@ -1,4 +1,4 @@
-"""Pictures of the analyses: marginals, changes of tokens, convergence, components, and a map of a latent space.
+"""Pictures of the analyses: marginals, tokens, convergence, components, word order, and a map of a latent space.
 
 They share style, colours and markers with `figures`. A map also tells regions apart by hatching and by the subwords
 written into them, so that it can be read in black and white.
@@ -306,7 +306,38 @@ def components(found: dict[str, Any], manifest: Manifest) -> Figure:
     return figure
 
 
+# Panels of one row; what is below a source's length is written smaller.
+ABREAST = 3
+
+
+def reordering(found: dict[str, Any], manifest: Manifest) -> Figure:
+    """Distances between the posterior means of two translations of one source, and the assignment that is nearest."""
+    example = found["example"]
+    panels, pieces = example["panels"], [piece.replace("$", r"\$") for piece in example["pieces"]]
+    columns = min(ABREAST, len(panels))
+    rows = -(-len(panels) // columns)
+    numbers, size = np.arange(len(pieces)), 7 if len(pieces) <= 16 else 5
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(2.9 * columns, 3.1 * rows)
+        for number, axes in enumerate(figure.subplots(rows, columns, squeeze=False).flat):
+            if number >= len(panels):
+                axes.set_visible(False)
+                continue
+            panel = panels[number]
+            axes.pcolormesh(np.array(panel["distances"]), cmap="Greys", edgecolors="none", rasterized=False)
+            axes.plot(numbers + 0.5, numbers + 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
+            moved = np.array(panel["assigned"]) != numbers
+            for chosen, colour in ((~moved, "#0072b2"), (moved, "#d55e00")):
+                axes.plot(np.array(panel["assigned"])[chosen] + 0.5, numbers[chosen] + 0.5, "o", color=colour,
+                          markersize=4.5, markeredgecolor="white", markeredgewidth=0.6)  # fmt: skip
+            axes.set_xticks(numbers + 0.5, pieces, rotation=90, fontsize=size)
+            axes.set_yticks(numbers + 0.5, pieces, fontsize=size)
+            axes.invert_yaxis()
+            axes.set_title(panel["system"])
+    return figure
+
+
 DRAWN = {
     "marginal": marginal, "tokens": tokens, "latent_space": latent_space, "convergence": convergence,
-    "components": components,
+    "components": components, "reordering": reordering,
 }  # fmt: skip

@@ -54,6 +54,7 @@ SEARCH = Search(
     settings=ArgmaxSettings,
     run="workflow_src.searches.argmax.search:run",
     program="workflow_src.searches.argmax.search:program",
+    at_lengths="workflow_src.searches.argmax.search:at_lengths",
     graph=ranked_graph,
     cost=cost,
     needs={MODEL: Role(LENGTHS), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},

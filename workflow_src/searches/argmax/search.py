@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import at_lengths, read_symbols, winners
+from workflow_src.decoding.candidates import likely_lengths, read_symbols, winners
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer
 from workflow_src.decoding.settings import RESCORER
@@ -33,7 +33,7 @@ class ArgmaxPass(nn.Module):
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         model, settings = self.model, self.settings
-        memory, lengths = at_lengths(model, model.encode(source), settings)
+        memory, lengths = likely_lengths(model, model.encode(source), settings)
         # Lengths of one sentence differ, also where a graph is for single sentences.
         with with_padding() if settings.lengths > 1 else contextlib.nullcontext():
             hidden, mask = model.hidden(memory, lengths)
@@ -65,3 +65,11 @@ def run(
 ) -> Hypotheses:
     """Translate source (B, S); scores are what outputs were ranked by."""
     return _read(source, *_pass(models[MODEL], settings, scored)(source), models.get(RESCORER))
+
+
+@torch.no_grad()
+def at_lengths(models: Mapping[str, Any], source: Tensor, settings: ArgmaxSettings, lengths: Tensor) -> Hypotheses:
+    """Translate source (B, S) at lengths (B,) that are given, such as the references'; scores as without a rescorer."""
+    model = models[MODEL]
+    hidden, mask = model.hidden(model.encode(source), lengths)
+    return _read(source, *read_symbols(model, wide(model.logits(hidden)), mask, True), None)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import at_lengths, unpadded, winners
+from workflow_src.decoding.candidates import likely_lengths, unpadded, winners
 from workflow_src.decoding.iterative import passed, passed_until
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer
@@ -29,7 +29,7 @@ class RefinementPass(nn.Module):
         self.model, self.settings, self.scored = model, settings, scored
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        memory, lengths = at_lengths(self.model, self.model.encode(source), self.settings)
+        memory, lengths = likely_lengths(self.model, self.model.encode(source), self.settings)
         # Lengths of one sentence differ, also where a graph is for single sentences.
         with with_padding() if self.settings.lengths > 1 else contextlib.nullcontext():
             return passed(self.model, memory, lengths, self.settings.passes, self.scored)
@@ -66,7 +66,7 @@ def run(
     With several lengths, a sentence has taken the passes of the length that took the most.
     """
     model = models[MODEL]
-    memory, lengths = at_lengths(model, model.encode(source), settings)
+    memory, lengths = likely_lengths(model, model.encode(source), settings)
     ranks, seen = _ranks(settings, scored), []
     watch = seen.append if trace else None
     if settings.stop == "adaptive":

@@ -95,10 +95,31 @@ def _components():
     return {"sentences": 100, "share": 0.95, "systems": systems}
 
 
+def _reordering():
+    group = {"sentences": 60, "moved": 0.125, "displacement": 0.5, "change": 1.0, "spread": 4.0}
+    systems = [
+        {"system": "one-pass", "same": group, "other": group | {"moved": 0.25, "displacement": 1.5},
+         "correlation": 0.256},
+        {"system": "lanmt", "same": None, "other": group | {"spread": 0.0}, "correlation": None},
+    ]  # fmt: skip
+    distances = [[0.1, 1.0, 1.0], [1.0, 0.9, 0.2], [1.0, 0.1, 0.8]]
+    panels = [{"system": one["system"], "distances": distances, "assigned": [0, 2, 1]} for one in systems]
+    example = {
+        "sentence": 6,
+        "order": 0.5,
+        "pieces": ["▁a", "$b", "</s>"],
+        "texts": ["a <b> c", "c a"],
+        "panels": panels,
+    }
+    translations = {"system": "teacher", "name": "beam-4"}
+    return {"sentences": 200, "compared": 120, "translations": translations, "systems": systems, "example": example}
+
+
 EVERY = {
     "energies": _energies(),
     "marginal": _marginal(), "tokens": _tokens(), "lengths": _lengths(), "latent_space": _latent_space(),
-    "convergence": _convergence(), "components": _components(), "samples": _samples(),
+    "convergence": _convergence(), "components": _components(), "reordering": _reordering(),
+    "samples": _samples(),
 }  # fmt: skip
 
 
@@ -133,6 +154,14 @@ def test_tables_say_the_figures():
     assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in context["captions"]["marginal"]
     assert "words that repeat the one before are removed" in context["captions"]["lengths"]
     assert context["tables"]["components"]["heads"][3] == "components that hold 95 %"
+    assert context["tables"]["reordering"]["rows"] == [
+        ["one-pass", "the same", "60", "12.5", "0.50", "0.25", "+0.26"],
+        ["", "another", "60", "25.0", "1.50", "0.25", ""],
+        ["lanmt", "another", "60", "12.5", "0.50", "0.00", ""],
+    ]
+    caption = context["captions"]["reordering"]
+    assert "line 7: “a <b> c” and “c a”, 50 % of whose pairs" in caption and "translation of teacher" in caption
+    assert "the 120 of the first 200 sentences of dev" in caption
     assert context["tables"]["components"]["rows"][1] == ["lvm-raw", "1,234", "3", "2", "1.88", "0.123", "2.5"]
 
 
@@ -148,8 +177,8 @@ def test_energies_are_of_the_references_and_of_every_row():
 
 def test_the_page_numbers_escapes_and_marks():
     text = _page(_found(*EVERY))
-    assert re.findall(r"Figure (\d)\.</b>", text) == ["4", "5", "6", "7", "8"]
-    assert re.findall(r"Table (\d+)\.</b>", text) == ["3", "4", "5", "6", "7", "8", "9", "10"]
+    assert re.findall(r"Figure (\d)\.</b>", text) == ["4", "5", "6", "7", "8", "9"]
+    assert re.findall(r"Table (\d+)\.</b>", text) == ["3", "4", "5", "6", "7", "8", "9", "10", "11"]
     assert "What Figure 4 shows, with its errors." in text and "What Figure 8 shows." in text
     assert "Hund &amp; &lt;i&gt;Katze&lt;/i&gt;" in text and "dog &lt;b&gt;s" in text and "Hund &lt;x&gt;" in text
     assert "a dog <mark>dog</mark>" in text and "a <mark>big</mark> dog" in text
@@ -233,6 +262,8 @@ def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
         assert "prior mean" in inline and ">dog<" in inline and ">-s<" in inline and "posterior: -s" in inline
     elif name == "components":
         assert ">lvm<" in inline and ">lvm-raw<" in inline and "(dotted: 95)" in inline
+    elif name == "reordering":
+        assert ">one-pass<" in inline and ">lanmt<" in inline and ">$b<" in inline
     else:
         assert ">delta<" in inline and ">score<" in inline
 

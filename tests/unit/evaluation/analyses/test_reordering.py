@@ -1,0 +1,69 @@
+"""Word order and latents: against enumeration, by hand."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from workflow_src.evaluation.analyses import reordering
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "share"),
+    [
+        ("a b c", "a b c", 0.0),
+        ("a b c", "c b a", 1.0),
+        # Of the pairs ab, ac, bc one is turned.
+        ("a b c", "a c b", 1 / 3),
+        # Words on one side alone, and those that stand twice, say nothing.
+        ("a x b a c y", "z c b a a", 1.0),
+        ("a b", "c d", None),
+        ("a b", "a c", None),
+    ],
+)
+def test_the_share_of_pairs_in_the_opposite_order(one, other, share):
+    found = reordering.disagreement(one.split(), other.split())
+    assert found == (None if share is None else pytest.approx(share))
+    assert reordering.disagreement(other.split(), one.split()) == found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_assignment_has_the_least_sum_of_all_permutations(seed):
+    distances = np.random.default_rng(seed).random((6, 6))
+    found = reordering.assignment(distances)
+    sums = {order: distances[np.arange(6), list(order)].sum() for order in itertools.permutations(range(6))}
+    assert tuple(found) == min(sums, key=sums.get)
+
+
+def test_latents_that_were_permuted_are_found_again():
+    draw = np.random.default_rng(3)
+    one, order = draw.normal(size=(9, 4)), draw.permutation(9)
+    other = np.empty_like(one)
+    other[order] = one + 0.01 * draw.normal(size=one.shape)
+    distances = reordering.distances_between(one, other)
+    assert distances[2, 5] == pytest.approx(np.sqrt(((one[2] - other[5]) ** 2).sum()))
+    assert reordering.assignment(distances) == order.tolist()
+
+
+def test_where_staying_is_as_good_none_moves():
+    assert reordering.assignment(np.ones((4, 4))) == [0, 1, 2, 3]
+    assert reordering.assignment(np.zeros((3, 3))) == [0, 1, 2]
+    assert reordering.assignment(np.ones((1, 1))) == [0]
+
+
+def test_a_sentence_is_told_in_shares_and_positions():
+    distances = np.array([[1.0, 2.0, 6.0], [2.0, 3.0, 4.0], [0.0, 4.0, 5.0]])
+    assert reordering.told(distances, [2, 1, 0]) == pytest.approx(
+        {"moved": 2 / 3, "displacement": 4 / 3, "change": 3.0, "spread": 3.0}
+    )
+    assert reordering.told(np.array([[2.0]]), [0]) == {"moved": 0, "displacement": 0, "change": 2, "spread": 0}
+
+
+def test_sentences_are_grouped_by_word_order():
+    rows = [{"moved": share, "displacement": 3 * share} for share in (0.0, 0.2, 0.4, 0.8)]
+    found = reordering.summary(rows, [0.0, 0.0, 0.5, 0.7])
+    assert found["same"] == pytest.approx({"sentences": 2, "moved": 0.1, "displacement": 0.3})
+    assert found["other"] == pytest.approx({"sentences": 2, "moved": 0.6, "displacement": 1.8})
+    assert found["correlation"] == pytest.approx(np.corrcoef([0, 0.2, 0.4, 0.8], [0, 0, 0.5, 0.7])[0, 1])
+    assert reordering.summary(rows[:2], [0.0, 0.0])["other"] is None
+    assert reordering.summary(rows[:2], [0.0, 0.0])["correlation"] is None
