@@ -58,6 +58,19 @@ class Page(HTMLParser):
 
 
 @pytest.fixture
+def undrawn(monkeypatch):
+    """Pictures are made, but their files stay empty: to draw them takes seconds, and other tests look at them."""
+
+    def save(figure, folder, name, colours):
+        folder.mkdir(parents=True, exist_ok=True)
+        for ending in ("svg", "png"):
+            (folder / f"{name}.{ending}").touch()
+        return "<svg></svg>"
+
+    monkeypatch.setattr(report.figures, "save", save)
+
+
+@pytest.fixture
 def page_of():
     return lambda folder: Page((folder / "index.html").read_text(encoding="utf-8"))
 
@@ -143,6 +156,7 @@ def test_bare_report_of_a_teacher_alone(report_inputs, page_of):
     assert all(row.latency_ms is None for row in read_results(folder / "results.json").rows)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_seeds_are_averaged(report_inputs, page_of):
     folder = _build(report_inputs({"teacher": "transformer", "lvm": "lvm"}, seeds=(1, 2, 3), traces=False))
     rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
@@ -153,6 +167,7 @@ def test_seeds_are_averaged(report_inputs, page_of):
     assert ["prior mean", "32.5 ± 0.3", "33.1 ± 0.3", "33.5 ± 0.3"] in rows
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("convention", "head", "ours", "told"),
     [
@@ -174,6 +189,7 @@ def test_published_figures_stand_beside_ours_in_their_convention(report_inputs, 
     assert f"Published figures (Lee et al. (2020)) are {told}" in markdown
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("removal", "bleu", "told"),
     [
@@ -198,6 +214,7 @@ def _without(variant):
     return spoil
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_inputs):
     """Sections up to provenance: each that has a table tells checksum, seeds, and networks trained less than others."""
     folder = _build(report_inputs(significance=True))
@@ -221,6 +238,7 @@ def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_in
     assert "| energy | energy | tiny | distilled-by-teacher | 1 | 2,500,000 | 1,000 | 308,642 | 8.5 |" in markdown
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     folder = _build(report_inputs(significance=True))
     rows = read_results(folder / "results.json").rows
@@ -244,6 +262,7 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     assert json.loads((folder / "results.json").read_text())["provenance"]["significance"]["trials"] == 10_000
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_networks_against_delta_seed_by_seed(report_inputs):
     systems = {"teacher": "transformer", "lvm": "lvm", "score": "score"}
     folder = _build(report_inputs(systems, seeds=(1, 2), significance=True))
