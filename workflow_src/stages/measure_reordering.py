@@ -39,12 +39,14 @@ def run(arguments: argparse.Namespace) -> str:
     # Equal translations have equal latents, and an order needs two words.
     kept = [i for i, order in enumerate(orders) if order is not None and texts[0][i] != texts[1][i]]
     if not kept:
-        raise ValueError(
-            f"no translation of {path} differs from its reference and shares two words with it; "
-            "raise analyses.reordering.sentences, or name another system in analyses.reordering.system."
+        # Systems that have hardly been trained; a run goes on all the same.
+        jobs.log.warning(
+            "warning: no translation of %s differs from its reference and shares two words with it: nothing is "
+            "compared. Raise analyses.reordering.sentences, or name another system in analyses.reordering.system.",
+            path,
         )
     short = [i for i in kept if len(sources[i]) < settings["positions"]]
-    example = max(short, key=lambda i: orders[i]) if short else min(kept, key=lambda i: len(sources[i]))
+    example = max(short, key=lambda i: orders[i]) if short else min(kept, key=lambda i: len(sources[i]), default=None)
     systems, panels = [], []
     for entry in settings["searches"]:
         translator, rows = translators[entry["system"]], []
@@ -56,14 +58,16 @@ def run(arguments: argparse.Namespace) -> str:
             if i == example:
                 panels.append(entry | {"distances": distances.tolist(), "assigned": assigned})
         systems.append(entry | reordering.summary(rows, [orders[i] for i in kept]))
-    names = first.names()["source"]
-    shown = {
-        "sentence": taken.numbers[example],
-        "order": orders[example],
-        "pieces": [names[i] for i in [*sources[example], EOS]],
-        "texts": [side[example] for side in texts],
-        "panels": panels,
-    }
+    shown = None
+    if example is not None:
+        names = first.names()["source"]
+        shown = {
+            "sentence": taken.numbers[example],
+            "order": orders[example],
+            "pieces": [names[i] for i in [*sources[example], EOS]],
+            "texts": [side[example] for side in texts],
+            "panels": panels,
+        }
     inputs.write(
         arguments, "reordering", {"details": path}, sentences=len(taken.sources), compared=len(kept),
         translations={key: row[key] for key in ("system", "name")}, systems=systems, example=shown,

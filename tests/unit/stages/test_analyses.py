@@ -305,9 +305,14 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     # Where no source is short enough, the shortest is drawn.
     shortest = run("measure_reordering", asked | {"positions": 2}, bundles=["one-pass"], tiny_bundles=bundles)
     assert len(shortest["example"]["pieces"]) == min(len(sources[i]) for i in turned) + 1
-    with pytest.raises(SystemExit):
-        run("measure_reordering", asked | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
-    assert "differs from its reference and shares two words with it; raise" in capsys.readouterr().err
+    # The first translation is the reference: nothing to compare, and no reason to stop a run.
+    nothing = run("measure_reordering", asked | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
+    assert "differs from its reference and shares two words with it: nothing is compared" in capsys.readouterr().err
+    assert nothing["compared"] == 0 and nothing["example"] is None
+    context = analyses.context_of({"reordering": nothing}, reports.manifest())
+    assert context["tables"]["reordering"]["rows"] == []
+    assert "none of the first 1 sentences of dev has a translation of teacher" in context["captions"]["reordering"]
+    assert analyses.draw({"reordering": nothing}, reports.manifest()).keys() == {"reordering"}
 
 
 def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tiny_bundles, tmp_path):

@@ -278,6 +278,11 @@ def _components_caption(content: dict[str, Any], manifest: Manifest) -> str:
 
 def _reordering_caption(content: dict[str, Any], manifest: Manifest) -> str:
     example, made = content["example"], content["translations"]["system"]
+    if example is None:
+        return (
+            f"Latents and word order, as in Figure 6 of Gu & Kong 2021: none of {_first(content)} has a translation of "
+            f"{made} that differs from the reference and shares two words with it."
+        )
     one, other = example["texts"]
     return (
         f"Means of q(z|x,y) with the reference as y (down) and with the translation of {made} (across), and which of "

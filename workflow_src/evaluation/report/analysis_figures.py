@@ -313,6 +313,8 @@ ABREAST = 3
 def reordering(found: dict[str, Any], manifest: Manifest) -> Figure:
     """Distances between the posterior means of two translations of one source, and the assignment that is nearest."""
     example = found["example"]
+    if example is None:
+        return empty("No two translations of a sentence could be compared.")
     panels, pieces = example["panels"], [piece.replace("$", r"\$") for piece in example["pieces"]]
     columns = min(ABREAST, len(panels))
     rows = -(-len(panels) // columns)

@@ -136,21 +136,24 @@ def empty(text: str) -> Figure:
 
 
 def apart(positions: list[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions moved so that neighbours are `gap` apart or more, in the same order, within [low, high] if they fit."""
+    """Positions moved as little as can be, so that neighbours are `gap` apart or more in the same order.
+
+    The sum of squared moves is the least there is. They stay within [low, high] if they fit, else they begin at `low`.
+    """
     order = sorted(range(len(positions)), key=lambda i: positions[i])
-    moved = [positions[i] for i in order]
-    for i in range(1, len(moved)):
-        moved[i] = max(moved[i], moved[i - 1] + gap)
-    # Pushing went upwards only: bring the whole back to its centre, then inside.
-    shift = (sum(moved) - sum(positions)) / max(1, len(moved))
-    moved = [position - shift for position in moved]
-    for i in reversed(range(len(moved))):
-        moved[i] = min(moved[i], high if i + 1 == len(moved) else moved[i + 1] - gap)
-    for i in range(len(moved)):
-        moved[i] = max(moved[i], low if i == 0 else moved[i - 1] + gap)
+    # Without their gaps the places must not fall: neighbours that would are pooled at their mean.
+    pools: list[tuple[float, int]] = []
+    for place, index in enumerate(order):
+        total, count = positions[index] - place * gap, 1
+        while pools and pools[-1][0] / pools[-1][1] > total / count:
+            before = pools.pop()
+            total, count = total + before[0], count + before[1]
+        pools.append((total, count))
+    levels = [total / count for total, count in pools for _ in range(count)]
+    highest = high - (len(positions) - 1) * gap
     found = [0.0] * len(positions)
     for place, index in enumerate(order):
-        found[index] = moved[place]
+        found[index] = max(low, min(highest, levels[place])) + place * gap
     return found
 
 

@@ -73,7 +73,8 @@ def time_by_length(speed: dict[str, Any] | None, manifest: Manifest) -> Figure:
         return empty("Time against sentence length was not measured in this run.")
     engines = list(dict.fromkeys(row.decode.engine.library for row in rows))
     with matplotlib.rc_context(STYLE):
-        figure = _figure(7.2, 3.6)
+        # High enough for a label a line.
+        figure = _figure(7.2, max(3.6, 0.9 + 0.125 * len(rows)))
         axes = figure.subplots()
         ends = []
         for row in rows:

@@ -28,6 +28,23 @@ def test_labels_that_do_not_touch_stay(positions):
     assert figures.apart([10.0 * p for p in positions], 5, 0, 100) == pytest.approx([10.0 * p for p in positions])
 
 
+def test_labels_are_moved_as_little_as_can_be():
+    assert figures.apart([5.0, 5.0, 5.0], 2, -100, 100) == pytest.approx([3, 5, 7])
+    # Two that touch share what has to be moved; the third is far enough from them.
+    assert figures.apart([30.0, 0.0, 1.0], 4, -100, 100) == pytest.approx([30, -1.5, 2.5])
+    draw = np.random.default_rng(0)
+    positions = draw.uniform(0, 30, 8)
+    found = np.array(figures.apart(positions.tolist(), 4, 0, 40))
+    order = np.argsort(positions)
+    steps = 4 * np.arange(8)
+    for near in (True, False) * 500:
+        # Any other places that are far enough from each other: near these, and anywhere.
+        levels = found[order] - steps + draw.normal(0, 0.1, 8) if near else draw.uniform(0, 12, 8)
+        other = np.empty(8)
+        other[order] = np.sort(levels.clip(0, 12)) + steps
+        assert ((other - positions) ** 2).sum() >= ((found - positions) ** 2).sum() - 1e-9
+
+
 def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_path):
     system = MANIFEST.system("teacher")
     logs = [figures.Log(system, 1, [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])]
