@@ -32,7 +32,7 @@ def experiment(system: dict[str, Any], decodes: list[dict[str, Any]], **others: 
 
 
 @pytest.mark.parametrize("glance", ["none", "random", "glat"])
-@pytest.mark.parametrize("loss, latent", itertools.product(["ctc", "axe", "ce"], ["none", "vae"]))
+@pytest.mark.parametrize("loss, latent", list(itertools.product(["ctc", "axe", "ce"], ["none", "vae"])))
 def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, glance):
     system = {"model": {"loss": loss, "latent": latent}, "objective": {"glance": glance}}
     works = []
