@@ -157,6 +157,18 @@ def apart(positions: list[float], gap: float, low: float, high: float) -> list[f
     return found
 
 
+def columns(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Which of these spans overlap, directly or by others between them: their numbers in groups, from left to right."""
+    groups: list[list[int]] = []
+    end = float("-inf")
+    for i in sorted(range(len(spans)), key=lambda i: spans[i]):
+        if spans[i][0] >= end:
+            groups.append([])
+        groups[-1].append(i)
+        end = max(end, spans[i][1])
+    return [sorted(group) for group in groups]
+
+
 def _label_ends(
     figure: Figure, panels: list[tuple[Axes, list[tuple[float, float, str, str]]]], size: float = 7
 ) -> None:
@@ -171,12 +183,16 @@ def _label_ends(
                 label.remove()
             # In points, so that any scale of the axis will do.
             frame, point = axes.get_window_extent(), figure.dpi / 72
-            heights = [axes.transData.transform((x, y))[1] / point for x, y, _, _ in ends]
-            places = apart(heights, 1.25 * size, frame.y0 / point, frame.y1 / point)
-            for (x, y, text, colour), height, at in zip(ends, heights, places, strict=True):
-                # Baselines, unlike centres, do not depend on which letters a label has.
-                axes.annotate(text, (x, y), (5, at - height - 0.36 * size), textcoords="offset points",
-                              color=colour, fontsize=size, va="baseline", annotation_clip=False)  # fmt: skip
+            spots = [axes.transData.transform((x, y)) / point for x, y, _, _ in ends]
+            widths = [0.6 * size * len(text) for _, _, text, _ in ends]
+            for group in columns([(x, x + width) for (x, _), width in zip(spots, widths, strict=True)]):
+                heights = [spots[i][1] for i in group]
+                places = apart(heights, 1.25 * size, frame.y0 / point, frame.y1 / point)
+                for i, height, at in zip(group, heights, places, strict=True):
+                    x, y, text, colour = ends[i]
+                    # Baselines, unlike centres, do not depend on which letters a label has.
+                    axes.annotate(text, (x, y), (5, at - height - 0.36 * size), textcoords="offset points",
+                                  color=colour, fontsize=size, va="baseline", annotation_clip=False)  # fmt: skip
 
 
 def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:

@@ -45,6 +45,11 @@ def test_labels_are_moved_as_little_as_can_be():
         assert ((other - positions) ** 2).sum() >= ((found - positions) ** 2).sum() - 1e-9
 
 
+def test_labels_that_stand_beside_each_other_need_not_be_moved_apart():
+    assert figures.columns([(5, 9), (0, 3), (2, 4), (8.5, 12), (4, 5)]) == [[1, 2], [4], [0, 3]]
+    assert figures.columns([]) == []
+
+
 def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_path):
     system = MANIFEST.system("teacher")
     logs = [figures.Log(system, 1, [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])]
