@@ -90,7 +90,7 @@ def winners(
 
     Of equal outputs the best score counts. A rescorer ranks them by its own log p(y|x) / (|y| + 1).
     """
-    rows = [tuple(i for i in row if i != PAD) for row in outputs.tolist()]
+    rows = [tuple(row) for row in unpadded(outputs)]
     candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
     for place, (row, score) in enumerate(zip(rows, scores, strict=True)):
         found = candidates[place // each]

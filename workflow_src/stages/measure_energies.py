@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> str:
     subwords, device = translator.subwords, translator.runtime.device
     source, target = read_aligned(arguments.source, arguments.target)
     sources = subwords.encode_source(source)
-    ids = {piece: number for number, piece in enumerate(subwords.names()["target"])}
+    ids = inputs.target_ids(subwords)
 
     def measured(rows: list[list[int]]) -> dict[str, Any]:
         return summary(energies(translator.network, sources, rows, arguments.batch, device), rows)

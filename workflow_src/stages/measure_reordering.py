@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
-from workflow_src.data.lines import read_aligned
 from workflow_src.evaluation.analyses import inputs, reordering
 from workflow_src.evaluation.analyses.components import posterior_latents
 from workflow_src.serving.translator import Translator
@@ -30,8 +29,7 @@ def run(arguments: argparse.Namespace) -> str:
     taken = inputs.sentences(arguments, settings["sentences"])
     (row,) = settings["rows"]
     path = Path(row["details"])
-    ids = {piece: number for number, piece in enumerate(first.names()["target"])}
-    others = inputs.outputs(path, ids, len(read_aligned(arguments.source)[0]))
+    others = inputs.outputs(path, inputs.target_ids(first), taken.lines)
     sources, targets = first.encode_source(taken.sources), first.encode_target(taken.targets)
     others = [others[number] for number in taken.numbers]
     texts = first.decode_target(targets), first.decode_target(others)

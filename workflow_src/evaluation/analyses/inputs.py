@@ -11,6 +11,7 @@ from typing import Any
 
 from workflow_src import jobs
 from workflow_src.data.lines import read_aligned
+from workflow_src.data.subwords import Subwords
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.records.atomic import ArtifactError, write_json
 from workflow_src.records.provenance import provenance
@@ -44,8 +45,12 @@ def _systems(settings: dict[str, Any]) -> set[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Sentences:
-    """Sentences of a split: their lines' numbers, from 0; sources and targets normalised; references to score with."""
+    """Sentences of a split: their lines' numbers, from 0; sources and targets normalised; references to score with.
 
+    `lines` is the number of all lines of the split.
+    """
+
+    lines: int
     numbers: list[int]
     sources: list[str]
     targets: list[str]
@@ -59,11 +64,19 @@ def sentences(arguments: argparse.Namespace, count: int) -> Sentences:
     chosen = [(number, *texts) for number, texts in rows if all(text.strip() for text in texts)]
     if not chosen:
         raise ValueError(f"the first {len(rows)} lines of {arguments.source} or of its translation are empty.")
-    return Sentences(*map(list, zip(*chosen, strict=True)))
+    return Sentences(len(columns[0]), *map(list, zip(*chosen, strict=True)))
+
+
+def target_ids(subwords: Subwords) -> dict[str, int]:
+    """The id of every target piece."""
+    return {piece: number for number, piece in enumerate(subwords.names()["target"])}
 
 
 def outputs(path: Path, ids: dict[str, int], count: int) -> list[list[int]]:
-    """Subword ids of translations from their details. Raises ArtifactError where the file does not fit."""
+    """Subword ids of translations from their details; `ids` are those of `target_ids`.
+
+    Raises ArtifactError where the file does not fit.
+    """
     details = read_details(path)
     if len(details) != count:
         raise ArtifactError(f"file {path} has {len(details)} lines, the source has {count}; decode it again.")
