@@ -153,6 +153,16 @@ def test_estimating_and_checking_import_no_torch():
     assert done.returncode == 0, done.stderr
 
 
+def test_stages_that_handle_text_import_no_torch():
+    """It takes two seconds of each of their jobs, which are many and short."""
+    stages = "download", "normalise", "learn_subwords", "encode", "merge_distilled", "score_quality", "compare_rows"
+    names = [f"workflow_src.stages.{stage}" for stage in stages]
+    code = (
+        f"import sys, importlib; [importlib.import_module(name) for name in {names}]; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent).returncode == 0
+
+
 def test_the_package_offers_the_translator_and_imports_it_when_asked():
     code = (
         "import sys, workflow_src; assert 'torch' not in sys.modules and not hasattr(workflow_src, 'Translater');"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 
 import psutil
@@ -12,10 +13,14 @@ from conftest import PROJECT, snakemake, snakemake_started, told_in, wait_for
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 WORDS = ("teachers", "--cores", "1", "--configfile", SMOKE)
 LOG = "logs/smoke/train_teacher/teacher-1.log"
+DATA = ("results/smoke/raw", "results/smoke/corpus", "results/smoke/subwords", "results/smoke/encoded")
 
 
 @pytest.mark.slow
 def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
+    # The data are there, with what Snakemake keeps of the jobs that made them.
+    for name in (*DATA, ".snakemake/metadata"):
+        shutil.copytree(smoke_run / name, tmp_path / name)
     running = snakemake_started(*WORDS, folder=tmp_path)
     log = tmp_path / LOG
     try:
@@ -49,3 +54,5 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
     assert 100 <= int(re.search(r"resumed at step (\d+)", log.read_text())[1]) < 200
     weights = "results/smoke/systems/teacher/seed-1/model.safetensors"
     assert (tmp_path / weights).read_bytes() == (smoke_run / weights).read_bytes()
+    # Nothing but the training ran.
+    assert {path.name for path in (tmp_path / "logs/smoke").iterdir()} == {"train_teacher"}

@@ -34,6 +34,8 @@ ITERATIVE = "iterative"  # a first guess of all words at a length, and passes th
 LANGUAGE_MODEL = "language model"  # p(y) word by word, by counting: ranks prefixes while they grow
 # The role that `base` in a configuration fills, and the role of a search that a system's own network fills.
 BASE, MODEL = "base", "model"
+# The first ids of every vocabulary; symbols that a family declares come after its subwords.
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
 
 
 class Frozen(pydantic.BaseModel):

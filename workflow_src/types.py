@@ -19,7 +19,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
+from workflow_src import spec
+
+# Of this module too: code of tensors has it at hand, and code of text reads them from there, without torch.
+PAD, BOS, EOS, UNK = spec.PAD, spec.BOS, spec.EOS, spec.UNK
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.repetitions import collapse
 from workflow_src.records.atomic import ArtifactError, atomic, fingerprint, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.types import BOS, EOS, PAD, UNK
+from workflow_src.spec import BOS, EOS, PAD, UNK
 
 FORMAT = "continuum-subwords-1"
 # Of model files.

@@ -20,14 +20,14 @@ LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
 SMALL = {"encoder_layers": 1, "layers": 1}
 
 
-@pytest.mark.parametrize("fields", [{"passes": 3}, {"passes": 2, "lengths": 3, "rescorer": "teacher"}])
-def test_outputs_scores_and_passes_are_those_of_our_own_code(fields, graphs, rescorer):
+@pytest.mark.parametrize("fields", [{"passes": 3}, {"passes": 2, "lengths": 3}])
+def test_outputs_scores_and_passes_are_those_of_our_own_code(fields, graphs):
     from workflow_src.engines.onnxruntime import open_networks
 
     search, family = registry.searches()["iterative-refinement"], registry.families()["inat"]
     made = inat(9, 9, seed=4, **SMALL).float()
     settings = search.settings(**fields)
-    networks = {MODEL: made} | ({"rescorer": rescorer} if "rescorer" in fields else {})
+    networks = {MODEL: made}
     assert registry.engines()["onnxruntime"].serves(family, search, settings) is None
     engine = open_networks({"inat": made}, "fast", torch.device("cpu"))
     with torch.no_grad():
