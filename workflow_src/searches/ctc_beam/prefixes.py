@@ -33,6 +33,7 @@ class Slot(NamedTuple):
 
 
 NO_BLANK = (-inf, 0.0)
+BLANK_ALONE = Slot((0.0, 1.0), ())
 
 
 class Following(dict[int, tuple[float, "Following"]]):
@@ -121,8 +122,8 @@ class Prefixes:
         return tuple(reversed(found))
 
 
-# Prefix, and the probabilities of its alignments that end in a blank and in its last symbol.
-Beam = list[tuple[int, float, float]]
+# Score, prefix, and the probabilities of its alignments that end in a blank and in its last symbol.
+Beam = list[tuple[float, int, float, float]]
 
 
 def prefix_beam(
@@ -134,91 +135,117 @@ def prefix_beam(
     than `threshold` below the best of their slot are dropped.
     """
     prefixes = Prefixes(extra)
-    beam: Beam = [(0, 1.0, 0.0)]
-    scale, certain, gap = 0.0, -1, inf if threshold is None else threshold
-    for slot in slots:
-        symbols = slot.symbols
+    beam: Beam = [(0.0, 0, 1.0, 0.0)]
+    scale, certain, gap, most = 0.0, -1, inf if threshold is None else threshold, max(0.0, extra.word_bonus)
+    for blank, symbols in slots:
         if not symbols:
             # The blank alone: no prefix grows.
-            beam = [(prefix, ended + open_, 0.0) for prefix, ended, open_ in beam]
+            beam = [(score, prefix, ended + open_, 0.0) for score, prefix, ended, open_ in beam]
             certain = -1
             continue
-        if len(symbols) == 1 and slot.blank is NO_BLANK:
-            # The same certain symbol again merges with the one before it.
-            if symbols[0][0] == certain:
-                continue
-            certain = symbols[0][0]
-        else:
-            certain = -1
-        most = max(ended + open_ for _, ended, open_ in beam)
-        if most < SMALLEST:
-            beam = [(prefix, ended / most, open_ / most) for prefix, ended, open_ in beam]
-            scale += log(most)
-        beam = _after(slot, beam, prefixes, width, gap, max(0.0, extra.word_bonus))
-    ranked = [
-        (log(ended + open_) + scale + prefixes.extra[prefix] + extra.end(prefixes.following[prefix]), prefix)
-        for prefix, ended, open_ in beam
-    ]
+        alone = len(symbols) == 1 and blank is NO_BLANK
+        # The same certain symbol again merges with the one before it.
+        if alone and symbols[0][0] == certain:
+            continue
+        certain = symbols[0][0] if alone else -1
+        if beam[0][2] + beam[0][3] < SMALLEST:
+            beam, scale = _scaled(beam, scale)
+        grown = _one_more(certain, beam, prefixes) if alone and threshold is None else None
+        beam = grown or _after(blank, symbols, beam, prefixes, width, gap, most)
+    ranked = [(score + scale + extra.end(prefixes.following[prefix]), prefix) for score, prefix, _, _ in beam]
     return [(score, prefixes.tokens(prefix)) for score, prefix in sorted(ranked, reverse=True)]
 
 
-def _after(slot: Slot, beam: Beam, prefixes: Prefixes, width: int, gap: float, most: float) -> Beam:
+def _scaled(beam: Beam, scale: float) -> tuple[Beam, float]:
+    """Where the largest probability is about to vanish, all divided by it, and its logarithm added to `scale`."""
+    most = max(ended + open_ for _, _, ended, open_ in beam)
+    if most >= SMALLEST:
+        return beam, scale
+    gone = log(most)
+    return [(score - gone, prefix, ended / most, open_ / most) for score, prefix, ended, open_ in beam], scale + gone
+
+
+def _one_more(symbol: int, beam: Beam, prefixes: Prefixes) -> Beam | None:
+    """The beam after a slot of this symbol alone: every prefix grows by it, and nothing is dropped.
+
+    None where one ends in the symbol already, which may stay as it is.
+    """
+    lasts, extras, followings, trees = prefixes.last, prefixes.extra, prefixes.following, prefixes.children
+    grown = []
+    for score, prefix, ended, open_ in beam:
+        if lasts[prefix] == symbol:
+            return None
+        children = trees[prefix]
+        child = children.get(symbol) if children else None
+        added, following = followings[prefix][symbol]
+        if child is None:
+            child = prefixes.add(prefix, symbol, extras[prefix] + added, following)
+        grown.append((score + added, child, 0.0, ended + open_))
+    return grown
+
+
+def _after(
+    blank: tuple[float, float],
+    symbols: Sequence[tuple[int, float, float]],
+    beam: Beam,
+    prefixes: Prefixes,
+    width: int,
+    gap: float,
+    most: float,
+) -> Beam:
     """The beam after a slot. A continuation by one word adds at most `most` to a score: log p_LM is at most 0."""
-    (log_blank, p_blank), symbols = slot
+    log_blank, p_blank = blank
     lasts, extras, followings, trees = prefixes.last, prefixes.extra, prefixes.following, prefixes.children
     # Probabilities of prefixes that exist. New ones come from one prefix each: score, parent, symbol, probability.
-    ends: dict[int, float] = {}
     opens: dict[int, float] = {}
-    fresh: list[tuple[float, int, int, float, tuple[float, Following]]] = []
-    best = least = -inf
-    for prefix, ended, open_ in beam:
+    every: list[tuple[float, int, int, float, Any]] = []
+    best = max(beam)[0] + log_blank
+    least = best - gap
+    for own, prefix, ended, open_ in beam:
         both, last, children, following = ended + open_, lasts[prefix], trees[prefix], followings[prefix]
-        own = log(both) + extras[prefix]
-        if own + log_blank > best:
-            best, least = own + log_blank, own + log_blank - gap
-        ends[prefix] = ends.get(prefix, 0.0) + both * p_blank
         for symbol, value, p in symbols:
             score, probability = own + value, both * p
             if score + most < least:
                 break
             if symbol == last:
                 # Again the last symbol: the same prefix, or, after a blank, one more of it.
-                opens[prefix] = opens.get(prefix, 0.0) + open_ * p
+                if open_:
+                    opens[prefix] = opens.get(prefix, 0.0) + open_ * p
                 probability = ended * p
                 if not probability:
                     continue
                 score = log(probability) + extras[prefix]
-            child = children.get(symbol) if children else None
-            if child is not None:
-                opens[child] = opens.get(child, 0.0) + probability
-                continue
+            if children:
+                child = children.get(symbol)
+                if child is not None:
+                    opens[child] = opens.get(child, 0.0) + probability
+                    continue
             step = following[symbol]
             score += step[0]
             if score >= least and probability:
-                fresh.append((score, prefix, symbol, probability, step))
-                if score > best:
-                    best, least = score, score - gap
-    return _best(prefixes, ends, opens, fresh, width, gap)
-
-
-def _best(prefixes: Prefixes, ends: dict, opens: dict, fresh: list, width: int, gap: float) -> Beam:
-    """The best continuations: prefixes that exist with probabilities `ends` and `opens`, and new ones."""
-    extras = prefixes.extra
-    every = fresh
-    for prefix in ends.keys() | opens.keys():
-        ended, open_ = ends.get(prefix, 0.0), opens.get(prefix, 0.0)
-        if ended + open_:
-            every.append((log(ended + open_) + extras[prefix], prefix, -1, open_, (ended,)))
-    least = max(every)[0] - gap
-    every = [one for one in every if one[0] >= least]
+                every.append((score, prefix, symbol, probability, step))
+    for own, prefix, ended, open_ in beam:
+        again = opens.pop(prefix, 0.0)
+        if again:
+            ended = (ended + open_) * p_blank
+            every.append((log(ended + again) + extras[prefix], prefix, -1, again, ended))
+        elif p_blank:
+            every.append((own + log_blank, prefix, -1, 0.0, (ended + open_) * p_blank))
+    for prefix, open_ in opens.items():
+        if open_:
+            every.append((log(open_) + extras[prefix], prefix, -1, open_, 0.0))
+    if gap < inf:
+        least = max(every)[0] - gap
+        every = [one for one in every if one[0] >= least]
     if len(every) > width:
         every.sort(reverse=True)
         del every[width:]
-    beam = []
-    for _, prefix, symbol, probability, step in every:
+    after = []
+    for score, prefix, symbol, probability, step in every:
         if symbol < 0:
-            beam.append((prefix, step[0], probability))
+            after.append((score, prefix, step, probability))
         else:
             added, following = step
-            beam.append((prefixes.add(prefix, symbol, extras[prefix] + added, following), 0.0, probability))
-    return beam
+            number = prefixes.add(prefix, symbol, extras[prefix] + added, following)
+            after.append((score, number, 0.0, probability))
+    return after

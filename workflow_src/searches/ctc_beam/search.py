@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from workflow_src.decoding.passes import Compiled, Pass
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
 from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.searches.ctc_beam import CtcBeamSettings
-from workflow_src.searches.ctc_beam.prefixes import NO_BLANK, Extra, Slot, prefix_beam
+from workflow_src.searches.ctc_beam.prefixes import BLANK_ALONE, NO_BLANK, Extra, Slot, prefix_beam
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses, LanguageModel, wide
 
@@ -51,12 +52,15 @@ def probable(logits: np.ndarray | Tensor, blank: int, min_ratio: float) -> list[
     """The symbols of slots that are at least `min_ratio` times as probable as the best, of logits (N, V)."""
     below = math.log(min_ratio) if min_ratio else -math.inf
     rows, symbols, values = (_of_tensor if isinstance(logits, Tensor) else _of_array)(logits, below)
-    order = np.lexsort((-values, rows))
-    ends = np.bincount(rows).cumsum().tolist()
-    values = values[order]
-    columns = (symbols[order].tolist(), values.tolist(), np.exp(values.astype(np.float64)).tolist())
-    every = list(zip(*columns, strict=True))
-    return [_slot(every[start:end], blank) for start, end in itertools.pairwise([0, *ends])]
+    every = zip(symbols.tolist(), values.tolist(), np.exp(values.astype(np.float64)).tolist(), strict=True)
+    slots = []
+    for count in np.bincount(rows).tolist():
+        first = next(every)
+        if count > 1:
+            slots.append(_slot([first, *itertools.islice(every, count - 1)], blank))
+        else:
+            slots.append(Slot(NO_BLANK, [first]) if first[0] != blank else BLANK_ALONE)
+    return slots
 
 
 def _of_array(logits: np.ndarray, below: float) -> tuple[np.ndarray, ...]:
@@ -75,7 +79,11 @@ def _of_tensor(logits: Tensor, below: float) -> tuple[np.ndarray, ...]:
     return rows.cpu().numpy(), symbols.cpu().numpy(), values.cpu().numpy()
 
 
+_VALUE = operator.itemgetter(1)
+
+
 def _slot(symbols: list[tuple[int, float, float]], blank: int) -> Slot:
+    symbols.sort(key=_VALUE, reverse=True)
     for place, (symbol, value, probability) in enumerate(symbols):
         if symbol == blank:
             del symbols[place]

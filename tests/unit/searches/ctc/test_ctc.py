@@ -14,7 +14,7 @@ from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.ngram import estimate
 from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
 from workflow_src.searches.ctc_beam.prefixes import Extra
-from workflow_src.searches.ctc_beam.search import certainty, ctc_beam, probable
+from workflow_src.searches.ctc_beam.search import _slot, certainty, ctc_beam, probable
 from workflow_src.searches.ctc_greedy.search import ctc_greedy
 from workflow_src.types import EOS
 
@@ -119,6 +119,61 @@ def test_many_slots_do_not_underflow():
     source = tokens([300], SIZE, end=True)
     found = ctc_beam(model, source, CtcBeamSettings(beam=2, min_ratio=0.0))
     assert math.isfinite(found.scores[0]) and found.scores[0] < -300
+
+
+def textbook(slots, width, extra):
+    """Prefix beam search as papers write it: prefixes are tuples, every score is computed from its own words."""
+
+    def score(prefix, mass, ended):
+        total, following = math.log(mass), extra.start()
+        for word in prefix:
+            added, following = following[word]
+            total += added
+        return total + (extra.end(following) if ended else 0.0)
+
+    beam = {(): (1.0, 0.0)}
+    for (_, p_blank), symbols in slots:
+        after: dict[tuple[int, ...], list[float]] = {}
+        for prefix, (ended, open_) in beam.items():
+            after.setdefault(prefix, [0.0, 0.0])[0] += (ended + open_) * p_blank
+            for symbol, _, p in symbols:
+                again = bool(prefix) and prefix[-1] == symbol
+                after.setdefault((*prefix, symbol), [0.0, 0.0])[1] += (ended if again else ended + open_) * p
+                if again:
+                    after[prefix][1] += open_ * p
+        there = [(score(prefix, sum(masses), False), prefix) for prefix, masses in after.items() if sum(masses)]
+        beam = {prefix: tuple(after[prefix]) for _, prefix in sorted(there, reverse=True)[:width]}
+    return sorted(((score(prefix, sum(masses), True), prefix) for prefix, masses in beam.items()), reverse=True)
+
+
+def random_slots(generator, count):
+    """Slots with the blank alone, one certain symbol, the same once more, and several with and without a blank."""
+    slots = []
+    for _ in range(count):
+        symbols = generator.permutation(np.arange(3, SIZE - 1))[: generator.integers(0, 4)].tolist()
+        values = [0.0, *(-generator.exponential(2.0, 4))]
+        order = [SIZE - 1, *symbols] if not symbols or generator.random() < 0.5 else symbols
+        generator.shuffle(order)
+        entries = [(symbol, float(value), math.exp(value)) for symbol, value in zip(order, values, strict=False)]
+        slots.append(_slot(entries, SIZE - 1))
+        if len(order) == 1 and generator.random() < 0.3:
+            # Of two equal slots with a choice, outputs would be exactly as probable as others.
+            slots.append(slots[-1])
+    return slots
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 30])
+@pytest.mark.parametrize("with_model", [False, True])
+def test_a_pruned_beam_keeps_what_the_textbook_keeps(language_model, width, with_model):
+    generator, kinds = np.random.default_rng(width), set()
+    for _ in range(40):
+        slots = random_slots(generator, 12)
+        extra = Extra(language_model if with_model else None, 0.6, 0.8)
+        found, wanted = prefixes.prefix_beam(slots, width, extra), textbook(slots, width, extra)
+        assert [output for _, output in found] == [output for _, output in wanted]
+        assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-9)
+        kinds |= {(min(len(slot.symbols), 2), slot.blank is prefixes.NO_BLANK) for slot in slots}
+    assert kinds == {(0, False), (1, False), (1, True), (2, False), (2, True)}
 
 
 @pytest.mark.parametrize("threshold", [1e-6, 1.0, 1e3])
