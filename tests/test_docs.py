@@ -32,6 +32,13 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_of_code_begin_and_end_on_lines_of_their_own(page):
+    fences = [line for line in page.read_text(encoding="utf-8").splitlines() if "```" in line]
+    assert len(fences) % 2 == 0
+    assert all(re.fullmatch(r" *```\w*" if number % 2 == 0 else r" *```", line) for number, line in enumerate(fences))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files_and_headings(page):
     for target in (link for line in prose(page) for link in LINK.findall(line)):
         if target.startswith(("http://", "https://")):

@@ -1,4 +1,4 @@
-"""No module names a family, a search or an engine: their names stand in their own folders and in YAML alone."""
+"""No module names a family, a search or an engine, or imports its code: their own folders and YAML alone do."""
 
 from __future__ import annotations
 
@@ -41,6 +41,20 @@ def test_no_literal_names_a_member(path):
     place = path.relative_to(PACKAGE).as_posix()
     found = (literals(path) & names()) - MEANS.get(place, set())
     assert not found
+
+
+# What serves all members, and the two modules that open and export the folders of one engine.
+SHARED = {"workflow_src.families.build", "workflow_src.engines.choose"}
+OF_ONE_ENGINE = {"serving/ctranslate2.py", "stages/export_ctranslate2.py"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_import_of_a_members_code(path):
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    found = {name for name in names if name.startswith(tuple(f"workflow_src.{folder}" for folder in OWN))} - SHARED
+    assert bool(found) == (path.relative_to(PACKAGE).as_posix() in OF_ONE_ENGINE), found
 
 
 def test_what_is_excused_is_there():

@@ -6,6 +6,7 @@ Code is looked up in the text of its module, so that a declaration is checked wh
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib.util
 import re
@@ -17,6 +18,10 @@ from workflow_src.spec import MODEL, Engine, Family, Role, Search, SearchSetting
 
 # Settings that every model has: its width, and how long a sentence may be.
 MODEL_FIELDS = ("dim", "max_positions")
+# What a decode of a configuration says beside the settings of its search (`config.experiment.DecodeConfig`).
+DECODE_FIELDS = ("system", "search", "name", "tune", "engine", "compute_type", "batch", "shards", "splits")
+# Names become parts of files' and rules' names; an engine's is followed by "-" and its compute type.
+NAME, ENGINE_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*"
 
 
 class DeclarationError(ValueError):
@@ -29,7 +34,13 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
     classes: dict[type, str] = {}
     for search in searches.values():
         where = f'search "{search.name}"'
+        _check_name(where, search.name, NAME)
+        _check_tuples(where, families=search.families)
         _check_settings(where, search, classes)
+        if MODEL not in search.needs:
+            raise DeclarationError(f'{where} needs no role "{MODEL}", which the system itself fills; add it.')
+        if search.traceable and search.series is None:
+            raise DeclarationError(f"{where} is traceable and has no series to trace; name one of its settings.")
         _check_roles(where, search.needs, traits)
         _check_objects(where, run=search.run, step=search.step, program=search.program, at_lengths=search.at_lengths)
         _check_objects(where, **{f"program of {name}": role.program for name, role in search.needs.items()})
@@ -40,6 +51,8 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
             _check_names(where, kind, others, filter(None, names))
     for family in families.values():
         where = f'family "{family.name}"'
+        _check_name(where, family.name, NAME)
+        _check_tuples(where, searches=family.searches, symbols=family.symbols, continues=family.continues or ())
         _check_roles(where, family.needs, traits)
         for name in family.needs:
             if not name.isidentifier() or name == MODEL:
@@ -64,11 +77,24 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
             _check_fits(where, family, searches[name])
     for engine in engines.values():
         where = f'engine "{engine.name}"'
-        _check_objects(where, open=engine.open, export=engine.export)
+        _check_name(where, engine.name, ENGINE_NAME)
+        _check_tuples(where, compute_types=engine.compute_types, devices=engine.devices, packages=engine.packages)
+        _check_objects(where, open=engine.open, export=engine.export, distil=engine.distil)
         if bool(engine.exports) != bool(engine.export):
             raise DeclarationError(f"{where} has only one of exports and export; declare both or none.")
         if engine.exports and (not engine.exports.isidentifier() or engine.export_rule == "export_bundle"):
             raise DeclarationError(f'{where}: "{engine.exports}" cannot name its exports; use letters, digits and _.')
+
+
+def _check_name(where: str, name: str, pattern: str) -> None:
+    if not re.fullmatch(pattern, name):
+        raise DeclarationError(f'{where}: "{name}" cannot be a name; it must match {pattern}.')
+
+
+def _check_tuples(where: str, **fields: Any) -> None:
+    for name, value in fields.items():
+        if not isinstance(value, (tuple, list)) or not all(isinstance(item, str) for item in value):
+            raise DeclarationError(f"{where}: {name} is {value!r}; it must be a tuple of names.")
 
 
 def _check_learning(where: str, family: Family) -> None:
@@ -102,6 +128,10 @@ def _check_settings(where: str, search: Search, classes: dict[type, str]) -> Non
         search.settings()
     except ValueError:
         raise DeclarationError(f"{where}: a setting has no default; give every setting one.") from None
+    for name in search.settings.model_fields:
+        if name in DECODE_FIELDS:
+            raise DeclarationError(f'{where}: "{name}" cannot be a setting, because every decode has one; rename it.')
+        _check_part(where, name, search.settings)
     if search.series is not None and search.series not in search.settings.model_fields:
         raise DeclarationError(f'{where}: its series "{search.series}" is none of its settings.')
     for name in search.settings.named("role"):
@@ -113,6 +143,18 @@ def _check_settings(where: str, search: Search, classes: dict[type, str]) -> Non
             raise DeclarationError(
                 f'{where}: setting "{name}" goes with a setting that names no system and is not off by default.'
             )
+
+
+def _check_part(where: str, name: str, settings: type[SearchSettings]) -> None:
+    """A format is for values of the setting: one of these kinds fits it."""
+    part = settings.option(name).part
+    if part is None or callable(part):
+        return
+    for value in (settings.default(name), 1, 1.0, "a"):
+        with contextlib.suppress(ValueError, TypeError, LookupError):
+            part.format(value)
+            return
+    raise DeclarationError(f'{where}: setting "{name}" has the part "{part}", which is no format of one value.')
 
 
 def _check_roles(where: str, needs: Mapping[str, Role], traits: frozenset[str]) -> None:

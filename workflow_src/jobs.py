@@ -56,8 +56,8 @@ def add_runtime(made: argparse.ArgumentParser) -> None:
 def lease_devices(device: str, count: int = 1, seconds: float | None = None) -> tuple[str, ...] | None:
     """Take GPUs for this process that no other job on this machine has taken; None where there is nothing to take.
 
-    They are this process's until it ends. Nothing may have looked at GPUs before. Who names a GPU by its number gets
-    that one. Waits while they are taken; raises devices.Taken after `seconds`, if given.
+    They are this process's until it ends. Call this before anything has looked at GPUs. A device with a number, such as
+    cuda:1, is used without a lock. Waits while all are taken; raises gpus.Taken after `seconds`, if given.
     """
     kind, _, number = device.partition(":")
     if kind == "cuda" and number.isdigit():

@@ -159,6 +159,11 @@ def distilling_search() -> Search:
     return next(search for search in searches().values() if search.reference)
 
 
+def distilling_engines() -> tuple[Engine, ...]:
+    """Engines that distil text beside our own; the first is the one that is taken where none is named."""
+    return tuple(engine for engine in engines().values() if engine.distil)
+
+
 def import_object(reference: str) -> Any:
     """The object that "module:object" names. Raises DeclarationError where it cannot be imported."""
     module, _, name = reference.partition(":")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib.util
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -388,9 +389,12 @@ class Engine:
     compute_types   precisions that a decode may ask for, the first is the default; none: that of the machine
     serves          (family, search, settings) -> None, or why not: the end of a sentence that begins with its name
     devices         kinds of devices that it serves on
+    packages        those that it needs and that may not be installed
     modes           names for `Translator.load(engine=…)` by compute type, where that opens it
     exports         the folder beside a bundle that it reads; the rule export_EXPORTS makes it. None: it reads bundles
     export          (network, subwords, folder to write into) -> an `Export`; for engines that export
+    distil          (network, subwords, Runtime, threads) -> function of (source ids, settings, batch) -> Hypotheses and
+                    the places of sentences that it leaves to our own code; for engines that distil text
     selectable      decodes of a configuration may name it
     """
 
@@ -404,12 +408,17 @@ class Engine:
     packages: tuple[str, ...] = ()
     exports: str | None = None
     export: str | None = None
+    distil: str | None = None
     selectable: bool = True
     look: Look = Look()
 
     @property
     def export_rule(self) -> str | None:
         return f"export_{self.exports}" if self.exports else None
+
+    def installed(self) -> bool:
+        """Whether its packages are there; imports nothing."""
+        return all(importlib.util.find_spec(package) is not None for package in self.packages)
 
 
 @dataclasses.dataclass(frozen=True)

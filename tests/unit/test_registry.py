@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated
 
+import pydantic
 import pytest
 from pydantic import Field
 
 from workflow_src import registry
 from workflow_src.config.base import ConfigError
+from workflow_src.config.experiment import DecodeConfig
 from workflow_src.config.load import load_experiment
-from workflow_src.declarations import DeclarationError, check
+from workflow_src.declarations import DECODE_FIELDS, DeclarationError, check
 from workflow_src.spec import Option, Role, SearchSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,6 +149,31 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
             'search "other-search": role "model" asks for the trait "telepathic", which no family has',
         ),
         (
+            "one = dataclasses.replace(search, traceable=True, series=None)\n"
+            "PLUGIN = dataclasses.replace(PLUGIN, searches=(one,))",
+            'search "other-search" is traceable and has no series to trace; name one of its settings.',
+        ),
+        (
+            'PLUGIN = dataclasses.replace(PLUGIN, searches=(dataclasses.replace(search, needs={"x": spec.Role()}),))',
+            'search "other-search" needs no role "model", which the system itself fills; add it.',
+        ),
+        (
+            'PLUGIN = dataclasses.replace(PLUGIN, searches=(dataclasses.replace(search, families="lvm"),))',
+            """search "other-search": families is 'lvm'; it must be a tuple of names.""",
+        ),
+        (
+            "PLUGIN = dataclasses.replace(PLUGIN, searches=(dataclasses.replace(search, families=(family,)),))",
+            'search "other-search": families is (',
+        ),
+        (
+            'PLUGIN = dataclasses.replace(PLUGIN, searches=(dataclasses.replace(search, name="other/search"),))',
+            'search "other/search": "other/search" cannot be a name; it must match [a-z0-9]',
+        ),
+        (
+            'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, name="Other"),))',
+            'family "Other": "Other" cannot be a name; it must match [a-z0-9]',
+        ),
+        (
             'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, searches=("delta",)),))',
             'family "other-family" cannot be decoded by search "delta", whose role "model" asks for the trait',
         ),
@@ -197,6 +225,53 @@ def test_a_setting_goes_with_one_that_names_a_system():
     Counted(tries=1, spread=2.0).check_used()
     with pytest.raises(ValueError, match="^spread is 2.0, and without tries nothing but the default, 1.0, is allowed"):
         Counted(spread=2.0).check_used()
+
+
+def wrong_search(**fields):
+    """What is said of a search whose settings have one field more."""
+    settings = pydantic.create_model("Wrong", __base__=registry.searches()["greedy"].settings, **fields)
+    wrong = dataclasses.replace(registry.searches()["greedy"], name="wrong", settings=settings)
+    with pytest.raises(DeclarationError) as caught:
+        check(registry.families(), {**registry.searches(), "wrong": wrong}, registry.engines())
+    return str(caught.value)
+
+
+def test_a_setting_is_not_named_as_what_every_decode_has():
+    assert set(DECODE_FIELDS) == set(DecodeConfig.model_fields)
+    told = wrong_search(batch=(int, 3))
+    assert told == 'search "wrong": "batch" cannot be a setting, because every decode has one; rename it.'
+
+
+@pytest.mark.parametrize("part", ["-size{:q}", "-{}-{}", "-{0[x]}", "-{"])
+def test_the_part_of_a_name_is_a_format_of_one_value(part):
+    told = wrong_search(size=(Annotated[int, Option(part=part)], 3))
+    assert told == f'search "wrong": setting "size" has the part "{part}", which is no format of one value.'
+
+
+def test_the_name_of_an_engine_ends_where_its_compute_type_begins():
+    engine = dataclasses.replace(registry.engines()["onnxruntime"], name="my-engine")
+    with pytest.raises(DeclarationError, match='engine "my-engine": "my-engine" cannot be a name; it must match'):
+        check(registry.families(), registry.searches(), {**registry.engines(), "my-engine": engine})
+
+
+def test_an_installed_package_is_found_by_its_entry_point(plugin, tmp_path):
+    """As pip leaves it: a package, and a folder beside it that says what it offers."""
+    plugin()
+    metadata = tmp_path / "other_package-1.2.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other-package\nVersion: 1.2\n")
+    (metadata / "entry_points.txt").write_text(f"[{registry.GROUP}]\nother = other_package\n")
+    code = (
+        "from workflow_src import registry; (loaded,) = registry.plugins(); print(loaded.record()['version'], "
+        "'other-family' in registry.families(), 'other-search' in registry.searches())"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    for name in (registry.VARIABLE, registry.PLACES):
+        environment.pop(name, None)
+    # Nobody names it, and it is not in the working directory.
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.stdout == "1.2 True True\n", done.stderr
 
 
 def test_a_search_with_the_settings_of_another_is_refused():

@@ -13,7 +13,7 @@ from workflow_src.config.decodes import resolve_decodes
 from workflow_src.config.experiment import SystemConfig, TrainingConfig, WorkflowConfig
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.declarations import DeclarationError
-from workflow_src.registry import carried, distilling_search, engines, families, use
+from workflow_src.registry import carried, default_engine, distilling_engines, distilling_search, engines, families, use
 from workflow_src.spec import AUTOREGRESSIVE, BASE, Family
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -159,7 +159,7 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
     for name, distillation in config.distillation.items():
         if name not in names:
             raise unknown("system", name, names, "distillation")
-        known = ["auto", *(engine.name for engine in engines().values() if engine.selectable)]
+        known = ["auto", default_engine().name, *(engine.name for engine in distilling_engines())]
         if distillation.engine not in known:
             raise unknown("engine", distillation.engine, known, f"distillation.{name}")
         declared, search = engines().get(distillation.engine), distilling_search()

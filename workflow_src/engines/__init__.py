@@ -63,6 +63,7 @@ CTRANSLATE2 = Engine(
     packages=("ctranslate2",),
     exports="ctranslate2",
     export="workflow_src.engines.ctranslate2_spec:export",
+    distil="workflow_src.engines.ctranslate2_distil:distil",
     look=Look(marker="P"),
 )
 ONNXRUNTIME = Engine(

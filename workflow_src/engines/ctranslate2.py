@@ -8,7 +8,6 @@ there, the library stops.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -127,15 +126,3 @@ class Engine:
         pieces = one.hypotheses[best]
         ids = [self.target_ids[piece] for piece in (pieces[:-1] if ended else pieces[:limit])]
         return ids, best
-
-
-def installed() -> bool:
-    """Whether the extra `fast` is there; imports nothing."""
-    from importlib.util import find_spec
-
-    return find_spec("ctranslate2") is not None
-
-
-def cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

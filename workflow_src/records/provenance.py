@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import hashlib
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
@@ -82,8 +83,10 @@ def _input(path: str | Path) -> dict[str, str]:
 
 
 def code_digest() -> str:
-    """SHA-256 of the package's own source: the same wherever it lies, another after any edit."""
+    """SHA-256 of the package's own source and of the plug-ins': the same wherever they lie, another after any edit."""
     found = hashlib.sha256()
+    for loaded in plugins():
+        found.update(json.dumps(loaded.record(), sort_keys=True).encode() + b"\0")
     # What editors leave beside a file, under a hidden name, may lead nowhere.
     for path in sorted(path for path in PACKAGE.rglob("*.py") if path.name[0] != "."):
         found.update(f"{path.relative_to(PACKAGE).as_posix()}\0".encode() + path.read_bytes() + b"\0")

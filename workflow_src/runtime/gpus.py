@@ -1,8 +1,9 @@
 """Which GPU a job gets: jobs that run side by side on one machine take different ones.
 
 Each GPU has a file in a folder that all jobs of the machine share; whoever holds its lock (flock) has the GPU. The
-kernel lets go of a lock when its process ends, however it ends, so there are no stale ones. This module needs no torch:
-a GPU is taken before anything looks at it.
+kernel lets go of a lock when its process ends, however it ends, so there are no stale ones. The file also says who
+holds it, which the package filelock has no place for. This module needs no torch: a GPU is taken before anything looks
+at it.
 """
 
 from __future__ import annotations

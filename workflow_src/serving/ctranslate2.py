@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from workflow_src.data.subwords import Subwords
-from workflow_src.engines.ctranslate2 import Engine, cores, device_and_index
+from workflow_src.engines.ctranslate2 import Engine, device_and_index
 from workflow_src.records.atomic import ArtifactError, sha256
 from workflow_src.registry import engines, search_of
-from workflow_src.runtime.device import Runtime, set_threads
+from workflow_src.runtime.device import Runtime, cores, set_threads
 from workflow_src.serving.base import BaseTranslator, check_batch
 from workflow_src.serving.bundle import DESCRIPTION
 from workflow_src.spec import SearchSettings
@@ -50,7 +50,7 @@ class CTranslate2Translator(BaseTranslator):
         threads = threads or cores()
         set_threads(threads)
         subwords = Subwords.load(folder / "subwords")
-        # Which device the library uses is its own affair; ours says what was asked for.
+        # The library chooses its device itself; the runtime says what was asked for.
         made = cls(description, {}, subwords, Runtime(torch.device(kind), torch.float32))
         common = (folder, subwords.names(), part["model"]["max_positions"], device, precision)
         made.single = Engine(*common, inter_threads=1, intra_threads=threads)

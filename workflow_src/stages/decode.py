@@ -31,7 +31,7 @@ def _write(given: argparse.Namespace, records: Iterable[dict[str, Any]]) -> int:
             count += 1
     inputs = inputs_of(given) | {f"shard {number}": shard for number, shard in enumerate(given.shards)}
     names = [given.output.name, given.output.with_suffix(".jsonl").name]
-    # Who joins shards computed nothing: their own records tell where they were made.
+    # Joining shards computes nothing; the records of the shards say on which machines they were made.
     machine = {} if given.shards else {"device": given.device, "precision": given.precision}
     machine["shards"] = max(1, len(given.shards))
     write_record(given.output.with_suffix(".json"), given.settings, inputs, names, **machine)

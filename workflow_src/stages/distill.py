@@ -6,7 +6,6 @@ Sentences that are longer than the teacher's positions get an empty text; encodi
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,15 +17,18 @@ from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.shards import bounds, check_number, distillation_inputs, write_shard_record
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
-from workflow_src.engines.ctranslate2 import Engine, installed
-from workflow_src.engines.ctranslate2_spec import write_model
 from workflow_src.jobs import add_runtime, log, parser, start
 from workflow_src.records.atomic import atomic
-from workflow_src.registry import default_engine, distilling_search, engines, families
+from workflow_src.registry import (
+    default_engine,
+    distilling_engines,
+    distilling_search,
+    engines,
+    families,
+    import_object,
+)
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
-from workflow_src.searches.beam import BeamSettings
-from workflow_src.searches.beam.search import beam_search
-from workflow_src.spec import AUTOREGRESSIVE, Family
+from workflow_src.spec import AUTOREGRESSIVE, MODEL, Family
 from workflow_src.training.systems import check_subwords, load_system
 from workflow_src.types import Hypotheses
 
@@ -72,50 +74,41 @@ def run(given) -> str:
     return f"shard {given.shard} of {given.shards}: {done} sentences{note}"
 
 
-Search = Callable[[list[list[int]]], Hypotheses]
+Translate = Callable[[list[list[int]]], Hypotheses]
 
 
-def _search(given, model, family: Family, subwords: Subwords, runtime: Runtime) -> Search:
-    """Beam search over many sources, by our own code or, with the same outputs, by CTranslate2 where it serves.
+def _search(given, model, family: Family, subwords: Subwords, runtime: Runtime) -> Translate:
+    """The reference search over many sources, by our own code or, with the same outputs, by an engine that distils.
 
     Raises ValueError for an engine asked for by name that does not compute such a model.
     """
-    wanted = DistillationConfig.model_validate(given.settings)
-    beam, penalty = wanted.beam, wanted.length_penalty
+    search = distilling_search()
+    wanted = DistillationConfig.model_validate(given.settings).model_dump()
+    settings = search.settings(**{name: wanted[name] for name in search.settings.model_fields if name in wanted})
+    run_search = import_object(search.run)
 
     def own(sources: list[list[int]]) -> Hypotheses:
         return search_all(
-            lambda source: beam_search(model, source, beam, penalty), sources, given.batch, runtime.device
+            lambda source: run_search({MODEL: model}, source, settings), sources, given.batch, runtime.device
         )
 
     if given.engine == default_engine().name:
         return own
     named = given.engine != "auto"
-    library = engines()[given.engine] if named else next(engine for engine in engines().values() if engine.exports)
-    reason = library.serves(family, distilling_search(), BeamSettings(beam=beam, length_penalty=penalty))
+    library = engines()[given.engine] if named else next(iter(distilling_engines()))
+    reason = library.serves(family, search, settings)
     if named and reason:
         raise ValueError(f"engine {library.name} {reason}.")
     exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
-    if not named and (reason or not (exact and installed())):
+    if not named and (reason or not (exact and library.installed())):
         return own
-    # The library holds the model in memory once it is loaded; the folder is only how it gets there.
-    with tempfile.TemporaryDirectory() as folder:
-        write_model(model, subwords.names(), folder)
-        # Batches beside each other, one thread each: threads within a batch gain little on models of this size.
-        engine = Engine(
-            folder,
-            subwords.names(),
-            model.config.max_positions,
-            device=str(runtime.device),
-            inter_threads=given.threads,
-        )
-    log.info("translating with CTranslate2, float32")
+    engine = import_object(library.distil)(model, subwords, runtime, given.threads)
+    log.info("translating with %s, float32", library.title)
 
     def fast(sources: list[list[int]]) -> Hypotheses:
-        found = engine.search(sources, beam, penalty, batch=given.batch)
-        # Where the longest length cut a hypothesis, the two searches go on differently: ours decides.
-        again = own([sources[i] for i in engine.cut])
-        for place, i in enumerate(engine.cut):
+        found, left = engine(sources, settings, given.batch)
+        again = own([sources[i] for i in left])
+        for place, i in enumerate(left):
             found.tokens[i], found.scores[i] = again.tokens[place], again.scores[place]
         return found
 
@@ -145,8 +138,8 @@ def arguments():
     made.add_argument("--shards", type=int, required=True)
     made.add_argument("--output", type=Path, required=True)
     made.add_argument("--batch", type=int, default=128, help="sentences decoded together")
-    exporting = [name for name, engine in engines().items() if engine.exports]
-    made.add_argument("--engine", default="auto", choices=("auto", default_engine().name, *exporting))
+    names = [engine.name for engine in distilling_engines()]
+    made.add_argument("--engine", default="auto", choices=("auto", default_engine().name, *names))
     add_runtime(made)
     return made
 

@@ -15,12 +15,12 @@ from typing import Any
 from workflow_src import jobs
 from workflow_src.config.display import engine_of
 from workflow_src.data.lines import read_lines
-from workflow_src.engines.ctranslate2 import cores
 from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.processes import Worker
 from workflow_src.records.atomic import read_chosen, read_json, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import default_engine, engines, families, fill, named_systems, search_of
+from workflow_src.runtime.device import cores
 from workflow_src.serving import bundle
 from workflow_src.serving.folders import bundle_files, bundles
 from workflow_src.spec import Engine

@@ -192,7 +192,7 @@ def run(arguments: argparse.Namespace) -> str:
     context = context_of(found, made, rows, split)
     refined, refined_split = _refinement_groups(found, context["groups"], split, where)
     drawn = draw(found, context["groups"], refined)
-    # A page that is there vouches for the files beside it.
+    # Written last: where the page is there, the files beside it are whole.
     (folder / "index.html").unlink(missing_ok=True)
     colours = [look.colour for look in manifest.palette]
     pictures = folder / "figures"

@@ -36,7 +36,7 @@ def own_device(device: str, group: processes.Processes) -> str:
         raise ValueError(
             f"setting runtime.devices asks for {torchrun.local_size()} GPUs, {there} are visible here; lower it."
         )
-    # Who names a GPU by its number has one process on each machine.
+    # With a number in the setting there is one process on each machine.
     own = device if ":" in device else f"cuda:{local}"
     torch.cuda.set_device(own)
     group.use_cuda()

@@ -167,7 +167,10 @@ class StateFolder:
 
 
 def _hold(folder: Path) -> None:
-    """Take the lock of a folder of states until this process ends, however it ends."""
+    """Take the lock of a folder of states until this process ends, however it ends.
+
+    The file says who holds it, and on disks that lock nothing a warning has to do: the package filelock has neither.
+    """
     path = folder.resolve().with_name(folder.name + ".lock")
     if path in _held:
         return

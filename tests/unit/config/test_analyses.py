@@ -176,10 +176,10 @@ def test_translations_that_nobody_makes_are_told_in_a_sentence(system, decodes, 
     ("named", "sentence"),
     [
         ("nobody", 'unknown system "nobody" in analyses.latent_space.system; allowed: '),
-        ("score", "analyses.latent_space.system is score, of family score with latent_dim 8; it must be a score network"
-         " with latent_dim 2 (score-2d)."),
-        ("lvm-2d", "is lvm-2d, of family lvm with latent_dim 2; it must be a score network"),
-        ("teacher", "is teacher, of family transformer; it must be a score network"),
+        ("score", "analyses.latent_space.system is score, of family score with latent_dim 8; it must be a network that "
+         "predicts steps of latents, with latent_dim 2 (score-2d)."),
+        ("lvm-2d", "is lvm-2d, of family lvm with latent_dim 2; it must be a network that predicts"),
+        ("teacher", "is teacher, of family transformer; it must be a network that predicts"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_drawn_is_refused_in_a_sentence(named, sentence):

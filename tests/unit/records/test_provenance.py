@@ -9,6 +9,8 @@ import torch
 
 from workflow_src.records import provenance as module
 from workflow_src.records.provenance import provenance
+from workflow_src.registry import Loaded
+from workflow_src.spec import Plugin
 
 
 def test_the_code_is_told_whatever_editors_leave_beside_it(tmp_path, monkeypatch):
@@ -21,6 +23,16 @@ def test_the_code_is_told_whatever_editors_leave_beside_it(tmp_path, monkeypatch
     assert module.code_digest() == digest
     (package / "types.py").write_text("a = 2\n")
     assert module.code_digest() != digest
+
+
+def test_the_code_of_plug_ins_is_part_of_the_code(monkeypatch):
+    alone = module.code_digest()
+    told = []
+    for digest in ("a", "b"):
+        loaded = Loaded(Plugin("other", "1.2"), "other_package", digest)
+        monkeypatch.setattr(module, "plugins", lambda loaded=loaded: (loaded,))
+        told.append(module.code_digest())
+    assert len({alone, *told}) == 3
 
 
 def test_provenance_says_what_made_an_artefact(tmp_path):

@@ -260,6 +260,7 @@ def _two_dimensional(loaded: Loaded) -> str | None:
         raise ConfigError(
             f"{where} is {named}, of family {system.family_name}"
             f"{f' with latent_dim {system.model.latent_dim}' if hasattr(system.model, 'latent_dim') else ''}; "
-            f"it must be a score network with latent_dim 2 ({', '.join(there) or 'there is none: add one'})."
+            "it must be a network that predicts steps of latents, with latent_dim 2 "
+            f"({', '.join(there) or 'there is none: add one'})."
         )
     return named

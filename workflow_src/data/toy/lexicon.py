@@ -161,7 +161,6 @@ forget forgot forgotten; try tried tried"""
 _IRREGULAR = {words[0]: words[1:] for line in _ENGLISH_VERBS.replace("\n", ";").split(";") if (words := line.split())}
 _DOUBLING = {"shut", "get", "run", "begin", "forget"}
 _PLURALS = {"man": "men", "woman": "women", "child": "children", "fish": "fish", "tomato": "tomatoes"}
-AGREEMENTS = ("1sg", "2sg", "3sg", "pl")
 
 
 @dataclasses.dataclass(frozen=True)
