@@ -16,6 +16,7 @@ from workflow_src import jobs
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report import (
     analyses,
+    analysis_captions,
     carried,
     conventions,
     figures,
@@ -111,7 +112,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
     timing = f"; speed on {protocol.get('device_name') or hardware}" if hardware else ""
     trained, about = carried.report_words(manifest.dataset, found.sums, found.systems, rows)
     caption = page.caption(removed, manifest, split, sentences, speed is not None, compared)
-    energies = analyses.energies_words(found.analyses.get("energies"))
+    energies = analysis_captions.energies_words(found.analyses.get("energies"))
     source, target = page.language(manifest.source), page.language(manifest.target)
     return {
         "title": report.title or f"{manifest.experiment}: {source} to {target} without autoregression",

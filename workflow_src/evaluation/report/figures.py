@@ -22,6 +22,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 
 from workflow_src.config.manifest import OTHER, DecodeInfo, SystemInfo
 from workflow_src.evaluation.report.page import colour_class
+from workflow_src.evaluation.report.placement import apart, columns
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group, Line
 from workflow_src.records.atomic import atomic
@@ -133,40 +134,6 @@ def empty(text: str) -> Figure:
         figure = _figure(7.2, 1.2)
         figure.text(0.5, 0.5, text, ha="center", va="center", color=MUTED)
     return figure
-
-
-def apart(positions: list[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions moved as little as can be, so that neighbours are `gap` apart or more in the same order.
-
-    The sum of squared moves is the least there is. They stay within [low, high] if they fit, else they begin at `low`.
-    """
-    order = sorted(range(len(positions)), key=lambda i: positions[i])
-    # Without their gaps the places must not fall: neighbours that would are pooled at their mean.
-    pools: list[tuple[float, int]] = []
-    for place, index in enumerate(order):
-        total, count = positions[index] - place * gap, 1
-        while pools and pools[-1][0] / pools[-1][1] > total / count:
-            before = pools.pop()
-            total, count = total + before[0], count + before[1]
-        pools.append((total, count))
-    levels = [total / count for total, count in pools for _ in range(count)]
-    highest = high - (len(positions) - 1) * gap
-    found = [0.0] * len(positions)
-    for place, index in enumerate(order):
-        found[index] = max(low, min(highest, levels[place])) + place * gap
-    return found
-
-
-def columns(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
-    """Which of these spans overlap, directly or by others between them: their numbers in groups, from left to right."""
-    groups: list[list[int]] = []
-    end = float("-inf")
-    for i in sorted(range(len(spans)), key=lambda i: spans[i]):
-        if spans[i][0] >= end:
-            groups.append([])
-        groups[-1].append(i)
-        end = max(end, spans[i][1])
-    return [sorted(group) for group in groups]
 
 
 def _label_ends(

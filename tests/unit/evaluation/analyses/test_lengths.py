@@ -10,7 +10,7 @@ from miniatures import translate_batch
 from workflow_src.data.batching import pad
 from workflow_src.decoding.masked import mask_predict
 from workflow_src.evaluation.analyses import lengths
-from workflow_src.evaluation.report import analyses
+from workflow_src.evaluation.report import analysis_tables
 
 SOURCES = [[4, 7, 5], [6, 8, 9, 10, 11, 4], [5], [12, 3, 3, 4]]
 CPU = torch.device("cpu")
@@ -96,5 +96,5 @@ def test_the_table_has_the_labels_of_such_rows():
     bleu = {"predicted": 20.0, "reference": 21.5, "oracle": 25.0}
     row = {"system": "one", "search": "mask-predict", "label": "mask-predict, T = 3", "steps": 0, "bleu": bleu}
     found = {"models": {"one": {}}, "candidates": 5, "rows": [row]}
-    table = analyses.length_table(found, SimpleNamespace(title=lambda search: search))
+    table = analysis_tables.length_table(found, SimpleNamespace(title=lambda search: search))
     assert table["rows"] == [["mask-predict, T = 3", "20.0", "21.5", "25.0"]]

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from workflow_src.evaluation.report import figures, figures_latencies, figures_quality, figures_speed, tables
+from workflow_src.evaluation.report import figures, figures_latencies, figures_quality, figures_speed, placement, tables
 
 MANIFEST = reports.manifest()
 
 
 @given(st.lists(st.floats(0, 100), max_size=8), st.floats(0.1, 12))
 def test_labels_are_moved_apart_in_order_and_inside(positions, gap):
-    moved = figures.apart(positions, gap, 0, 100)
+    moved = placement.apart(positions, gap, 0, 100)
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     assert all(moved[b] - moved[a] >= gap - 1e-9 for a, b in zip(order, order[1:], strict=False))
     assert all(-1e-9 <= place <= 100 + 1e-9 for place in moved)
@@ -25,16 +25,16 @@ def test_labels_are_moved_apart_in_order_and_inside(positions, gap):
 
 @given(st.lists(st.integers(0, 9), max_size=6, unique=True))
 def test_labels_that_do_not_touch_stay(positions):
-    assert figures.apart([10.0 * p for p in positions], 5, 0, 100) == pytest.approx([10.0 * p for p in positions])
+    assert placement.apart([10.0 * p for p in positions], 5, 0, 100) == pytest.approx([10.0 * p for p in positions])
 
 
 def test_labels_are_moved_as_little_as_can_be():
-    assert figures.apart([5.0, 5.0, 5.0], 2, -100, 100) == pytest.approx([3, 5, 7])
+    assert placement.apart([5.0, 5.0, 5.0], 2, -100, 100) == pytest.approx([3, 5, 7])
     # Two that touch share what has to be moved; the third is far enough from them.
-    assert figures.apart([30.0, 0.0, 1.0], 4, -100, 100) == pytest.approx([30, -1.5, 2.5])
+    assert placement.apart([30.0, 0.0, 1.0], 4, -100, 100) == pytest.approx([30, -1.5, 2.5])
     draw = np.random.default_rng(0)
     positions = draw.uniform(0, 30, 8)
-    found = np.array(figures.apart(positions.tolist(), 4, 0, 40))
+    found = np.array(placement.apart(positions.tolist(), 4, 0, 40))
     order = np.argsort(positions)
     steps = 4 * np.arange(8)
     for near in (True, False) * 500:
@@ -46,8 +46,8 @@ def test_labels_are_moved_as_little_as_can_be():
 
 
 def test_labels_that_stand_beside_each_other_need_not_be_moved_apart():
-    assert figures.columns([(5, 9), (0, 3), (2, 4), (8.5, 12), (4, 5)]) == [[1, 2], [4], [0, 3]]
-    assert figures.columns([]) == []
+    assert placement.columns([(5, 9), (0, 3), (2, 4), (8.5, 12), (4, 5)]) == [[1, 2], [4], [0, 3]]
+    assert placement.columns([]) == []
 
 
 def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_path):
