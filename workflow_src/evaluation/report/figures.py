@@ -136,6 +136,10 @@ def empty(text: str) -> Figure:
     return figure
 
 
+# Of more curves than this, labels stand in a column beside the panel: inside of it they would cover other curves.
+MOST_INSIDE = 4
+
+
 def _label_ends(
     figure: Figure, panels: list[tuple[Axes, list[tuple[float, float, str, str]]]], size: float = 7
 ) -> None:
@@ -152,14 +156,21 @@ def _label_ends(
             frame, point = axes.get_window_extent(), figure.dpi / 72
             spots = [axes.transData.transform((x, y)) / point for x, y, _, _ in ends]
             widths = [0.6 * size * len(text) for _, _, text, _ in ends]
-            for group in columns([(x, x + width) for (x, _), width in zip(spots, widths, strict=True)]):
+            beside = len(ends) > MOST_INSIDE
+            spans = [(x, x + width) for (x, _), width in zip(spots, widths, strict=True)]
+            for group in [list(range(len(ends)))] if beside else columns(spans):
                 heights = [spots[i][1] for i in group]
                 places = apart(heights, 1.25 * size, frame.y0 / point, frame.y1 / point)
                 for i, height, at in zip(group, heights, places, strict=True):
                     x, y, text, colour = ends[i]
+                    # A thin line leads from an end to a label that stands away from it.
+                    away = beside and (frame.x1 / point - spots[i][0] > 2 * size or abs(at - height) > size)
+                    line = {"arrowstyle": "-", "color": colour, "linewidth": 0.4, "shrinkA": 1, "shrinkB": 1.5}
                     # Baselines, unlike centres, do not depend on which letters a label has.
-                    axes.annotate(text, (x, y), (5, at - height - 0.36 * size), textcoords="offset points",
-                                  color=colour, fontsize=size, va="baseline", annotation_clip=False)  # fmt: skip
+                    axes.annotate(text, (x, y), (1.03 if beside else 5, at - height - 0.36 * size),
+                                  textcoords=("axes fraction" if beside else "offset points", "offset points"),
+                                  color=colour, fontsize=size, va="baseline", annotation_clip=False,
+                                  arrowprops=line | {"relpos": (0, 0.5)} if away else None)  # fmt: skip
 
 
 def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
