@@ -9,7 +9,7 @@ from typing import Any
 from workflow_src import jobs
 from workflow_src.data.lines import read_aligned
 from workflow_src.evaluation.analyses.changes import pick
-from workflow_src.evaluation.speed.timing import row_settings
+from workflow_src.evaluation.speed.rows import row_settings
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import searches, settings_of

@@ -13,44 +13,35 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
-from workflow_src.config.display import engine_of
+from workflow_src.config.experiment import SpeedConfig
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.processes import Worker
+from workflow_src.evaluation.speed.rows import Order, Protocol, SpeedRow, Timing, own_engine
 from workflow_src.records.atomic import read_chosen, read_json, write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import default_engine, engines, families, fill, named_systems, search_of
+from workflow_src.registry import ENGINE_SETTINGS, engines, families, fill
 from workflow_src.runtime.device import cores
 from workflow_src.serving import bundle
 from workflow_src.serving.folders import bundle_files, bundles
-from workflow_src.spec import Engine
 
-OWN = timing.own_engine()
+OWN = own_engine()
 
 
 def inputs_of(
-    arguments: argparse.Namespace, rows: list[dict[str, Any]], folders: dict[str, dict[str, Path]]
+    arguments: argparse.Namespace, rows: list[SpeedRow], folders: dict[str, dict[str, Path]]
 ) -> dict[str, Path]:
     """Files that the figures of `rows` come from: the source, the folders, and settings chosen on dev."""
     found = {"source": arguments.source}
     for kind, there in folders.items():
-        needed = {system for row in rows if kind_of(row) == kind for system in systems_of(row)}
+        needed = {system for row in rows if kind_of(row) == kind for system in row.systems}
         found |= bundle_files(there, needed, "bundle" if kind == OWN else kind)
-    return found | {f"chosen {row['system']} {row['name']}": Path(row["chosen"]) for row in rows if "chosen" in row}
+    return found | {f"chosen {row.system} {row.name}": Path(row.chosen) for row in rows if row.chosen}
 
 
-def kind_of(row: dict[str, Any]) -> str:
+def kind_of(row: SpeedRow) -> str:
     """The kind of folders that a row's engine reads: bundles, or an export of its own."""
-    return engine_named(row).exports or OWN
-
-
-def engine_named(row: dict[str, Any]) -> Engine:
-    return engines()[row["engine"]] if row.get("engine") else default_engine()
-
-
-def systems_of(row: dict[str, Any]) -> list[str]:
-    """Systems that a row works with: its own, and those that its settings name."""
-    return [row["system"], *named_systems(timing.row_settings(row)).values()]
+    return row.declared.exports or OWN
 
 
 def exports() -> list[str]:
@@ -69,8 +60,8 @@ def gpu(requested: str) -> str | None:
     return "cuda" if requested == "auto" else requested
 
 
-def protocols(wanted: list[str], device: str | None, threads: int) -> list[dict[str, Any]]:
-    """Names, devices and threads of the protocols to measure under; a GPU that is there comes first.
+def protocols(wanted: list[str], device: str | None, threads: int) -> list[Protocol]:
+    """The protocols to measure under; a GPU that is there comes first.
 
     Raises ValueError when a GPU is wanted and `device` is None. With one core, all threads are one thread: both are
     measured once.
@@ -82,50 +73,45 @@ def protocols(wanted: list[str], device: str | None, threads: int) -> list[dict[
     names = [name for name in dict.fromkeys(wanted) if name != "gpu"]
     if threads == 1 and {"cpu-1-thread", "cpu-all-threads"} <= set(names):
         names.remove("cpu-all-threads")
-    found = [{"name": name, "device": "cpu", "threads": 1 if name == "cpu-1-thread" else threads} for name in names]
-    return ([{"name": "gpu", "device": device, "threads": 1}] if device else []) + found
+    found = [Protocol(name, "cpu", 1 if name == "cpu-1-thread" else threads) for name in names]
+    return ([Protocol("gpu", device, 1)] if device else []) + found
 
 
-def runs_on(row: dict[str, Any], device: str) -> bool:
+def runs_on(row: SpeedRow, device: str) -> bool:
     """Whether a row can be computed there: float16 is for GPUs, and ONNX Runtime serves on CPUs here."""
     kind = device.split(":")[0]
-    return kind in engine_named(row).devices and not (kind == "cpu" and row.get("compute_type") == "float16")
+    return kind in row.declared.devices and not (kind == "cpu" and row.compute_type == "float16")
 
 
 def orders(
-    rows: list[dict[str, Any]], folders: dict[str, dict[str, Path]], protocol: dict[str, Any], precision: str
-) -> dict[str, dict[str, Any]]:
-    """What each engine's process is told, by engine. `folders` are own bundles and CTranslate2's, by system."""
-    found: dict[str, dict[str, Any]] = {}
+    rows: list[SpeedRow], folders: dict[str, dict[str, Path]], protocol: Protocol, precision: str
+) -> dict[str, Order]:
+    """What each engine's process is told, by engine. `folders` by system: own bundles, and what engines export."""
+    found: dict[str, Order] = {}
     for row in rows:
-        engine = engine_of(row)
-        kind = kind_of(row)
+        there = folders[kind_of(row)]
         # What ranks candidates works in the same process.
-        systems = systems_of(row)
-        for system in systems:
-            if system not in folders[kind]:
-                given = ", ".join(sorted(folders[kind])) or "none"
-                raise ValueError(f'speed: row {row["name"]} needs the bundle of system "{system}"; given: {given}.')
-        order = found.setdefault(
-            engine,
-            {"engine": engine, "folders": {}, "device": protocol["device"], "threads": protocol["threads"]}
-            | {"precision": precision, "settings": {key: row[key] for key in ("engine", "compute_type") if key in row}},
-        )
-        order["folders"] |= {system: folders[kind][system] for system in systems}
+        for system in row.systems:
+            if system not in there:
+                given = ", ".join(sorted(there)) or "none"
+                raise ValueError(f'speed: row {row.name} needs the bundle of system "{system}"; given: {given}.')
+        if row.engine not in found:
+            settings = {key: row.handed[key] for key in ENGINE_SETTINGS if key in row.handed}
+            found[row.engine] = Order(row.engine, protocol.device, precision, protocol.threads, settings)
+        found[row.engine].folders |= {system: there[system] for system in row.systems}
     for engine, order in found.items():
         # What only ranks or adds to scores is no search of this engine's.
-        decoded = {row["system"] for row in rows if engine_of(row) == engine}
-        order["in_roles"] = sorted(order["folders"].keys() - decoded)
+        decoded = {row.system for row in rows if row.engine == engine}
+        order.in_roles = tuple(sorted(order.folders.keys() - decoded))
     return found
 
 
-def operations(rows: list[dict[str, Any]], folders: dict[str, Path]) -> dict[tuple[str, str], float]:
+def operations(rows: list[SpeedRow], folders: dict[str, Path]) -> dict[tuple[str, str], float]:
     """Operations of a step at a position, by (system, search), from the sizes that bundles tell."""
     found = {}
     for row in rows:
-        settings = timing.row_settings(row)
-        search, key = search_of(settings), (row["system"], row["search"])
-        path = folders[row["system"]] / "bundle.json" if row["system"] in folders else None
+        search, key = row.search, (row.system, row.search.name)
+        path = folders[row.system] / "bundle.json" if row.system in folders else None
         if search.step_cost is None or key in found or path is None or not path.exists():
             continue
         description = read_json(path)
@@ -144,9 +130,9 @@ def _weights(part: dict[str, Any]) -> dict[str, int]:
 
 
 def start(
-    rows: list[dict[str, Any]],
+    rows: list[SpeedRow],
     folders: dict[str, dict[str, Path]],
-    protocol: dict[str, Any],
+    protocol: Protocol,
     precision: str,
     lines: list[str],
     stack: contextlib.ExitStack,
@@ -159,48 +145,48 @@ def start(
     left_out: dict[str, str] = {}
     for engine, order in orders(rows, folders, protocol, precision).items():
         try:
-            timer = Worker(worker.make, order, protocol["threads"])
+            timer = Worker(worker.make, order)
             stack.callback(timer.close)
-            timer.warm(next(row for row in rows if engine_of(row) == engine), lines)
+            timer.warm(next(row for row in rows if row.engine == engine), lines)
             timers[engine] = timer
         except ValueError as failure:
-            if engine == OWN or protocol["device"] == "cpu":
+            if engine == OWN or protocol.device == "cpu":
                 raise
-            jobs.log.warning("%s leaves out %s: %s", protocol["name"], engine, failure)
+            jobs.log.warning("%s leaves out %s: %s", protocol.name, engine, failure)
             left_out[engine] = str(failure)
     return timers, left_out
 
 
 def measure(
-    protocol: dict[str, Any],
-    settings: dict[str, Any],
+    protocol: Protocol,
+    rows: list[SpeedRow],
+    speed: SpeedConfig,
     lines: list[str],
     folders: dict[str, dict[str, Path]],
     precision: str,
 ) -> dict[str, Any]:
     """Everything that is measured under one protocol."""
-    rows = [row for row in settings["rows"] if runs_on(row, protocol["device"])]
+    rows = [row for row in rows if runs_on(row, protocol.device)]
     if not lines:
         raise ValueError("there are no sentences to measure speed with; give a source text that is not empty.")
     with contextlib.ExitStack() as stack:
         timers, left_out = start(rows, folders, protocol, precision, lines, stack)
-        rows = [row for row in rows if engine_of(row) in timers]
-        measured = timing.measure(
-            timers, rows, lines, settings["speed"], lambda text: jobs.log.info("%s: %s", protocol["name"], text)
-        )
+        rows = [row for row in rows if row.engine in timers]
+        how = Timing(speed.warmup, speed.repeats, speed.batch)
+        measured = timing.measure(timers, rows, lines, how, lambda text: jobs.log.info("%s: %s", protocol.name, text))
         about = {engine: timer.about for engine, timer in timers.items()}
         lengths = next(iter(timers.values())).lengths(lines)
     found = summary.results(rows, measured, lengths, operations(rows, folders[OWN]))
     first = about.get(OWN) or next(iter(about.values()))
-    told = {key: value for key, value in settings["speed"].items() if key != "protocols"} | {
-        "name": protocol["name"],
+    told = speed.model_dump(mode="json", exclude={"protocols"}) | {
+        "name": protocol.name,
         "sentences": len(lines),
-        "device": first["device"],
-        "device_name": first["device_name"],
-        "threads": protocol["threads"],
-        "precision": first["precision"],
+        "device": first.device,
+        "device_name": first.device_name,
+        "threads": protocol.threads,
+        "precision": first.precision,
         "left_out": left_out,
-        "engines": {engine: one["precision"] for engine, one in about.items()},
+        "engines": {engine: one.precision for engine, one in about.items()},
         "baseline": found.pop("baseline"),
         "other_load_cores": measured.load,
         "disturbed_rounds": sum(load > timing.DISTURBED_SHARE for load in measured.load),
@@ -211,20 +197,21 @@ def measure(
 
 
 def run(arguments: argparse.Namespace) -> str:
-    settings: dict[str, Any] = arguments.settings
+    settings, speed = arguments.settings, SpeedConfig.model_validate(arguments.settings["speed"])
     settings["rows"] = [row | (read_chosen(row["chosen"]) if "chosen" in row else {}) for row in settings["rows"]]
-    lines = list(itertools.islice(read_lines(arguments.source), settings["speed"]["sentences"]))
+    rows = [SpeedRow.of(row) for row in settings["rows"]]
+    lines = list(itertools.islice(read_lines(arguments.source), speed.sentences))
     folders = {OWN: bundles(arguments.bundles)}
     folders |= {export: bundles(getattr(arguments, export)) for export in exports()}
-    chosen = protocols(settings["speed"]["protocols"], gpu(arguments.device), cores())
-    found = [measure(protocol, settings, lines, folders, arguments.precision) for protocol in chosen]
-    inputs = inputs_of(arguments, settings["rows"], folders)
+    chosen = protocols(list(speed.protocols), gpu(arguments.device), cores())
+    found = [measure(protocol, rows, speed, lines, folders, arguments.precision) for protocol in chosen]
+    inputs = inputs_of(arguments, rows, folders)
     # The first protocol's figures are those of the table.
     content = found[0] | {"protocols": found, "provenance": provenance(settings, inputs)}
     write_json(arguments.output, content)
-    names = ", ".join(protocol["name"] for protocol in chosen)
+    names = ", ".join(protocol.name for protocol in chosen)
     redone = sum(one["protocol"]["redone_rounds"] for one in found)
-    return f"{arguments.output}: {len(settings['rows'])} rows, {names}, {len(lines)} sentences, {redone} rounds redone"
+    return f"{arguments.output}: {len(rows)} rows, {names}, {len(lines)} sentences, {redone} rounds redone"
 
 
 def make_parser() -> argparse.ArgumentParser:

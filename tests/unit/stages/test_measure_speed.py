@@ -1,5 +1,6 @@
 """The stage on miniature bundles: in this process what it writes and refuses, and once with real processes."""
 
+import dataclasses
 import json
 import os
 
@@ -8,6 +9,7 @@ import torch
 
 from workflow_src import jobs
 from workflow_src.evaluation.speed import worker
+from workflow_src.evaluation.speed.rows import Order, Protocol, SpeedRow
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import measure_speed
 
@@ -24,8 +26,8 @@ class InProcess:
 
     orders: list = []
 
-    def __init__(self, make, order, threads):
-        self.orders.append((order, threads))
+    def __init__(self, make, order):
+        self.orders.append(order)
         self.timer, self.about = make(order)
         self.warm, self.time_row, self.lengths = self.timer.warm, self.timer.time_row, self.timer.lengths
         self.time_alternating = self.timer.time_alternating
@@ -94,13 +96,13 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
         protocols=["cpu-1-thread", "cpu-all-threads"],
     )  # fmt: skip
     told = [
-        (order["engine"], order["settings"].get("compute_type", order["precision"]), sorted(order["folders"]), threads)
-        for order, threads in in_process
+        (order.engine, order.settings.get("compute_type", order.precision), sorted(order.folders), order.threads)
+        for order in in_process
     ]
     both = [("continuum", "auto", ["lvm", "teacher"]), ("ctranslate2-int8", "int8", ["teacher"])]
     # float16 is for GPUs and has no row here.
     assert told == [(*entry, threads) for threads in (1, 3) for entry in both]
-    assert {str(order["folders"]["teacher"]) for order, _ in in_process} == {"t", "c"}
+    assert {str(order.folders["teacher"]) for order in in_process} == {"t", "c"}
     assert [one["protocol"]["name"] for one in found["protocols"]] == ["cpu-1-thread", "cpu-all-threads"]
     assert [one["protocol"]["threads"] for one in found["protocols"]] == [1, 3]
     assert found["protocol"]["threads"] == 1 and len(found["rows"]) == 3
@@ -123,12 +125,12 @@ def test_a_row_is_timed_with_what_dev_chose(tmp_path, in_process, monkeypatch):
 
 def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, exported, monkeypatch):
     class Refuses(InProcess):
-        def __init__(self, make, order, threads):
-            if order["engine"] == refusing:
+        def __init__(self, make, order):
+            if order.engine == refusing:
                 raise ValueError("Library libcublas.so.12 is not found")
-            assert order["device"] == "cuda"
+            assert order.device == "cuda"
             # There is none here; what is left out is decided before a device computes.
-            super().__init__(make, order | {"device": "cpu"}, threads)
+            super().__init__(make, dataclasses.replace(order, device="cpu"))
 
     monkeypatch.setattr(measure_speed, "Worker", Refuses)
     monkeypatch.setattr(measure_speed, "gpu", lambda device: "cuda")
@@ -143,7 +145,7 @@ def test_on_a_gpu_a_library_that_does_not_run_is_left_out(tmp_path, in_process, 
 
 
 def test_protocols_follow_the_machine():
-    names = lambda *given: [(p["name"], p["device"], p["threads"]) for p in measure_speed.protocols(*given)]  # noqa: E731
+    names = lambda *given: [(p.name, p.device, p.threads) for p in measure_speed.protocols(*given)]  # noqa: E731
     wanted = ["cpu-1-thread", "cpu-all-threads"]
     assert names(wanted, None, 4) == [("cpu-1-thread", "cpu", 1), ("cpu-all-threads", "cpu", 4)]
     assert names(wanted, None, 1) == [("cpu-1-thread", "cpu", 1)]
@@ -188,9 +190,9 @@ def test_a_worker_that_refuses_or_dies_says_so():
     from workflow_src.evaluation.speed.processes import Worker
 
     with pytest.raises(ValueError, match="is no bundle"):
-        Worker(worker.make, _order("/nowhere/at/all"), 1)
+        Worker(worker.make, _order("/nowhere/at/all"))
     with pytest.raises(ValueError, match=r"the process that measures continuum ended by itself \(exit code 1\)"):
-        Worker(os._exit, _order("x"), 1)
+        Worker(os._exit, _order("x"))
 
 
 def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
@@ -199,26 +201,18 @@ def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
         "engine": "onnxruntime", "compute_type": "int8",
     }  # fmt: skip
     folders = {measure_speed.OWN: {"a": tiny_bundles["lvm"], "teacher": tiny_bundles["transformer"]}}
-    protocol = {"device": "cpu", "threads": 1}
+    row, protocol = SpeedRow.of(row), Protocol("cpu-1-thread", "cpu", 1)
     (order,) = measure_speed.orders([row], folders, protocol, "auto").values()
-    assert order["in_roles"] == ["teacher"]
+    assert order.in_roles == ("teacher",)
     made, about = worker.make(order)
     assert {name: one.engine for name, one in made.translators.items()} == {"a": "fast-int8", "teacher": "eager"}
-    assert about["precision"] == "int8"
-    both = [row, {"system": "teacher", "name": "greedy", "search": "greedy"}]
-    assert [one["in_roles"] for one in measure_speed.orders(both, folders, protocol, "auto").values()] == [
-        ["teacher"],
-        [],
+    assert about.precision == "int8"
+    both = [row, SpeedRow.of({"system": "teacher", "name": "greedy", "search": "greedy"})]
+    assert [one.in_roles for one in measure_speed.orders(both, folders, protocol, "auto").values()] == [
+        ("teacher",),
+        (),
     ]
 
 
 def _order(folder):
-    return {
-        "engine": "continuum",
-        "in_roles": [],
-        "folders": {"a": folder},
-        "device": "cpu",
-        "threads": 1,
-        "precision": "auto",
-        "settings": {},
-    }
+    return Order("continuum", "cpu", "auto", 1, {}, {"a": folder})

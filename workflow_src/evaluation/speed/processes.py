@@ -12,11 +12,12 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from workflow_src.evaluation.speed.rows import About, Order, SpeedRow, Timing
 from workflow_src.evaluation.speed.timing import RowTimes
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-# Given a worker's order (any settings that can be pickled): what times rows there, and what it says of itself.
-Make = Callable[[dict[str, Any]], tuple[Any, dict[str, Any]]]
+# Given a worker's order: what times rows there, and what it says of itself.
+Make = Callable[[Order], tuple[Any, About]]
 
 
 @contextlib.contextmanager
@@ -34,7 +35,7 @@ def _environment(threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _serve(make: Make, order: dict[str, Any], connection: Any) -> None:
+def _serve(make: Make, order: Order, connection: Any) -> None:
     """In the worker: make what times, then answer calls until the pipe closes."""
     # RuntimeErrors are what libraries raise that miss a library of theirs or memory.
     try:
@@ -61,25 +62,23 @@ class Worker:
     sentence when it refuses something, and when it ends by itself.
     """
 
-    def __init__(self, make: Make, order: dict[str, Any], threads: int):
+    def __init__(self, make: Make, order: Order):
         context = multiprocessing.get_context("spawn")
-        self.name = str(order.get("engine", "engine"))
+        self.name = order.engine
         self._connection, theirs = context.Pipe()
-        with _environment(threads):
+        with _environment(order.threads):
             self._process = context.Process(target=_serve, args=(make, order, theirs), daemon=True)
             self._process.start()
         theirs.close()
-        self.about: dict[str, Any] = self._answer()
+        self.about: About = self._answer()
 
-    def warm(self, row: dict[str, Any], lines: list[str]) -> None:
+    def warm(self, row: SpeedRow, lines: list[str]) -> None:
         self._call("warm", row, lines)
 
-    def time_row(self, row: dict[str, Any], lines: list[str], speed: dict[str, Any]) -> RowTimes:
+    def time_row(self, row: SpeedRow, lines: list[str], speed: Timing) -> RowTimes:
         return self._call("time_row", row, lines, speed)
 
-    def time_alternating(
-        self, rows: list[dict[str, Any]], lines: list[str], speed: dict[str, Any]
-    ) -> list[list[list[float]]]:
+    def time_alternating(self, rows: list[SpeedRow], lines: list[str], speed: Timing) -> list[list[list[float]]]:
         return self._call("time_alternating", rows, lines, speed)
 
     def lengths(self, lines: list[str]) -> list[int]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from workflow_src.config.display import compared_steps, engine_of
-from workflow_src.evaluation.speed.timing import Measured, RowTimes, own_engine, row_settings, step_series, steps_of
-from workflow_src.registry import searches
+from workflow_src.config.display import compared_steps
+from workflow_src.evaluation.speed.rows import Key, SpeedRow, step_series
+from workflow_src.evaluation.speed.timing import Measured, RowTimes
 
 # Sentences are cut into at most so many groups of similar length, equally large as far as ties allow.
 LENGTH_BINS = 5
@@ -66,12 +66,12 @@ def by_length(times: RowTimes, lengths: list[int]) -> list[dict[str, Any]]:
     ]
 
 
-def baseline(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+def baseline(rows: list[SpeedRow]) -> SpeedRow | None:
     """Our own beam-search row that speed-ups refer to: beam 4 if there is one, else the largest; `teacher` first."""
     keyed = [
-        ((*reference(row_settings(row)), row["system"] == "teacher"), row)
+        ((*reference(row.settings), row.system == "teacher"), row)
         for row in rows
-        if engine_of(row) == own_engine() and (reference := searches()[row["search"]].reference)
+        if row.own and (reference := row.search.reference)
     ]
     return max(keyed, key=lambda pair: pair[0])[1] if keyed else None
 
@@ -82,8 +82,8 @@ def slopes(steps: list[int], values: np.ndarray) -> np.ndarray:
 
 
 def step_costs(
-    rows: list[dict[str, Any]],
-    alternating: dict[tuple[str, str], list[list[float]]],
+    rows: list[SpeedRow],
+    alternating: dict[Key, list[list[float]]],
     operations: dict[tuple[str, str], float] | None = None,
 ) -> dict[str, Any]:
     """Milliseconds of one refinement step, for each system and search: the slope of a sentence's time over steps.
@@ -97,17 +97,17 @@ def step_costs(
     """
     costs = []
     for group in step_series(rows):
-        steps = [steps_of(row) for row in group]
-        times = np.stack([sentence_ms(alternating[(row["system"], row["name"])]) for row in group])
+        steps = [row.value for row in group]
+        times = np.stack([sentence_ms(alternating[row.key]) for row in group])
         first = group[0]
         costs.append(
             {
-                "system": first["system"],
-                "search": first["search"],
-                "step_size": first.get("step_size"),
+                "system": first.system,
+                "search": first.search.name,
+                "step_size": first.handed.get("step_size"),
                 "ms_per_step": float(np.median(slopes(steps, times))),
                 "steps": steps,
-                "operations_a_position": (operations or {}).get((first["system"], first["search"])),
+                "operations_a_position": (operations or {}).get((first.system, first.search.name)),
             }
         )
     return {"costs": costs, "ratios": [_ratios(costs, control, search) for control, search in compared_steps()]}
@@ -129,7 +129,7 @@ def _ratio(costs: list[dict[str, Any]], control: str, search: str, key: str) -> 
 
 
 def results(
-    rows: list[dict[str, Any]],
+    rows: list[SpeedRow],
     measured: Measured,
     lengths: list[int] | None = None,
     operations: dict[tuple[str, str], float] | None = None,
@@ -137,8 +137,8 @@ def results(
     """Rows with their figures and their speed-up (by median latency) against the baseline, and the cost of steps."""
     done = []
     for row in rows:
-        times = measured.times[(row["system"], row["name"])]
-        done.append(row | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []})
+        times = measured.times[row.key]
+        done.append(dict(row.handed) | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []})
     told = baseline(rows)
     reference = None if told is None else done[rows.index(told)]
     for row in done:

@@ -10,15 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src.evaluation.speed import summary, timing
+from workflow_src.evaluation.speed.rows import SpeedRow, Timing, step_series
 from workflow_src.nn.settings import StackConfig, decoder_layer
 from workflow_src.registry import families, search_of, searches
 
+BEAM = {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0}
 ROWS = [
-    {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0},
-    {"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1, "step_size": 1.0},
-    {"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2, "step_size": 1.0},
+    SpeedRow.of(BEAM),
+    SpeedRow.of({"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1, "step_size": 1.0}),
+    SpeedRow.of({"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2, "step_size": 1.0}),
 ]
-SETTINGS = {"sentences": 3, "warmup": 2, "repeats": 4, "batch": 2}
+SPEED = Timing(warmup=2, repeats=4, batch=2)
 
 
 def own(translators):
@@ -59,14 +61,14 @@ def quiet(monkeypatch):
 def test_times_are_those_of_the_clock(clock, quiet):
     calls = []
     translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
-    measured = timing.measure(own(translators), ROWS, ["1", "2", "6"], SETTINGS)
+    measured = timing.measure(own(translators), ROWS, ["1", "2", "6"], SPEED)
     found = summary.results(ROWS, measured, [1, 2, 6])
     by_name = {row["name"]: row for row in found["rows"]}
     delta = by_name["delta-1"]
     assert delta["latency_ms"] == 4000 and delta["latency_mean"] == 6000
     assert delta["latency_std"] == pytest.approx(np.std([2000, 4000, 12000], ddof=1))
     # The clock costs the same in every round.
-    assert delta["latency_rounds"] == [4000] * SETTINGS["repeats"]
+    assert delta["latency_rounds"] == [4000] * SPEED.repeats
     assert delta["sentences_per_second"] == pytest.approx(3 / 18)
     assert delta["subword_share"] == pytest.approx(3 * 0.75 / 18)
     assert by_name["beam-4"]["speedup"] == 1 and delta["speedup"] == pytest.approx(20 / 4)
@@ -91,15 +93,15 @@ def test_rounds_have_medians_of_their_own():
 def test_rounds_alternate_between_rows_and_use_their_settings(clock, quiet):
     calls = []
     translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
-    timing.measure(own(translators), ROWS, ["1", "2", "6"], SETTINGS)
+    timing.measure(own(translators), ROWS, ["1", "2", "6"], SPEED)
     # 2 of warm-up, 3 alone, 1 batch of warm-up, 1 run in batches
-    order = [settings.get("steps", 0) for _, settings in calls[len(ROWS) :][: SETTINGS["repeats"] * len(ROWS) * 7]]
-    rounds = np.array(order).reshape(SETTINGS["repeats"], len(ROWS), -1)
+    order = [settings.get("steps", 0) for _, settings in calls[len(ROWS) :][: SPEED.repeats * len(ROWS) * 7]]
+    rounds = np.array(order).reshape(SPEED.repeats, len(ROWS), -1)
     assert (rounds == rounds[:, :, :1]).all()
     places = rounds[:, :, 0].tolist()
     assert all(sorted(row) == [0, 1, 2] for row in places) and len(set(map(tuple, places))) > 1
     again = []
-    timing.measure(own({name: Recorder(again, clock) for name in translators}), ROWS, ["1", "2", "6"], SETTINGS)
+    timing.measure(own({name: Recorder(again, clock) for name in translators}), ROWS, ["1", "2", "6"], SPEED)
     assert again == calls
     assert {settings["batch"] for lines, settings in calls if len(lines) == 3} == {2}
     teacher = next(settings for lines, settings in calls if len(lines) == 3 and settings["search"] == "beam")
@@ -123,14 +125,14 @@ def _loads(monkeypatch, loads):
 def test_disturbed_rounds_are_redone(monkeypatch):
     # The last: of the steps that are timed in turns.
     _loads(monkeypatch, [0.1, 0.9, 0.0, 0.2, 0.1, 0.05])
-    measured = timing.measure(own({"lvm": Recorder([])}), ROWS[1:], ["1"], SETTINGS)
+    measured = timing.measure(own({"lvm": Recorder([])}), ROWS[1:], ["1"], SPEED)
     assert measured.load == [0.1, 0.0, 0.2, 0.1] and measured.redone == 1 and measured.alternating_load == 0.05
     assert len(measured.times[("lvm", "delta-1")].batches) == 4
 
 
 def test_steady_load_is_kept_and_not_waited_for(monkeypatch):
     _loads(monkeypatch, [0.9, 0.8, 0.7, 0.9, 0.1, 0.9, 0.9])
-    measured = timing.measure(own({"lvm": Recorder([])}), ROWS[1:], ["1"], SETTINGS)
+    measured = timing.measure(own({"lvm": Recorder([])}), ROWS[1:], ["1"], SPEED)
     assert measured.load == [0.7, 0.9, 0.1, 0.9] and measured.redone == timing.REDOS
 
 
@@ -166,15 +168,12 @@ def test_slopes_are_those_of_least_squares(steps, seed):
 
 
 def steps_of(system, search, numbers=(1, 2, 4)):
-    return [{"system": system, "name": f"{search}-{n}", "search": search, "steps": n} for n in numbers]
+    return [SpeedRow.of({"system": system, "name": f"{search}-{n}", "search": search, "steps": n}) for n in numbers]
 
 
 def seconds_of(rows, cost, starts=(0.001, 0.002, 0.006)):
     """Three rounds of three sentences, by row key."""
-    return {
-        (row["system"], row["name"]): [[start + cost * row["steps"] for start in starts] for _ in range(3)]
-        for row in rows
-    }
+    return {row.key: [[start + cost * row.value for start in starts] for _ in range(3)] for row in rows}
 
 
 def test_step_costs_and_their_ratio():
@@ -195,50 +194,49 @@ def test_step_costs_and_their_ratio():
 def test_rows_that_tell_step_costs_take_turns_at_every_sentence(clock, quiet):
     calls = []
     timer = timing.Local({"lvm": Recorder(calls, clock)})
-    found = np.array(timer.time_alternating(ROWS[1:], ["1", "2", "6"], SETTINGS))
+    found = np.array(timer.time_alternating(ROWS[1:], ["1", "2", "6"], SPEED))
     assert found == pytest.approx(np.array([[[2, 4, 12]] * 4, [[3, 6, 18]] * 4]))
     timed = calls[2:]
     pairs = [timed[at : at + 2] for at in range(0, len(timed), 2)]
-    assert len(pairs) == SETTINGS["repeats"] * 3 and all(one[0] == other[0] for one, other in pairs)
+    assert len(pairs) == SPEED.repeats * 3 and all(one[0] == other[0] for one, other in pairs)
     orders = [tuple(settings["steps"] for _, settings in pair) for pair in pairs]
     assert set(orders) == {(1, 2), (2, 1)}
 
 
 def test_baseline_prefers_beam_four_then_the_largest():
-    def beams(*sizes):
-        return [{"system": "teacher", "name": f"beam-{n}", "search": "beam", "beam": n} for n in sizes]
+    def beams(*sizes, system="teacher", **more):
+        return [SpeedRow.of(BEAM | {"system": system, "name": f"beam-{n}", "beam": n} | more) for n in sizes]
 
-    assert summary.baseline(beams(2, 4, 8))["beam"] == 4
-    assert summary.baseline(beams(2, 5))["beam"] == 5
-    assert summary.baseline([{"system": "lvm", "search": "delta", "steps": 1}]) is None
-    other = [{"system": "teacher", "name": "b", "search": "beam", "beam": 4} | CT2]
-    assert summary.baseline(other) is None and summary.baseline(other + beams(2))["beam"] == 2
-    raw = [{"system": "raw", "name": "beam-4", "search": "beam", "beam": 4}]
-    assert summary.baseline(raw + beams(4))["system"] == "teacher"
+    assert summary.baseline(beams(2, 4, 8)).name == "beam-4"
+    assert summary.baseline(beams(2, 5)).name == "beam-5"
+    assert summary.baseline(steps_of("lvm", "delta", (1,))) is None
+    other = beams(4, **CT2)
+    assert summary.baseline(other) is None and summary.baseline(other + beams(2)).name == "beam-2"
+    assert summary.baseline(beams(4, system="raw") + beams(4)).system == "teacher"
 
 
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="no sentences"):
-        timing.measure({}, ROWS, [], SETTINGS)
+        timing.measure({}, ROWS, [], SPEED)
     with pytest.raises(ValueError, match="no rows"):
-        timing.measure({}, [], ["a"], SETTINGS)
+        timing.measure({}, [], ["a"], SPEED)
     with pytest.raises(ValueError, match='row beam-4 needs the bundle of system "teacher"; given: lvm'):
-        timing.measure(own({"lvm": Recorder([])}), ROWS, ["a"], SETTINGS)
+        timing.measure(own({"lvm": Recorder([])}), ROWS, ["a"], SPEED)
 
 
 def test_a_row_is_timed_with_all_settings_of_its_search():
     beam = {"search": "beam", "beam": 4, "length_penalty": 0.6, "max_length_ratio": 1.5}
     row = beam | {"system": "teacher", "name": "beam-4"}
-    assert {"search": "beam"} | timing.row_settings(row).handed() == beam
+    assert {"search": "beam"} | SpeedRow.of(row).settings.handed() == beam
     score = {"search": "score", "steps": 0, "step_size": 0.5, "length_quantile": 0.7}
-    assert {"search": "score"} | timing.row_settings(score | {"system": "s", "name": "n"}).handed() == score
+    assert {"search": "score"} | SpeedRow.of(score | {"system": "s", "name": "n"}).settings.handed() == score
 
 
 @pytest.mark.parametrize("name", ["lengths", "beam", "batch", "setting_of_tomorrow"])
 def test_a_row_with_a_setting_that_its_search_has_not_is_refused(name):
     """It would be timed without it."""
     with pytest.raises(ValueError, match=f"{name} is no setting here; allowed: steps, step_size"):
-        timing.row_settings({"system": "s", "name": "n", "search": "score", "steps": 1, name: 3})
+        SpeedRow.of({"system": "s", "name": "n", "search": "score", "steps": 1, name: 3})
 
 
 def test_processes_that_were_started_are_no_load():
@@ -255,10 +253,10 @@ def test_each_row_is_timed_by_its_engine(clock, quiet):
         "continuum": timing.Local({name: Recorder(ours, clock) for name in ("teacher", "lvm")}),
         "ctranslate2-int8": timing.Local({"teacher": Recorder(theirs, clock)}),
     }
-    row = ROWS[0] | CT2 | {"name": "beam-4-ctranslate2-int8"}
-    measured = timing.measure(timers, [*ROWS, row], ["1", "2"], SETTINGS)
+    row = SpeedRow.of(BEAM | CT2 | {"name": "beam-4-ctranslate2-int8"})
+    measured = timing.measure(timers, [*ROWS, row], ["1", "2"], SPEED)
     assert {settings["search"] for _, settings in theirs} == {"beam"}
-    assert len(measured.times[("teacher", row["name"])].batches) == SETTINGS["repeats"]
+    assert len(measured.times[row.key].batches) == SPEED.repeats
     assert not any("engine" in settings or "compute_type" in settings for _, settings in [*ours, *theirs])
 
 
@@ -287,7 +285,7 @@ def test_throughput_on_a_gpu_uses_the_largest_batch(quiet, monkeypatch):
     monkeypatch.setattr(timing, "largest_batch", lambda run, start: 5)
     calls = []
     timer = timing.Local({"lvm": Recorder(calls)}, largest=True)
-    measured = timing.measure({"continuum": timer}, ROWS[1:2], ["a", "b"], SETTINGS)
+    measured = timing.measure({"continuum": timer}, ROWS[1:2], ["a", "b"], SPEED)
     times = measured.times[("lvm", "delta-1")]
     assert (times.batch, times.batched) == (5, 5)
     assert calls[-1][0] == ["a", "b", "a", "b", "a"] and calls[-1][1]["batch"] == 5
@@ -336,13 +334,17 @@ def test_the_predicted_ratio_counts_operations():
 
 def test_only_plain_rows_of_our_own_engine_tell_what_a_step_costs():
     base = {"system": "s", "search": "score", "step_size": 1.0}
-    plain = [base | {"name": f"score-{n}", "steps": n} for n in (1, 2, 4)]
+    handed = [base | {"name": f"score-{n}", "steps": n} for n in (1, 2, 4)]
+    plain = [SpeedRow.of(row) for row in handed]
     others = [
-        plain[0] | {"engine": "onnxruntime", "compute_type": "int8"},
-        plain[1] | {"chosen": "chosen.json", "length_quantile": 0.7},
-        plain[2] | {"stop_threshold": 0.1},
-        base | {"name": "score-alone", "steps": 3, "step_size": 0.5},
+        SpeedRow.of(row)
+        for row in (
+            handed[0] | {"engine": "onnxruntime", "compute_type": "int8"},
+            handed[1] | {"chosen": "chosen.json", "length_quantile": 0.7},
+            handed[2] | {"stop_threshold": 0.1},
+            base | {"name": "score-alone", "steps": 3, "step_size": 0.5},
+        )
     ]
-    assert timing.step_series(plain + others) == [plain]
+    assert step_series(plain + others) == [plain]
     (cost,) = summary.step_costs(plain + others, seconds_of(plain, 0.0005))["costs"]
     assert cost["ms_per_step"] == pytest.approx(0.5) and cost["steps"] == [1, 2, 4]
