@@ -244,11 +244,11 @@ def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
     """The graph with large products in 8 bits: weights by column, inputs by tensor while it runs."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    # Products of pooled states, such as a length head's, stay in float32 too.
+    pooled = parted(model.graph)
     constants = _constants(model.graph)
     large = {node.name for node in _products(model.graph) if min(constants[node.input[1]].dims) >= NARROWEST}
-    rest = [node.name for node in model.graph.node if node.name not in large]
-    # Products of pooled states (a length head's) become MatMul under these names, and stay in float32 too.
-    rest += [f"{node.name}_MatMul" for node in model.graph.node if node.op_type == "Gemm"]
+    rest = [node.name for node in model.graph.node if node.name not in large - pooled]
     log = logging.getLogger()
     before = log.level
     with tempfile.TemporaryDirectory() as folder:
@@ -266,6 +266,37 @@ def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
         model = onnx.load(path)
     _drop_zeros(model.graph)
     return model
+
+
+def parted(graph: onnx.GraphProto) -> set[str]:
+    """Every Gemm as a product and a sum; the names of the products.
+
+    The quantiser does so too, but turns a matrix that two of them share twice, which gives one of them the wrong one.
+    """
+    constants, nodes, products = _constants(graph), [], set()
+    for node in graph.node:
+        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        plain = given.get("alpha", 1.0) == given.get("beta", 1.0) == 1.0 and not given.get("transA", 0)
+        if node.op_type != "Gemm" or not plain or node.input[1] not in constants:
+            nodes.append(node)
+            continue
+        value, matrix, *bias = node.input
+        if given.get("transB", 0):
+            turned = f"{matrix}_turned"
+            if turned not in constants:
+                content = np.ascontiguousarray(numpy_helper.to_array(constants[matrix]).T)
+                constants[turned] = numpy_helper.from_array(content, turned)
+                graph.initializer.append(constants[turned])
+            matrix = turned
+        product = f"{node.name}_product" if bias else node.output[0]
+        nodes.append(helper.make_node("MatMul", [value, matrix], [product], f"{node.name}_product"))
+        products.add(f"{node.name}_product")
+        if bias:
+            nodes.append(helper.make_node("Add", [product, bias[0]], [node.output[0]], f"{node.name}_sum"))
+    del graph.node[:]
+    graph.node.extend(nodes)
+    _drop_unused(graph)
+    return products
 
 
 def _drop_zeros(graph: onnx.GraphProto) -> None:

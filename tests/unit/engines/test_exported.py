@@ -414,3 +414,29 @@ def test_products_are_shared_joined_and_turned_without_changing_what_they_give()
     assert sorted(kinds) == ["Add", "MatMul", "MatMul", "Relu", "Split", "Sub"]
     for found, wanted in zip(computed(model, x), before, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_a_matrix_that_two_products_share_is_turned_once():
+    """As a length head that every refinement step asks: its weights stand once in the graph."""
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    from workflow_src.engines.onnx_export import narrowed
+
+    random = np.random.default_rng(0)
+    weight, bias = random.normal(size=(7, 3)).astype(np.float32), random.normal(size=7).astype(np.float32)
+    nodes = [
+        helper.make_node("Gemm", [name, "weight", *more], [f"out_{name}"], f"gemm_{name}", transB=1)
+        for name, more in (("a", ["bias"]), ("b", []))
+    ]
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3]) for name in ("a", "b")]
+    outs = [helper.make_tensor_value_info(f"out_{name}", TensorProto.FLOAT, [1, 7]) for name in ("a", "b")]
+    content = [numpy_helper.from_array(weight, "weight"), numpy_helper.from_array(bias, "bias")]
+    graph = helper.make_graph(nodes, "two", info, outs, content)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    a, b = random.normal(size=(2, 1, 3)).astype(np.float32)
+    made = narrowed(model).SerializeToString()
+    found = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]).run(None, {"a": a, "b": b})
+    # Products of pooled states stay in float32.
+    assert found[0] == pytest.approx(a @ weight.T + bias, abs=1e-6)
+    assert found[1] == pytest.approx(b @ weight.T, abs=1e-6)
