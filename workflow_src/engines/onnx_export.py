@@ -108,16 +108,18 @@ def _finished(model: onnx.ModelProto, int8: bool) -> bytes:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks on packages that are not installed and on its own future."""
-    log = logging.getLogger("torch.onnx")
-    before = log.level
-    log.setLevel(logging.ERROR)
+    """Without the exporter's remarks on packages that are not installed, on its own future, and on what it leaves."""
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir")]
+    before = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        log.setLevel(before)
+        for log, level in zip(logs, before, strict=True):
+            log.setLevel(level)
 
 
 def _constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
