@@ -180,7 +180,8 @@ def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
     known = UNDRAWN | {key for _, curves in [*PANELS, *LAST_PANELS] for key, _, _ in curves}
     logged = dict.fromkeys(key for log in logs for entry in log.entries for key in entry)
     own = [key for key in logged if key.startswith("dev_") and key not in known]
-    titled = [(f"{key.removeprefix('dev_').replace('_', ' ')} on dev".capitalize(), [(key, 0, "")]) for key in own]
+    words = {key: key.removeprefix("dev_").replace("_", " ") for key in own}
+    titled = [(f"{words[key]} on dev".capitalize().replace("Bleu", "BLEU"), [(key, 0, "")]) for key in own]
     loss: Curves = [("loss", 0, "")]
     panels = [(title, [log for log in logs if log.system.loss_title == title], loss) for title in losses]
     others = [[(title, list(logs), curves) for title, curves in part] for part in (PANELS, [*LAST_PANELS, *titled])]
