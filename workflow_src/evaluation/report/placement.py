@@ -16,9 +16,9 @@ Point = tuple[float, float]
 BESIDE, ABOVE, MARKER = 7.0, 5.0, 4.0
 # A label farther from its point than this is joined with it.
 NEAR = 12.0
-# What a label costs that touches a point, a label, or the frame; a piece of a line; and what its leader crosses. One
-# point of distance costs 1.
-TOUCHED, CROSSED_LINE, CROSSED_LABEL, CROSSED_POINT = 1000.0, 8.0, 60.0, 25.0
+# What a label costs that touches a point, a label, or the frame; a piece of a line; what its leader crosses; and one
+# that is nearer to another point than to its own. One point of distance costs 1.
+TOUCHED, CROSSED_LINE, CROSSED_LABEL, CROSSED_POINT, MISTAKEN = 1000.0, 8.0, 60.0, 25.0, 30.0
 # Labels are placed again, one after the other, as long as one finds a better place, at most so often.
 ROUNDS = 12
 
@@ -113,6 +113,16 @@ def _boxes(boxes: Sequence[Sequence[float]]) -> np.ndarray:
     return np.array(boxes, dtype=float).reshape(-1, 4)
 
 
+def _to_others(label: Label, boxes: np.ndarray, markers: np.ndarray) -> np.ndarray:
+    """How far boxes (N, 4) are from the centre of the nearest marker (M, 4) that is not the label's own: (N,)."""
+    centres = (markers[:, :2] + markers[:, 2:]) / 2
+    others = centres[np.abs(centres - np.array(label.point)).max(1) > 1e-6]
+    if not len(others):
+        return np.full(len(boxes), np.inf)
+    inside = np.clip(others[None], boxes[:, None, :2], boxes[:, None, 2:])
+    return np.hypot(*np.moveaxis(inside - others[None], -1, 0)).min(1)
+
+
 def _cost_alone(
     label: Label, boxes: np.ndarray, markers: np.ndarray, lines: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -125,6 +135,7 @@ def _cost_alone(
     foreign = markers[~overlaps(markers, own).any(1)] if len(markers) else markers
     cost = away + TOUCHED * overlaps(boxes, markers).sum(1) + CROSSED_LINE * overlaps(boxes, lines).sum(1)
     cost = cost + np.where(away > NEAR, 10 + CROSSED_POINT * crossed(starts, label.point, foreign), 0)
+    cost = cost + MISTAKEN * (_to_others(label, boxes, markers) < away - 1)
     beside = starts[:, 1] == label.point[1]
     return boxes, starts, cost + 3 * (beside if label.above else ~beside)
 

@@ -2,6 +2,8 @@
 
 import itertools
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,3 +55,12 @@ def test_lines_are_avoided_where_that_costs_little():
 def test_a_leader_begins_where_its_label_is_nearest():
     assert nearest((10.0, 10.0, 20.0, 20.0), (0.0, 15.0)) == (10.0, 15.0)
     assert nearest((10.0, 10.0, 20.0, 20.0), (30.0, 0.0)) == (20.0, 10.0)
+
+
+@pytest.mark.parametrize("away", [(0.0, 6.0), (6.0, 0.0), (3.0, -7.0)])
+def test_of_two_points_close_by_each_has_the_nearer_label(away):
+    points = [(200.0, 150.0), (200.0 + away[0], 150.0 + away[1])]
+    boxes = place([Label(point, 60.0, 9.0) for point in points], points, [], FRAME)
+    for number, (x, y) in enumerate(points):
+        distances = [np.hypot(*(np.array(nearest(box, (x, y))) - (x, y))) for box in boxes]
+        assert distances[number] <= distances[1 - number] + 1e-6
