@@ -195,6 +195,25 @@ def test_a_worker_that_refuses_or_dies_says_so():
         Worker(os._exit, _order("x"))
 
 
+def told(order):
+    """Stands for what makes a timer: its report is the process's environment."""
+    names = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
+    return None, {name: os.environ.get(name) for name in names}
+
+
+@pytest.mark.parametrize(("threads", "waiting"), [(1, None), (2, "ACTIVE")])
+def test_a_worker_has_its_threads_and_those_that_wait_spin(threads, waiting, monkeypatch):
+    from workflow_src.evaluation.speed.processes import Worker
+
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    made = Worker(told, dataclasses.replace(_order("x"), threads=threads))
+    try:
+        assert made.about == {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": waiting}
+        assert "OMP_WAIT_POLICY" not in os.environ
+    finally:
+        made.close()
+
+
 def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
     row = {
         "system": "a", "name": "ranked", "search": "latent-search", "steps": 0, "rescorer": "teacher",
