@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workflow_src.config.base import ConfigError
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
 from workflow_src.registry import distilling_search, fill, named_systems, needs, of_the_family, search_of, searches
@@ -71,8 +72,18 @@ def weights_of(plan: Plan, system: System, settings: SearchSettings) -> Weights:
 
 
 def decoding_operations(plan: Plan, system: System, settings: SearchSettings, sentences: float, length: float) -> float:
-    """Floating-point operations of decoding `sentences` of `length` subwords."""
-    return sentences * search_of(settings).cost(settings, weights_of(plan, system, settings), length)
+    """Floating-point operations of decoding `sentences` of `length` subwords.
+
+    Raises ConfigError for a search that counts a part which the family's `weights` do not tell.
+    """
+    search = search_of(settings)
+    try:
+        return sentences * search.cost(settings, weights_of(plan, system, settings), length)
+    except KeyError as missing:
+        raise ConfigError(
+            f"systems.{system.name}: search {search.name} counts the weights of {missing}, which family "
+            f"{system.family_name} does not tell; add them to its `weights`, or name another search."
+        ) from None
 
 
 def decode_operations(plan: Plan, decode: Decode, sentences: float, length: float, tried: bool = False) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
+from workflow_src.config.base import ConfigError
 from workflow_src.config.costs import decode_operations, parts
 from workflow_src.config.load import experiment_names
 from workflow_src.config.resources import Requests
@@ -36,6 +38,18 @@ def test_a_training_by_hand():
     expected = 1500 + held + activations, 15 + 2 * operations / 5e9 / 60
     found = of(requests, "train_teacher", system="teacher")
     assert found == tuple(math.ceil(value) for value in expected)
+
+
+def test_weights_that_a_search_counts_and_a_family_does_not_tell(monkeypatch):
+    plan = Plan(load_experiment("smoke"))
+    decode = next(decode for decode in plan.loaded.decodes if decode.system == "teacher")
+    family = plan.system("teacher").family
+    poor = dataclasses.replace(family, weights=lambda model, vocabulary: {"encoder": 1, "decoder": 1})
+    monkeypatch.setattr(type(plan.system("teacher")), "family", property(lambda system: poor))
+    with pytest.raises(
+        ConfigError, match="^systems.teacher: search [a-z]+ counts the weights of 'output', which family"
+    ):
+        decode_operations(plan, decode, 10, 12.0)
 
 
 def test_every_process_of_a_node_needs_memory_and_shares_the_time():
