@@ -29,7 +29,6 @@ from workflow_src.config.costs import (
     WIDE,
     decode_operations,
     decoding_operations,
-    distillation_search,
     operations_a_position,
     parameters,
     sentence_length,
@@ -147,7 +146,7 @@ def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) 
     pairs, length = training_pairs(plan, pairs), sentence_length(plan, length)
     work = [_system_row(plan, system) for system in plan.loaded.systems.values()]
     for teacher in plan.teachers:
-        search = distillation_search(plan, teacher)
+        search = plan.distillation(teacher).search_settings()
         operations = decoding_operations(plan, plan.system(teacher), search, pairs, length) if pairs else None
         work.append(
             {

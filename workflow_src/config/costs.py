@@ -7,12 +7,10 @@ long.
 
 from __future__ import annotations
 
-from typing import Any
-
 from workflow_src.config.base import ConfigError
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
-from workflow_src.registry import distilling_search, fill, named_systems, needs, of_the_family, search_of, searches
+from workflow_src.registry import fill, named_systems, needs, of_the_family, search_of, searches
 from workflow_src.spec import MODEL, SearchSettings, Weights
 
 # From this width on, a GPU's products are large enough for its higher rates.
@@ -99,13 +97,6 @@ def widest(decode: Decode) -> int:
     """Hypotheses that are held for a sentence, at most."""
     search = searches()[decode.search]
     return max(search.width(settings) for settings in decode.combinations())
-
-
-def distillation_search(plan: Plan, teacher: str) -> SearchSettings:
-    """What a teacher distils with: the search that is the reference of comparisons."""
-    search = distilling_search()
-    settings: dict[str, Any] = plan.distillation(teacher).model_dump()
-    return search.settings(**{name: settings[name] for name in search.settings.model_fields if name in settings})
 
 
 def sentence_length(plan: Plan, length: float | None = None) -> float:

@@ -10,6 +10,8 @@ from pydantic import Field, field_validator, model_validator
 from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import RecipeConfig
+from workflow_src.registry import distilling_search
+from workflow_src.spec import SearchSettings
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # What is removed of runs of the same: nothing, words of the joined text, or subwords before they are joined.
@@ -76,6 +78,11 @@ class DistillationConfig(Frozen):
     engine: str = Field(
         "auto", description="what computes; auto: the fastest that is installed, on CPUs; outputs are the same"
     )
+
+    def search_settings(self) -> SearchSettings:
+        """What the teacher distils with: the search that is the reference of comparisons."""
+        kind = distilling_search().settings
+        return kind(**{name: getattr(self, name) for name in kind.model_fields if name in type(self).model_fields})
 
 
 # What every random-number generator takes.

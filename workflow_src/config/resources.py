@@ -26,7 +26,6 @@ from workflow_src.config.costs import (
     WIDE,
     decode_operations,
     decoding_operations,
-    distillation_search,
     layers,
     operations_a_position,
     parameters,
@@ -164,7 +163,7 @@ class Requests:
 
     def _distillation(self, teacher: str, shards: int) -> tuple[float, float]:
         settings = self.plan.distillation(teacher)
-        search, sentences = distillation_search(self.plan, teacher), self.pairs / shards
+        search, sentences = self.plan.distillation(teacher).search_settings(), self.pairs / shards
         minutes = self._minutes(
             decoding_operations(self.plan, self.plan.system(teacher), search, sentences, self.length)
         )

@@ -83,8 +83,7 @@ def _search(given, model, family: Family, subwords: Subwords, runtime: Runtime) 
     Raises ValueError for an engine asked for by name that does not compute such a model.
     """
     search = distilling_search()
-    wanted = DistillationConfig.model_validate(given.settings).model_dump()
-    settings = search.settings(**{name: wanted[name] for name in search.settings.model_fields if name in wanted})
+    settings = DistillationConfig.model_validate(given.settings).search_settings()
     run_search = import_object(search.run)
 
     def own(sources: list[list[int]]) -> Hypotheses:

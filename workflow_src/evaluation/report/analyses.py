@@ -41,13 +41,14 @@ def draw(found: dict[str, dict[str, Any]], manifest: Manifest) -> dict[str, Any]
 def context_of(found: dict[str, dict[str, Any]], manifest: Manifest, carried: str = "") -> dict[str, Any]:
     """Numbers, tables and captions, apart from pictures. `carried` stands under every table."""
     drawn = [name for name in found if name in DRAWN]
+    captions = analysis_captions.captions(found, manifest)
     context: dict[str, Any] = {
         "found": found,
         "carried": carried,
-        "captions": analysis_captions.captions(found, manifest),
+        "captions": captions,
         "figure_numbers": {name: FIRST_FIGURE + number for number, name in enumerate(drawn)},
         "tables": {},
-        "table_captions": analysis_captions.captions(found, manifest),
+        "table_captions": dict(captions),
         "points": _points(found, manifest),
         "refined_class": _refined_class(found, manifest),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from workflow_src.config.manifest import Manifest
@@ -16,7 +17,9 @@ def _table(heads: list[str], rows: list[list[str]]) -> dict[str, Any]:
     return {"heads": heads, "rows": rows}
 
 
-def _curve_rows(found: dict[str, Any], manifest: Manifest, cells: Any) -> list[list[str]]:
+def _curve_table(
+    heads: list[str], found: dict[str, Any], manifest: Manifest, cells: Callable[[dict[str, Any]], list[str]]
+) -> dict[str, Any]:
     """A row for each procedure and step; what all procedures of a model share, L = 0, stands once."""
     rows, starts = [], set()
     for curve in found["curves"]:
@@ -29,25 +32,24 @@ def _curve_rows(found: dict[str, Any], manifest: Manifest, cells: Any) -> list[l
                 several = len({other["model"] for other in found["curves"]}) > 1
                 name = start_title(manifest) + (f" · {curve['model']}" if several else "")
             rows.append([name, str(point["steps"]), *cells(point)])
-    return rows
+    return _table(["", "L", *heads], rows)
+
+
+def _change(point: dict[str, Any]) -> list[str]:
+    """What refinement gained, and the shares of sentences that rose and fell; nothing at L = 0."""
+    if not point["steps"]:
+        return ["", "", ""]
+    shares = [f"{100 * point[key]:.0f}" for key in ("risen", "fallen")]
+    return [f"{_signed(point['gain'])} ± {point['gain_error']:.2f}", *shares]
 
 
 def marginal_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
-    heads = ["", "L", "log p(y|x)", "gain", "risen, %", "fallen, %", "effective samples"]
-    return _table(
-        heads,
-        _curve_rows(
-            found,
-            manifest,
-            lambda p: [
-                f"{_signed(p['log_probability'])} ± {p['error']:.2f}",
-                f"{_signed(p['gain'])} ± {p['gain_error']:.2f}" if p["steps"] else "",
-                f"{100 * p['risen']:.0f}" if p["steps"] else "",
-                f"{100 * p['fallen']:.0f}" if p["steps"] else "",
-                f"{p['effective_samples']:.0f}",
-            ],
-        ),
-    )
+    def cells(point: dict[str, Any]) -> list[str]:
+        value = f"{_signed(point['log_probability'])} ± {point['error']:.2f}"
+        return [value, *_change(point), f"{point['effective_samples']:.0f}"]
+
+    heads = ["log p(y|x)", "gain", "risen, %", "fallen, %", "effective samples"]
+    return _curve_table(heads, found, manifest, cells)
 
 
 def tokens_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
@@ -55,20 +57,15 @@ def tokens_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
         ratio = point["relative_repetitions"]
         return "–" if ratio is None else f"{100 * ratio:.0f} ± {100 * point['relative_repetitions_error']:.0f}"
 
-    heads = ["", "L", "edit distance", "changed, %", "repetitions a sentence", "of those at L = 0, %"]
-    return _table(
-        heads,
-        _curve_rows(
-            found,
-            manifest,
-            lambda p: [
-                f"{p['edit_distance']:.2f} ± {p['edit_distance_error']:.2f}" if p["steps"] else "",
-                f"{100 * p['changed']:.0f}" if p["steps"] else "",
-                f"{p['repetitions']:.2f}",
-                relative(p) if p["steps"] else "",
-            ],
-        ),
-    )
+    def cells(point: dict[str, Any]) -> list[str]:
+        repetitions = f"{point['repetitions']:.2f}"
+        if not point["steps"]:
+            return ["", "", repetitions, ""]
+        distance = f"{point['edit_distance']:.2f} ± {point['edit_distance_error']:.2f}"
+        return [distance, f"{100 * point['changed']:.0f}", repetitions, relative(point)]
+
+    heads = ["edit distance", "changed, %", "repetitions a sentence", "of those at L = 0, %"]
+    return _curve_table(heads, found, manifest, cells)
 
 
 def accuracy_table(found: dict[str, Any]) -> dict[str, Any]:
@@ -116,21 +113,13 @@ def energies_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
 
 
 def convergence_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
-    heads = ["", "L", "ELBO", "gain", "risen, %", "fallen, %", "BLEU", "stopped at L, %"]
-    return _table(
-        heads,
-        _curve_rows(
-            found,
-            manifest,
-            lambda p: [
-                f"{_signed(p['bound'])} ± {p['bound_error']:.2f}",
-                f"{_signed(p['gain'])} ± {p['gain_error']:.2f}" if p["steps"] else "",
-                *(f"{100 * p[key]:.0f}" if p["steps"] else "" for key in ("risen", "fallen")),
-                f"{p['bleu']:.1f}",
-                f"{100 * p['stopped']:.0f}" if p["steps"] else "",
-            ],
-        ),
-    )
+    def cells(point: dict[str, Any]) -> list[str]:
+        bound = f"{_signed(point['bound'])} ± {point['bound_error']:.2f}"
+        stopped = f"{100 * point['stopped']:.0f}" if point["steps"] else ""
+        return [bound, *_change(point), f"{point['bleu']:.1f}", stopped]
+
+    heads = ["ELBO", "gain", "risen, %", "fallen, %", "BLEU", "stopped at L, %"]
+    return _curve_table(heads, found, manifest, cells)
 
 
 def components_table(found: dict[str, Any]) -> dict[str, Any]:
