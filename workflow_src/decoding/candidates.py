@@ -83,6 +83,19 @@ def kept_symbols(symbols: Tensor, kept: Tensor) -> Tensor:
     return written.scatter(1, place, symbols)[:, :-1]
 
 
+def followed(best: Sequence[list[int]], seen: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
+    """What was put out after every pass by the candidate whose last output is the best one of each sentence.
+
+    `seen` has the outputs of all candidates after every pass; those of a sentence follow each other.
+    """
+    each = len(seen[-1]) // len(best)
+    rows = [
+        next(row for row in range(place * each, (place + 1) * each) if seen[-1][row] == tokens)
+        for place, tokens in enumerate(best)
+    ]
+    return [[texts[row] for row in rows] for texts in seen]
+
+
 def winners(
     outputs: Tensor, scores: Sequence[float], each: int, source: Tensor, rescorer: Rescorer | None
 ) -> Hypotheses:

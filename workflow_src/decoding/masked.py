@@ -14,17 +14,20 @@ from torch import Tensor
 from workflow_src.decoding.candidates import unpadded
 from workflow_src.types import PAD, Hypotheses, MaskedModel, wide
 
+# Called after a pass with the subwords (C, N) and the mask (C, N) of real places.
+Watch = Callable[[Tensor, Tensor], None]
+
 
 def mask_predict(
     model: MaskedModel,
     memory,
     lengths: Tensor,
     iterations: int,
-    after: Callable[[Tensor, Tensor], None] | None = None,
+    after: Watch | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Subwords (C, N) of outputs of lengths (C,), their log-probabilities (C, N) and the mask (C, N) of real places.
 
-    C is the B of the memory or a multiple (`MaskedModel.states`). `after(subwords, mask)` is called after every pass.
+    C is the B of the memory or a multiple (`MaskedModel.states`). `after` is called after every pass.
     """
     hidden, mask = model.hidden(memory, lengths)
     symbols = torch.where(mask, model.mask_symbol, PAD)

@@ -24,7 +24,10 @@ def _by(mark: str):
 
 
 class CtcBeamSettings(SearchSettings):
-    """A prefix y has the score log p(y|x) + lm_weight log p_LM(y) + word_bonus |y| (Gu & Kong 2021, equation 6)."""
+    """A prefix y has the score log p(y|x) + lm_weight log p_LM(y) + word_bonus |y|.
+
+    Gu & Kong 2021, equation 6, has log |y| in place of |y|.
+    """
 
     beam: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
         5, ge=1, description="prefixes kept at every slot"

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import likely_lengths, unpadded, winners
+from workflow_src.decoding.candidates import followed, likely_lengths, unpadded, winners
 from workflow_src.decoding.iterative import passed, passed_until
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer
@@ -78,21 +78,8 @@ def run(
     if trace:
         # Sentences that stopped early keep what they had.
         seen += [outputs] * (settings.passes - len(seen))
-        found.traces = _followed(found.tokens, [unpadded(one) for one in seen])
+        found.traces = followed(found.tokens, [unpadded(one) for one in seen])
     return found
-
-
-def _followed(best: list[list[int]], seen: list[list[list[int]]]) -> list[list[list[int]]]:
-    """What was put out after every pass at the length whose last output is the best one of each sentence.
-
-    `seen` has the outputs of all candidates after every pass.
-    """
-    each = len(seen[-1]) // len(best)
-    rows = [
-        next(row for row in range(place * each, (place + 1) * each) if seen[-1][row] == tokens)
-        for place, tokens in enumerate(best)
-    ]
-    return [[texts[row] for row in rows] for texts in seen]
 
 
 def _best(

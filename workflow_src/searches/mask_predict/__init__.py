@@ -19,7 +19,7 @@ class MaskPredictSettings(SearchSettings):
     iterations: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
         10, ge=1, description="passes of the decoder; before pass t + 1 of T, N (T - t) / T of N subwords are masked"
     )
-    length_beam: Annotated[int, Option(tune=True, part="-lengths{}", length=True)] = Field(
+    length_beam: Annotated[int, Option(tune=True, part="-lengths{}", length=True, follow=True)] = Field(
         5, ge=1, description="most probable target lengths that are decoded side by side"
     )
     length_quantile: LengthQuantile
@@ -62,7 +62,9 @@ SEARCH = Search(
     at_lengths="workflow_src.searches.mask_predict.search:at_lengths",
     cost=cost,
     needs={MODEL: Role(MASKED), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
+    traceable=True,
     series="iterations",
+    first_value=1,
     width=lambda settings: settings.length_beam,
     label=label,
     look=Look(marker="h"),

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import winners
-from workflow_src.decoding.masked import mask_predict, mean_chance
+from workflow_src.decoding.candidates import followed, unpadded, winners
+from workflow_src.decoding.masked import Watch, mask_predict, mean_chance
 from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import ROWS, Rescorer
 from workflow_src.decoding.settings import RESCORER
@@ -31,7 +31,8 @@ class MaskPredictPass(nn.Module):
         super().__init__()
         self.model, self.settings = model, settings
 
-    def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, source: Tensor, after: Watch | None = None) -> tuple[Tensor, Tensor]:
+        """`after` is called with the subwords and their mask after every pass."""
         model, settings = self.model, self.settings
         memory = model.encode(source)
         if settings.length_beam == 1:
@@ -40,7 +41,7 @@ class MaskPredictPass(nn.Module):
             lengths = model.length.likely(memory, settings.length_beam, settings.lengthening).flatten()
         # Lengths of one sentence differ, also where a graph is for single sentences.
         with with_padding() if settings.length_beam > 1 else contextlib.nullcontext():
-            symbols, chances, mask = mask_predict(model, memory, lengths, settings.iterations)
+            symbols, chances, mask = mask_predict(model, memory, lengths, settings.iterations, after)
         return model.output(symbols, mask), mean_chance(chances, mask)
 
 
@@ -70,11 +71,25 @@ def run(
     scored: bool = True,
     trace: bool = False,
 ) -> Hypotheses:
-    """Translate source (B, S); scores are what outputs were ranked by."""
-    network = MaskPredictPass(models[MODEL], settings)
+    """Translate source (B, S); scores are what outputs were ranked by.
+
+    A trace has what every pass put out at the length that won.
+    """
+    model = models[MODEL]
+    network, parts = MaskPredictPass(model, settings), []
+    seen: list[list[list[int]]] = [[] for _ in range(settings.iterations)]
     # So many sentences that no more than ROWS candidates are decoded together.
-    parts = [network(part) for part in source.split(max(1, ROWS // settings.length_beam))]
-    return _read(source, parts, models.get(RESCORER))
+    for part in source.split(max(1, ROWS // settings.length_beam)):
+        passes = iter(seen)
+
+        def watch(symbols: Tensor, mask: Tensor, passes=passes) -> None:
+            next(passes).extend(unpadded(model.output(symbols, mask)))
+
+        parts.append(network(part, watch if trace else None))
+    found = _read(source, parts, models.get(RESCORER))
+    if trace:
+        found.traces = followed(found.tokens, seen)
+    return found
 
 
 @torch.no_grad()

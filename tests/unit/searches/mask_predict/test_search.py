@@ -21,15 +21,15 @@ BATCH = pairs([4, 1, 6, 9, 3], [1] * 5)
 MODEL = cmlm(seed=4)
 
 
-def found(model=MODEL, source=BATCH.source, **fields):
-    return run({"model": model}, source, MaskPredictSettings(**fields))
+def found(model=MODEL, source=BATCH.source, trace=False, **fields):
+    return run({"model": model}, source, MaskPredictSettings(**fields), trace=trace)
 
 
 @torch.no_grad()
-def by_hand(model, source, length: int, iterations: int) -> tuple[list[int], list[float]]:
-    """Subwords and log-probabilities of one sentence without padding."""
+def by_hand(model, source, length: int, iterations: int, until: int = 100) -> tuple[list[int], list[float]]:
+    """Subwords and log-probabilities of one sentence without padding, after the first `until` passes."""
     memory, words, chances = model.encode(source), [MASK] * length, [0.0] * length
-    for t in range(iterations):
+    for t in range(min(until, iterations)):
         count = length if t == 0 else math.floor(length * (iterations - t) / iterations)
         worst = sorted(range(length), key=lambda place: (chances[place], place))[:count] if t else range(length)
         shown = torch.tensor([[MASK if place in worst else word for place, word in enumerate(words)]])
@@ -191,6 +191,20 @@ def test_passes_that_mask_nothing_are_not_computed():
     result = found(model, torch.tensor([[5, 2]]), iterations=8, length_beam=1)
     # floor(2 (8 - t) / 8) is 1 for t = 1 … 4 and 0 afterwards.
     assert len(model.seen) == 5 and result.tokens == [[3, 4]]
+
+
+def test_a_trace_has_what_every_pass_put_out_at_the_length_that_won(monkeypatch):
+    """Whatever is decoded together: what pass t of T puts out is worked out by a loop over single places."""
+    for rows in (1000, 6):
+        monkeypatch.setattr(module, "ROWS", rows)
+        traced = found(iterations=4, length_beam=3, trace=True)
+        assert (
+            len(traced.traces) == 4 and traced.traces[-1] == traced.tokens == found(iterations=4, length_beam=3).tokens
+        )
+        for row in range(5):
+            length, source = len(traced.tokens[row]), one(BATCH, row).source
+            wanted = [by_hand(MODEL, source, length, 4, until)[0] for until in (1, 2, 3, 4)]
+            assert [texts[row] for texts in traced.traces] == wanted
 
 
 def test_of_equal_chances_the_first_are_masked_and_padding_never_is():
