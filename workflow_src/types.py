@@ -141,11 +141,15 @@ class Hypotheses:
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """Figures on dev from a model, and which of them says which weights are best: the largest, or the `smallest`."""
+    """Figures on dev from a model, and which of them says which weights are best: the largest, or the `smallest`.
+
+    `fault` says in a sentence what the last figures tell of a failure that the loss does not show, if there is any.
+    """
 
     figures: Callable[[torch.nn.Module], dict[str, float]]
     criterion: str
     smallest: bool = False
+    fault: Callable[[dict[str, float]], str | None] | None = None
 
 
 class DevSet(Protocol):

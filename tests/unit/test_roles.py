@@ -20,6 +20,7 @@ from workflow_src import registry
 from workflow_src.config import ConfigError, Plan, load_experiment
 from workflow_src.config.costs import parameters, parts, weights_of
 from workflow_src.config.resources import Requests
+from workflow_src.data.subwords import Subwords
 from workflow_src.declarations import DeclarationError, check
 from workflow_src.families.build import build
 from workflow_src.nn.weights import weights_of as weights_of_model
@@ -297,6 +298,13 @@ def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
     write_json(other / "config.json", description)
     words = [*words, "--initial", str(marked), "--roles", f"critic={other / 'model.safetensors'}"]
     assert "were trained with 30 source and 30 target subwords, these subwords have " in refused("train", words)
+    # As many subwords, but others.
+    save_tensors(other / "model.safetensors", load_tensors(teacher))
+    description = read_json(teacher.with_name("config.json"))
+    assert description["subwords"] == Subwords.load(tiny.folder).digest
+    write_json(other / "config.json", description | {"subwords": "0" * 64})
+    told = refused("train", words)
+    assert "were trained with other subwords of the same number, digest 000000000000, these have " in told
 
 
 def test_it_trains_with_the_system_in_its_role_and_keeps_a_record_of_it(bundle):

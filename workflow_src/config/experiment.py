@@ -11,7 +11,7 @@ from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import RecipeConfig
 from workflow_src.registry import distilling_search
-from workflow_src.spec import SearchSettings
+from workflow_src.spec import Grown, SearchSettings
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # What is removed of runs of the same: nothing, words of the joined text, or subwords before they are joined.
@@ -23,8 +23,10 @@ NAME = r"^[a-z0-9][a-z0-9_-]*$"
 PARTITION = r"^[A-Za-z0-9_.,-]+$"
 
 
-class TrainingConfig(Frozen):
+class TrainingConfig(Grown):
     """How long and how a model learns. Everything here changes the result; devices and logging are elsewhere."""
+
+    later = frozenset({"patience"})
 
     max_steps: int = Field(ge=0, description="updates; 0 uses initial_weights as they are")
     batch_tokens: int = Field(2000, gt=0, description="padded subwords of the longer side in one update")
@@ -49,6 +51,17 @@ class TrainingConfig(Frozen):
     dev_sentences: int | None = Field(None, gt=0, description="first so many dev pairs for BLEU while training")
     keep: Literal["average", "best", "last"] = Field("average", description="which weights become the system")
     average_last: int = Field(5, gt=0, description="validation checkpoints averaged (keep: average)")
+    patience: int | None = Field(
+        None, gt=0, description="training stops after so many validations in a row without a better one (keep: best)"
+    )
+
+    @model_validator(mode="after")
+    def _patience_waits_for_the_best(self):
+        if self.patience is not None and self.keep != "best":
+            raise ValueError(
+                f"patience is {self.patience}, and keep is {self.keep}; say keep: best, or remove patience"
+            )
+        return self
 
 
 class SystemConfig(Frozen):

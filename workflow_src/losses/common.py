@@ -90,6 +90,21 @@ def budget(config: Budget, progress: float) -> float:
     return config.kl_budget + (config.budget_end - config.kl_budget) * share
 
 
+def collapsed(figures: dict[str, float]) -> str | None:
+    """A sentence where the figures of a validation say that latents carry nothing; None where they carry something.
+
+    Their KL is below 0.1 nats, and the posterior mean of the reference gives less than 1 BLEU more than the prior's.
+    """
+    kl, carried = figures["dev_kl"], figures["dev_bleu_posterior"] - figures["dev_bleu"]
+    if kl >= 0.1 or carried >= 1:
+        return None
+    return (
+        f"the latents have collapsed: their KL on dev is {kl:.2g} nats, and the posterior mean gives {carried:+.1f} "
+        "BLEU; keep more of the KL budget (objective.budget_end), or hold it for longer (objective.budget_hold, "
+        "budget_until)"
+    )
+
+
 def length_loss(model, memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """`length_cross_entropy` of a model whose length head reads source states."""
     return length_cross_entropy(model.length(memory), model.length.classes(memory, batch.target_lengths), smoothing)

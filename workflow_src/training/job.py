@@ -84,6 +84,7 @@ def _fit(family: Family, given: argparse.Namespace) -> str:
     description = {
         **{name: settings[name] for name in ("system", "family", "preset", "data", "model")},
         "seed": given.seed,
+        "subwords": subwords.digest,
         "steps": 0,
         "minutes": round((time.perf_counter() - began) / 60, 2),
         "sizes": sizes,
@@ -159,6 +160,7 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
     description = {
         **_description(given, progress),
         "sizes": sizes,
+        "subwords": subwords.digest,
         "parameters": parameters,
         **machine,
     }
@@ -170,6 +172,8 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
         lambda files: provenance(settings, inputs, files),
     )
     states.finish(machine)
+    if validation.fault and progress.history and (fault := validation.fault(progress.history[-1])):
+        log.warning("warning: %s", fault)
     last = {
         k: round(v, 3) for k, v in (progress.history[-1] if progress.history else {}).items() if k.startswith("dev_")
     }

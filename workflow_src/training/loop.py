@@ -136,7 +136,7 @@ class Trainer:
         if progress.validated < progress.step and self._validates():
             self._validate()
         self._began = time.perf_counter()
-        while progress.step < config.max_steps:
+        while progress.step < config.max_steps and not self._stands_still():
             if self.group.any(self.preemption.received is not None):
                 self._stop()
             taken = [next(parts) for _ in range(self.update.parts)]
@@ -157,7 +157,21 @@ class Trainer:
                 self._validate()
             # Neither saving nor validating counts as training.
             self._began = time.perf_counter()
+        if progress.step < config.max_steps:
+            log.info("no better validation in %d: training stops after update %d", config.patience, progress.step)
+            self._save()
         self._choose_weights()
+
+    def _stands_still(self) -> bool:
+        """Whether the last `patience` validations were no better than one before them."""
+        patience = self.config.patience
+        figures = [entry[self.validation.criterion] for entry in self.progress.history] if patience else []
+        if patience is None or len(figures) <= patience:
+            return False
+        # What is no number is never better.
+        better = min if self.validation.smallest else max
+        finite = [value for value in figures if not math.isnan(value)]
+        return not finite or figures.index(better(finite)) < len(figures) - patience
 
     def _validates(self) -> bool:
         step = self.progress.step

@@ -57,13 +57,22 @@ def family_of(weights: str | Path) -> str | None:
 
 
 def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str | Path) -> None:
-    """Raises ArtifactError when a system was trained with vocabularies of other sizes."""
+    """Raises ArtifactError when a system was trained with other subwords.
+
+    The description of an older system does not tell which they were: sizes of vocabularies are compared then.
+    """
     sizes = description["sizes"]
     wanted, there = (sizes["source"], sizes["target"]), (subwords.source_size, subwords.target_size)
     if wanted != there:
         raise ArtifactError(
             f"weights {weights} were trained with {wanted[0]} source and {wanted[1]} target subwords, these subwords "
             f"have {there[0]} and {there[1]}; use the subwords that the system was trained with."
+        )
+    if description.get("subwords", subwords.digest) != subwords.digest:
+        raise ArtifactError(
+            f"weights {weights} were trained with other subwords of the same number, digest "
+            f"{description['subwords'][:12]}, these have {subwords.digest[:12]}; use the subwords that the system was "
+            "trained with."
         )
 
 

@@ -10,6 +10,20 @@ from workflow_src.losses import common
 from workflow_src.losses.common import gaussian_kl, smoothed_cross_entropy
 
 
+@pytest.mark.parametrize(
+    ("kl", "prior", "posterior", "words"),
+    [
+        (0.03, 28.5, 28.6, "their KL on dev is 0.03 nats, and the posterior mean gives +0.1 BLEU; keep more of"),
+        (0.0, 30.0, 29.5, "the posterior mean gives -0.5 BLEU"),
+        (0.5, 30.0, 30.1, None),
+        (0.03, 28.5, 40.0, None),
+    ],
+)
+def test_latents_have_collapsed_where_they_cost_and_carry_nothing(kl, prior, posterior, words):
+    found = common.collapsed({"dev_kl": kl, "dev_bleu": prior, "dev_bleu_posterior": posterior})
+    assert (words in found) if words else found is None
+
+
 def problem(rows: int, dim: int = 5, classes: int = 7, seed: int = 0, dtype=torch.float64, scale: float = 1.0):
     generator = torch.Generator().manual_seed(seed)
     draw = lambda *shape: (scale * torch.randn(shape, generator=generator, dtype=dtype)).requires_grad_()  # noqa: E731

@@ -519,3 +519,11 @@ def test_a_sentence_beyond_the_positions_is_refused_before_training(training_wor
     said = refused("train_teacher", training_words("transformer", tmp_path, model={"max_positions": 4}))
     assert "the model has 4 positions; raise model.max_positions" in said
     assert not (tmp_path / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(("latents", "warned"), [({"latent": "vae", "head_scale": 1e-3}, True), ({}, False)])
+def test_a_training_says_that_its_latents_have_collapsed(latents, warned, training_words, run_stage, tmp_path, caplog):
+    """After one update heads that start near 0 say nothing."""
+    run_stage("train", training_words("nat", tmp_path, model=latents, max_steps=1, validate_every=1))
+    told = [record.getMessage() for record in caplog.records if "collapsed" in record.getMessage()]
+    assert len(told) == warned and all(line.startswith("warning: the latents have collapsed: ") for line in told)

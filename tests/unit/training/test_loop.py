@@ -6,6 +6,7 @@ import random
 import pytest
 import torch
 
+from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.families.build import build_objective
 from workflow_src.nn.weights import weights_of
@@ -309,3 +310,42 @@ def test_frozen_weights_do_not_move_and_take_no_gradient(make_trainer, frozen):
     trainer.run()
     assert all(torch.equal(tensor, before[name]) for name, tensor in weights_of(frozen).items())
     assert not any(parameter.requires_grad or parameter.grad is not None for parameter in frozen.parameters())
+
+
+@pytest.mark.parametrize(
+    ("scores", "smallest", "stops_at", "chosen"),
+    [
+        ([1.0, 3.0, 2.0, 2.5, 4.0], False, 4, 2),
+        ([4.0, 2.0, 3.0, 2.0, 1.0], True, 4, 2),
+        ([1.0, 2.0, 1.5, 3.0, 2.5], False, 5, 4),
+        ([float("nan"), 2.0, float("nan"), 1.0, 5.0], False, 4, 2),
+    ],
+)
+def test_patience_stops_after_validations_that_are_no_better(make_trainer, compare, scores, smallest, stops_at, chosen):
+    """Two in a row: the weights are those of the best one; killed and resumed, it stops at the same update."""
+    more = {"max_steps": 10, "validate_every": 2, "save_every": 1, "keep": "best", "patience": 2}
+    seen: list[dict] = []
+    made = dataclasses.replace(scripted(scores, seen), smallest=smallest)
+    trainer = make_trainer("transformer", validation=made, **more)
+    progress = trainer.run()
+    assert progress.step == 2 * stops_at and len(progress.history) == stops_at
+    assert compare.equal(trainer.model, seen[chosen - 1])
+    first, rest = (dataclasses.replace(scripted(part), smallest=smallest) for part in (scores[:1], scores[1:]))
+    left = make_trainer("transformer", state="two", validation=first, wrap=bomb(3), **more)
+    with pytest.raises(Killed):
+        left.run()
+    resumed = make_trainer("transformer", state="two", validation=rest, **more)
+    assert resumed.run().step == progress.step and compare.equal(resumed.model, trainer.model)
+    # Once more: there is only the validation after the last save to repeat.
+    last = dataclasses.replace(scripted(scores[stops_at - 1 : stops_at]), smallest=smallest)
+    again = make_trainer("transformer", state="two", validation=last, **more)
+    assert again.run().step == progress.step and compare.equal(again.model, trainer.model)
+
+
+def test_patience_is_for_the_best_weights():
+    for keep in ("last", "average"):
+        with pytest.raises(ValueError, match=f"patience is 2, and keep is {keep}; say keep: best, or remove patience"):
+            TrainingConfig(max_steps=5, keep=keep, patience=2)
+    assert TrainingConfig(max_steps=5, keep="best", patience=2).model_dump()["patience"] == 2
+    # Rules are handed what they were handed before there was one.
+    assert "patience" not in TrainingConfig(max_steps=5).model_dump()

@@ -20,6 +20,7 @@ class Killed(Exception):
         ("nat", {"latent": "vae", "dropout": 0.1}, {"glance": "glat"}),
         ("nat", {"loss": "axe", "latent": "vae", "dropout": 0.1}, {"glance": "random"}),
         ("nat", {"loss": "ce", "dropout": 0.1}, {"glance": "glat", "glance_count": "share", "glance_share": 1.0}),
+        ("tagger", {"dropout": 0.1}, {}),
         ("inat", {"dropout": 0.1}, {}),
         ("inat", {"dropout": 0.1}, {"guess": "sample", "passes": 3}),
         ("lanmt", {"dropout": 0.1}, {"budget_hold": 0.2, "budget_until": 0.9}),

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.decoding.latent import delta_step, translate_batch, words
+from workflow_src.losses.common import collapsed
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.losses.source_latents import evidence_lower_bound
@@ -43,7 +44,7 @@ def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validatio
             "dev_bleu_carried": posterior - prior,
         }
 
-    return Validation(figures, "dev_elbo")
+    return Validation(figures, "dev_elbo", fault=collapsed)
 
 
 def _measured(

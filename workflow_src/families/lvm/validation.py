@@ -8,6 +8,7 @@ from torch import nn
 
 from workflow_src.decoding.latent import best_tokens, draw_noise, translate_batch, word_rows
 from workflow_src.families.lvm.objective import evidence_lower_bound
+from workflow_src.losses.common import collapsed
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import PAD, Batch, DevSet, Validation
 
@@ -51,7 +52,7 @@ def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validatio
             "dev_bleu_posterior": posterior,
         }
 
-    return Validation(figures, "dev_elbo")
+    return Validation(figures, "dev_elbo", fault=collapsed)
 
 
 def _posterior_translations(model: nn.Module, memory, batch: Batch) -> dict[int, list[int]]:

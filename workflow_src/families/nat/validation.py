@@ -10,7 +10,7 @@ from workflow_src.decoding.candidates import unpadded
 from workflow_src.decoding.ctc import slot_logits
 from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.objective import output_loss, training_slots
-from workflow_src.losses.common import gaussian_kl
+from workflow_src.losses.common import collapsed, gaussian_kl
 from workflow_src.types import Batch, DevSet, Hypotheses, Validation
 
 
@@ -45,7 +45,7 @@ def validate(dev: DevSet, objective: NatObjectiveConfig, base: None = None) -> V
             found["dev_bleu_carried"] = posterior - found["dev_bleu"]
         return found
 
-    return Validation(figures, "dev_bleu")
+    return Validation(figures, "dev_bleu", fault=lambda found: collapsed(found) if "dev_kl" in found else None)
 
 
 def _measured(model, objective: NatObjectiveConfig, batch: Batch) -> tuple[dict[str, float], dict[int, list[int]]]:
