@@ -9,7 +9,7 @@ from workflow_src.config.base import ConfigError, nearest, unknown
 from workflow_src.config.experiment import DecodeConfig, WorkflowConfig
 from workflow_src.config.resolved import Decode, System
 from workflow_src.registry import default_engine, engines, search_of, searches, searches_of
-from workflow_src.spec import Engine, Search, SearchSettings
+from workflow_src.spec import SCORER, Engine, Search, SearchSettings
 
 
 def resolve_decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode, ...]:
@@ -37,7 +37,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
     fields = _own_fields(section, search, where)
     listed = [name for name, value in fields.items() if isinstance(value, (list, tuple))]
     tune = _tune(section, search, where)
-    made = []
+    made, every = [], []
     values = (fields[name] for name in listed)
     for combination in itertools.product(*values):
         raw = fields | dict(zip(listed, combination, strict=True))
@@ -45,6 +45,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
         tried = _tried(search, settings, tune or {}, where)
         _serves(search, tried, system, systems, where)
         _check_used(settings, tune or {}, where)
+        every += tried
         for compute_type in _each(section.compute_type):
             engine = _engine(section, compute_type, system, search, tried, where)
             handed = {"search": search.name} | settings.handed()
@@ -63,6 +64,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
                     values=settings,
                 )
             )
+    _check_candidates(search, every, where)
     return made
 
 
@@ -96,6 +98,18 @@ def _check_used(settings: SearchSettings, tune: dict[str, list[Any]], where: str
         settings.check_used(tune, f"{where}.")
     except ValueError as failure:
         raise ConfigError(str(failure)) from None
+
+
+def _check_candidates(search: Search, tried: list[SearchSettings], where: str) -> None:
+    """Raises ConfigError where candidates are ranked and no settings give more than one."""
+    own = next(iter(tried), search.settings())
+    names = [name for name in own.named("role") if search.needs[own.option(name).role].trait == SCORER]
+    ranked = next((name for name in names if getattr(own, name)), None)
+    if ranked and all(search.width(settings) == 1 for settings in tried):
+        raise ConfigError(
+            f"{where}: {ranked} ranks candidates, and with these settings search {search.name} has one; remove "
+            f"{ranked}, or ask for more candidates."
+        )
 
 
 def _each(value: Any) -> tuple[Any, ...]:

@@ -153,7 +153,33 @@ def test_word_order_is_compared_where_asked_for_of_latents_of_the_source():
     assert found.reads == (rows[0]["details"],) and found.reads[0].endswith("teacher/seed-1/greedy/test.jsonl")
     named = planned(systems=VAE, analyses={"reordering": {"enabled": True, "system": "lvm"}})
     assert json.loads(named.analyses["reordering"].settings)["rows"][0]["system"] == "lvm"
-    assert not planned(analyses=asked).analyses["reordering"].enabled
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("reordering", "it looks at latents of source positions"),
+        ("components", "it looks at latents"),
+        ("convergence", "it follows refinement of latents that have a bound"),
+    ],
+)
+def test_an_analysis_that_was_switched_on_and_has_nothing_to_look_at_is_refused(name, sentence):
+    asked = {name: {"enabled": True}}
+    one_pass = {"family": "nat", "preset": "tiny", "training": {"max_steps": 5}}
+    teacher = {"family": "transformer", "preset": "tiny", "training": {"max_steps": 5}}
+    config = {
+        "recipe": {"name": "a", "dataset": "tatoeba", "source": "de", "target": "en"},
+        "experiment": "a",
+        "systems": {"teacher": teacher, "one-pass": one_pass},
+        "decodes": [{"system": "teacher", "search": "greedy"}, {"system": "one-pass", "search": "ctc-greedy"}],
+    }
+    assert Plan(load(config)).analyses
+    with pytest.raises(ConfigError) as refused:
+        Plan(load(config | {"analyses": asked})).analyses  # noqa: B018
+    assert str(refused.value) == (
+        f"analyses.{name} is enabled, and nothing that the experiment decodes or trains fits it: {sentence}; add such "
+        f"a system or decode, or remove analyses.{name}."
+    )
 
 
 @pytest.mark.parametrize(

@@ -116,12 +116,12 @@ def test_decodes_have_names_of_their_own():
     assert plan.settings_report() and plan.settings_analysis()
 
 
-@pytest.mark.parametrize("name", ["wmt14-inat", "wmt16-inat"])
-def test_every_expected_figure_has_its_row(name):
+@pytest.mark.parametrize(("name", "convention"), [("wmt14-inat", "tokenised"), ("wmt16-inat", "intl-lowercase")])
+def test_every_expected_figure_has_its_row(name, convention):
     loaded = load_experiment(name)
     rows = {f"{decode.system}/{decode.name}" for decode in loaded.decodes}
     assert set(loaded.config.report.expected) <= rows
-    assert loaded.config.report.expected_convention == "tokenised"
+    assert loaded.config.report.expected_convention == convention
 
 
 def test_an_estimate_counts_every_pass_of_an_update():

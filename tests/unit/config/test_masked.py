@@ -30,9 +30,11 @@ def test_a_list_of_iterations_gives_one_decode_each():
 
 
 def test_settings_that_differ_from_defaults_stand_in_names():
-    fields = {"iterations": 4, "length_beam": 1, "lengthening": 0.1, "length_quantile": 0.6, "rescorer": "teacher"}
+    fields = {"iterations": 4, "length_beam": 1, "lengthening": 0.1, "length_quantile": 0.6}
     (_, row) = load(experiment(fields)).decodes
-    assert row.name == "mask-predict-4-lengths1-quantile0.6-longer0.1-by-teacher"
+    assert row.name == "mask-predict-4-lengths1-quantile0.6-longer0.1"
+    (_, row) = load(experiment({"iterations": 4, "length_beam": 3, "rescorer": "teacher"})).decodes
+    assert row.name == "mask-predict-4-lengths3-by-teacher"
 
 
 def test_dev_may_choose_the_length_beam_and_engines_compute_it():

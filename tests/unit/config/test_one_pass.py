@@ -86,6 +86,11 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
             {"search": "ctc-greedy"},
             "systems.one: model.posterior_layers is for model.latent: vae, and that is none; remove one of the two.",
         ),
+        (
+            {"model": {"copy_source": "uniform", "copy_temperature": 0.5}},
+            {"search": "ctc-greedy"},
+            "model.copy_temperature is for model.copy_source: soft, and that is uniform; remove one of the two.",
+        ),
         ({"model": {"head_scale": 0.2}}, {"search": "ctc-greedy"}, "model.head_scale is for model.latent: vae, and"),
         (
             {"model": {"max_length_difference": 9}},

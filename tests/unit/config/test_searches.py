@@ -65,6 +65,8 @@ def test_names_tell_rows_apart():
         (LATENT | {"rescorer": "lvm"}, 'unknown rescorer "lvm" in decodes[0] (a system that is scorer); '
          "allowed: "),
         (LATENT | {"rescorer": "teachr"}, 'Did you mean "teacher"?'),
+        (LATENT | {"lengths": 1, "samples": 1, "rescorer": "teacher"}, "decodes[0]: rescorer ranks candidates, and "
+         "with these settings search latent-search has one; remove rescorer, or ask for more candidates."),
         (LATENT | {"lengths": 0}, "lengths"),
         (LATENT | {"stop_threshold": 0.1}, "search latent-search takes no stop_threshold, which belongs to delta"),
         ({"system": "score", "search": "score", "steps": 1, "samples": 3}, "search score takes no samples"),

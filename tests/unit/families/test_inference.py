@@ -82,6 +82,23 @@ def test_operators_put_out_words_alone_and_draw_each_their_own_noise(family, mon
     assert (read - scored).abs().max() > 0.05
 
 
+@pytest.mark.parametrize(("first", "second"), [("SX", "ST"), ("ST", "SX")])
+def test_the_first_operator_is_of_what_is_read_and_the_second_of_what_is_scored(first, second, monkeypatch):
+    """ST gives whole words in the forward pass, SX the probabilities themselves."""
+    model, scorer, batch = network(NETWORKS[0]), transformer(seed=2), pairs([4, 1, 6], [3, 5, 1])
+    seen = {}
+
+    def energies(scorer, source, read, scored, mask):
+        seen.update(read=read[mask], scored=scored[mask])
+        return (read + scored).sum((1, 2))
+
+    monkeypatch.setattr(inference, "energies", energies)
+    loss(model, batch, scorer, (first, second))
+    whole, soft = ("read", "scored") if first == "ST" else ("scored", "read")
+    assert ((seen[whole] == 0) | (seen[whole] == 1)).all() and (seen[soft].amax(1) < 1).all()
+    assert torch.equal(seen[whole].argmax(1), seen[soft].argmax(1))
+
+
 @pytest.mark.parametrize("family", NETWORKS)
 def test_it_learns_to_put_out_what_the_energy_finds_likely(family):
     """Updates on a batch lower the energy of the words, which operators with noise lower too."""

@@ -25,6 +25,13 @@ RULES = {
     "components": ("measure_components", "Counting the components of posterior means"),
     "reordering": ("measure_reordering", "Measuring how far posterior means follow another word order"),
 }
+# What an analysis that somebody switched on cannot do without.
+NEEDED = {
+    "energies": "it scores the translations of a decode",
+    "convergence": "it follows refinement of latents that have a bound",
+    "components": "it looks at latents",
+    "reordering": "it looks at latents of source positions",
+}
 # Settings that bound memory and change no result.
 LIMITS = ("chunk", "batch")
 # Curves are drawn on dev; what stands beside the main table or shows sentences is of its split.
@@ -68,6 +75,11 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
             settings["remove_repetitions"] = loaded.config.report.remove_repetitions
         systems = [entry["system"] for entry in entries.get("searches", ())]
         systems += [entries["scorer"]] if entries.get("scorer") and entries["rows"] else []
+        if not systems and config.enabled and not type(config).model_fields["enabled"].default:
+            raise ConfigError(
+                f"analyses.{name} is enabled, and nothing that the experiment decodes or trains fits it: "
+                f"{NEEDED[name]}; add such a system or decode, or remove analyses.{name}."
+            )
         found[name] = Analysis(
             name=name,
             rule=rule,

@@ -67,7 +67,7 @@ PANELS: list[tuple[str, Curves]] = [
     ("Loss on dev", [("dev_loss", 0, "")]),
     ("BLEU on dev", [("dev_bleu", 0, ""), ("dev_bleu_posterior", 2, " posterior")]),
     ("ELBO on dev", [("dev_elbo", 0, "")]),
-    ("KL on dev, nats a token", [("dev_kl", 0, "")]),
+    ("KL on dev, nats a latent", [("dev_kl", 0, "")]),
     ("Lengths right on dev, share", [("dev_length_accuracy", 0, "")]),
 ]
 LAST_PANELS: list[tuple[str, Curves]] = [

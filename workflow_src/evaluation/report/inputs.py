@@ -70,6 +70,7 @@ def read_systems(manifest: Manifest) -> tuple[list[figures.Log], list[dict[str, 
 VALIDATED = {
     "dev_bleu": "BLEU",
     "dev_bleu_posterior": "BLEU from the posterior",
+    "dev_bleu_carried": "BLEU that latents carry",
     "dev_kl": "KL",
     "dev_length_accuracy": "lengths right",
     "dev_cosine": "cosine",

@@ -98,7 +98,7 @@ class NatObjectiveConfig(Grown, Budget):
     glance: Literal["none", "random", "glat"] = Field(
         "none",
         description="symbols of the reference shown at the decoder's input in training: none, any number of them, or "
-        "(glat) as many as the model's own output is wrong",
+        "(glat) a share of those that the model's own output gets wrong",
     )
     glance_count: Literal["poisson", "share"] = Field(
         "poisson", description="glat: the number is drawn from a Poisson distribution, or is the share itself"
@@ -127,6 +127,11 @@ def conflict(model: NatConfig, objective: NatObjectiveConfig) -> str | None:
                     f"{section}.{name} is for model.{switch}: {' or '.join(values)}, and that is "
                     f"{getattr(model, switch)}; remove one of the two"
                 )
+    if _changed(model, "copy_temperature") and model.copy_source != "soft":
+        return (
+            f"model.copy_temperature is for model.copy_source: soft, and that is {model.copy_source}; remove one of "
+            "the two"
+        )
     for name in ("glance_count", "glance_share", "glance_end"):
         if _changed(objective, name) and objective.glance != "glat":
             return (
@@ -187,9 +192,12 @@ def repeats(model: NatConfig) -> dict[str, float]:
 
 
 def training_cost(objective: NatObjectiveConfig, sizes: Weights) -> float:
-    """Operations for a position: 6 for each weight, and a pass that finds what is wrong."""
+    """Operations for a position: 6 for each weight, and the pass before that glancing takes.
+
+    `random` takes it with CTC alone, for its alignment; it is counted with any loss, which no setting here tells.
+    """
     own = sizes[MODEL]
-    first = 2.0 * (own["decoder"] + own["output"]) if objective.glance == "glat" else 0.0
+    first = 2.0 * (own["decoder"] + own["output"]) if objective.glance != "none" else 0.0
     return 6.0 * sum(own.values()) + first
 
 

@@ -133,6 +133,71 @@ def test_the_share_falls_linearly():
     assert [share(config, progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx([0.5, 0.4, 0.3], abs=1e-15)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_loss_shows_the_share_of_the_time_that_training_has_reached(loss):
+    """Of every mistake at the start, of none at the end, of half of them in between."""
+    model, pairs = nat(loss=loss, seed=3), batch()
+    everything = shown_symbols_of_all(model, pairs)
+    slots = (everything != NOTHING).sum(1)
+    wrong = [mistakes(model, pairs, row, everything[row, : slots[row]].tolist()) for row in range(4)]
+    config = NatObjectiveConfig(glance="glat", glance_count="share", glance_share=1.0, glance_end=0.0)
+    for step, part in ((0, 1.0), (50, 0.5), (100, 0.0)):
+        glanced = float(NatObjective(config)(model, pairs, context(step)).figures["glanced"])
+        assert glanced * int(slots.sum()) == pytest.approx(sum(math.floor(part * count) for count in wrong), abs=1e-4)
+    assert sum(wrong) > 4
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_how_many_are_shown_over_many_draws(loss):
+    """Poisson numbers with the mean share x D, and for `random` 0 … N - 1, all as likely."""
+    model, pair, many = nat(loss=loss, seed=3), one(batch(), 3), 3000
+    wide = Batch(pair.source.expand(many, -1), pair.target.expand(many, -1), list(range(many)))
+    everything = shown_symbols_of_all(model, Batch(pair.source, pair.target, [0]))[0].tolist()
+    wrong = mistakes(model, pair, 0, everything)
+    counts = (shown(model, wide, 0.3, glance_count="poisson")[0] != NOTHING).sum(1).double()
+    mean = 0.3 * wrong
+    # At most all slots are shown, which cuts off next to nothing of the mean.
+    assert wrong > 3 and abs(float(counts.mean()) - mean) < 5 * math.sqrt(mean / many) and counts.max() > mean + 2
+    counts = (shown(model, wide, 0.3, glance="random")[0] != NOTHING).sum(1)
+    size = len(everything)
+    shares = torch.bincount(counts, minlength=size).double() / many
+    assert len(shares) == size and (shares - 1 / size).abs().max() < 5 * math.sqrt(1 / size / many)
+
+
+@torch.no_grad()
+def test_what_is_wrong_is_told_at_the_latents_of_the_update():
+    model, pairs = nat(loss="ce", latent="vae", seed=3), batch()
+    memory, keys = model.encode(pairs.source), sentence_keys(pairs, torch.Generator().manual_seed(0))
+    slots = training_slots(model, memory, pairs)
+    config = NatObjectiveConfig(glance="glat", glance_count="share")
+    found = []
+    for seed in range(8):
+        z = 10 * torch.randn(*memory.states.shape[:2], 8, generator=torch.Generator().manual_seed(seed)).double()
+        shown_here = shown_symbols(config, model, memory, slots, z, pairs.target, keys, 1.0)
+        hidden, mask = model.hidden(memory, slots, z)
+        wrong = (model.logits(hidden).argmax(-1) != pairs.target[:, : mask.size(1)]) & mask
+        found.append((shown_here != NOTHING).sum(1).tolist())
+        assert found[-1] == wrong.sum(1).tolist()
+    assert len({tuple(counts) for counts in found}) > 1
+
+
+@torch.no_grad()
+def test_a_shown_slot_begins_with_the_embedding_of_its_symbol():
+    model, pairs = nat(seed=3), batch()
+    seen = []
+    model.decoder.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    memory = model.encode(pairs.source)
+    slots = model.slots(memory)
+    everything = shown_symbols_of_all(model, pairs)
+    some = everything.where(torch.arange(everything.size(1)) % 2 == 0, NOTHING)
+    for symbols in (None, some):
+        model.hidden(memory, slots, shown=symbols)
+    plain, found = seen[-2:]
+    wanted = model.target_embedding(some.clamp(min=0))
+    assert torch.allclose(found, torch.where((some == NOTHING)[..., None], plain, wanted), rtol=0, atol=1e-12)
+    assert (some != NOTHING).any() and (found - plain).abs().max() > 0.1
+
+
 def test_poisson_numbers_invert_the_distribution():
     means = torch.tensor([0.0, 0.3, 2.0, 7.5], dtype=torch.float64).repeat_interleave(99)
     drawn = (torch.arange(99, dtype=torch.float64) + 0.5).repeat(4) / 99

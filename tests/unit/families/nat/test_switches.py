@@ -16,6 +16,7 @@ from workflow_src.families.nat.objective import NatObjective
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.common import length_loss
 from workflow_src.losses.draws import normal, sentence_keys
+from workflow_src.nn.layers import Memory, attention_bias
 from workflow_src.serving import bundle
 from workflow_src.types import PAD
 
@@ -29,6 +30,22 @@ def batch():
 
 def terms(model, pairs=None, step: int = 100, **settings):
     return NatObjective(NatObjectiveConfig(**settings))(model, pairs or batch(), context(step))
+
+
+@torch.no_grad()
+def test_latents_are_added_before_slots_are_copied_and_before_the_decoder_attends():
+    model, pairs = nat(latent="vae", seed=2), batch()
+    memory = model.encode(pairs.source)
+    z = torch.randn(*memory.states.shape[:2], 8, generator=torch.Generator().manual_seed(1)).double()
+    found, mask = model.hidden(memory, z=z)
+    states = memory.states + z @ model.latents.projection.weight.T + model.latents.projection.bias
+    moved = Memory(states, memory.mask, memory.bias)
+    place, slots = torch.arange(mask.size(1)), model.slots(memory)
+    inputs = model.copied(moved, slots, place) + model.source_embedding.positions[: mask.size(1)]
+    wanted = model.decoder(inputs, attention_bias(mask), moved)
+    assert torch.allclose(found[mask], wanted[mask], rtol=0, atol=1e-10)
+    elsewhere = model.decoder(inputs, attention_bias(mask), memory)
+    assert (found[mask] - elsewhere[mask]).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
