@@ -22,6 +22,8 @@ from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.families.seq2seq import Seq2SeqConfig
 from workflow_src.families.seq2seq.model import Seq2Seq
+from workflow_src.families.tagger import TaggerConfig
+from workflow_src.families.tagger.model import Tagger
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
 from workflow_src.nn.settings import RefinerConfig
@@ -97,6 +99,12 @@ def inat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **m
 
 
 @torch.no_grad()
+def tagger(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> Tagger:
+    torch.manual_seed(seed)
+    sizes = {"dim": 12, "embedding_dim": 16, "dropout": 0.0, "max_positions": 64, "max_length_difference": 6}
+    return lively(Tagger(TaggerConfig(**{**sizes, **more}), source_size, target_size, joint), seed, 0.4)
+
+
 def ending(seed: int = 5, **more) -> LatentVariableModel:
     """A model whose targets have end symbols; from its prior mean, about every other position puts one out."""
     made = lvm(seed=seed, end_symbol=True, **more)

@@ -1,0 +1,80 @@
+"""The tagger's loss and its figures on dev, against sums over single sentences and positions."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from miniatures import context, gradients, one, padded, pairs, tagger
+
+from workflow_src.families.tagger.objective import CrossEntropy
+from workflow_src.families.tagger.validation import validate
+from workflow_src.losses.settings import OnePassConfig
+from workflow_src.types import Batch
+
+LENGTHS = [4, 1, 6, 5], [3, 2, 1, 6]
+
+
+def loss_of(model, batch: Batch, **settings):
+    return CrossEntropy(OnePassConfig(**settings))(model, batch, context())
+
+
+def by_hand(model, batch: Batch, smoothing: float, length_weight: float) -> tuple[torch.Tensor, float]:
+    """The summed loss of a batch, and -log p of its words in nats."""
+    total, nll = torch.zeros((), dtype=torch.float64), 0.0
+    for row in range(len(batch.target)):
+        pair = one(batch, row)
+        memory, count = model.encode(pair.source), pair.target.size(1)
+        hidden, mask = model.hidden(memory, torch.tensor([count]))
+        assert mask.all() and mask.size(1) == count
+        logits = hidden[0] @ model.projection.weight.T + model.projection.bias
+        for place, word in enumerate(pair.target[0].tolist()):
+            chances = logits[place].log_softmax(-1)
+            nll -= float(chances[word].detach())
+            total = total - (1 - smoothing) * chances[word] - smoothing * chances.mean()
+        scores = model.length(memory)[0].log_softmax(-1)
+        difference = count - (pair.source.size(1) - 1)
+        total = total - length_weight * scores[model.config.max_length_difference + difference]
+    return total, nll
+
+
+@pytest.mark.parametrize(("smoothing", "length_weight"), [(0.0, 1.0), (0.1, 0.5)])
+def test_the_loss_is_cross_entropy_of_every_word_at_its_place_and_of_the_length(smoothing, length_weight):
+    model, batch = tagger(seed=1), pairs(*LENGTHS)
+    found = loss_of(model, batch, label_smoothing=smoothing, length_weight=length_weight)
+    wanted, nll = by_hand(model, batch, smoothing, length_weight)
+    words = sum(LENGTHS[1])
+    assert found.count == words and float(found.figures["nll"]) == pytest.approx(nll / words, rel=1e-12)
+    assert float(found.total.detach()) == pytest.approx(float(wanted.detach()) / words, rel=1e-12)
+    own, other = gradients(model, found.total), gradients(model, wanted / words)
+    for name, gradient in own.items():
+        assert torch.allclose(gradient, other[name], rtol=1e-9, atol=1e-12), name
+
+
+def test_padding_changes_no_loss():
+    model, batch = tagger(seed=1), pairs(*LENGTHS)
+    assert torch.allclose(loss_of(model, batch).total, loss_of(model, padded(batch)).total, rtol=0, atol=1e-12)
+
+
+def test_figures_on_dev_are_those_of_sentences_one_by_one():
+    model, batch = tagger(seed=1), pairs(*LENGTHS)
+    translated = []
+    dev = SimpleNamespace(
+        over_batches=lambda measure: [measure(one(batch, row)) for row in (2, 0)] + [measure(_rows(batch, [1, 3]))],
+        bleu=lambda translate: translated.append(translate(batch.source).tokens) or 12.5,
+    )
+    found = validate(dev, OnePassConfig(label_smoothing=0.3)).figures(model)
+    # Whatever is smoothed in training, the figure is -log p itself.
+    assert found["dev_loss"] == pytest.approx(by_hand(model, batch, 0.0, 1.0)[1] / sum(LENGTHS[1]), rel=1e-12)
+    exact, wanted = 0, []
+    for row in range(4):
+        memory = model.encode(one(batch, row).source)
+        length = int(model.length.predict(memory))
+        exact += length == LENGTHS[1][row]
+        wanted.append(model.logits(model.hidden(memory, torch.tensor([length]))[0])[0].argmax(-1).tolist())
+    assert found["dev_length_accuracy"] == exact / 4 and found["dev_bleu"] == 12.5 and translated == [wanted]
+
+
+def _rows(batch: Batch, rows: list[int]) -> Batch:
+    return Batch(batch.source[rows], batch.target[rows], [batch.indices[row] for row in rows])
