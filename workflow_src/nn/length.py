@@ -101,13 +101,21 @@ class LengthHead(LengthClasses):
 
 
 class LatentLengthHead(LengthClasses):
-    """A linear layer over the mean latent of a sentence (Shu et al. 2020, section 3.2): p(l | z)."""
+    """A linear layer over the mean latent of a sentence (Shu et al. 2020, section 3.2): p(l | z).
 
-    def __init__(self, latent_dim: int, limit: int, longest: int):
+    With `states_dim`, the width D of source states, it is over the mean of these states with latents projected and
+    added, as in the authors' released code: p(l | z, x).
+    """
+
+    def __init__(self, latent_dim: int, limit: int, longest: int, states_dim: int | None = None):
         super().__init__(limit, longest)
-        self.linear = nn.Linear(latent_dim, 2 * limit + 1)
+        self.projection = nn.Linear(latent_dim, states_dim) if states_dim else None
+        self.linear = nn.Linear(states_dim or latent_dim, 2 * limit + 1)
 
     def forward(self, memory: Memory, z: Tensor) -> Tensor:
         """Logits (B, 2 * limit + 1) from latents (B, S, Z)."""
-        weights = memory.mask[..., None].to(z.dtype)
-        return self.linear(((z * weights).sum(1) / weights.sum(1)).to(self.linear.weight.dtype))
+        read = z
+        if self.projection is not None:
+            read = memory.states + self.projection(z.to(self.projection.weight.dtype))
+        weights = memory.mask[..., None].to(read.dtype)
+        return self.linear(((read * weights).sum(1) / weights.sum(1)).to(self.linear.weight.dtype))

@@ -1,21 +1,29 @@
 """The latent-variable model of Shu et al. 2020: one Gaussian latent a source position, and lengths from the latents."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
-from workflow_src.spec import BOUND, LATENT, LATENT_LENGTHS, SOURCE_LATENT, Family, Look
+from workflow_src.spec import BOUND, LATENT, LATENT_LENGTHS, SOURCE_LATENT, Family, Grown, Look
 
 
-class LanmtConfig(StackConfig):
+class LanmtConfig(Grown, StackConfig):
+    later = frozenset({"length_reads"})
+
     encoder_layers: int = Field(gt=0, description="layers of the source's encoder, whose states give the prior")
     layers: int = Field(gt=0, description="layers of the decoder")
     posterior_layers: int = Field(gt=0, description="layers of the posterior's encoder and of its decoder, each")
     latent_dim: int = Field(8, gt=0, description="width Z of one latent")
     max_length_difference: int = Field(50, gt=0, description="the length head classifies |y|-|x| in [-this, this]")
     head_scale: float = Field(0.1, gt=0, description="scale of the mean and deviation heads at the start")
+    length_reads: Literal["latents", "states"] = Field(
+        "latents",
+        description="what lengths are read off: the mean latent, as the paper says, or (states) the prior's states with "
+        "latents added, as in the authors' released code",
+    )
 
 
 def weights(model: LanmtConfig, vocabulary: int) -> dict[str, int]:

@@ -3,8 +3,8 @@
     log p(y|x) >= E_q[log p(y|x,z,l) + log p(l|z)] - KL[q(z|x,y) || p(z|x)]        (equation 5)
 
 with z of shape (S, Z), the source's end symbol counted. Targets have an end symbol, so that l = |y| + 1 positions are
-compared with S = |x| + 1; a position of an output that puts out an end symbol stays empty. The length is no more than
-a function of z: who moves the latents moves the length too.
+compared with S = |x| + 1; a position of an output that puts out an end symbol stays empty. The length is a function of
+z (and of x, with `length_reads: states`): who moves the latents moves the length too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class SourceLatentVariableModel(nn.Module):
         self.encoder = Stack(config, config.encoder_layers, cross=False)
         self.latents = SourceLatents(config, config.latent_dim, config.posterior_layers)
         longest = config.max_positions - self.extra_positions
-        self.length = LatentLengthHead(config.latent_dim, config.max_length_difference, longest)
+        states_dim = config.dim if config.length_reads == "states" else None
+        self.length = LatentLengthHead(config.latent_dim, config.max_length_difference, longest, states_dim)
         self.transformation = LengthTransformation()
         self.decoder = Stack(config, config.layers, cross=True)
         self.output_bias = nn.Parameter(torch.zeros(target_size))

@@ -25,9 +25,9 @@ from workflow_src.runtime.processes import Group
 from workflow_src.types import EOS, PAD, Batch, Hypotheses, with_end
 
 
-@pytest.fixture(scope="module")
-def model():
-    return lanmt(seed=3)
+@pytest.fixture(scope="module", params=["latents", "states"])
+def model(request):
+    return lanmt(seed=3, length_reads=request.param)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,14 @@ def distributions(model, memory, target):
     return torch.distributions.Normal(*prior), torch.distributions.Normal(*posterior)
 
 
+def length_scores(model, memory, z) -> torch.Tensor:
+    """Logits over |y| - |x| of one sentence, by hand."""
+    read = z[0]
+    if model.config.length_reads == "states":
+        read = memory.states[0] + read @ model.length.projection.weight.T + model.length.projection.bias
+    return read.mean(0) @ model.length.linear.weight.T + model.length.linear.bias
+
+
 def log_joint(model, memory, z, target) -> torch.Tensor:
     """log p(y|x,z,l) + log p(l|z) of one sentence, by hand."""
     labels, length = with_end(target), target.size(1)
@@ -47,7 +55,7 @@ def log_joint(model, memory, z, target) -> torch.Tensor:
     assert mask.all() and mask.shape == labels.shape
     scores = (hidden[0] @ model.target_embedding.weight.T + model.output_bias).log_softmax(-1)
     words = sum(scores[place, label] for place, label in enumerate(labels[0].tolist()))
-    classes = (z[0].mean(0) @ model.length.linear.weight.T + model.length.linear.bias).log_softmax(-1)
+    classes = length_scores(model, memory, z).log_softmax(-1)
     difference = max(-4, min(4, length - (memory.mask.size(1) - 1)))
     return words + classes[difference + 4]
 
@@ -58,7 +66,7 @@ def naive(model, source, steps):
     memory = model.encode(source)
     z, outputs, lengths = model.prior(memory)[0], [], []
     for _ in range(steps + 1):
-        scores = z[0].mean(0) @ model.length.linear.weight.T + model.length.linear.bias
+        scores = length_scores(model, memory, z)
         length = max(1, int(scores.argmax()) - 4 + source.size(1) - 1)
         hidden, _ = model.hidden(memory, z, torch.tensor([length]))
         logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
