@@ -21,8 +21,8 @@ class LanmtConfig(Grown, StackConfig):
     head_scale: float = Field(0.1, gt=0, description="scale of the mean and deviation heads at the start")
     length_reads: Literal["latents", "states"] = Field(
         "latents",
-        description="what lengths are read off: the mean latent, as the paper says, or (states) the prior's states with "
-        "latents added, as in the authors' released code",
+        description="what lengths are read off: the mean latent, as the paper says, or (states) the prior's states "
+        "with latents added, as in the authors' released code",
     )
 
 
