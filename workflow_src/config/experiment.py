@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import pydantic
 from pydantic import Field, field_validator, model_validator
@@ -11,7 +11,7 @@ from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import RecipeConfig
 from workflow_src.registry import distilling_search
-from workflow_src.spec import SearchSettings
+from workflow_src.spec import Grown, SearchSettings
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # What is removed of runs of the same: nothing, words of the joined text, or subwords before they are joined.
@@ -121,13 +121,18 @@ class SpeedConfig(Frozen):
     )
 
 
-class ReportConfig(Frozen):
+class ReportConfig(Grown):
+    later: ClassVar[frozenset[str]] = frozenset({"expected_reference_lengths"})
+
     title: str | None = None
     examples: int = Field(10, ge=0, description="sentences shown with every refinement step")
     remove_repetitions: Removal = Field(
         "subwords", description="of non-autoregressive outputs, in the main table and wherever settings are chosen"
     )
     expected: dict[str, float] = Field({}, description='published BLEU by row, such as "score-4": 29.1')
+    expected_reference_lengths: dict[str, float] = Field(
+        {}, description='published BLEU at the references\' lengths, by "system/decode"'
+    )
     expected_convention: Convention = Field("sacrebleu", description="how the published BLEU was counted")
     expected_source: str = ""
     notes: str = ""
