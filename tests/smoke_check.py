@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import sys
 from pathlib import Path
 
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.display import engine_of
+from workflow_src.evaluation.analyses.energies import by_scorer
 from workflow_src.records.atomic import load_tensors
 
 
@@ -91,10 +93,29 @@ def _analyses(plan: Plan, folder: Path) -> list[str]:
             figures = [value for point in curve["points"] for value in point.values() if value is not None]
             if not all(math.isfinite(value) for value in figures):
                 wrong.append(f"{name} of {curve['search']} has figures that are no numbers")
+        if name == "energies":
+            wrong += _energies(json.loads(analysis.settings), found)
         if name == "latent_space" and not found["panels"]:
             wrong.append("the latent space has no panels")
     if any(analysis.enabled for analysis in plan.analyses.values()) and 'id="analyses"' not in page:
         wrong.append("index.html has no analyses")
+    return wrong
+
+
+def _energies(asked: dict, found: dict) -> list[str]:
+    """What is wrong with energies: every row is under every scorer, and searches at the references' lengths."""
+    wrong, named = [], asked["scorer"]
+    given = found.get("at_reference_lengths", [])
+    if len(given) != len(asked.get("searches", ())):
+        wrong.append(f"energies are of {len(given)} searches at the references' lengths")
+    for row in [found["reference"], *found["rows"], *given]:
+        under = by_scorer(found, row)
+        if list(under) != ([named] if isinstance(named, str) else named):
+            wrong.append(f"energies are under {', '.join(under)}")
+        if not all(one["per_sentence"] is None or math.isfinite(one["per_sentence"]) for one in under.values()):
+            wrong.append(f"energies of {row.get('system', 'the references')} are no numbers")
+    if not all(0 <= value <= 100 for row in given for value in row["bleu"].values()):
+        wrong.append("BLEU at the references' lengths is out of range")
     return wrong
 
 
@@ -116,6 +137,9 @@ def _report(plan: Plan, folder: Path) -> list[str]:
     page = (place / "index.html").read_text(encoding="utf-8")
     if page.count("<tr") < len(plan.rows):
         wrong.append("index.html has no table with all rows")
+    wrong += [f"index.html has no grid {grid.title}" for grid in plan.grids if f"<h3>{grid.title}</h3>" not in page]
+    if plan.grids and not re.search(r"<td class=\"num\">[\d.]+ \([\d.]+\)</td>", page):
+        wrong.append("no grid has a cell with energy and BLEU")
     if 'src="http' in page or '<link href="http' in page:
         wrong.append("index.html needs a network")
     with open(place / "table.csv", encoding="utf-8", newline="") as file:

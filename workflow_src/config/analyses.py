@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, field_validator
 
 from workflow_src.config.base import Frozen
 
@@ -61,14 +64,36 @@ class LatentSpaceConfig(AnalysisConfig):
 
 
 class EnergiesConfig(AnalysisConfig):
-    """Mean -log p(y|x) of every row's outputs under one system, as in Tu et al. 2020 (Table 2)."""
+    """Mean -log p(y|x) of every row's outputs under one system or several, as in Tu et al. 2020 (Tables 2 and 5)."""
 
     enabled: bool = False
-    scorer: str | None = Field(
-        None, description="a system that scores outputs; default: the first autoregressive one, else the first"
+    scorer: str | tuple[str, ...] | None = Field(
+        None,
+        description="systems that score outputs, the first that of the main table; default: the first autoregressive "
+        "one, else the first",
+    )
+    reference_lengths: bool = Field(
+        False, description="also what searches put out at the references' lengths: energy and BLEU"
     )
     # Bounds memory and changes no result.
-    batch: int = Field(64, gt=0, description="sentences scored together")
+    batch: int = Field(64, gt=0, description="sentences decoded or scored together")
+
+    @field_validator("scorer")
+    @classmethod
+    def _different_scorers(cls, value: Any) -> Any:
+        if isinstance(value, tuple):
+            if not value:
+                raise ValueError("it names no system; name one or more, or remove scorer")
+            for name in value:
+                if value.count(name) > 1:
+                    raise ValueError(f"it has {name} twice; name every system once")
+        return value
+
+
+def scoring_systems(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the systems that score, from the settings of an analysis: one name, several, or none."""
+    named = settings.get("scorer") or ()
+    return (named,) if isinstance(named, str) else tuple(named)
 
 
 class ConvergenceConfig(AnalysisConfig):

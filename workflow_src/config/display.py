@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import pydantic
+
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import (
     DecodeInfo,
     EngineInfo,
+    GridInfo,
     Key,
     Manifest,
     RowInfo,
@@ -105,6 +108,7 @@ def build(content: Mapping[str, Any], read_chosen: Picked = lambda path: {}) -> 
         decodes=tuple(_decode(systems[key[0]], of, systems.values()) for key, of in by_key.items()),
         rows=tuple(rows),
         training=tuple(TrainingInfo(**entry) for entry in content["training"]),
+        grids=pydantic.TypeAdapter(tuple[GridInfo, ...]).validate_python(content.get("grids", ())),
     )
 
 

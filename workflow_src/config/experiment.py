@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import pydantic
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen
@@ -134,15 +134,42 @@ class SpeedConfig(Frozen):
     )
 
 
-class ReportConfig(Frozen):
+def setting_words(value: Any) -> str:
+    """The value of a setting as tables and YAML say it."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "none"}[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+Value = Annotated[str, BeforeValidator(setting_words)]
+
+
+class GridConfig(Frozen):
+    """A table over two settings of the systems of a family."""
+
+    title: str
+    family: str
+    rows: str = Field(description="a setting of the systems, such as objective.input_operator")
+    columns: str = Field(description="another one")
+    published: dict[Value, dict[Value, str]] = Field({}, description="published figures by values of rows and columns")
+    systems: tuple[str, ...] | None = Field(None, description="those that it shows; default: all of the family")
+
+
+class ReportConfig(Grown):
+    later: ClassVar[frozenset[str]] = frozenset({"expected_reference_lengths", "grids"})
+
     title: str | None = None
     examples: int = Field(10, ge=0, description="sentences shown with every refinement step")
     remove_repetitions: Removal = Field(
         "subwords", description="of non-autoregressive outputs, in the main table and wherever settings are chosen"
     )
     expected: dict[str, float] = Field({}, description='published BLEU by row, such as "score-4": 29.1')
+    expected_reference_lengths: dict[str, float] = Field(
+        {}, description='published BLEU at the references\' lengths, by "system/decode"'
+    )
     expected_convention: Convention = Field("sacrebleu", description="how the published BLEU was counted")
     expected_source: str = ""
+    grids: tuple[GridConfig, ...] = Field((), description="tables over two settings of a family's systems")
     notes: str = ""
 
     @field_validator("remove_repetitions", mode="before")

@@ -76,7 +76,13 @@ def _inherited(parent: dict[str, Any]) -> dict[str, Any]:
     if isinstance(parent.get("report"), dict):
         own = {key for key in parent["report"] if key in ("title", "notes") or key.startswith("expected")}
         kept["report"] = {key: value for key, value in parent["report"].items() if key not in own}
+        if isinstance(kept["report"].get("grids"), list):
+            kept["report"]["grids"] = [_without_published(grid) for grid in kept["report"]["grids"]]
     return kept
+
+
+def _without_published(grid: Any) -> Any:
+    return {key: value for key, value in grid.items() if key != "published"} if isinstance(grid, dict) else grid
 
 
 def _extended(raw: dict[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]:

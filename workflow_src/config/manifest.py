@@ -160,6 +160,32 @@ class TrainingInfo:
 
 
 @dataclasses.dataclass(frozen=True)
+class GridCell:
+    """A system in a grid, and the system whose energy is shown beside its BLEU, where energies are measured."""
+
+    system: str
+    scorer: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class GridInfo:
+    """A table over two settings of a family's systems.
+
+    `rows` and `columns` are values of the settings in words; `cells` has a row of cells for each value of `rows`, None
+    where no system has the two values; `published` has their published figures, if any.
+    """
+
+    title: str
+    family: str
+    row_setting: str
+    column_setting: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[tuple[GridCell | None, ...], ...]
+    published: tuple[tuple[str, ...], ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Manifest:
     """What a report is about."""
 
@@ -176,6 +202,7 @@ class Manifest:
     decodes: tuple[DecodeInfo, ...]
     rows: tuple[RowInfo, ...]
     training: tuple[TrainingInfo, ...]
+    grids: tuple[GridInfo, ...] = ()
 
     @functools.cached_property
     def _by_key(self) -> dict[Key, DecodeInfo]:

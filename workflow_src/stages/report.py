@@ -17,12 +17,14 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report import (
     analyses,
     analysis_captions,
+    analysis_tables,
     carried,
     conventions,
     figures,
     figures_latencies,
     figures_quality,
     figures_speed,
+    grids,
     page,
     results,
     significance_page,
@@ -112,7 +114,8 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
     timing = f"; speed on {protocol.get('device_name') or hardware}" if hardware else ""
     trained, about = carried.report_words(manifest.dataset, found.sums, found.systems, rows)
     caption = page.caption(removed, manifest, split, sentences, speed is not None, compared)
-    energies = analysis_captions.energies_words(found.analyses.get("energies"))
+    measured = found.analyses.get("energies")
+    energies = analysis_captions.energies_words(measured)
     source, target = page.language(manifest.source), page.language(manifest.target)
     return {
         "title": report.title or f"{manifest.experiment}: {source} to {target} without autoregression",
@@ -141,7 +144,9 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "conventions": page.by_convention(manifest, found.qualities, split, removed),
         "expected_convention": convention,
         "published": conventions.published_words(report),
-        "unmatched": tables.unmatched_expected(table, report.expected),
+        "unmatched": tables.unmatched_expected(table, report.expected)
+        | analysis_tables.unmatched_reference_lengths(measured, report.expected_reference_lengths),
+        "grids": grids.tables(manifest, measured, table, rows),
         "protocol": page.protocol_words(speed),
         "step_cost": page.step_cost_words(speed, manifest),
         "protocols": speed_page.protocol_tables(speed, manifest),

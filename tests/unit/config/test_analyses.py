@@ -250,3 +250,84 @@ def test_what_cannot_score_is_refused_in_a_sentence(named, sentence):
     with pytest.raises(ConfigError) as refused:
         planned(analyses={"energies": {"enabled": True, "scorer": named}})
     assert sentence in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_several_systems_score_in_the_order_of_their_names():
+    several = {"enabled": True, "scorer": ["ctc", "teacher"]}
+    analysis = planned(analyses={"energies": several}).analyses["energies"]
+    assert analysis.systems == ("ctc", "teacher") and json.loads(analysis.settings)["scorer"] == ["ctc", "teacher"]
+    # A list of one is the one, and settings of before stay what they were.
+    one, listed = (
+        planned(analyses={"energies": {"enabled": True, "scorer": scorer}}).analyses["energies"]
+        for scorer in ("ctc", ["ctc"])
+    )
+    assert one == listed and json.loads(one.settings).keys() == {"scorer", "rows"}
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        (["teacher", "nobody"], 'unknown system "nobody" in analyses.energies.scorer; allowed: '),
+        (["teacher", "lvm"], "analyses.energies.scorer is lvm, of family lvm, which scores no outputs; it must be a "
+         "system that does (teacher, ctc)."),
+        (["ctc", "teacher", "ctc"], "setting analyses.energies.scorer has the value ['ctc', 'teacher', 'ctc']: it has "
+         "ctc twice; name every system once; change it"),
+        ([], "it names no system; name one or more, or remove scorer; change it in the configuration."),
+    ],
+)  # fmt: skip
+def test_scorers_that_do_not_fit_are_refused_in_a_sentence(named, sentence):
+    with pytest.raises(ConfigError) as refused:
+        planned(analyses={"energies": {"enabled": True, "scorer": named}})
+    assert sentence in str(refused.value) and "\n" not in str(refused.value)
+
+
+TAGGER = {"family": "tagger", "preset": "tiny", "training": {"max_steps": 5}}
+AT_LENGTHS = {"energies": {"enabled": True, "reference_lengths": True}}
+
+
+def test_searches_that_translate_at_given_lengths_are_measured_at_the_references():
+    decodes = [
+        {"system": "teacher", "search": "greedy"},
+        {"system": "lvm", "search": "prior-mean"},
+        {"system": "lvm", "search": "delta", "steps": [1, 2], "lengthening": 0.1},
+        # Where steps end by themselves there is no procedure to follow.
+        {"system": "lvm", "search": "delta", "steps": 4, "stop_unchanged": True},
+        {"system": "score", "search": "score", "steps": 1, "step_size": 0.5},
+        {"system": "tagger", "search": "argmax", "lengths": 3, "rescorer": "teacher"},
+        # The same at given lengths as the one before.
+        {"system": "tagger", "search": "argmax"},
+        {"system": "tagger", "search": "argmax", "engine": "onnxruntime", "compute_type": "float32"},
+        {"system": "ctc", "search": "ctc-greedy"},
+    ]
+    plan = planned(systems={"tagger": TAGGER}, decodes=decodes, analyses=AT_LENGTHS)
+    found = settings(plan, "energies")["searches"]
+    assert [(one["system"], one["name"]) for one in found] == [
+        ("lvm", "prior-mean"), ("lvm", "delta-1-longer0.1"), ("lvm", "delta-2-longer0.1"),
+        ("score", "score-1-size0.5"), ("tagger", "argmax-3-by-teacher"),
+    ]  # fmt: skip
+    assert found[-1]["settings"] == {"search": "argmax"} and found[3]["settings"]["step_size"] == 0.5
+    assert {one["repetitions_removed"] for one in found} == {plan.config.report.remove_repetitions}
+    assert plan.analyses["energies"].systems == ("lvm", "score", "tagger", "teacher")
+    other = planned(systems={"tagger": TAGGER}, decodes=decodes, analyses={"energies": {"enabled": True}})
+    assert "searches" not in settings(other, "energies") and other.analyses["energies"].systems == ("teacher",)
+
+
+def test_where_nothing_translates_at_given_lengths_the_plan_says_so():
+    with pytest.raises(ConfigError, match="reference_lengths is true, and no decode of test translates at given lengt"):
+        planned(decodes=[{"system": "teacher", "search": "greedy"}], analyses=AT_LENGTHS)
+
+
+def test_published_figures_at_the_references_lengths_name_rows():
+    decodes = [{"system": "tagger", "search": "argmax", "lengths": 3}, {"system": "teacher", "search": "greedy"}]
+    for key, fits in (("tagger/argmax-3", True), ("teacher/greedy", False), ("argmax-3", False)):
+        report = {"expected_reference_lengths": {key: 20.0}}
+        plan = lambda report=report: planned(systems={"tagger": TAGGER}, decodes=decodes, report=report)  # noqa: E731
+        if fits:
+            assert json.loads(plan().settings_report())["report"]["expected_reference_lengths"] == {key: 20.0}
+        else:
+            with pytest.raises(ConfigError) as refused:
+                plan()
+            assert f'unknown row "{key}" in report.expected_reference_lengths' in str(refused.value)
+            assert "allowed: tagger/argmax-3." in str(refused.value) and "\n" not in str(refused.value)
+    # Rules of before are handed what they were.
+    assert "expected_reference_lengths" not in json.loads(planned().settings_report())["report"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -146,7 +147,19 @@ def test_the_grid_has_both_tables_of_operators():
         }
     networks = [one for one in experiment.systems.values() if one.roles]
     assert len({one.training.canonical() for one in networks}) == 1 and networks[0].training.keep == "best"
-    assert set(experiment.config.report.expected) == {f"{one.name}/argmax" for one in networks}
+    report, energies = experiment.config.report, experiment.config.analyses.energies
+    assert report.expected == {} and energies.reference_lengths and set(energies.scorer) == {"grid-seq2seq", "teacher"}
+    own = (("grid-seq2seq", "55 (20.2)"), ("teacher", "80 (31.7)"))
+    for grid, (scorer, best) in zip(Plan(experiment).grids, own, strict=True):
+        assert grid.rows == grid.columns == tuple(operator.upper() for operator in OPERATORS)
+        for row, cells in zip(grid.rows, grid.cells, strict=True):
+            for column, cell in zip(grid.columns, cells, strict=True):
+                objective = experiment.systems[cell.system].objective
+                assert (objective.input_operator, objective.output_operator, cell.scorer) == (row, column, scorer)
+        assert grid.published[0][0] == best and sum(figure.count("(") for row in grid.published for figure in row) == 25
+    tagger, distilled = (experiment.systems[f"grid-tagger{end}"] for end in ("", "-distilled"))
+    assert dataclasses.replace(distilled, name=tagger.name, data="raw") == tagger
+    assert distilled.teacher == "grid-seq2seq" and tagger.data == "raw"
 
 
 def test_the_teacher_of_the_grid_is_that_of_the_captions():
@@ -164,5 +177,10 @@ def test_the_papers_settings(name):
         assert (one.objective.input_operator, one.objective.output_operator) == ("SX", "ST")
         assert (one.training.batch_tokens, one.training.weight_decay, one.training.keep) == (1024, 0.01, "best")
         assert one.model.dropout == 0.1 and one.training.learning_rate in (5e-4, 1e-4, 5e-5, 1e-5, 5e-6, 1e-6)
+    # Table 5, whose rows are at the references' lengths.
+    tagged = experiment.config.report.expected_reference_lengths
+    assert [key.partition("/")[0] for key in tagged] == ["tagger-raw", "tagger", "tagger-engine"]
+    assert not set(tagged) & set(experiment.config.report.expected)
+    assert experiment.config.analyses.energies.scorer == ("seq2seq", "teacher")
     beams = {d.system: d.values.length_beam for d in experiment.decodes if d.search == "mask-predict"}
     assert beams == {"cmlm": 5, "engine": 3}

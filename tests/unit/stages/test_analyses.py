@@ -10,6 +10,8 @@ import torch
 
 from workflow_src import jobs
 from workflow_src.data.repetitions import collapse_repetitions
+from workflow_src.decoding.masked import mask_predict
+from workflow_src.evaluation.analyses import energies
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
 from workflow_src.serving.translator import Translator
@@ -389,3 +391,105 @@ def test_details_that_do_not_fit_are_told_in_a_sentence(run, details, capsys, tm
             run("measure_energies", {"scorer": "transformer", "rows": [row | {"details": str(tmp_path / "cut.jsonl")}]},
                 bundles=("transformer",))  # fmt: skip
         assert told in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def more_bundles(tiny, tiny_bundles, training_words, export_words, run_stage, tmp_path_factory):
+    """Beside the usual ones, a model that translates at given lengths in one pass, and a second scorer."""
+    made = dict(tiny_bundles)
+    for family in ("cmlm", "seq2seq"):
+        folder = tmp_path_factory.mktemp(family)
+        run_stage("train", training_words(family, folder, max_steps=8))
+        words = export_words(folder / "model.safetensors", None, folder / "bundle")
+        jobs.start(export_bundle.run, export_bundle.arguments(), words)
+        made[family] = folder / "bundle"
+    return made
+
+
+def test_two_scorers_give_what_each_gives_alone(run, details, more_bundles):
+    row = {"system": "lvm", "name": "prior-mean", "seed": 1, "repetitions_removed": "none"}
+    rows = [row | {"details": str(details["lvm"])}]
+    measure = lambda scorer: run("measure_energies", {"scorer": scorer, "rows": rows}, tiny_bundles=more_bundles,  # noqa: E731
+                                 bundles=("transformer", "seq2seq"))  # fmt: skip
+    names = ["seq2seq", "transformer"]
+    both, alone = measure(names), {name: measure(name) for name in names}
+    assert both["scorer"] == "seq2seq" and "at_reference_lengths" not in both
+    for entry in ("reference", "rows"):
+        told = both[entry][0] if entry == "rows" else both[entry]
+        each = {name: one[entry][0] if entry == "rows" else one[entry] for name, one in alone.items()}
+        assert energies.by_scorer(both, told).keys() == set(names)
+        assert {k: v for k, v in told.items() if k != "others"} == each["seq2seq"] != each["transformer"]
+        assert told["others"] == {
+            "transformer": {key: each["transformer"][key] for key in told["others"]["transformer"]}
+        }
+    assert alone["transformer"]["rows"][0].keys() == {
+        *row,
+        "sentences",
+        "unscored",
+        "per_sentence",
+        "error",
+        "per_token",
+    }
+
+
+@pytest.mark.parametrize("removal", ["none", "subwords", "words"])
+def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
+    removal, run, more_bundles, tiny, tmp_path, monkeypatch
+):
+    scored, count = [], metrics.bleu_by_convention
+    monkeypatch.setattr(metrics, "bleu_by_convention", lambda *told: scored.append(told) or count(*told))
+    lines, targets = ((tiny.corpus / name).read_text().splitlines() for name in ("dev.de", "dev.en"))
+    # Sources and references may be empty, and a reference longer than the model's positions.
+    lines, targets = [*lines, "", lines[0], lines[1]], [*targets, "dog", "", " ".join(["dog bird"] * 40)]
+    translators = {
+        name: Translator.load(more_bundles[name], device="cpu", threads=1, engine="eager")
+        for name in ("cmlm", "transformer", "seq2seq", "lvm")
+    }
+    cmlm, subwords = translators["cmlm"].network, translators["cmlm"].subwords
+    sources, goals = subwords.encode_source(lines), subwords.encode_target(targets)
+    outputs = []
+    with torch.no_grad():
+        for source, goal in zip(sources, goals, strict=True):
+            length = torch.tensor([min(max(1, len(goal)), cmlm.length.longest)])
+            words = mask_predict(cmlm, cmlm.encode(torch.tensor([[*source, EOS]])), length, 2)[0]
+            outputs.append(words[0].tolist() if source else [])
+    texts = translators["cmlm"].text(outputs, removal)
+    # Half of the references are the outputs, so that there is BLEU to compare.
+    references = [text if i % 2 else target for i, (text, target) in enumerate(zip(texts, targets, strict=True))]
+    references = [text or "nothing" for text in references]
+    for name, column in (("dev.de", lines), ("dev.en", targets), ("dev.reference.en", references)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in column))
+    entry = {"repetitions_removed": removal}
+    searches = [
+        entry | {"system": "cmlm", "name": "one", "settings": {"search": "mask-predict", "iterations": 2}},
+        entry | {"system": "lvm", "name": "two", "settings": {"search": "delta", "steps": 1, "step_size": 1.0}},
+    ]
+    asked = {"scorer": ["transformer", "seq2seq"], "rows": [], "searches": searches}
+    told = {"tiny_bundles": more_bundles, "bundles": tuple(translators), "tiny": SimpleNamespace(corpus=tmp_path)}
+    found = run("measure_energies", asked, **told)
+    one, two = found["at_reference_lengths"]
+    assert (one["system"], one["name"], two["name"], one["repetitions_removed"]) == ("cmlm", "one", "two", removal)
+    score = metrics.score(texts, references)
+    assert one["bleu"] == {key: pytest.approx(getattr(score, key)) for key in metrics.CONVENTIONS.values()}
+    assert scored[0] == (texts, references, "en") and (removal != "none" or one["bleu"]["bleu"] > 5)
+    # Lengths leave room for an end symbol, and empty sources have no energy.
+    if removal == "subwords":
+        outputs = subwords.without_repetitions(outputs)
+    if removal == "words":
+        outputs = subwords.encode_target([collapse_repetitions(text) for text in subwords.decode_target(outputs)])
+    for name, told_under in energies.by_scorer(found, one).items():
+        model, values, tokens = translators[name].network, [], 0
+        with torch.no_grad():
+            for source, output in zip(sources, outputs, strict=True):
+                if source and len(output) < model.config.max_positions:
+                    values.append(-float(model.log_probabilities(torch.tensor([[*source, EOS]]), torch.tensor(
+                        [output], dtype=torch.int64)).sum()))  # fmt: skip
+                    tokens += len(output) + 1
+        assert told_under["sentences"] == len(values) and told_under["unscored"] == len(lines) - len(values) >= 1
+        assert told_under["per_sentence"] == pytest.approx(sum(values) / len(values), rel=1e-5)
+        assert told_under["per_token"] == pytest.approx(sum(values) / tokens, rel=1e-5)
+    # Padding changes nothing.
+    for before, after in zip((one, two), run("measure_energies", asked, more=["--batch", "1"], **told)[
+        "at_reference_lengths"], strict=True):  # fmt: skip
+        assert before["bleu"] == after["bleu"] and before["sentences"] == after["sentences"]
+        assert before["per_sentence"] == pytest.approx(after["per_sentence"], rel=1e-4)

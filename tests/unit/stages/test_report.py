@@ -311,3 +311,57 @@ def test_scores_out_of_range_are_refused_before_anything_is_written(report_input
         _build(words)
     assert re.search(r"rows.0.bleu \(value '141.0'\)", capsys.readouterr().err)
     assert not (tmp_path / "report").exists()
+
+
+def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_of, tmp_path):
+    words = report_inputs(
+        expected_reference_lengths={"lvm/delta-1": 19.5, "score/score-1": 18.0}, expected_convention="intl-lowercase"
+    )
+    cell = {"system": "lvm", "scorer": "seq2seq"}
+    manifest = json.loads(words[words.index("--settings") + 1])
+    manifest["grids"] = [{
+        "title": "Two <settings>", "family": "lvm", "row_setting": "data", "column_setting": "objective.width",
+        "rows": ["raw", "distilled"], "columns": ["1"], "cells": [[cell | {"system": "lvm-raw"}], [cell]],
+        "published": [["1 (2.0)"], ["3 (4.0)"]],
+    }]  # fmt: skip
+    words[words.index("--settings") + 1] = json.dumps(manifest)
+    under = {"per_sentence": 9.04, "per_token": 0.8, "error": 0.5, "sentences": 8, "unscored": 0}
+    row = under | {
+        "system": "lvm",
+        "repetitions_removed": "subwords",
+        "others": {"seq2seq": under | {"per_sentence": 7.0}},
+    }
+    bleu = {"bleu": 20.0, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.0}
+    energies = {
+        "analysis": "energies", "split": "test", "scorer": "teacher", "reference": row,
+        "rows": [row | {"name": "delta-2", "seed": 1}],
+        "at_reference_lengths": [row | {"name": "delta-1", "bleu": bleu}],
+    }  # fmt: skip
+    (tmp_path / "energies.json").write_text(json.dumps(energies))
+    folder = _build([*words, "--analyses", str(tmp_path / "energies.json")])
+    found = {(one.name, one.repetitions_removed): one.energy_per_sentence
+             for one in read_results(folder / "results.json").rows if one.system == "lvm"}  # fmt: skip
+    # In results the first scorer's, of rows at lengths of their own.
+    assert found["delta-2", "subwords"] == 9.04 and set(found.values()) == {9.04, None}
+    page = page_of(folder)
+    cells = [[part.strip() for part in row] for row in page.rows]
+    assert ["distilled", "7.0 (22.0)"] in cells and ["distilled", "3 (4.0)"] in cells and ["raw", "1 (2.0)"] in cells
+    # Another system was not measured there: BLEU of its first row, 3 above sacreBLEU's.
+    assert ["raw", "32.2"] in cells
+    assert [
+        "lvm, delta, L = 1",
+        "20.0",
+        "21.0",
+        "22.0",
+        "19.5",
+        "9.0 ± 0.5",
+        "0.80",
+        "0",
+        "7.0 ± 0.5",
+        "0.80",
+        "0",
+    ] in cells
+    html, markdown = ((folder / name).read_text() for name in ("index.html", "results.md"))
+    assert "Two &lt;settings&gt;" in html and "score/score-1 (at the references&#39; lengths) 18.0" in html
+    assert "### Two <settings>" in markdown and "### At the references' lengths" in markdown
+    assert "in nats under teacher, the mean" in markdown

@@ -7,10 +7,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from workflow_src.config.analyses import scoring_systems
 from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.plan.paths import Paths
-from workflow_src.config.resolved import Loaded, System
-from workflow_src.registry import followed, plain, searches, searches_of
+from workflow_src.config.resolved import Decode, Loaded, System
+from workflow_src.registry import followed, plain, searches, searches_of, settings_of
 from workflow_src.spec import BOUND, LATENT, SCORER, SOURCE_LATENT, TARGET_LATENT, VECTOR_FIELD, SearchSettings
 
 # Every analysis with the rule that makes it, which is the stage's name too, and what it does.
@@ -20,7 +21,7 @@ RULES = {
     "lengths": ("measure_lengths", "Measuring how well lengths are predicted"),
     "samples": ("sample_translations", "Refining translations of samples from the prior"),
     "latent_space": ("map_latent_space", "Mapping the latent space of one sentence"),
-    "energies": ("measure_energies", "Measuring energies of every row's outputs under one system"),
+    "energies": ("measure_energies", "Measuring energies of every row's outputs"),
     "convergence": ("measure_convergence", "Measuring bound, BLEU and standstill after every step"),
     "components": ("measure_components", "Counting the components of posterior means"),
     "reordering": ("measure_reordering", "Measuring how far posterior means follow another word order"),
@@ -34,6 +35,8 @@ NEEDED = {
 }
 # Settings that bound memory and change no result.
 LIMITS = ("chunk", "batch")
+# Settings that came after files were made without them: what they ask for is among the entries.
+LATER = ("reference_lengths",)
 # Curves are drawn on dev; what stands beside the main table or shows sentences is of its split.
 SPLITS: dict[str, Literal["dev", "test"]] = {"marginal": "dev", "tokens": "dev", "convergence": "dev"}
 
@@ -62,19 +65,20 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
     """Every analysis by name, also those that are switched off; not those that nobody has switched on.
 
     Raises ConfigError when latent_space names a system that cannot be drawn, energies one that cannot score, or
-    reordering one that does not translate.
+    reordering one that does not translate; and for published figures at the references' lengths of no row.
     """
+    _check_expected(loaded)
     found = {}
     for name, (rule, message) in RULES.items():
         config: Any = getattr(loaded.config.analyses, name)
         if not config.enabled and not type(config).model_fields["enabled"].default:
             continue
         entries = _entries(name, loaded)
-        settings = config.model_dump(mode="json", exclude={"enabled", "system", *LIMITS}) | entries
+        settings = config.model_dump(mode="json", exclude={"enabled", "system", *LIMITS, *LATER}) | entries
         if name in ("lengths", "convergence"):
             settings["remove_repetitions"] = loaded.config.report.remove_repetitions
         systems = [entry["system"] for entry in entries.get("searches", ())]
-        systems += [entries["scorer"]] if entries.get("scorer") and entries["rows"] else []
+        systems += scoring_systems(entries) if entries.get("rows") else ()
         if not systems and config.enabled and not type(config).model_fields["enabled"].default:
             raise ConfigError(
                 f"analyses.{name} is enabled, and nothing that the experiment decodes or trains fits it: "
@@ -123,9 +127,12 @@ def _main_split(loaded: Loaded) -> Literal["dev", "test"]:
 
 
 def _scored(loaded: Loaded) -> dict[str, Any]:
-    """The system whose energy is measured, and of what: every row of the main table, as it is scored there."""
-    scorer = _scorer(loaded)
-    if scorer is None:
+    """The systems whose energy is measured, and of what: every row of the main table, as it is scored there.
+
+    With `reference_lengths` also the searches whose outputs at the references' lengths are measured.
+    """
+    scorers = energy_scorers(loaded)
+    if not scorers:
         return {"scorer": None, "rows": []}
     paths, split, removed = Paths(loaded), _main_split(loaded), loaded.config.report.remove_repetitions
     rows = [
@@ -140,7 +147,52 @@ def _scored(loaded: Loaded) -> dict[str, Any]:
         if split in decode.splits
         for seed in loaded.config.seeds
     ]
-    return {"scorer": scorer, "rows": rows}
+    # One is a name, as files of before say it.
+    content: dict[str, Any] = {"scorer": scorers[0] if len(scorers) == 1 else list(scorers), "rows": rows}
+    if loaded.config.analyses.energies.reference_lengths:
+        entries = at_reference_lengths(loaded)
+        if not entries:
+            raise ConfigError(
+                f"analyses.energies.reference_lengths is true, and no decode of {split} translates at given lengths; "
+                "add one, or remove reference_lengths."
+            )
+        content["searches"] = [entry | {"repetitions_removed": removed} for entry in entries]
+    return content
+
+
+def at_reference_lengths(loaded: Loaded) -> list[dict[str, Any]]:
+    """Decodes of the main table that translate at given lengths: `system`, `name`, and `settings` as rules have them.
+
+    Settings that decide lengths, or name systems that rank them, do nothing there. They are left out, and of decodes
+    that differ in nothing else the first stands for all.
+    """
+    split, found = _main_split(loaded), {}
+    for decode in loaded.decodes:
+        free = {*decode.values.named("length"), *decode.values.named("role")}
+        if split not in decode.splits or not decode.own_engine or not free.issuperset(decode.tune or ()):
+            continue
+        settings = {name: value for name, value in decode.settings.items() if name not in free}
+        if searches()[decode.search].at_lengths or _keeps_lengths(decode, settings, loaded):
+            entry = {"system": decode.system, "name": decode.name, "settings": settings}
+            found.setdefault((decode.system, json.dumps(settings, sort_keys=True)), entry)
+    return list(found.values())
+
+
+def _keeps_lengths(decode: Decode, settings: dict[str, Any], loaded: Loaded) -> bool:
+    """Whether a decode does nothing but refine latents of target positions, or leaves them as they are."""
+    search = searches()[decode.search]
+    starts = {one.baseline for one in searches().values() if one.step}
+    if not (search.step and search.traceable) and search.name not in starts:
+        return False
+    return _model(loaded.systems[decode.system], loaded) is not None and plain(settings_of(settings))
+
+
+def _check_expected(loaded: Loaded) -> None:
+    """Published figures at the references' lengths name decodes that translate at them. Raises ConfigError."""
+    known = [f"{entry['system']}/{entry['name']}" for entry in at_reference_lengths(loaded)]
+    for key in loaded.config.report.expected_reference_lengths:
+        if key not in known:
+            raise unknown("row", key, known, "report.expected_reference_lengths (decodes that translate at lengths)")
 
 
 def _reordered(loaded: Loaded) -> dict[str, Any]:
@@ -173,27 +225,26 @@ def _reordered(loaded: Loaded) -> dict[str, Any]:
     return {"searches": searches, "rows": [{"system": decode.system, "name": decode.name, "details": details}]}
 
 
-def _scorer(loaded: Loaded) -> str | None:
-    """The system that `analyses.energies` names, or the first that fits; None where it is off. Raises ConfigError."""
+def energy_scorers(loaded: Loaded) -> tuple[str, ...]:
+    """The systems that `analyses.energies` names, or the first that fits; none where it is off. Raises ConfigError."""
     config, where = loaded.config.analyses.energies, "analyses.energies"
     if not config.enabled:
-        return None
-    systems = loaded.systems.values()
-    fits = [one for one in systems if SCORER in one.family.traits - one.family.lacks(one.model)]
+        return ()
     # The first of each kind: sorting keeps the order of the configuration.
-    names = [one.name for one in sorted(fits, key=lambda one: not one.family.autoregressive)]
-    if config.scorer is None:
-        if not names:
-            raise ConfigError(f"{where}: no system of the experiment scores outputs; add one, or remove {where}.")
-        return names[0]
-    if config.scorer not in loaded.systems:
-        raise unknown("system", config.scorer, list(loaded.systems), f"{where}.scorer")
-    if config.scorer not in names:
-        raise ConfigError(
-            f"{where}.scorer is {config.scorer}, of family {loaded.systems[config.scorer].family_name}, which scores "
-            f"no outputs; it must be a system that does ({', '.join(names) or 'there is none: add one'})."
-        )
-    return config.scorer
+    ranked = sorted(loaded.systems.values(), key=lambda one: not one.family.autoregressive)
+    fits = [one.name for one in ranked if SCORER in one.traits]
+    named = scoring_systems({"scorer": config.scorer})
+    if not named and not fits:
+        raise ConfigError(f"{where}: no system of the experiment scores outputs; add one, or remove {where}.")
+    for name in named:
+        if name not in loaded.systems:
+            raise unknown("system", name, list(loaded.systems), f"{where}.scorer")
+        if name not in fits:
+            raise ConfigError(
+                f"{where}.scorer is {name}, of family {loaded.systems[name].family_name}, which scores "
+                f"no outputs; it must be a system that does ({', '.join(fits) or 'there is none: add one'})."
+            )
+    return named or (fits[0],)
 
 
 def _entry(system: str, search: str, values: SearchSettings | None = None) -> dict[str, Any]:

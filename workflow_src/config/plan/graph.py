@@ -8,6 +8,7 @@ from typing import Any
 
 from workflow_src.config.experiment import DistillationConfig
 from workflow_src.config.plan.analyses import analyses
+from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.registry import controls, engines, named_systems, refinement, searches
@@ -19,6 +20,7 @@ class Graph(Paths):
     def __init__(self, loaded: Loaded):
         super().__init__(loaded)
         self.analyses = analyses(loaded)
+        self.grids = grids(loaded)
         # Rules ask for them several times a job, and an experiment may have thousands.
         self._decodes = {(decode.system, decode.name): decode for decode in loaded.decodes}
 

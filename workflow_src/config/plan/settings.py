@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -194,10 +195,11 @@ class Settings(Graph):
                 ),
                 "source": self.recipe.source,
                 "target": self.recipe.target,
-                "report": self.config.report.model_dump(mode="json"),
+                "report": self.config.report.model_dump(mode="json", exclude={"grids"}),
                 "systems": systems,
                 "rows": rows,
                 "training": training,
+                **({"grids": [dataclasses.asdict(grid) for grid in self.grids]} if self.grids else {}),
             }
         )
 

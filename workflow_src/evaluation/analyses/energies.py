@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,3 +47,23 @@ def summary(values: Sequence[float | None], outputs: Sequence[Sequence[int]]) ->
     total, tokens = sum(value for value, _ in scored), sum(count for _, count in scored)
     error = statistics.stdev(value for value, _ in scored) / math.sqrt(len(scored)) if len(scored) > 1 else 0.0
     return told | {"per_sentence": total / len(scored), "error": error, "per_token": total / tokens}
+
+
+def under(
+    scorers: Mapping[str, Any], sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int
+) -> dict[str, Any]:
+    """The `summary` of outputs under the first of `scorers`, translators by name; in `others` that under each other.
+
+    Where one scores there are no `others`, as in files of before.
+    """
+    told = {
+        name: summary(energies(one.network, sources, outputs, batch, one.runtime.device), outputs)
+        for name, one in scorers.items()
+    }
+    first, *rest = told
+    return told[first] | ({"others": {name: told[name] for name in rest}} if rest else {})
+
+
+def by_scorer(content: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What `under` wrote for an entry of the analysis `content`, by the names of the scorers, the first one first."""
+    return {content["scorer"]: entry, **entry.get("others", {})}

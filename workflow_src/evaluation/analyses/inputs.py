@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from workflow_src import jobs
+from workflow_src.config.analyses import scoring_systems
 from workflow_src.data.lines import read_aligned
 from workflow_src.data.subwords import Subwords
 from workflow_src.evaluation.quality.details import read_details
@@ -38,9 +39,8 @@ def open_bundles(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _systems(settings: dict[str, Any]) -> set[str]:
-    """Systems that settings name: those of searches, and the one that scores."""
-    named = {entry["system"] for entry in settings.get("searches", ())}
-    return named | ({settings["scorer"]} if "scorer" in settings else set())
+    """Systems that settings name: those of searches, and those that score."""
+    return {entry["system"] for entry in settings.get("searches", ())} | set(scoring_systems(settings))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.latent import StepMaker, translate_batch
-from workflow_src.registry import import_object, searches, step_maker
+from workflow_src.registry import import_object, search_of, searches, step_maker
 from workflow_src.spec import MODEL, SearchSettings
 from workflow_src.types import Hypotheses
 
@@ -90,15 +90,19 @@ def translate_with(
 
 def procedure(translator: Any, entry: dict[str, Any], steps: int) -> Procedure:
     """The search of an entry, with the networks of its bundle."""
-    settings = entry_settings(entry, steps)
-    networks, search = translator.networks(settings), searches()[entry["search"]]
+    return procedure_of(translator, entry_settings(entry, steps))
+
+
+def procedure_of(translator: Any, settings: SearchSettings) -> Procedure:
+    """A search with these settings, with the networks of a bundle."""
+    networks, search = translator.networks(settings), search_of(settings)
     model = networks[MODEL]
     if search.at_lengths:
         run = import_object(search.at_lengths)
         label = search.row_label(settings)
         return Procedure(model, given=lambda source, lengths: run(networks, source, settings, lengths), label=label)
     make_step = step_maker(networks, settings)
-    return Procedure(model, make_step, steps if make_step else 0)
+    return Procedure(model, make_step, getattr(settings, search.series) if make_step else 0)
 
 
 def entry_settings(entry: dict[str, Any], steps: int) -> SearchSettings:

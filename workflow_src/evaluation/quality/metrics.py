@@ -120,6 +120,18 @@ def bleu(hypotheses: list[str], references: list[str], **settings: Any) -> float
     return min(100.0, float(sacrebleu.BLEU(**settings).corpus_score(hypotheses, [references]).score))
 
 
+def bleu_by_convention(hypotheses: list[str], references: list[str], language: str = "en") -> dict[str, float]:
+    """BLEU of detokenised, cased `hypotheses` in [0, 100], as `score` counts it, by the values of CONVENTIONS.
+
+    `language` is that of the text, for Moses.
+    """
+    return {
+        "bleu": bleu(hypotheses, references),
+        "bleu_tokenised": _tokenised_bleu(hypotheses, references, language),
+        "bleu_intl_lowercase": bleu(hypotheses, references, tokenize="intl", lowercase=True),
+    }
+
+
 def best_by_sentence(candidates: list[list[str]], references: list[str]) -> list[str]:
     """For each sentence the candidate that its reference likes best, by sentence BLEU; the first among equals.
 

@@ -60,7 +60,10 @@ def context_of(found: dict[str, dict[str, Any]], manifest: Manifest, carried: st
         context["tables"]["accuracy"] = analysis_tables.accuracy_table(found["lengths"])
         context["tables"]["lengths"] = analysis_tables.length_table(found["lengths"], manifest)
     if "energies" in found:
-        context["tables"]["energies"] = analysis_tables.energies_table(found["energies"], manifest)
+        energies = found["energies"]
+        context["tables"]["energies"] = analysis_tables.energies_table(energies, manifest)
+        if energies.get("at_reference_lengths"):
+            context["tables"]["reference_lengths"] = analysis_tables.reference_lengths_table(energies, manifest)
     if "convergence" in found:
         context["tables"]["convergence"] = analysis_tables.convergence_table(found["convergence"], manifest)
     if "components" in found:
@@ -115,6 +118,7 @@ HEADINGS = {
     "accuracy": "Lengths",
     "lengths": "",
     "energies": "Energies",
+    "reference_lengths": "At the references' lengths",
     "convergence": "Convergence",
     "components": "Components of the latents",
     "reordering": "Latents and word order",

@@ -5,24 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.analyses.energies import by_scorer
 from workflow_src.evaluation.report import page
 from workflow_src.evaluation.report.analysis_figures import start_title
-from workflow_src.evaluation.report.conventions import removal_words
+from workflow_src.evaluation.report.conventions import removal_words, source_words
+from workflow_src.evaluation.report.tables import CONVENTION_LABELS
 
 
 def captions(found: dict[str, dict[str, Any]], manifest: Manifest) -> dict[str, str]:
     """What pictures and tables show, by analysis."""
-    return {name: CAPTIONS[name](content, manifest) for name, content in found.items()} | (
-        {"accuracy": _accuracy_caption(found["lengths"])} if "lengths" in found else {}
-    )
+    told = {name: CAPTIONS[name](content, manifest) for name, content in found.items()}
+    if "lengths" in found:
+        told["accuracy"] = _accuracy_caption(found["lengths"])
+    if found.get("energies", {}).get("at_reference_lengths"):
+        told["reference_lengths"] = _reference_lengths_caption(found["energies"], manifest)
+    return told
 
 
 def energies_words(content: dict[str, Any] | None) -> str:
-    """What the column of energies is, for a table's caption."""
-    if content is None:
-        return ""
+    """What the columns of energies in the main table are, for its caption."""
+    return "" if content is None else _energies_under(content["scorer"])
+
+
+def _energies_under(scorers: str) -> str:
     return (
-        f"Energy is −log p(y|x) of what a row puts out, in nats under {content['scorer']}, the mean over sentences and "
+        f"Energy is −log p(y|x) of what a row puts out, in nats under {scorers}, the mean over sentences and "
         "over tokens (end symbols counted)."
     )
 
@@ -130,11 +137,29 @@ def _samples_caption(content: dict[str, Any], manifest: Manifest) -> str:
 
 
 def _energies_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    scorers = " and ".join(by_scorer(content, content["reference"]))
     return (
-        f"{energies_words(content)} Of {content['split']}; ±: standard error over sentences. Outputs are those that "
+        f"{_energies_under(scorers)} Of {content['split']}; ±: standard error over sentences. Outputs are those that "
         "the main table scores. Not scored are sentences whose output is longer than the scorer's positions or "
         "impossible for it."
     )
+
+
+def _reference_lengths_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    report, entries = manifest.report, content["at_reference_lengths"]
+    text = (
+        f"BLEU on {content['split']}, and energies as above, of what searches put out where lengths are those of the "
+        "references, which no system knows: rows of the main table are at lengths of their own. "
+        f"{removal_words(entries[0]['repetitions_removed']).capitalize()}."
+    )
+    if len({row.seed for row in manifest.rows}) > 1:
+        text += " Systems are those of the first seed."
+    if report.expected_reference_lengths:
+        text += (
+            f" Published figures{source_words(report)} are at these lengths too: compare them with the column "
+            f"{CONVENTION_LABELS[report.expected_convention]}."
+        )
+    return text
 
 
 CAPTIONS = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.analyses.energies import by_scorer
+from workflow_src.evaluation.quality.metrics import CONVENTIONS
 from workflow_src.evaluation.report.analysis_figures import curve_label, start_title
+from workflow_src.evaluation.report.tables import CONVENTION_LABELS
 
 
 def _signed(value: float, digits: int = 2) -> str:
@@ -94,22 +97,57 @@ def length_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
     return _table(heads, rows)
 
 
+def _energy_heads(scorers: Sequence[str]) -> list[str]:
+    """Three columns for each scorer, which they name where there are several."""
+    several = len(scorers) > 1
+    of = [f"energy under {name}, nats a sentence" if several else "energy, nats a sentence" for name in scorers]
+    return [head for first in of for head in (first, "a token", "not scored")]
+
+
+def _energy_cells(found: dict[str, Any], entry: dict[str, Any]) -> list[str]:
+    cells = []
+    for one in by_scorer(found, entry).values():
+        value = one["per_sentence"]
+        cells += ["–", "–"] if value is None else [f"{value:.1f} ± {one['error']:.1f}", f"{one['per_token']:.2f}"]
+        cells.append(str(one["unscored"]))
+    return cells
+
+
+def _row_label(row: dict[str, Any], manifest: Manifest) -> str:
+    decode = manifest.decode(row["system"], row["name"])
+    return f"{row['system']}, {decode.label() if decode else row['name']}"
+
+
 def energies_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
-    """The references' energy, and each row's; a line for each seed where there are several."""
+    """The references' energy, and each row's, under every scorer; a line for each seed where there are several."""
     several = len({row["seed"] for row in found["rows"]}) > 1
+    named = [("references", found["reference"])]
+    for row in found["rows"]:
+        named.append((_row_label(row, manifest) + (f", seed {row['seed']}" if several else ""), row))
+    heads = ["", *_energy_heads(list(by_scorer(found, found["reference"])))]
+    return _table(heads, [[name, *_energy_cells(found, entry)] for name, entry in named])
 
-    def label(row: dict[str, Any]) -> str:
-        decode = manifest.decode(row["system"], row["name"])
-        return f"{row['system']}, {decode.label()}" + (f", seed {row['seed']}" if several else "")
 
-    def cells(row: dict[str, Any]) -> list[str]:
-        if row["per_sentence"] is None:
-            return ["–", "–", str(row["unscored"])]
-        return [f"{row['per_sentence']:.1f} ± {row['error']:.1f}", f"{row['per_token']:.2f}", str(row["unscored"])]
+def reference_lengths_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
+    """BLEU in every convention, published BLEU and energies of what searches put out at the references' lengths."""
+    report, entries = manifest.report, found["at_reference_lengths"]
+    published = [report.expected_reference_lengths.get(f"{row['system']}/{row['name']}") for row in entries]
+    shown = any(value is not None for value in published)
+    heads = ["", *(CONVENTION_LABELS[name] for name in CONVENTIONS)]
+    heads += [f"published ({CONVENTION_LABELS[report.expected_convention]})"] if shown else []
+    heads += _energy_heads(list(by_scorer(found, entries[0])))
+    rows = []
+    for row, value in zip(entries, published, strict=True):
+        cells = [_row_label(row, manifest), *(f"{row['bleu'][key]:.1f}" for key in CONVENTIONS.values())]
+        cells += ["–" if value is None else f"{value:.1f}"] if shown else []
+        rows.append(cells + _energy_cells(found, row))
+    return _table(heads, rows)
 
-    named = [("references", found["reference"]), *((label(row), row) for row in found["rows"])]
-    heads = ["", "energy, nats a sentence", "a token", "not scored"]
-    return _table(heads, [[name, *cells(row)] for name, row in named])
+
+def unmatched_reference_lengths(found: dict[str, Any] | None, expected: dict[str, float]) -> dict[str, float]:
+    """Published figures at the references' lengths of rows that were not measured there, by what they are."""
+    shown = {f"{row['system']}/{row['name']}" for row in (found or {}).get("at_reference_lengths", ())}
+    return {f"{key} (at the references' lengths)": value for key, value in expected.items() if key not in shown}
 
 
 def convergence_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:

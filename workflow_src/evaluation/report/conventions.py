@@ -23,17 +23,21 @@ def removal_caption(removed: Removal, split: str) -> str:
     )
 
 
+def source_words(report: ReportConfig) -> str:
+    """Where published figures come from, in brackets after a blank; empty where the report does not say it."""
+    return f" ({report.expected_source})" if report.expected_source else ""
+
+
 def published_words(report: ReportConfig) -> str:
     """Where published figures come from and how they count BLEU, in sentences; empty where there are none."""
     if not report.expected:
         return ""
-    source = f" ({report.expected_source})" if report.expected_source else ""
     counted = {
         "sacrebleu": "sacreBLEU, as the column BLEU is",
         "tokenised": "cased BLEU over tokens",
         "intl-lowercase": "BLEU over international tokens without case",
     }[report.expected_convention]
-    text = f"Published figures{source} are {counted}"
+    text = f"Published figures{source_words(report)} are {counted}"
     if report.expected_convention == "sacrebleu":
         return f"{text}."
     return f"{text}: compare them with ours in the same convention beside them, not with the column BLEU."

@@ -329,6 +329,10 @@ def markdown(context: dict[str, Any]) -> str:
         parts.append(conventions.removal_table(context["removals"]))
     for one in context["control_tables"]:
         parts += [f"### {one['title']}", f"{one['caption']} {context['carried']}", speed_page.markdown(one)]
+    for one in context["grids"]:
+        parts += [f"### {one['title']}", f"{one['caption']} {context['carried']}", speed_page.markdown(one)]
+        if one["published"]:
+            parts += [one["published"]["caption"], speed_page.markdown(one["published"])]
     if context["unmatched"]:
         parts.append("Published, without a row here: " + ", ".join(f"{k} {v}" for k, v in context["unmatched"].items()))
     parts += [context["published"]]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reports
 
-from workflow_src.evaluation.report import analyses, analysis_figures, figures
+from workflow_src.evaluation.report import analyses, analysis_captions, analysis_figures, analysis_tables, figures
 from workflow_src.records.atomic import ArtifactError
 
 MANIFEST = reports.manifest()
@@ -173,6 +173,64 @@ def test_energies_are_of_the_references_and_of_every_row():
         ["lvm, delta, L = 2", "–", "–", "2"],
     ]
     assert "in nats under teacher" in context["captions"]["energies"]
+
+
+def _several():
+    """Under two scorers, and at the references' lengths."""
+    found, other = _found("energies"), _energies()["reference"] | {"per_sentence": 33.25}
+    energies = found["energies"]
+    one, two = (row | {"others": {"seq2seq": other}} for row in energies["rows"])
+    bleu = {"bleu": 20.04, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.96}
+    given = {key: value for key, value in one.items() if key != "seed"} | {"bleu": bleu, "system": "lvm"}
+    found["energies"] = energies | {
+        "reference": energies["reference"] | {"others": {"seq2seq": other}}, "rows": [one, two],
+        "at_reference_lengths": [given | {"name": name} for name in ("delta-2", "prior-mean")],
+    }  # fmt: skip
+    return found
+
+
+def test_every_scorer_has_columns_of_its_own():
+    context = analyses.context_of(_several(), MANIFEST)
+    table = context["tables"]["energies"]
+    assert table["heads"] == [
+        "", "energy under teacher, nats a sentence", "a token", "not scored",
+        "energy under seq2seq, nats a sentence", "a token", "not scored",
+    ]  # fmt: skip
+    assert table["rows"][1:] == [
+        ["teacher, beam 4", "9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"],
+        ["lvm, delta, L = 2", "–", "–", "2", "33.2 ± 1.0", "1.50", "0"],
+    ]
+    assert "in nats under teacher and seq2seq, the mean" in context["captions"]["energies"]
+    # Columns of the main table are under the first alone.
+    assert "in nats under teacher, the mean" in analysis_captions.energies_words(_several()["energies"])
+
+
+def test_rows_at_the_references_lengths_have_a_table_of_their_own():
+    told = reports.manifest(
+        expected_reference_lengths={"lvm/delta-2": 19.55, "lvm/delta-9": 1.0}, expected_source="A paper",
+        expected_convention="intl-lowercase",
+    )  # fmt: skip
+    context = analyses.context_of(_several(), told)
+    table, caption = context["tables"]["reference_lengths"], context["captions"]["reference_lengths"]
+    assert table["heads"][:5] == ["", "sacreBLEU", "tokenised", "international, lowercase",
+                                  "published (international, lowercase)"]  # fmt: skip
+    energy = ["9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"]
+    assert table["rows"] == [
+        ["lvm, delta, L = 2", "20.0", "21.0", "23.0", "19.6", *energy],
+        ["lvm, prior mean", "20.0", "21.0", "23.0", "–", *energy],
+    ]
+    assert "Published figures (A paper) are at these lengths too: compare them with the column international" in caption
+    assert "Repetitions are kept." in caption and "first seed" not in caption
+    text = str(analyses.render(context, {}, 5, ("de", "en")))
+    assert "At the references’ lengths" in text and "At the references' lengths" in analyses.markdown(context)
+    unmatched = analysis_tables.unmatched_reference_lengths
+    assert unmatched(_several()["energies"], told.report.expected_reference_lengths) == {
+        "lvm/delta-9 (at the references' lengths)": 1.0
+    }
+    assert len(unmatched(None, told.report.expected_reference_lengths)) == 2
+    # Without published figures there is no column of them.
+    assert not any("published" in head for head in
+                   analyses.context_of(_several(), MANIFEST)["tables"]["reference_lengths"]["heads"])  # fmt: skip
 
 
 def test_the_page_numbers_escapes_and_marks():

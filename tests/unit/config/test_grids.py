@@ -1,0 +1,104 @@
+"""Grids of a report: which system stands in which cell, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from workflow_src.config import ConfigError, Plan, load
+from workflow_src.config.display import build
+from workflow_src.config.load import CONFIG_FOLDER, _inherited, merge, read_yaml
+
+SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
+TRAINING = {"max_steps": 2, "batch_tokens": 100}
+TAGGER = {"family": "tagger", "preset": "miniature", "training": TRAINING}
+
+
+def inference(first: str, second: str, energy: str = "teacher") -> dict[str, Any]:
+    return {
+        "family": "inference-tagger", "preset": "miniature", "training": TRAINING, "init_from": "tagger",
+        "roles": {"energy": energy}, "objective": {"input_operator": first, "output_operator": second},
+    }  # fmt: skip
+
+
+SYSTEMS = {
+    "tagger": TAGGER,
+    "seq2seq": {"family": "seq2seq", "preset": "miniature", "training": TRAINING},
+    "one": inference("ST", "SX"),
+    "two": inference("SX", "SX"),
+    "three": inference("SX", "ST", "seq2seq"),
+}
+GRID = {
+    "title": "Operators", "family": "inference-tagger", "rows": "objective.input_operator",
+    "columns": "objective.output_operator",
+}  # fmt: skip
+
+
+def planned(grid: dict[str, Any], systems: dict[str, Any] | None = None, scorer: Any = None) -> Plan:
+    energies = {"enabled": scorer is not None, "scorer": scorer}
+    changes = {"systems": SYSTEMS | (systems or {}), "report": {"grids": [GRID | grid]}}
+    return Plan(load(merge(SMOKE, changes | {"analyses": {"energies": energies}})))
+
+
+def cells(plan: Plan) -> list[list[tuple[str, str | None] | None]]:
+    (grid,) = plan.grids
+    return [[cell and (cell.system, cell.scorer) for cell in row] for row in grid.cells]
+
+
+def test_cells_are_systems_by_their_settings_with_the_scorer_of_their_own_role():
+    plan = planned({"published": {"SX": {"ST": "55 (20.1)"}}}, scorer=["teacher", "seq2seq"])
+    (grid,) = plan.grids
+    # In the order of the systems; the third minimises another energy.
+    assert (grid.rows, grid.columns) == (("ST", "SX"), ("SX", "ST"))
+    assert cells(plan) == [[("one", "teacher"), None], [("two", "teacher"), ("three", "seq2seq")]]
+    assert grid.published == (("–", "–"), ("–", "55 (20.1)"))
+    # The manifest of the report has the same.
+    assert build(json.loads(plan.settings_report())).grids == plan.grids
+    # Where its own does not score, the first does; without energies nobody does.
+    assert cells(planned({}, scorer="teacher"))[1] == [("two", "teacher"), ("three", "teacher")]
+    assert cells(planned({}))[1] == [("two", None), ("three", None)] and planned({}).grids[0].published is None
+
+
+def test_systems_may_be_chosen_and_settings_be_of_any_section():
+    four = {"four": inference("SX", "SX", "seq2seq") | {"model": {"dropout": 0.25}}}
+    plan = planned({"rows": "model.dropout", "columns": "init_from", "systems": ["four", "two"],
+                    "published": {0.25: {"tagger": "1"}}}, four)  # fmt: skip
+    (grid,) = plan.grids
+    assert grid.rows[0] == "0.25" and grid.columns == ("tagger",)
+    assert [cell.system for (cell,) in grid.cells] == ["four", "two"] and grid.published[0] == ("1",)
+
+
+def test_rules_of_reports_without_grids_are_handed_what_they_were():
+    told = json.loads(Plan(load(SMOKE)).settings_report())
+    assert "grids" not in told and "grids" not in told["report"]
+
+
+def test_published_figures_of_a_grid_are_not_inherited():
+    parent = {"experiment": "parent", "report": {"grids": [GRID | {"published": {"SX": {"ST": "1"}}}], "examples": 2}}
+    assert _inherited(parent)["report"] == {"grids": [GRID], "examples": 2}
+
+
+@pytest.mark.parametrize(
+    ("grid", "systems", "sentence"),
+    [
+        ({"family": "nobody"}, {}, 'unknown family "nobody" in report.grids[0] (families that systems are of)'),
+        ({"family": "cmlm"}, {}, 'unknown family "cmlm" in report.grids[0]'),
+        ({"rows": "objective.input"}, {}, 'unknown setting "objective.input" in report.grids[0].rows (of system one)'),
+        ({"columns": "roles"}, {}, 'unknown setting "roles" in report.grids[0].columns (of system one); allowed'),
+        ({"rows": "objective.output_operator"}, {}, "report.grids[0]: rows and columns are both "
+         "objective.output_operator; name two settings."),
+        ({}, {"four": inference("SX", "ST")}, "report.grids[0]: systems three and four both have "
+         "objective.input_operator SX and objective.output_operator ST; list those that the grid shows under systems."),
+        ({"systems": ["one", "tagger"]}, {}, 'unknown system "tagger" in report.grids[0].systems (systems of family '
+         'inference-tagger); allowed: one, three, two.'),
+        ({"published": {"GX": {"SX": "1"}}}, {}, 'unknown row "GX" in report.grids[0].published; allowed: ST, SX.'),
+        ({"published": {"SX": {"GX": "1"}}}, {}, 'unknown column "GX" in report.grids[0].published.SX; allowed: ST'),
+        ({"colums": "x"}, {}, 'unknown setting "colums" in report.grids.0; allowed: '),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_laid_out_is_refused_in_a_sentence(grid, systems, sentence):
+    with pytest.raises(ConfigError) as refused:
+        planned(grid, systems)
+    assert sentence in str(refused.value) and "\n" not in str(refused.value)

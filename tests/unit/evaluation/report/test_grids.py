@@ -1,0 +1,57 @@
+"""Grids: cells by hand, captions, and what stands where nothing was measured."""
+
+import dataclasses
+
+from reports import manifest, row
+
+from workflow_src.config.manifest import GridCell, GridInfo
+from workflow_src.evaluation.report import grids, tables
+
+GRID = GridInfo(
+    "Operators", "lvm", "objective.input_operator", "model.width", ("SX", "ST"), ("1", "2"),
+    ((GridCell("lvm", "other"), None), (GridCell("score", "teacher"), GridCell("lvm-raw", "teacher"))),
+    (("55 (20.2)", "–"), ("–", "1 (0)")),
+)  # fmt: skip
+BLEU = {"bleu": 20.0, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.04}
+UNDER = {"per_sentence": 9.04, "per_token": 0.8, "error": 0.5, "sentences": 8, "unscored": 0}
+ENERGIES = {
+    "split": "dev", "scorer": "teacher",
+    "at_reference_lengths": [
+        UNDER | {"system": "lvm", "name": "delta-1", "bleu": BLEU,
+                 "others": {"other": UNDER | {"per_sentence": 55.54}}},
+        UNDER | {"system": "lvm", "name": "delta-2", "bleu": BLEU, "others": {"other": UNDER}},
+        UNDER | {"system": "score", "name": "score-1", "bleu": BLEU, "per_sentence": None, "others": {"other": UNDER}},
+    ],
+}  # fmt: skip
+ROWS = [
+    row("lvm-raw", "prior-mean", 30.0, bleu_intl_lowercase=33.0, removed="subwords"),
+    row("lvm-raw", "prior-mean", 10.0, bleu_intl_lowercase=10.0, removed="none"),
+    row("lvm-raw", "prior-mean", 31.0, bleu_intl_lowercase=34.5, removed="subwords", seed=2),
+    row("lvm-raw", "delta-1", 50.0, bleu_intl_lowercase=53.0, removed="subwords"),
+]
+
+
+def made(energies, **report):
+    told = dataclasses.replace(manifest(seeds=(1, 2), expected_source="A paper", **report), grids=(GRID,))
+    (one,) = grids.tables(told, energies, tables.groups(ROWS, told, "subwords"), ROWS)
+    return one
+
+
+def test_cells_have_energy_and_bleu_at_the_references_lengths_or_bleu_of_the_first_row():
+    one = made(ENERGIES, expected_convention="intl-lowercase")
+    assert one["title"] == "Operators" and one["heads"] == ["input operator \\ width", "1", "2"]
+    assert one["rows"] == [["SX", "55.5 (22.0)", "–"], ["ST", "– (22.0)", "33.8"]]
+    assert one["published"]["rows"] == [["SX", "55 (20.2)", "–"], ["ST", "–", "1 (0)"]]
+    assert one["published"]["heads"] == one["heads"] and one["published"]["caption"] == "Published (A paper)."
+    assert (
+        "on dev: energy in nats a sentence under other or teacher, and in brackets BLEU (international, lowerc"
+        in (one["caption"])
+    )
+    assert "A figure alone is BLEU (international, lowercase) of a system's first row" in one["caption"]
+
+
+def test_without_energies_cells_have_the_bleu_of_the_main_table():
+    for energies in (None, {"split": "test", "scorer": "teacher", "rows": []}):
+        one = made(energies)
+        assert one["rows"] == [["SX", "–", "–"], ["ST", "–", "30.5"]]
+        assert "energy" not in one["caption"] and "Figures are BLEU (sacreBLEU) of a system" in one["caption"]

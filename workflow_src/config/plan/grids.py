@@ -1,0 +1,91 @@
+"""Tables of a report over two settings of a family's systems: which system stands in which cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workflow_src.config.base import ConfigError, unknown
+from workflow_src.config.experiment import GridConfig, setting_words
+from workflow_src.config.manifest import GridCell, GridInfo
+from workflow_src.config.plan.analyses import energy_scorers
+from workflow_src.config.resolved import Loaded, System
+from workflow_src.spec import SCORER
+
+# Settings of a system by themselves, and sections that hold settings.
+PLAIN = ("preset", "data", "base", "init_from")
+SECTIONS = ("model", "objective", "training")
+
+
+def grids(loaded: Loaded) -> tuple[GridInfo, ...]:
+    """The grids of `report.grids`, rows and columns in the order in which systems have their values.
+
+    Raises ConfigError for a family or system that is not there, a setting that the family has not, two systems in one
+    cell, and a published figure beside the grid.
+    """
+    return tuple(_grid(config, f"report.grids[{n}]", loaded) for n, config in enumerate(loaded.config.report.grids))
+
+
+def _grid(config: GridConfig, where: str, loaded: Loaded) -> GridInfo:
+    systems = _systems(config, where, loaded)
+    if config.rows == config.columns:
+        raise ConfigError(f"{where}: rows and columns are both {config.rows}; name two settings.")
+    values = {one.name: (_value(one, config.rows, f"{where}.rows"), _value(one, config.columns, f"{where}.columns"))
+              for one in systems}  # fmt: skip
+    rows, columns = (tuple(dict.fromkeys(pair[side] for pair in values.values())) for side in (0, 1))
+    there: dict[tuple[str, str], str] = {}
+    for name, pair in values.items():
+        if pair in there:
+            raise ConfigError(
+                f"{where}: systems {there[pair]} and {name} both have {config.rows} {pair[0]} and {config.columns} "
+                f"{pair[1]}; list those that the grid shows under systems."
+            )
+        there[pair] = name
+    cells = tuple(
+        tuple(_cell(there[row, column], loaded) if (row, column) in there else None for column in columns)
+        for row in rows
+    )
+    published = _published(config, where, rows, columns)
+    return GridInfo(config.title, config.family, config.rows, config.columns, rows, columns, cells, published)
+
+
+def _systems(config: GridConfig, where: str, loaded: Loaded) -> list[System]:
+    """Systems of the family, or those that the grid lists."""
+    known = dict.fromkeys(one.family_name for one in loaded.systems.values())
+    if config.family not in known:
+        raise unknown("family", config.family, list(known), f"{where} (families that systems are of)")
+    systems = {name: one for name, one in loaded.systems.items() if one.family_name == config.family}
+    for name in config.systems or ():
+        if name not in systems:
+            raise unknown("system", name, list(systems), f"{where}.systems (systems of family {config.family})")
+    return [systems[name] for name in dict.fromkeys(config.systems or systems)]
+
+
+def _value(system: System, setting: str, where: str) -> str:
+    section, _, name = setting.partition(".")
+    if not name and section in PLAIN:
+        return setting_words(getattr(system, section))
+    if section in SECTIONS and name in type(getattr(system, section)).model_fields:
+        return setting_words(getattr(getattr(system, section), name))
+    fields = [f"{one}.{field}" for one in SECTIONS for field in type(getattr(system, one)).model_fields]
+    raise unknown("setting", setting, [*PLAIN, *fields], f"{where} (of system {system.name})")
+
+
+def _cell(name: str, loaded: Loaded) -> GridCell:
+    """A system with the scorer of its energy: the one in a role of its own, or else the first."""
+    system, scorers = loaded.systems[name], energy_scorers(loaded)
+    others = (system.roles[role] for role in system.family.needs if role in system.roles)
+    own = (other for other in others if other in scorers and SCORER in loaded.systems[other].traits)
+    return GridCell(name, next(own, scorers[0] if scorers else None))
+
+
+def _published(config: GridConfig, where: str, rows: tuple[str, ...], columns: tuple[str, ...]) -> Any:
+    """Published figures cell by cell, en dashes where there are none; None where the grid has none at all."""
+    for row, figures in config.published.items():
+        if row not in rows:
+            raise unknown("row", row, list(rows), f"{where}.published")
+        for column in figures:
+            if column not in columns:
+                raise unknown("column", column, list(columns), f"{where}.published.{row}")
+    if not config.published:
+        return None
+    return tuple(tuple(config.published.get(row, {}).get(column, "–") for column in columns) for row in rows)

@@ -1,0 +1,80 @@
+"""Tables over two settings of a family's systems, with energy and BLEU as Tu et al. 2020 show operators (Table 2)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from workflow_src.config.manifest import GridCell, GridInfo, Manifest
+from workflow_src.evaluation.analyses.energies import by_scorer
+from workflow_src.evaluation.quality.metrics import CONVENTIONS
+from workflow_src.evaluation.report.conventions import removal_words, source_words
+from workflow_src.evaluation.report.results import Row
+from workflow_src.evaluation.report.tables import CONVENTION_LABELS, Group, wanted_rows
+
+
+def tables(
+    manifest: Manifest, energies: Mapping[str, Any] | None, table: Sequence[Group], rows: Sequence[Row]
+) -> list[dict[str, Any]]:
+    """Every grid: `title`, `caption`, `heads`, `rows` of cells as text; in `published` the same of published figures,
+    or None.
+
+    A cell has the energy in nats a sentence and, in brackets, BLEU, both at the references' lengths, where the analysis
+    `energies` measured the system there; else BLEU of the first line of the system in `table`, over the seeds in
+    `rows`, which are those of results.json. BLEU is counted by `report.expected_convention`.
+    """
+    key = CONVENTIONS[manifest.report.expected_convention]
+    given: dict[str, Any] = {}
+    for entry in (energies or {}).get("at_reference_lengths", ()):
+        given.setdefault(entry["system"], entry)
+    lines: dict[str, tuple[str, str]] = {}
+    for line in (line for group in table for line in group.lines):
+        lines.setdefault(line.system, (line.system, line.name))
+    wanted = wanted_rows(rows, manifest, manifest.report.remove_repetitions)
+
+    def cell(one: GridCell | None) -> str:
+        if one is None:
+            return "–"
+        if one.system in given:
+            entry = given[one.system]
+            value = by_scorer(energies, entry).get(one.scorer, {}).get("per_sentence")
+            return f"{'–' if value is None else f'{value:.1f}'} ({entry['bleu'][key]:.1f})"
+        bleu = [getattr(row, key) for row in wanted if (row.system, row.name) == lines.get(one.system)]
+        return f"{statistics.fmean(bleu):.1f}" if bleu and None not in bleu else "–"
+
+    return [_table(grid, cell, _caption(grid, manifest, energies, given), manifest) for grid in manifest.grids]
+
+
+def _table(grid: GridInfo, cell: Callable[[GridCell | None], str], caption: str, manifest: Manifest) -> dict[str, Any]:
+    heads = [f"{_setting(grid.row_setting)} \\ {_setting(grid.column_setting)}", *grid.columns]
+    published = grid.published and {
+        "caption": f"Published{source_words(manifest.report)}.",
+        "heads": heads,
+        "rows": [[name, *cells] for name, cells in zip(grid.rows, grid.published, strict=True)],
+    }
+    shown = [[name, *map(cell, cells)] for name, cells in zip(grid.rows, grid.cells, strict=True)]
+    return {"title": grid.title, "caption": caption, "heads": heads, "rows": shown, "published": published}
+
+
+def _setting(path: str) -> str:
+    return path.rpartition(".")[2].replace("_", " ")
+
+
+def _caption(grid: GridInfo, manifest: Manifest, energies: Mapping[str, Any] | None, given: Mapping[str, Any]) -> str:
+    report = manifest.report
+    cells = [cell for row in grid.cells for cell in row if cell is not None]
+    measured = [cell for cell in cells if cell.system in given]
+    counted, removed = CONVENTION_LABELS[report.expected_convention], removal_words(report.remove_repetitions)
+    rows, columns = _setting(grid.row_setting), _setting(grid.column_setting)
+    told = [f"Systems of family {grid.family}, {rows} in rows and {columns} in columns."]
+    if measured:
+        scorers = " or ".join(dict.fromkeys(str(cell.scorer) for cell in measured))
+        told.append(
+            f"At the references' lengths on {energies['split']}: energy in nats a sentence under {scorers}, and in "
+            f"brackets BLEU ({counted}); {removed}."
+        )
+    if len(measured) < len(cells):
+        what = "A figure alone is" if measured else "Figures are"
+        told.append(f"{what} BLEU ({counted}) of a system's first row in the main table; {removed}.")
+    return " ".join(told)
