@@ -34,6 +34,7 @@ SETTINGS = {
         "sentences": 4, "sentence": None, "positions": 30, "steps": 1, "resolution": 5, "arrows": 3,
         "searches": [SCORE],
     },
+    "follow_latents": {"sentences": 6, "steps": [2, 1], "searches": [DELTA, SCORE]},
     "measure_components": {"sentences": 6, "share": 0.9, "searches": [{"system": "lvm"}]},
 }  # fmt: skip
 
@@ -266,6 +267,34 @@ def test_components_of_latents_of_either_side(run, tiny_bundles, one_pass_bundle
     assert [one["latents"] for one in found["systems"]] == [sum(sources), sum(targets)]
     alone = run("measure_components", bundles=["lvm"])
     assert alone["systems"] == found["systems"][1:]
+
+
+def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_pass_bundle, tiny):
+    folders = {**tiny_bundles, "one-pass": one_pass_bundle}
+    one_pass = {"system": "one-pass", "search": "delta", "step_size": 1.0, "model": "one-pass"}
+    entries = [DELTA, SCORE, one_pass]
+    found = run("follow_latents", bundles=folders, tiny_bundles=folders, searches=entries)
+    assert (found["analysis"], found["sentences"], found["split"]) == ("latent_paths", 6, "dev")
+    assert [(curve["system"], curve["search"]) for curve in found["curves"]] == [
+        ("lvm", "delta"), ("score", "score"), ("one-pass", "delta"),
+    ]  # fmt: skip
+    for curve in found["curves"]:
+        assert [point["steps"] for point in curve["points"]] == [0, 1, 2]
+        first = curve["points"][0]
+        assert first["from_start"] == 0 and first["step"] is first["cosine"] is first["changed"] is None
+        assert curve["points"][1]["from_start"] == curve["points"][1]["step"] > 0
+    assert found["curves"][0]["points"][1]["cosine"] == pytest.approx(1.0)
+    # Latents of source positions are those of the search itself.
+    translator = Translator.load(one_pass_bundle, device="cpu", threads=1)
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
+    traces = translator.search(lines, translator.settings("delta", steps=2)[0], trace=True, normalised=True).traces
+    for step, point in enumerate(found["curves"][2]["points"][1:], 1):
+        changed = [one != other for one, other in zip(traces[step - 1], traces[step], strict=True)]
+        assert point["changed"] == pytest.approx(sum(changed) / 6)
+    # Whatever else is followed beside it.
+    alone = run("follow_latents", searches=[SCORE])
+    assert alone["curves"][0] == found["curves"][1]
+    assert analyses.draw({"latent_paths": found}, reports.manifest()).keys() == {"latent_paths"}
 
 
 def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details, tiny, tmp_path, capsys):

@@ -22,13 +22,19 @@ RULES = {
     "latent_space": ("map_latent_space", "Mapping the latent space of one sentence"),
     "energies": ("measure_energies", "Measuring energies of every row's outputs under one system"),
     "convergence": ("measure_convergence", "Measuring bound, BLEU and standstill after every step"),
+    "latent_paths": ("follow_latents", "Following latents from step to step"),
     "components": ("measure_components", "Counting the components of posterior means"),
     "reordering": ("measure_reordering", "Measuring how far posterior means follow another word order"),
 }
 # Settings that bound memory and change no result.
 LIMITS = ("chunk", "batch")
 # Curves are drawn on dev; what stands beside the main table or shows sentences is of its split.
-SPLITS: dict[str, Literal["dev", "test"]] = {"marginal": "dev", "tokens": "dev", "convergence": "dev"}
+SPLITS: dict[str, Literal["dev", "test"]] = {
+    "marginal": "dev",
+    "tokens": "dev",
+    "convergence": "dev",
+    "latent_paths": "dev",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +104,8 @@ def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
         return {"searches": [*_models(loaded), *_searches(loaded), *_at_lengths(loaded)]}
     if name == "convergence":
         return {"searches": _searches(loaded, BOUND)}
+    if name == "latent_paths":
+        return {"searches": _searches(loaded, LATENT)}
     if name == "samples":
         # Trained networks before what the model does by itself.
         ranked = sorted(_searches(loaded), key=lambda entry: _rank(entry, loaded))

@@ -15,8 +15,8 @@ from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.records.atomic import ArtifactError, read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
-NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "convergence", "components", "reordering",
-         "samples")  # fmt: skip
+NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "convergence", "latent_paths", "components",
+         "reordering", "samples")  # fmt: skip
 # The report's own come before.
 FIRST_FIGURE, FIRST_TABLE = 4, 3
 
@@ -63,6 +63,8 @@ def context_of(found: dict[str, dict[str, Any]], manifest: Manifest, carried: st
         context["tables"]["energies"] = analysis_tables.energies_table(found["energies"], manifest)
     if "convergence" in found:
         context["tables"]["convergence"] = analysis_tables.convergence_table(found["convergence"], manifest)
+    if "latent_paths" in found:
+        context["tables"]["latent_paths"] = analysis_tables.latent_paths_table(found["latent_paths"], manifest)
     if "components" in found:
         context["tables"]["components"] = analysis_tables.components_table(found["components"])
     if "reordering" in found:
@@ -116,6 +118,7 @@ HEADINGS = {
     "lengths": "",
     "energies": "Energies",
     "convergence": "Convergence",
+    "latent_paths": "Paths of the latents",
     "components": "Components of the latents",
     "reordering": "Latents and word order",
 }

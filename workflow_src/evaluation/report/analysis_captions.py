@@ -92,6 +92,17 @@ def _convergence_caption(content: dict[str, Any], manifest: Manifest) -> str:
     )
 
 
+def _latent_paths_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    return (
+        f"Where latents are after L steps, on {_first(content)}, from the {start_title(manifest)}, z_0. Distances are "
+        "Euclidean norms of a position's latent: from z_0, from the step before, and from the mean of q(z|x,y) with "
+        "the reference as y. Log-densities are in nats a position: of the prior p(z|x), and of q(z|x,y) with y as what "
+        "z_L decodes to. All are means over positions, then over sentences. Cosine: between a step and the delta step "
+        "from the same point, over the sentences in which both move. Latents of target positions are followed at the "
+        "reference's length. Bars and ± are standard errors over sentences."
+    )
+
+
 def _components_caption(content: dict[str, Any], manifest: Manifest) -> str:
     return (
         f"Principal components of the posterior means of q(z|x,y) on {_first(content)} and their references, as in "
@@ -144,6 +155,7 @@ CAPTIONS = {
     "lengths": _lengths_caption,
     "latent_space": _latent_space_caption,
     "convergence": _convergence_caption,
+    "latent_paths": _latent_paths_caption,
     "components": _components_caption,
     "reordering": _reordering_caption,
     "samples": _samples_caption,

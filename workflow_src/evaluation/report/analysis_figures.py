@@ -1,4 +1,4 @@
-"""Pictures of the analyses: marginals, tokens, convergence, components, word order, and a map of a latent space.
+"""Pictures of the analyses: marginals, tokens, convergence, paths and components of latents, word order, and a map.
 
 They share style, colours and markers with `figures`. A map also tells regions apart by hatching and by the subwords
 written into them, so that it can be read in black and white.
@@ -276,6 +276,27 @@ def convergence(found: dict[str, Any], manifest: Manifest) -> Figure:
     return figure
 
 
+def latent_paths(found: dict[str, Any], manifest: Manifest) -> Figure:
+    """Distances of the latents after L steps, their log-densities, and the cosine of steps and delta steps."""
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(7.2, 5.2)
+        panels = figure.subplots(2, 3).flat
+        told = [
+            ("from_start", "distance from z_0", 0),
+            ("step", "length of step L", 1),
+            ("from_reference", "to the reference's mean", 0),
+            ("log_prior", "log p(z|x), nats a position", 0),
+            ("log_posterior", "log q(z|x,y), nats a position", 0),
+            ("cosine", "cosine with the delta step", 1),
+        ]
+        labels = [
+            (axes, _curves(axes, found, manifest, key, f"{key}_error", 1, title, first))
+            for axes, (key, title, first) in zip(panels, told, strict=True)
+        ]
+        _label_ends(figure, labels, 7.5)
+    return figure
+
+
 # Systems of one family share a colour: they differ in dashes and markers.
 MARKERS = "osD^vP"
 
@@ -341,5 +362,5 @@ def reordering(found: dict[str, Any], manifest: Manifest) -> Figure:
 
 DRAWN = {
     "marginal": marginal, "tokens": tokens, "latent_space": latent_space, "convergence": convergence,
-    "components": components, "reordering": reordering,
+    "latent_paths": latent_paths, "components": components, "reordering": reordering,
 }  # fmt: skip

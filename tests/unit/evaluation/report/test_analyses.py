@@ -71,6 +71,20 @@ def _convergence():
     return told | {"curves": [entry | {"points": points} for entry in ENTRIES]}
 
 
+def _latent_paths():
+    keys = ("from_start", "step", "from_reference", "log_prior", "log_posterior", "cosine", "changed")
+    points = [
+        {"steps": steps, "moving": 90 if steps else 0}
+        | {key: -1 - 0.5 * steps if key.startswith("log") else 0.25 * steps for key in keys}
+        | {f"{key}_error": 0.0625 for key in keys}
+        for steps in (0, 1, 2)
+    ]
+    points[0] |= dict.fromkeys([*("step", "cosine", "changed"), *("step_error", "cosine_error", "changed_error")])
+    still = points[2] | {"moving": 0, "cosine": None, "cosine_error": None}
+    curves = [ENTRIES[0] | {"points": points}, ENTRIES[1] | {"points": [*points[:2], still]}]
+    return {"sentences": 100, "curves": curves}
+
+
 def _samples():
     example = {"index": 3, "source": "Hund <x>", "reference": "the dog", "sampled": "a dog dog", "refined": "a big dog"}
     return {"sentences": 100, "search": ENTRIES[1] | {"steps": 1}, "examples": [example]}
@@ -118,7 +132,8 @@ def _reordering():
 EVERY = {
     "energies": _energies(),
     "marginal": _marginal(), "tokens": _tokens(), "lengths": _lengths(), "latent_space": _latent_space(),
-    "convergence": _convergence(), "components": _components(), "reordering": _reordering(),
+    "convergence": _convergence(), "latent_paths": _latent_paths(), "components": _components(),
+    "reordering": _reordering(),
     "samples": _samples(),
 }  # fmt: skip
 
@@ -153,6 +168,13 @@ def test_tables_say_the_figures():
     )
     assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in context["captions"]["marginal"]
     assert "words that repeat the one before are removed" in context["captions"]["lengths"]
+    paths = context["tables"]["latent_paths"]["rows"]
+    assert paths[0] == ["prior mean", "0", "0.000 ± 0.062", "", "0.000 ± 0.062", *["−1.00 ± 0.06"] * 2, "", "", ""]
+    assert paths[1] == ["delta", "1", *["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25"]
+    # Where no latents move there is no direction.
+    assert paths[4][-3:] == ["", "0", "50"]
+    caption = context["captions"]["latent_paths"]
+    assert "the first 100 sentences of dev, from the prior mean, z_0" in caption and "nats a position" in caption
     assert context["tables"]["components"]["heads"][3] == "components that hold 95 %"
     assert context["tables"]["reordering"]["rows"] == [
         ["one-pass", "the same", "60", "12.5", "0.50", "0.25", "+0.26"],
@@ -177,9 +199,9 @@ def test_energies_are_of_the_references_and_of_every_row():
 
 def test_the_page_numbers_escapes_and_marks():
     text = _page(_found(*EVERY))
-    assert re.findall(r"Figure (\d)\.</b>", text) == ["4", "5", "6", "7", "8", "9"]
-    assert re.findall(r"Table (\d+)\.</b>", text) == ["3", "4", "5", "6", "7", "8", "9", "10", "11"]
-    assert "What Figure 4 shows, with its errors." in text and "What Figure 8 shows." in text
+    assert re.findall(r"Figure (\d+)\.</b>", text) == ["4", "5", "6", "7", "8", "9", "10"]
+    assert re.findall(r"Table (\d+)\.</b>", text) == [str(number) for number in range(3, 13)]
+    assert "What Figure 4 shows, with its errors." in text and "What Figure 9 shows." in text
     assert "Hund &amp; &lt;i&gt;Katze&lt;/i&gt;" in text and "dog &lt;b&gt;s" in text and "Hund &lt;x&gt;" in text
     assert "a dog <mark>dog</mark>" in text and "a <mark>big</mark> dog" in text
     assert '<span class="n">5</span>Analyses' in text
