@@ -179,6 +179,11 @@ def test_word_order_is_compared_where_asked_for_of_latents_of_the_source():
     found = planned(systems=VAE, analyses=asked).analyses["reordering"]
     # Not the latents of target positions, whose number a translation says.
     assert found.enabled and found.systems == ("one-pass",) and found.split == "test"
+    assert json.loads(found.settings)["searches"] == [{"system": "one-pass", "aligned": True}]
+    # Of latents of source positions too, but without slots.
+    other = {"one": {"family": "lanmt", "preset": "tiny", "training": {"max_steps": 5}}}
+    without = planned(systems=other, analyses=asked).analyses["reordering"].settings
+    assert json.loads(without)["searches"] == [{"system": "one", "aligned": False}]
     rows = json.loads(found.settings)["rows"]
     assert [(row["system"], row["name"]) for row in rows] == [("teacher", "greedy")]
     assert found.reads == (rows[0]["details"],) and found.reads[0].endswith("teacher/seed-1/greedy/test.jsonl")

@@ -309,7 +309,7 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     path = tmp_path / "other.jsonl"
     path.write_text("".join(json.dumps(old | new) + "\n" for old, new in zip(told, rows, strict=True)))
     row = {"system": "teacher", "name": "greedy", "details": str(path)}
-    asked = {"sentences": 8, "positions": 16, "searches": [{"system": "one-pass"}], "rows": [row]}
+    asked = {"sentences": 8, "positions": 16, "searches": [{"system": "one-pass", "aligned": True}], "rows": [row]}
     bundles = {"one-pass": one_pass_bundle}
     found = run("measure_reordering", asked, bundles=["one-pass"], tiny_bundles=bundles)
     assert (found["analysis"], found["sentences"], found["split"]) == ("reordering", 8, "dev")
@@ -327,10 +327,19 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
         one, other = (
             translator.network.posterior(memory, torch.tensor([side[number]]))[0][0] for side in (targets, written)
         )
+    pieces = [tiny.subwords.pieces_target(side[number]) for side in (targets, written)]
+    assert example["target_pieces"] == pieces
+    for side, names in zip(panel["alignments"], pieces, strict=True):
+        assert side["slots"] == 2 * len(example["pieces"])
+        assert side["places"] is None or len(side["places"]) == len(names)
     assert torch.tensor(panel["distances"]) == pytest.approx(torch.cdist(one, other), abs=1e-4)
     (system,) = found["systems"]
     assert system["same"] is None and system["other"]["sentences"] == len(turned)
     assert analyses.draw({"reordering": found}, reports.manifest()).keys() == {"reordering"}
+    # Without alignments the rest is the same.
+    plain = run("measure_reordering", asked | {"searches": [{"system": "one-pass"}]}, bundles=["one-pass"],
+                tiny_bundles=bundles)["example"]["panels"]  # fmt: skip
+    assert plain == [{key: panel[key] for key in ("system", "distances", "assigned")}]
     # Where no source is short enough, the shortest is drawn.
     shortest = run("measure_reordering", asked | {"positions": 2}, bundles=["one-pass"], tiny_bundles=bundles)
     assert len(shortest["example"]["pieces"]) == min(len(sources[i]) for i in turned) + 1

@@ -11,7 +11,7 @@ from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.registry import followed, plain, searches, searches_of
-from workflow_src.spec import BOUND, LATENT, SCORER, SOURCE_LATENT, TARGET_LATENT, VECTOR_FIELD, SearchSettings
+from workflow_src.spec import ALIGNED, BOUND, LATENT, SCORER, SOURCE_LATENT, TARGET_LATENT, VECTOR_FIELD, SearchSettings
 
 # Every analysis with the rule that makes it, which is the stage's name too, and what it does.
 RULES = {
@@ -145,7 +145,8 @@ def _reordered(loaded: Loaded) -> dict[str, Any]:
     Raises ConfigError where there are none.
     """
     config, where = loaded.config.analyses.reordering, "analyses.reordering"
-    searches = [{"system": one.name} for one in loaded.systems.values() if SOURCE_LATENT in one.traits]
+    systems = [one for one in loaded.systems.values() if SOURCE_LATENT in one.traits]
+    searches = [{"system": one.name, "aligned": ALIGNED in one.traits} for one in systems]
     if not (config.enabled and searches):
         return {"searches": [], "rows": []}
     if config.system is not None and config.system not in loaded.systems:

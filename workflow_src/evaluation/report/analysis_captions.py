@@ -120,11 +120,17 @@ def _reordering_caption(content: dict[str, Any], manifest: Manifest) -> str:
             f"{made} that differs from the reference and shares two words with it."
         )
     one, other = example["texts"]
+    aligned = any("alignments" in panel for panel in example["panels"])
+    slots = (
+        "Beside them, where a model has alignments: the slots that hold each subword of either translation (down) on "
+        "its most probable alignment given its own latents, at their places on the source (across). "
+    )
     return (
         f"Means of q(z|x,y) with the reference as y (down) and with the translation of {made} (across), and which of "
         f"them fit each other best, as in Figure 6 of Gu & Kong 2021: dots are the assignment with the least sum of "
         f"distances, light is near. Shown is line {example['sentence'] + 1}: “{one}” and “{other}”, "
-        f"{100 * example['order']:.0f} % of whose pairs of shared words stand in the opposite order. The table is of "
+        f"{100 * example['order']:.0f} % of whose pairs of shared words stand in the opposite order. "
+        f"{slots if aligned else ''}The table is of "
         f"the {content['compared']:,} of {_first(content)} whose two translations differ and share two words or more. "
         "Moved by: positions, the mean. Change / spread: distance at the same position beside that at others. "
         "Correlation: of the distance moved and the share of pairs in the opposite order, over sentences."

@@ -20,6 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from workflow_src.config.manifest import OTHER, Manifest
 from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, _figure, _label_ends, empty, style_of
+from workflow_src.evaluation.report.figures_order import reordering
 
 # Light tints of the palette of Okabe and Ito, in order of a region's size, and hatches that part them in print. A map
 # has its own paper, also where the page is dark: nothing in it is a colour that pages replace.
@@ -324,39 +325,6 @@ def components(found: dict[str, Any], manifest: Manifest) -> Figure:
             axes.set_ylim(-3, 104)
         figure.legend(loc="outside lower center", ncols=min(4, len(systems)), frameon=False, fontsize=7,
                       handlelength=3.2, columnspacing=1.4)  # fmt: skip
-    return figure
-
-
-# Panels of one row; what is below a source's length is written smaller.
-ABREAST = 3
-
-
-def reordering(found: dict[str, Any], manifest: Manifest) -> Figure:
-    """Distances between the posterior means of two translations of one source, and the assignment that is nearest."""
-    example = found["example"]
-    if example is None:
-        return empty("No two translations of a sentence could be compared.")
-    panels, pieces = example["panels"], [piece.replace("$", r"\$") for piece in example["pieces"]]
-    columns = min(ABREAST, len(panels))
-    rows = -(-len(panels) // columns)
-    numbers, size = np.arange(len(pieces)), 7 if len(pieces) <= 16 else 5
-    with matplotlib.rc_context(STYLE):
-        figure = _figure(2.9 * columns, 3.1 * rows)
-        for number, axes in enumerate(figure.subplots(rows, columns, squeeze=False).flat):
-            if number >= len(panels):
-                axes.set_visible(False)
-                continue
-            panel = panels[number]
-            axes.pcolormesh(np.array(panel["distances"]), cmap="Greys", edgecolors="none", rasterized=False)
-            axes.plot(numbers + 0.5, numbers + 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
-            moved = np.array(panel["assigned"]) != numbers
-            for chosen, colour in ((~moved, "#0072b2"), (moved, "#d55e00")):
-                axes.plot(np.array(panel["assigned"])[chosen] + 0.5, numbers[chosen] + 0.5, "o", color=colour,
-                          markersize=4.5, markeredgecolor="white", markeredgewidth=0.6)  # fmt: skip
-            axes.set_xticks(numbers + 0.5, pieces, rotation=90, fontsize=size)
-            axes.set_yticks(numbers + 0.5, pieces, fontsize=size)
-            axes.invert_yaxis()
-            axes.set_title(panel["system"])
     return figure
 
 

@@ -118,7 +118,10 @@ def _reordering():
     ]  # fmt: skip
     distances = [[0.1, 1.0, 1.0], [1.0, 0.9, 0.2], [1.0, 0.1, 0.8]]
     panels = [{"system": one["system"], "distances": distances, "assigned": [0, 2, 1]} for one in systems]
+    places = [{"slots": 6, "places": [[0], [3, 4]]}, {"slots": 6, "places": None}]
+    panels[0]["alignments"] = places
     example = {
+        "target_pieces": [["▁x", "y$"], ["▁z"]],
         "sentence": 6,
         "order": 0.5,
         "pieces": ["▁a", "$b", "</s>"],
@@ -183,6 +186,7 @@ def test_tables_say_the_figures():
     ]
     caption = context["captions"]["reordering"]
     assert "line 7: “a <b> c” and “c a”, 50 % of whose pairs" in caption and "translation of teacher" in caption
+    assert "Beside them, where a model has alignments" in caption
     assert "the 120 of the first 200 sentences of dev" in caption
     assert context["tables"]["components"]["rows"][1] == ["lvm-raw", "1,234", "3", "2", "1.88", "0.123", "2.5"]
 
@@ -286,6 +290,8 @@ def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
         assert ">lvm<" in inline and ">lvm-raw<" in inline and "(dotted: 95)" in inline
     elif name == "reordering":
         assert ">one-pass<" in inline and ">lanmt<" in inline and ">$b<" in inline
+        assert ">one-pass, the reference<" in inline and ">one-pass, teacher<" in inline and ">y$<" in inline
+        assert "more subwords than slots" in inline and ">lanmt, teacher<" not in inline
     else:
         assert ">delta<" in inline and ">score<" in inline
 
