@@ -1,4 +1,4 @@
-"""The analyses: marginals, tokens, lengths, samples, latent spaces, components, reordering, convergence, energies."""
+"""The analyses: marginals, tokens, lengths, samples, latent spaces and paths, components, reordering, convergence, energies."""
 
 LIMITS = {
     analysis.rule: "".join(f" --{name} {{resources.{name}}}" for name in analysis.limits)

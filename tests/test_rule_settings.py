@@ -60,6 +60,7 @@ def test_rules_of_shipped_experiments_get_what_they_got(experiment):
 OWN = (
     "analysis", "speed", "report", "significance",
     "latent_space", "lengths", "marginal", "samples", "tokens", "components", "reordering", "convergence", "energies",
+    "latent_paths",
 )  # fmt: skip
 
 

@@ -219,6 +219,13 @@ class SourceLatentModel(Protocol):
         """What symbols (B, N) at the slots of mask (B, N) stand for, (B, N), padded."""
 
 
+class AlignedLatentModel(SourceLatentModel, Protocol):
+    """A model with latents of source positions whose outputs are read off slots as CTC's are."""
+
+    # The id that a slot without a subword puts out.
+    blank: int
+
+
 class CachedSteps(Protocol):
     """An autoregressive decoder one position at a time, what it has read kept.
 

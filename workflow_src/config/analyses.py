@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
@@ -115,6 +115,16 @@ class ComponentsConfig(AnalysisConfig):
     share: float = Field(0.95, gt=0, lt=1, description="of the variance that the counted components hold")
 
 
+class LatentPathsConfig(AnalysisConfig):
+    """Where latents go under refinement: distances, log-densities, and how far each step is a delta step."""
+
+    enabled: bool = False
+    sentences: int = Field(100, gt=0, description="first sentences of dev")
+    steps: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (1, 2, 4, 8), min_length=1, description="beside 0, the prior mean"
+    )
+
+
 class ReorderingConfig(AnalysisConfig):
     """Whether latents of source positions follow the word order of a translation (Gu & Kong 2021, Figure 6)."""
 
@@ -135,5 +145,6 @@ class AnalysesConfig(Frozen):
     latent_space: LatentSpaceConfig = LatentSpaceConfig()
     energies: EnergiesConfig = EnergiesConfig()
     convergence: ConvergenceConfig = ConvergenceConfig()
+    latent_paths: LatentPathsConfig = LatentPathsConfig()
     components: ComponentsConfig = ComponentsConfig()
     reordering: ReorderingConfig = ReorderingConfig()

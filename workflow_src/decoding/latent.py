@@ -68,9 +68,7 @@ class DeltaStep:
 
     def after(self, tokens: Tensor) -> Tensor:
         """The posterior mean of an output (B, T)."""
-        if on_source(self.model):
-            return self.model.posterior(self.memory, tokens)[0]
-        return self.model.posterior(self.memory, tokens, self.mask)[0]
+        return posterior_of(self.model, self.memory, tokens, self.mask)[0]
 
 
 def delta_step(
@@ -116,6 +114,19 @@ def on_source(model: LatentModel | SourceLatentModel) -> bool:
 def says_lengths(model: LatentModel | SourceLatentModel) -> bool:
     """Whether a model's latents say how long the output is."""
     return getattr(model, "latent_lengths", False)
+
+
+def prior_of(model: LatentModel | SourceLatentModel, memory, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of p(z|x), (B, P, Z) each, at the positions of mask (B, P): of the source or of the target."""
+    return model.prior(memory) if on_source(model) else model.prior(memory, mask)
+
+
+def posterior_of(model: LatentModel | SourceLatentModel, memory, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of q(z|x,y), (B, P, Z) each, at the positions of mask (B, P).
+
+    The y are tokens (B, N), padded, as `outputs` tells them: where latents are those of the target, its P positions.
+    """
+    return model.posterior(memory, tokens) if on_source(model) else model.posterior(memory, tokens, mask)
 
 
 def batch_mask(model: LatentModel | SourceLatentModel, batch: Batch) -> Tensor:
@@ -235,7 +246,7 @@ def words(
 ) -> tuple[list[list[int]], list[float]]:
     """The translations argmax p(y|z,x) and, if `scored`, their mean log p(y_t|z,x) over all positions (else 0)."""
     tokens, scores = outputs(model, memory, z, mask, scored, choice)
-    return _listed(tokens), scores.tolist()
+    return listed(tokens), scores.tolist()
 
 
 def outputs(
@@ -263,7 +274,7 @@ def outputs(
     return tokens.masked_fill(~mask, PAD), scores
 
 
-def _listed(tokens: Tensor) -> list[list[int]]:
+def listed(tokens: Tensor) -> list[list[int]]:
     """Tokens (B, N) as lists of words: without padding and end symbols."""
     return [[i for i in row if i not in (PAD, EOS)] for row in tokens.tolist()]
 
@@ -325,14 +336,14 @@ def refine_until_unchanged(
     1): results are those of `steps` steps. Sentences that have stopped leave the batch. Each output is decoded once.
     """
     tokens, scores = outputs(model, memory, z, mask, scored, choice)
-    rows, values, used = _listed(tokens), scores.tolist(), [0] * len(tokens)
+    rows, values, used = listed(tokens), scores.tolist(), [0] * len(tokens)
     traces = [list(rows)]
     active, step = torch.arange(len(tokens), device=z.device), make_step(memory, mask)
     part = memory
     for _ in range(steps):
         z = step.after(tokens) if isinstance(step, DeltaStep) else step(z)
         before, (tokens, scores) = tokens, outputs(model, part, z, mask, scored, choice)
-        places, found = active.tolist(), zip(_listed(tokens), scores.tolist(), strict=True)
+        places, found = active.tolist(), zip(listed(tokens), scores.tolist(), strict=True)
         for place, (row, value) in zip(places, found, strict=True):
             rows[place], values[place], used[place] = row, value, used[place] + 1
         traces.append(list(rows))

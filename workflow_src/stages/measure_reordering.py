@@ -54,7 +54,14 @@ def run(arguments: argparse.Namespace) -> str:
             assigned = reordering.assignment(distances)
             rows.append(reordering.told(distances, assigned))
             if i == example:
-                panels.append(entry | {"distances": distances.tolist(), "assigned": assigned})
+                panel = entry | {"distances": distances.tolist(), "assigned": assigned}
+                if entry.get("aligned"):
+                    ids = [*sources[i], EOS]
+                    panel["alignments"] = [
+                        reordering.alignment(translator.network, ids, side[i], translator.runtime.device)
+                        for side in (targets, others)
+                    ]
+                panels.append(panel)
         systems.append(entry | reordering.summary(rows, [orders[i] for i in kept]))
     shown = None
     if example is not None:
@@ -64,6 +71,7 @@ def run(arguments: argparse.Namespace) -> str:
             "order": orders[example],
             "pieces": [names[i] for i in [*sources[example], EOS]],
             "texts": [side[example] for side in texts],
+            "target_pieces": [first.pieces_target(side[example]) for side in (targets, others)],
             "panels": panels,
         }
     inputs.write(

@@ -83,6 +83,37 @@ def test_convergence_is_measured_where_asked_for_of_latents_of_any_positions():
     assert [entry["system"] for entry in settings(plan, "marginal")["searches"]] == ["lvm"]
 
 
+def test_latents_are_followed_where_asked_for_whatever_their_positions():
+    assert "latent_paths" not in planned().analyses
+    plain = {"family": "nat", "preset": "tiny", "training": {"max_steps": 5}}
+    refiner = {"family": "score", "preset": "tiny", "base": "one-pass", "training": {"max_steps": 5}}
+    systems = {
+        "one-pass": plain | {"model": {"latent": "vae"}}, "without": plain, "refined": refiner,
+        "one": {"family": "lanmt", "preset": "tiny", "training": {"max_steps": 5}},
+    }  # fmt: skip
+    decodes = [
+        {"system": "one-pass", "search": "delta", "steps": [1, 3]},
+        {"system": "one-pass", "search": "prior-mean"},
+        {"system": "without", "search": "ctc-greedy"},
+        {"system": "refined", "search": "score", "steps": 1},
+        {"system": "one", "search": "delta", "steps": 2},
+        {"system": "lvm", "search": "delta", "steps": 2},
+        {"system": "energy", "search": "energy", "steps": 2},
+    ]
+    on = {"latent_paths": {"enabled": True, "steps": [1, 3]}}
+    found = planned(systems=systems, decodes=decodes, analyses=on).analyses["latent_paths"]
+    assert found.enabled and (found.rule, found.split) == ("follow_latents", "dev")
+    told = json.loads(found.settings)
+    assert [(entry["system"], entry["search"], entry["model"]) for entry in told.pop("searches")] == [
+        ("one-pass", "delta", "one-pass"), ("refined", "score", "one-pass"), ("one", "delta", "one"),
+        ("lvm", "delta", "lvm"), ("energy", "energy", "lvm"),
+    ]  # fmt: skip
+    assert told == {"sentences": 100, "steps": [1, 3]}
+    with pytest.raises(ConfigError, match=escape("analyses.latent_paths.steps")) as refused:
+        planned(analyses={"latent_paths": {"enabled": True, "steps": [1, -1]}})
+    assert "\n" not in str(refused.value)
+
+
 def test_lengths_are_measured_as_the_main_table_is():
     plan = planned(report={"remove_repetitions": "words"})
     assert settings(plan, "lengths") == settings(planned(), "lengths") | {"remove_repetitions": "words"}
@@ -148,6 +179,11 @@ def test_word_order_is_compared_where_asked_for_of_latents_of_the_source():
     found = planned(systems=VAE, analyses=asked).analyses["reordering"]
     # Not the latents of target positions, whose number a translation says.
     assert found.enabled and found.systems == ("one-pass",) and found.split == "test"
+    assert json.loads(found.settings)["searches"] == [{"system": "one-pass", "aligned": True}]
+    # Of latents of source positions too, but without slots.
+    other = {"one": {"family": "lanmt", "preset": "tiny", "training": {"max_steps": 5}}}
+    without = planned(systems=other, analyses=asked).analyses["reordering"].settings
+    assert json.loads(without)["searches"] == [{"system": "one", "aligned": False}]
     rows = json.loads(found.settings)["rows"]
     assert [(row["system"], row["name"]) for row in rows] == [("teacher", "greedy")]
     assert found.reads == (rows[0]["details"],) and found.reads[0].endswith("teacher/seed-1/greedy/test.jsonl")

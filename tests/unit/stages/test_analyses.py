@@ -36,6 +36,7 @@ SETTINGS = {
         "sentences": 4, "sentence": None, "positions": 30, "steps": 1, "resolution": 5, "arrows": 3,
         "searches": [SCORE],
     },
+    "follow_latents": {"sentences": 6, "steps": [2, 1], "searches": [DELTA, SCORE]},
     "measure_components": {"sentences": 6, "share": 0.9, "searches": [{"system": "lvm"}]},
 }  # fmt: skip
 
@@ -270,6 +271,34 @@ def test_components_of_latents_of_either_side(run, tiny_bundles, one_pass_bundle
     assert alone["systems"] == found["systems"][1:]
 
 
+def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_pass_bundle, tiny):
+    folders = {**tiny_bundles, "one-pass": one_pass_bundle}
+    one_pass = {"system": "one-pass", "search": "delta", "step_size": 1.0, "model": "one-pass"}
+    entries = [DELTA, SCORE, one_pass]
+    found = run("follow_latents", bundles=folders, tiny_bundles=folders, searches=entries)
+    assert (found["analysis"], found["sentences"], found["split"]) == ("latent_paths", 6, "dev")
+    assert [(curve["system"], curve["search"]) for curve in found["curves"]] == [
+        ("lvm", "delta"), ("score", "score"), ("one-pass", "delta"),
+    ]  # fmt: skip
+    for curve in found["curves"]:
+        assert [point["steps"] for point in curve["points"]] == [0, 1, 2]
+        first = curve["points"][0]
+        assert first["from_start"] == 0 and first["step"] is first["cosine"] is first["changed"] is None
+        assert curve["points"][1]["from_start"] == curve["points"][1]["step"] > 0
+    assert found["curves"][0]["points"][1]["cosine"] == pytest.approx(1.0)
+    # Latents of source positions are those of the search itself.
+    translator = Translator.load(one_pass_bundle, device="cpu", threads=1)
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
+    traces = translator.search(lines, translator.settings("delta", steps=2)[0], trace=True, normalised=True).traces
+    for step, point in enumerate(found["curves"][2]["points"][1:], 1):
+        changed = [one != other for one, other in zip(traces[step - 1], traces[step], strict=True)]
+        assert point["changed"] == pytest.approx(sum(changed) / 6)
+    # Whatever else is followed beside it.
+    alone = run("follow_latents", searches=[SCORE])
+    assert alone["curves"][0] == found["curves"][1]
+    assert analyses.draw({"latent_paths": found}, reports.manifest()).keys() == {"latent_paths"}
+
+
 def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details, tiny, tmp_path, capsys):
     """Of sentences whose translations differ and share two words; the second translation is written here."""
     lines = [(tiny.corpus / name).read_text().splitlines() for name in ("dev.de", "dev.en")]
@@ -282,7 +311,7 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     path = tmp_path / "other.jsonl"
     path.write_text("".join(json.dumps(old | new) + "\n" for old, new in zip(told, rows, strict=True)))
     row = {"system": "teacher", "name": "greedy", "details": str(path)}
-    asked = {"sentences": 8, "positions": 16, "searches": [{"system": "one-pass"}], "rows": [row]}
+    asked = {"sentences": 8, "positions": 16, "searches": [{"system": "one-pass", "aligned": True}], "rows": [row]}
     bundles = {"one-pass": one_pass_bundle}
     found = run("measure_reordering", asked, bundles=["one-pass"], tiny_bundles=bundles)
     assert (found["analysis"], found["sentences"], found["split"]) == ("reordering", 8, "dev")
@@ -300,10 +329,19 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
         one, other = (
             translator.network.posterior(memory, torch.tensor([side[number]]))[0][0] for side in (targets, written)
         )
+    pieces = [tiny.subwords.pieces_target(side[number]) for side in (targets, written)]
+    assert example["target_pieces"] == pieces
+    for side, names in zip(panel["alignments"], pieces, strict=True):
+        assert side["slots"] == 2 * len(example["pieces"])
+        assert side["places"] is None or len(side["places"]) == len(names)
     assert torch.tensor(panel["distances"]) == pytest.approx(torch.cdist(one, other), abs=1e-4)
     (system,) = found["systems"]
     assert system["same"] is None and system["other"]["sentences"] == len(turned)
     assert analyses.draw({"reordering": found}, reports.manifest()).keys() == {"reordering"}
+    # Without alignments the rest is the same.
+    plain = run("measure_reordering", asked | {"searches": [{"system": "one-pass"}]}, bundles=["one-pass"],
+                tiny_bundles=bundles)["example"]["panels"]  # fmt: skip
+    assert plain == [{key: panel[key] for key in ("system", "distances", "assigned")}]
     # Where no source is short enough, the shortest is drawn.
     shortest = run("measure_reordering", asked | {"positions": 2}, bundles=["one-pass"], tiny_bundles=bundles)
     assert len(shortest["example"]["pieces"]) == min(len(sources[i]) for i in turned) + 1

@@ -12,7 +12,7 @@ from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.registry import followed, plain, searches, searches_of, settings_of
-from workflow_src.spec import BOUND, LATENT, SCORER, SOURCE_LATENT, TARGET_LATENT, VECTOR_FIELD, SearchSettings
+from workflow_src.spec import ALIGNED, BOUND, LATENT, SCORER, SOURCE_LATENT, TARGET_LATENT, VECTOR_FIELD, SearchSettings
 
 # Every analysis with the rule that makes it, which is the stage's name too, and what it does.
 RULES = {
@@ -23,6 +23,7 @@ RULES = {
     "latent_space": ("map_latent_space", "Mapping the latent space of one sentence"),
     "energies": ("measure_energies", "Measuring energies of every row's outputs"),
     "convergence": ("measure_convergence", "Measuring bound, BLEU and standstill after every step"),
+    "latent_paths": ("follow_latents", "Following latents from step to step"),
     "components": ("measure_components", "Counting the components of posterior means"),
     "reordering": ("measure_reordering", "Measuring how far posterior means follow another word order"),
 }
@@ -30,6 +31,7 @@ RULES = {
 NEEDED = {
     "energies": "it scores the translations of a decode",
     "convergence": "it follows refinement of latents that have a bound",
+    "latent_paths": "it follows refinement of latents",
     "components": "it looks at latents",
     "reordering": "it looks at latents of source positions",
 }
@@ -38,7 +40,12 @@ LIMITS = ("chunk", "batch")
 # Settings that came after files were made without them: what they ask for is among the entries.
 LATER = ("reference_lengths",)
 # Curves are drawn on dev; what stands beside the main table or shows sentences is of its split.
-SPLITS: dict[str, Literal["dev", "test"]] = {"marginal": "dev", "tokens": "dev", "convergence": "dev"}
+SPLITS: dict[str, Literal["dev", "test"]] = {
+    "marginal": "dev",
+    "tokens": "dev",
+    "convergence": "dev",
+    "latent_paths": "dev",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +121,8 @@ def _entries(name: str, loaded: Loaded) -> dict[str, Any]:
         return {"searches": [*_models(loaded), *_searches(loaded), *_at_lengths(loaded)]}
     if name == "convergence":
         return {"searches": _searches(loaded, BOUND)}
+    if name == "latent_paths":
+        return {"searches": _searches(loaded, LATENT)}
     if name == "samples":
         # Trained networks before what the model does by itself.
         ranked = sorted(_searches(loaded), key=lambda entry: _rank(entry, loaded))
@@ -201,7 +210,8 @@ def _reordered(loaded: Loaded) -> dict[str, Any]:
     Raises ConfigError where there are none.
     """
     config, where = loaded.config.analyses.reordering, "analyses.reordering"
-    searches = [{"system": one.name} for one in loaded.systems.values() if SOURCE_LATENT in one.traits]
+    systems = [one for one in loaded.systems.values() if SOURCE_LATENT in one.traits]
+    searches = [{"system": one.name, "aligned": ALIGNED in one.traits} for one in systems]
     if not (config.enabled and searches):
         return {"searches": [], "rows": []}
     if config.system is not None and config.system not in loaded.systems:

@@ -10,18 +10,29 @@ import torch
 from torch import Tensor
 
 from workflow_src.data.batching import pad
-from workflow_src.decoding.latent import on_source
+from workflow_src.decoding.latent import on_source, posterior_of
 from workflow_src.types import PAD, LatentModel, SourceLatentModel
 
 
 def _posterior(model: LatentModel | SourceLatentModel, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and deviation of q(z|x,y), (B, P, Z) each, and the mask (B, P) of the latents' positions."""
     memory = model.encode(source)
+    target, mask = positions(model, memory, target)
+    return *posterior_of(model, memory, target, mask), mask
+
+
+def positions(model: LatentModel | SourceLatentModel, memory: Any, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Target (B, T), padded, as a posterior reads it, and the mask (B, P) of the latents' positions."""
     if on_source(model):
-        return *model.posterior(memory, target), memory.mask
+        return target, memory.mask
     target = model.whole_target(target)
-    mask = target != PAD
-    return *model.posterior(memory, target, mask), mask
+    return target, target != PAD
+
+
+def cut(model: LatentModel | SourceLatentModel, targets: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+    """Targets (subword ids) up to the positions that the model has."""
+    longest = model.config.max_positions - getattr(model, "extra_positions", 1)
+    return [ids[:longest] for ids in targets]
 
 
 @torch.no_grad()
@@ -37,8 +48,7 @@ def posterior_latents(
     P counts the latents of a pair: its source subwords with the end symbol, or its target's positions. Targets are cut
     to the positions that the model has.
     """
-    longest = model.config.max_positions - getattr(model, "extra_positions", 1)
-    targets = [ids[:longest] for ids in targets]
+    targets = cut(model, targets)
     order = sorted(range(len(sources)), key=lambda i: (-len(sources[i]), -len(targets[i])))
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for start in range(0, len(order), batch):

@@ -2,7 +2,8 @@
 
 Two translations of one sentence give two posteriors at the same source positions. Where the second translation puts
 words in another order, its means may be those of the first at other positions: an assignment of the least total
-distance tells which.
+distance tells which. Where outputs are read off slots, the most probable alignment tells where each translation has
+its subwords.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ from typing import Any
 
 import networkx
 import numpy as np
+import torch
+
+from workflow_src.losses.ctc import Lattice, viterbi
+from workflow_src.losses.own_symbols import own_symbols
+from workflow_src.types import AlignedLatentModel, wide
 
 
 def disagreement(one: Sequence[str], other: Sequence[str]) -> float | None:
@@ -47,6 +53,28 @@ def assignment(distances: np.ndarray) -> list[int]:
 def distances_between(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Euclidean distances (S, S) between the rows of two sets of means (S, Z)."""
     return np.linalg.norm(one[:, None] - other[None], axis=-1)
+
+
+@torch.no_grad()
+def alignment(
+    model: AlignedLatentModel, source: Sequence[int], target: Sequence[int], device: torch.device
+) -> dict[str, Any]:
+    """The most probable alignment of target (subword ids) with the slots of source (with its end symbol).
+
+    Latents are the mean of q(z|x,y), y being that target, so that the decoder is told what it says. `slots` is the
+    number N of slots, and `places` has for each subword the slots that hold it, from 0, one after the other; None where
+    the slots do not suffice. Slot n lies at (n + 1/2) S / N of the S source subwords, as slots are upsampled.
+    """
+    memory = model.encode(torch.tensor([list(source)], device=device))
+    words = torch.tensor([list(target)], dtype=torch.int64, device=device)
+    logits, mask = model.decode(memory, model.posterior(memory, words)[0])
+    lattice, symbols = Lattice(words, mask.sum(1)), own_symbols(words, model.blank)
+    if not bool(lattice.reachable):
+        return {"slots": int(lattice.slots), "places": None}
+    scores = wide(logits).log_softmax(-1).gather(2, symbols[:, None].expand(-1, logits.size(1), -1))
+    path = viterbi(scores, lattice)[0].tolist()
+    places = [[slot for slot, own in enumerate(path) if own == number] for number in range(1, len(target) + 1)]
+    return {"slots": int(lattice.slots), "places": places}
 
 
 def told(distances: np.ndarray, assigned: Sequence[int]) -> dict[str, float]:

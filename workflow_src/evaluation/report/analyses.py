@@ -15,8 +15,8 @@ from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.records.atomic import ArtifactError, read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
-NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "convergence", "components", "reordering",
-         "samples")  # fmt: skip
+NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "convergence", "latent_paths", "components",
+         "reordering", "samples")  # fmt: skip
 # The report's own come before.
 FIRST_FIGURE, FIRST_TABLE = 4, 3
 
@@ -66,6 +66,8 @@ def context_of(found: dict[str, dict[str, Any]], manifest: Manifest, carried: st
             context["tables"]["reference_lengths"] = analysis_tables.reference_lengths_table(energies, manifest)
     if "convergence" in found:
         context["tables"]["convergence"] = analysis_tables.convergence_table(found["convergence"], manifest)
+    if "latent_paths" in found:
+        context["tables"]["latent_paths"] = analysis_tables.latent_paths_table(found["latent_paths"], manifest)
     if "components" in found:
         context["tables"]["components"] = analysis_tables.components_table(found["components"])
     if "reordering" in found:
@@ -120,6 +122,7 @@ HEADINGS = {
     "energies": "Energies",
     "reference_lengths": "At the references' lengths",
     "convergence": "Convergence",
+    "latent_paths": "Paths of the latents",
     "components": "Components of the latents",
     "reordering": "Latents and word order",
 }

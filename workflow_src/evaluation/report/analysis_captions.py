@@ -99,6 +99,17 @@ def _convergence_caption(content: dict[str, Any], manifest: Manifest) -> str:
     )
 
 
+def _latent_paths_caption(content: dict[str, Any], manifest: Manifest) -> str:
+    return (
+        f"Where latents are after L steps, on {_first(content)}, from the {start_title(manifest)}, z_0. Distances are "
+        "Euclidean norms of a position's latent: from z_0, from the step before, and from the mean of q(z|x,y) with "
+        "the reference as y. Log-densities are in nats a position: of the prior p(z|x), and of q(z|x,y) with y as what "
+        "z_L decodes to. All are means over positions, then over sentences. Cosine: between a step and the delta step "
+        "from the same point, over the sentences in which both move. Latents of target positions are followed at the "
+        "reference's length. Bars and ± are standard errors over sentences."
+    )
+
+
 def _components_caption(content: dict[str, Any], manifest: Manifest) -> str:
     return (
         f"Principal components of the posterior means of q(z|x,y) on {_first(content)} and their references, as in "
@@ -116,11 +127,17 @@ def _reordering_caption(content: dict[str, Any], manifest: Manifest) -> str:
             f"{made} that differs from the reference and shares two words with it."
         )
     one, other = example["texts"]
+    aligned = any("alignments" in panel for panel in example["panels"])
+    slots = (
+        "Beside them, where a model has alignments: the slots that hold each subword of either translation (down) on "
+        "its most probable alignment given its own latents, at their places on the source (across). "
+    )
     return (
         f"Means of q(z|x,y) with the reference as y (down) and with the translation of {made} (across), and which of "
         f"them fit each other best, as in Figure 6 of Gu & Kong 2021: dots are the assignment with the least sum of "
         f"distances, light is near. Shown is line {example['sentence'] + 1}: “{one}” and “{other}”, "
-        f"{100 * example['order']:.0f} % of whose pairs of shared words stand in the opposite order. The table is of "
+        f"{100 * example['order']:.0f} % of whose pairs of shared words stand in the opposite order. "
+        f"{slots if aligned else ''}The table is of "
         f"the {content['compared']:,} of {_first(content)} whose two translations differ and share two words or more. "
         "Moved by: positions, the mean. Change / spread: distance at the same position beside that at others. "
         "Correlation: of the distance moved and the share of pairs in the opposite order, over sentences."
@@ -169,6 +186,7 @@ CAPTIONS = {
     "lengths": _lengths_caption,
     "latent_space": _latent_space_caption,
     "convergence": _convergence_caption,
+    "latent_paths": _latent_paths_caption,
     "components": _components_caption,
     "reordering": _reordering_caption,
     "samples": _samples_caption,

@@ -1,4 +1,4 @@
-"""Pictures of the analyses: marginals, tokens, convergence, components, word order, and a map of a latent space.
+"""Pictures of the analyses: marginals, tokens, convergence, paths and components of latents, word order, and a map.
 
 They share style, colours and markers with `figures`. A map also tells regions apart by hatching and by the subwords
 written into them, so that it can be read in black and white.
@@ -20,6 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from workflow_src.config.manifest import OTHER, Manifest
 from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, _figure, _label_ends, empty, style_of
+from workflow_src.evaluation.report.figures_order import reordering
 
 # Light tints of the palette of Okabe and Ito, in order of a region's size, and hatches that part them in print. A map
 # has its own paper, also where the page is dark: nothing in it is a colour that pages replace.
@@ -276,6 +277,27 @@ def convergence(found: dict[str, Any], manifest: Manifest) -> Figure:
     return figure
 
 
+def latent_paths(found: dict[str, Any], manifest: Manifest) -> Figure:
+    """Distances of the latents after L steps, their log-densities, and the cosine of steps and delta steps."""
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(7.2, 5.2)
+        panels = figure.subplots(2, 3).flat
+        told = [
+            ("from_start", "distance from z_0", 0),
+            ("step", "length of step L", 1),
+            ("from_reference", "to the reference's mean", 0),
+            ("log_prior", "log p(z|x), nats a position", 0),
+            ("log_posterior", "log q(z|x,y), nats a position", 0),
+            ("cosine", "cosine with the delta step", 1),
+        ]
+        labels = [
+            (axes, _curves(axes, found, manifest, key, f"{key}_error", 1, title, first))
+            for axes, (key, title, first) in zip(panels, told, strict=True)
+        ]
+        _label_ends(figure, labels, 7.5)
+    return figure
+
+
 # Systems of one family share a colour: they differ in dashes and markers.
 MARKERS = "osD^vP"
 
@@ -306,40 +328,7 @@ def components(found: dict[str, Any], manifest: Manifest) -> Figure:
     return figure
 
 
-# Panels of one row; what is below a source's length is written smaller.
-ABREAST = 3
-
-
-def reordering(found: dict[str, Any], manifest: Manifest) -> Figure:
-    """Distances between the posterior means of two translations of one source, and the assignment that is nearest."""
-    example = found["example"]
-    if example is None:
-        return empty("No two translations of a sentence could be compared.")
-    panels, pieces = example["panels"], [piece.replace("$", r"\$") for piece in example["pieces"]]
-    columns = min(ABREAST, len(panels))
-    rows = -(-len(panels) // columns)
-    numbers, size = np.arange(len(pieces)), 7 if len(pieces) <= 16 else 5
-    with matplotlib.rc_context(STYLE):
-        figure = _figure(2.9 * columns, 3.1 * rows)
-        for number, axes in enumerate(figure.subplots(rows, columns, squeeze=False).flat):
-            if number >= len(panels):
-                axes.set_visible(False)
-                continue
-            panel = panels[number]
-            axes.pcolormesh(np.array(panel["distances"]), cmap="Greys", edgecolors="none", rasterized=False)
-            axes.plot(numbers + 0.5, numbers + 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
-            moved = np.array(panel["assigned"]) != numbers
-            for chosen, colour in ((~moved, "#0072b2"), (moved, "#d55e00")):
-                axes.plot(np.array(panel["assigned"])[chosen] + 0.5, numbers[chosen] + 0.5, "o", color=colour,
-                          markersize=4.5, markeredgecolor="white", markeredgewidth=0.6)  # fmt: skip
-            axes.set_xticks(numbers + 0.5, pieces, rotation=90, fontsize=size)
-            axes.set_yticks(numbers + 0.5, pieces, fontsize=size)
-            axes.invert_yaxis()
-            axes.set_title(panel["system"])
-    return figure
-
-
 DRAWN = {
     "marginal": marginal, "tokens": tokens, "latent_space": latent_space, "convergence": convergence,
-    "components": components, "reordering": reordering,
+    "latent_paths": latent_paths, "components": components, "reordering": reordering,
 }  # fmt: skip

@@ -160,6 +160,26 @@ def convergence_table(found: dict[str, Any], manifest: Manifest) -> dict[str, An
     return _curve_table(heads, found, manifest, cells)
 
 
+def latent_paths_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
+    def shown(point: dict[str, Any], key: str, digits: int, write: Callable[[float, int], str]) -> str:
+        value = point[key]
+        return "" if value is None else f"{write(value, digits)} ± {point[f'{key}_error']:.{digits}f}"
+
+    def plain(value: float, digits: int) -> str:
+        return f"{value:.{digits}f}"
+
+    def cells(point: dict[str, Any]) -> list[str]:
+        distances = [shown(point, key, 3, plain) for key in ("from_start", "step", "from_reference")]
+        densities = [shown(point, key, 2, _signed) for key in ("log_prior", "log_posterior")]
+        cosine = shown(point, "cosine", 2, _signed)
+        changed = "" if point["changed"] is None else f"{100 * point['changed']:.0f}"
+        return [*distances, *densities, cosine, str(point["moving"]) if point["steps"] else "", changed]
+
+    heads = ["|z − z_0|", "step", "from the reference's", "log p(z|x)", "log q(z|x,y)", "cosine", "of sentences",
+             "changed, %"]  # fmt: skip
+    return _curve_table(heads, found, manifest, cells)
+
+
 def components_table(found: dict[str, Any]) -> dict[str, Any]:
     held = f"components that hold {100 * found['share']:g} %"
     heads = ["", "latents", "Z", held, "participation ratio", "variance of the means", "mean variance of q"]

@@ -2,10 +2,14 @@
 
 import itertools
 
+import miniatures
 import numpy as np
 import pytest
+import torch
 
+from workflow_src.decoding.ctc import collapse
 from workflow_src.evaluation.analyses import reordering
+from workflow_src.types import EOS
 
 
 @pytest.mark.parametrize(
@@ -67,3 +71,29 @@ def test_sentences_are_grouped_by_word_order():
     assert found["correlation"] == pytest.approx(np.corrcoef([0, 0.2, 0.4, 0.8], [0, 0, 0.5, 0.7])[0, 1])
     assert reordering.summary(rows[:2], [0.0, 0.0])["other"] is None
     assert reordering.summary(rows[:2], [0.0, 0.0])["correlation"] is None
+
+
+@pytest.mark.parametrize("target", [[5, 7], [4, 4, 9], [6], [7, 3, 8, 3]])
+def test_alignments_are_the_most_probable_of_all(target):
+    model = miniatures.nat(seed=6, latent="vae", latent_dim=3, posterior_layers=1)
+    source = [4, 9, EOS]
+    found = reordering.alignment(model, source, target, torch.device("cpu"))
+    with torch.no_grad():
+        memory = model.encode(torch.tensor([source]))
+        scores = model.decode(memory, model.posterior(memory, torch.tensor([target]))[0])[0][0].log_softmax(-1)
+    assert found["slots"] == len(scores) == 6
+    symbols = [model.blank, *dict.fromkeys(target)]
+    every = [path for path in itertools.product(symbols, repeat=6) if collapse(list(path), model.blank) == target]
+    best = max(every, key=lambda path: sum(float(scores[slot, symbol]) for slot, symbol in enumerate(path)))
+    read = [model.blank] * 6
+    for word, slots in zip(target, found["places"], strict=True):
+        assert slots == list(range(slots[0], slots[-1] + 1))
+        for slot in slots:
+            read[slot] = word
+    assert tuple(read) == best
+
+
+def test_more_subwords_than_slots_have_no_alignment():
+    model = miniatures.nat(latent="vae", latent_dim=3, posterior_layers=1)
+    found = reordering.alignment(model, [4, EOS], [4, 4, 4], torch.device("cpu"))
+    assert found == {"slots": 4, "places": None}

@@ -71,6 +71,20 @@ def _convergence():
     return told | {"curves": [entry | {"points": points} for entry in ENTRIES]}
 
 
+def _latent_paths():
+    keys = ("from_start", "step", "from_reference", "log_prior", "log_posterior", "cosine", "changed")
+    points = [
+        {"steps": steps, "moving": 90 if steps else 0}
+        | {key: -1 - 0.5 * steps if key.startswith("log") else 0.25 * steps for key in keys}
+        | {f"{key}_error": 0.0625 for key in keys}
+        for steps in (0, 1, 2)
+    ]
+    points[0] |= dict.fromkeys([*("step", "cosine", "changed"), *("step_error", "cosine_error", "changed_error")])
+    still = points[2] | {"moving": 0, "cosine": None, "cosine_error": None}
+    curves = [ENTRIES[0] | {"points": points}, ENTRIES[1] | {"points": [*points[:2], still]}]
+    return {"sentences": 100, "curves": curves}
+
+
 def _samples():
     example = {"index": 3, "source": "Hund <x>", "reference": "the dog", "sampled": "a dog dog", "refined": "a big dog"}
     return {"sentences": 100, "search": ENTRIES[1] | {"steps": 1}, "examples": [example]}
@@ -104,7 +118,10 @@ def _reordering():
     ]  # fmt: skip
     distances = [[0.1, 1.0, 1.0], [1.0, 0.9, 0.2], [1.0, 0.1, 0.8]]
     panels = [{"system": one["system"], "distances": distances, "assigned": [0, 2, 1]} for one in systems]
+    places = [{"slots": 6, "places": [[0], [3, 4]]}, {"slots": 6, "places": None}]
+    panels[0]["alignments"] = places
     example = {
+        "target_pieces": [["▁x", "y$"], ["▁z"]],
         "sentence": 6,
         "order": 0.5,
         "pieces": ["▁a", "$b", "</s>"],
@@ -118,7 +135,8 @@ def _reordering():
 EVERY = {
     "energies": _energies(),
     "marginal": _marginal(), "tokens": _tokens(), "lengths": _lengths(), "latent_space": _latent_space(),
-    "convergence": _convergence(), "components": _components(), "reordering": _reordering(),
+    "convergence": _convergence(), "latent_paths": _latent_paths(), "components": _components(),
+    "reordering": _reordering(),
     "samples": _samples(),
 }  # fmt: skip
 
@@ -153,6 +171,13 @@ def test_tables_say_the_figures():
     )
     assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in context["captions"]["marginal"]
     assert "words that repeat the one before are removed" in context["captions"]["lengths"]
+    paths = context["tables"]["latent_paths"]["rows"]
+    assert paths[0] == ["prior mean", "0", "0.000 ± 0.062", "", "0.000 ± 0.062", *["−1.00 ± 0.06"] * 2, "", "", ""]
+    assert paths[1] == ["delta", "1", *["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25"]
+    # Where no latents move there is no direction.
+    assert paths[4][-3:] == ["", "0", "50"]
+    caption = context["captions"]["latent_paths"]
+    assert "the first 100 sentences of dev, from the prior mean, z_0" in caption and "nats a position" in caption
     assert context["tables"]["components"]["heads"][3] == "components that hold 95 %"
     assert context["tables"]["reordering"]["rows"] == [
         ["one-pass", "the same", "60", "12.5", "0.50", "0.25", "+0.26"],
@@ -161,6 +186,7 @@ def test_tables_say_the_figures():
     ]
     caption = context["captions"]["reordering"]
     assert "line 7: “a <b> c” and “c a”, 50 % of whose pairs" in caption and "translation of teacher" in caption
+    assert "Beside them, where a model has alignments" in caption
     assert "the 120 of the first 200 sentences of dev" in caption
     assert context["tables"]["components"]["rows"][1] == ["lvm-raw", "1,234", "3", "2", "1.88", "0.123", "2.5"]
 
@@ -235,9 +261,9 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
 
 def test_the_page_numbers_escapes_and_marks():
     text = _page(_found(*EVERY))
-    assert re.findall(r"Figure (\d)\.</b>", text) == ["4", "5", "6", "7", "8", "9"]
-    assert re.findall(r"Table (\d+)\.</b>", text) == ["3", "4", "5", "6", "7", "8", "9", "10", "11"]
-    assert "What Figure 4 shows, with its errors." in text and "What Figure 8 shows." in text
+    assert re.findall(r"Figure (\d+)\.</b>", text) == ["4", "5", "6", "7", "8", "9", "10"]
+    assert re.findall(r"Table (\d+)\.</b>", text) == [str(number) for number in range(3, 13)]
+    assert "What Figure 4 shows, with its errors." in text and "What Figure 9 shows." in text
     assert "Hund &amp; &lt;i&gt;Katze&lt;/i&gt;" in text and "dog &lt;b&gt;s" in text and "Hund &lt;x&gt;" in text
     assert "a dog <mark>dog</mark>" in text and "a <mark>big</mark> dog" in text
     assert '<span class="n">5</span>Analyses' in text
@@ -322,6 +348,8 @@ def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
         assert ">lvm<" in inline and ">lvm-raw<" in inline and "(dotted: 95)" in inline
     elif name == "reordering":
         assert ">one-pass<" in inline and ">lanmt<" in inline and ">$b<" in inline
+        assert ">one-pass, the reference<" in inline and ">one-pass, teacher<" in inline and ">y$<" in inline
+        assert "more subwords than slots" in inline and ">lanmt, teacher<" not in inline
     else:
         assert ">delta<" in inline and ">score<" in inline
 

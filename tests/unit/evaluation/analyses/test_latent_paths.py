@@ -1,0 +1,181 @@
+"""Paths of latents: by hand, against torch.distributions sentence by sentence, and whatever they are batched with."""
+
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import miniatures
+import pytest
+import torch
+from torch.distributions import Normal
+
+from workflow_src.evaluation.analyses import latent_paths
+from workflow_src.types import EOS, PAD
+
+SOURCES = [[4, 7, 5], [6, 8, 9, 10, 11, 4], [5], [12, 3, 3, 4]]
+TARGETS = [[4, 5], [3, 9, 8, 4, 4, 6, 5], [7, 7, 3], [6]]
+CPU = torch.device("cpu")
+
+
+class Halfway:
+    """Latents (., .) of source positions, the same at each: a step goes half of the way to (6, 8).
+
+    The prior is N(0, 2²). Left of 1 the output is word 5, whose posterior is N((0, 1), 1), else word 7 with
+    N((3, 4), 1). What stands at padding is nonsense.
+    """
+
+    source_latents = True
+    config = SimpleNamespace(max_positions=50)
+
+    def encode(self, source):
+        return SimpleNamespace(mask=source != PAD)
+
+    def _placed(self, memory, mean):
+        return torch.where(memory.mask[..., None], torch.as_tensor(mean, dtype=torch.float64), 77.0)
+
+    def prior(self, memory):
+        mean = self._placed(memory, [0.0, 0.0])
+        return mean, torch.full_like(mean, 2.0)
+
+    def posterior(self, memory, target):
+        means = torch.where(target[:, :1] == 7, torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 1.0]]))
+        mean = self._placed(memory, means[:, None].double())
+        return mean, torch.ones_like(mean)
+
+    def decode(self, memory, z):
+        right = z[:, :1, 0] > 1
+        logits = torch.zeros(len(z), 1, 9, dtype=torch.float64)
+        logits[..., 7], logits[..., 5] = right.double(), (~right).double()
+        return logits, torch.ones(len(z), 1, dtype=torch.bool)
+
+    def output(self, symbols, mask):
+        return symbols
+
+    @staticmethod
+    def halve(memory, mask):
+        return lambda z: (z + torch.tensor([6.0, 8.0])) / 2
+
+
+def close(one, other):
+    for a, b in zip(one, other, strict=True):
+        assert [dataclasses.asdict(place) for place in a] == [
+            {name: value if value is None else pytest.approx(value, abs=1e-9) for name, value in fields.items()}
+            for fields in map(dataclasses.asdict, b)
+        ]
+
+
+def test_a_path_by_hand():
+    found = latent_paths.follow(Halfway(), Halfway.halve, [[4, 4], [4]], [[7], [7, 7]], 3, 8, CPU)
+    close(found[:1], found[1:])
+    after = dict(enumerate(found[0]))
+    # z_L is (6, 8) (1 - 2^-L), the reference's posterior mean (3, 4).
+    assert [after[step].from_start for step in after] == [0.0, 5.0, 7.5, 8.75]
+    assert [after[step].step for step in after] == [None, 5.0, 2.5, 1.25]
+    assert [after[step].from_reference for step in after] == [5.0, 0.0, 2.5, 3.75]
+    # (3, 4) beside the delta step (0, 1); then delta stands still; then the step leads away from (3, 4).
+    assert [after[step].cosine for step in after] == [None, pytest.approx(0.8), None, pytest.approx(-1.0)]
+    assert [after[step].changed for step in after] == [None, True, False, False]
+    for step, place in after.items():
+        radius = 10 * (1 - 0.5**step)
+        assert place.log_prior == pytest.approx(-(radius**2) / 8 - 2 * math.log(2) - math.log(2 * math.pi))
+    squares = [1.0, 0.0, 2.5**2, 3.75**2]
+    expected = [-square / 2 - math.log(2 * math.pi) for square in squares]
+    assert [after[step].log_posterior for step in after] == pytest.approx(expected)
+
+
+def test_points_are_means_over_the_sentences_that_have_a_figure():
+    place = latent_paths.Place(1.0, 2.0, 3.0, -4.0, -5.0, None, True)
+    other = dataclasses.replace(place, from_start=2.0, cosine=0.5, changed=False)
+    found = latent_paths.point(4, [place, place, other])
+    assert (found["steps"], found["moving"], found["cosine"], found["cosine_error"]) == (4, 1, 0.5, 0.0)
+    assert (found["from_start"], found["changed"]) == (pytest.approx(4 / 3), pytest.approx(2 / 3))
+    # sqrt(variance 1/3 / 3 sentences)
+    assert found["from_start_error"] == found["changed_error"] == pytest.approx(1 / 3)
+    assert latent_paths.point(4, [place])["cosine"] is None and latent_paths.point(4, [place])["cosine_error"] is None
+
+
+KINDS = {
+    "lvm": lambda: miniatures.lvm(seed=4),
+    "ending": miniatures.ending,
+    "lanmt": lambda: miniatures.lanmt(seed=4),
+    "nat": lambda: miniatures.nat(seed=4, latent="vae", latent_dim=3, posterior_layers=1),
+}
+
+
+def alone(model, make_step, source, target, steps):
+    """The path of one sentence, figure by figure."""
+    memory = model.encode(torch.tensor([[*source, EOS]]))
+    target = torch.tensor([target])
+    if hasattr(model, "source_latents"):
+        mask, more = memory.mask, ()
+        read = lambda z: model.output(model.decode(memory, z)[0].argmax(-1), model.decode(memory, z)[1])  # noqa: E731
+    else:
+        target = model.whole_target(target)
+        mask = target != PAD
+        more = (mask,)
+        first = EOS if model.extra_positions else EOS + 1
+        read = lambda z: model.decode(memory, z, mask)[..., first:].argmax(-1) + first  # noqa: E731
+    prior, step = Normal(*model.prior(memory, *more)), make_step(memory, mask)
+    reference = model.posterior(memory, target, *more)[0]
+    path, found, before = [prior.mean], [], None
+    for number in range(steps + 1):
+        z, tokens = path[-1], read(path[-1])
+        words = [i for i in tokens[0].tolist() if i > EOS]
+        row = {
+            "from_start": (z - path[0]).norm(dim=-1).mean(),
+            "from_reference": (z - reference).norm(dim=-1).mean(),
+            "log_prior": prior.log_prob(z).sum(-1).mean(),
+            "log_posterior": Normal(*model.posterior(memory, tokens, *more)).log_prob(z).sum(-1).mean(),
+        }
+        if number:
+            moved = (z - path[-2]).flatten()
+            goal = (model.posterior(memory, read(path[-2]), *more)[0] - path[-2]).flatten()
+            row["step"] = (z - path[-2]).norm(dim=-1).mean()
+            row["changed"] = words != before
+            if moved.norm() > 1e-9 and goal.norm() > 1e-9:
+                row["cosine"] = moved @ goal / (moved.norm() * goal.norm())
+        before = words
+        found.append(row)
+        path.append(step(z))
+    return found
+
+
+@pytest.mark.parametrize("search", ["delta", "score", "energy"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_figures_are_those_of_every_sentence_by_itself(kind, search):
+    model = KINDS[kind]()
+    refiner = None if search == "delta" else miniatures.refiner(search, seed=3)
+    make_step = miniatures.step_maker(model, search, 0.7, refiner)
+    found = latent_paths.follow(model, make_step, SOURCES, TARGETS, 3, 64, CPU)
+    for source, target, places in zip(SOURCES, TARGETS, found, strict=True):
+        with torch.no_grad():
+            expected = alone(model, make_step, source, target, 3)
+        for place, wanted in zip(places, expected, strict=True):
+            for name, value in dataclasses.asdict(place).items():
+                known = wanted.get(name)
+                assert value == (None if known is None else pytest.approx(float(known), abs=1e-8)), name
+    if search == "delta":
+        # A delta step goes where a delta step goes.
+        known = [place.cosine for places in found for place in places if place.cosine is not None]
+        assert known == pytest.approx([1.0] * len(known)) and len(known) >= 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_neither_batches_nor_padding_change_a_figure(kind):
+    model, refiner = KINDS[kind](), miniatures.refiner("score", seed=3)
+    make_step = miniatures.step_maker(model, "score", 0.7, refiner)
+    whole = latent_paths.follow(model, make_step, SOURCES, TARGETS, 2, 64, CPU)
+    for size in (1, 2, 3):
+        close(latent_paths.follow(model, make_step, SOURCES, TARGETS, 2, size, CPU), whole)
+    batch = miniatures.pairs([4, 1, 6], [3, 2, 5])
+    wider = miniatures.padded(batch)
+    plain, more = (latent_paths.followed(model, make_step, one.source, one.target, 2) for one in (batch, wider))
+    close(more, plain)
+
+
+def test_long_references_are_cut_to_the_positions_there_are():
+    for kind in KINDS:
+        model = KINDS[kind]()
+        make_step = miniatures.step_maker(model, "delta")
+        ((first, _),) = latent_paths.follow(model, make_step, [[4, 7, 5]], [[4] * 200], 1, 4, CPU)
+        assert math.isfinite(first.from_reference) and first.from_start == 0
