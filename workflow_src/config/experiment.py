@@ -17,6 +17,20 @@ Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # What is removed of runs of the same: nothing, words of the joined text, or subwords before they are joined.
 Removal = Literal["none", "words", "subwords"]
 REMOVALS: tuple[Removal, ...] = get_args(Removal)
+
+
+def removal(autoregressive: bool, aligned: bool, wanted: Removal | None = None) -> Removal:
+    """The repetitions that are removed from outputs before they are scored and served; `wanted` is what was asked for.
+
+    By default subwords. Models that say by themselves what comes twice in a row lose nothing: those that know the words
+    before (`autoregressive`), and those whose outputs are read off alignments (`aligned`), where the blank between two
+    equal symbols keeps both. Outputs of the first kind are never changed, of the second only where it is asked for.
+    """
+    if autoregressive:
+        return "none"
+    return wanted or ("none" if aligned else "subwords")
+
+
 # How BLEU is counted: sacreBLEU's default, over the cased tokens of Moses, or over international tokens without case.
 Convention = Literal["sacrebleu", "tokenised", "intl-lowercase"]
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
@@ -124,8 +138,10 @@ class SpeedConfig(Frozen):
 class ReportConfig(Frozen):
     title: str | None = None
     examples: int = Field(10, ge=0, description="sentences shown with every refinement step")
-    remove_repetitions: Removal = Field(
-        "subwords", description="of non-autoregressive outputs, in the main table and wherever settings are chosen"
+    remove_repetitions: Removal | None = Field(
+        None,
+        description="of non-autoregressive outputs, in the main table and wherever settings are chosen; default: "
+        "subwords, and none from outputs of models with alignments",
     )
     expected: dict[str, float] = Field({}, description='published BLEU by row, such as "score-4": 29.1')
     expected_convention: Convention = Field("sacrebleu", description="how the published BLEU was counted")

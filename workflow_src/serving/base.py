@@ -12,14 +12,14 @@ from torch import nn
 from workflow_src import registry
 from workflow_src.config.base import nearest
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.experiment import REMOVALS, Removal
+from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.choose import EAGER
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
-from workflow_src.spec import AUTOREGRESSIVE, MODEL, Role, Search, SearchSettings
+from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings
 from workflow_src.types import Hypotheses
 
 
@@ -74,14 +74,24 @@ class BaseTranslator(ABC):
         that names another system takes that system's translator.
 
         Repetitions are removed as in the tables of reports: `remove_repetitions` (see `text`) is none for
-        autoregressive searches and subwords for all others, unless it is given.
+        autoregressive searches and models with alignments, and subwords for all others, unless it is given.
         """
         settings, others = self.settings(search, **fields)
         found = self.search(lines, settings, {**(systems or {}), **others}, batch, False, False, normalised, first_line)
         if remove_repetitions is None:
-            needed = registry.search_of(settings).needs.get(MODEL, Role())
-            remove_repetitions = "none" if needed.trait == AUTOREGRESSIVE else "subwords"
+            traits = self._traits(settings)
+            remove_repetitions = removal(AUTOREGRESSIVE in traits, ALIGNED in traits)
         return self.text(found.tokens, remove_repetitions)
+
+    def _traits(self, settings: SearchSettings) -> frozenset[str]:
+        """What the network may be that puts out the words of a search, with the settings of its model."""
+        others = bundle.roles(self.description).values()
+        own = [((name, family), family) for name, family in self._families if name not in others]
+        decoding = registry.decoded(settings, own)
+        if decoding is None:
+            return frozenset()
+        name, family = decoding
+        return family.traits - (family.lacks(self.models[name].config) if name in self.models else frozenset())
 
     def trace(
         self, lines: list[str], search: str | SearchSettings | None = None, normalised: bool = False, **fields: Any

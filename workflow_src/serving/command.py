@@ -42,7 +42,8 @@ def _parser(search: Search | None) -> argparse.ArgumentParser:
         "--plugins", nargs="+", default=[], metavar="PACKAGE", help="plug-ins that the bundle or the search needs"
     )
     made.add_argument("--remove-repetitions", choices=REMOVALS,
-                      help="default: none for autoregressive searches, subwords for all others")  # fmt: skip
+                      help="default: none for autoregressive searches and models with alignments, subwords for all "
+                      "others")  # fmt: skip
     made.add_argument("--batch", type=int, default=64, help="sentences translated together")
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16", "int8", "float16"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
 
 from workflow_src.config import ConfigError, load
+from workflow_src.config.display import build
+from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.load import CONFIG_FOLDER, load_experiment, merge, read_yaml
 from workflow_src.config.plan import Plan
 
@@ -207,3 +210,35 @@ def test_the_figures_of_table_4_are_those_of_the_paper():
     paper = load_experiment("wmt14-nat").config.report.expected
     # The grid's plain systems have names of their own beside those of tatoeba.
     assert {name: paper[name.replace("-plain", "")] for name in figures} == figures
+
+
+LATENT = {"preset": "tiny", "model": {"latent": "vae"}}
+REFINER = {"family": "score", "preset": "tiny", "base": "one", "training": TRAINING}
+TUNED = {"tune": {"blank_penalty": [0.0, 0.5]}}
+
+
+@pytest.mark.parametrize(
+    "system, decode, removed",
+    [
+        ({}, {"search": "ctc-greedy"}, "none"),
+        ({}, {"search": "ctc-beam", "beam": 2}, "none"),
+        (LATENT, {"search": "delta", "steps": 1}, "none"),
+        (LATENT, {"system": "refined", "search": "score", "steps": 1}, "none"),
+        ({"model": {"loss": "axe"}}, {"search": "argmax"}, "subwords"),
+        ({"model": {"loss": "ce", "latent": "vae"}}, {"search": "prior-mean"}, "subwords"),
+        ({}, {"system": "lvm", "search": "prior-mean"}, "subwords"),
+        ({}, {"system": "teacher", "search": "greedy"}, "none"),
+    ],
+)
+def test_nothing_is_removed_from_what_alignments_tell(system, decode, removed):
+    """By default, wherever removal is planned; what the report asks for by name stands for all but the teacher."""
+    others = {"refined": REFINER} if "refined" in decode.values() else {}
+    sections = experiment(system, [{"system": "one"} | decode], **others)
+    for wanted, expected in ((None, removed), ("words", "none" if decode.get("system") == "teacher" else "words")):
+        plan = Plan(load(merge(sections, {"report": {"remove_repetitions": wanted}})))
+        (planned,) = plan.loaded.decodes
+        assert plan.loaded.removal(planned) == expected
+        assert json.loads(plan.settings_choose(planned))["remove_repetitions"] == expected
+        told = json.loads(plan.settings_report())
+        (shown,) = build(told).decodes
+        assert shown.removal(ReportConfig(**told["report"]).remove_repetitions) == expected

@@ -104,6 +104,16 @@ def test_a_bundle_uses_the_language_model_that_it_carries(made):
     assert scores(carrying, language_model=load(made.other)) == other != given
 
 
+def test_repetitions_that_alignments_tell_are_kept_unless_asked_otherwise(made, tiny, monkeypatch):
+    plain = load(made.plain)
+    (tokens,) = tiny.subwords.encode_target(["der Hund ruht"])
+    found = [[token for token in tokens for _ in range(2)]]
+    monkeypatch.setattr(plain, "search", lambda *given, **more: SimpleNamespace(tokens=found))
+    kept, removed = plain.text(found), plain.text(found, "subwords")
+    assert plain.translate(["x"]) == plain.translate(["x"], **ALONE) == kept != removed
+    assert plain.translate(["x"], remove_repetitions="subwords") == removed
+
+
 def test_a_carried_language_model_can_be_left_out(made, tmp_path):
     carrying, plain = load(made.carrying), load(made.plain)
     assert scores(carrying, ALONE, language_model=None) == scores(plain, ALONE) != scores(carrying)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from workflow_src.config.base import ConfigError, unknown
+from workflow_src.config.experiment import removal
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.registry import followed, plain, searches, searches_of
@@ -65,7 +66,8 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
         entries = _entries(name, loaded)
         settings = config.model_dump(mode="json", exclude={"enabled", "system", *LIMITS}) | entries
         if name in ("lengths", "convergence"):
-            settings["remove_repetitions"] = loaded.config.report.remove_repetitions
+            # Of outputs at given lengths, and of bounds: no alignments.
+            settings["remove_repetitions"] = removal(False, False, loaded.config.report.remove_repetitions)
         systems = [entry["system"] for entry in entries.get("searches", ())]
         systems += [entries["scorer"]] if entries.get("scorer") and entries["rows"] else []
         found[name] = Analysis(
@@ -115,13 +117,13 @@ def _scored(loaded: Loaded) -> dict[str, Any]:
     scorer = _scorer(loaded)
     if scorer is None:
         return {"scorer": None, "rows": []}
-    paths, split, removed = Paths(loaded), _main_split(loaded), loaded.config.report.remove_repetitions
+    paths, split = Paths(loaded), _main_split(loaded)
     rows = [
         {
             "system": decode.system,
             "name": decode.name,
             "seed": seed,
-            "repetitions_removed": "none" if loaded.systems[decode.system].family.autoregressive else removed,
+            "repetitions_removed": loaded.removal(decode),
             "details": paths.translation_details(decode, seed, split),
         }
         for decode in loaded.decodes

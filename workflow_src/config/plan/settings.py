@@ -65,8 +65,7 @@ class Settings(Graph):
 
     def settings_choose(self, decode: Decode) -> str:
         """What a decode chooses from, and which repetitions are removed before its translations are compared."""
-        autoregressive = self.system(decode.system).family.autoregressive
-        removal = "none" if autoregressive else self.config.report.remove_repetitions
+        removal = self.loaded.removal(decode)
         return _json({"settings": decode.settings, "tune": decode.tune, "remove_repetitions": removal})
 
     def settings_significance(self) -> str:
@@ -172,6 +171,7 @@ class Settings(Graph):
             {"system": d.system, "name": d.name, "seed": seed, "split": split, "quality": self.quality(d, seed, split)}
             | {"settings": d.settings}
             | ({"chosen": self.chosen(d, seed)} if d.tune else {})
+            | ({"aligned": True} if self.loaded.aligned(d) else {})
             for d, seed, split in self.rows
         ]
         training = [

@@ -131,13 +131,13 @@ def palette(manifest: Manifest) -> list[dict[str, str]]:
 
 
 def caption(
-    removed: Removal, manifest: Manifest, split: str, sentences: int | None, timed: bool, compared: str = ""
+    removed: Removal | None, manifest: Manifest, split: str, sentences: int | None, timed: bool, compared: str = ""
 ) -> str:
     """What a table's figures are; says which repetitions are removed from its rows. `compared` says what p is."""
     count = f", {sentences:,} sentences" if sentences else ""
     seeds = len({row.seed for row in manifest.rows})
     text = f"Quality and speed on {split} of {manifest.dataset} ({manifest.source}→{manifest.target}{count}). "
-    text += f"In non-autoregressive outputs, {conventions.removal_words(removed)}; "
+    text += f"In non-autoregressive outputs, {conventions.removal_words(removed, manifest.aligned)}; "
     text += "autoregressive outputs are scored as they are. BLEU and chrF are sacreBLEU's on detokenised, cased text; "
     text += (
         "brackets hold the 95 % bootstrap interval."
@@ -209,13 +209,12 @@ def chosen_words(choices: Sequence[Choice]) -> list[dict[str, Any]]:
 
 
 def by_convention(
-    manifest: Manifest, qualities: dict[str, dict[str, Any]], split: str, removed: Removal
+    manifest: Manifest, qualities: dict[str, dict[str, Any]], split: str, removed: Removal | None
 ) -> list[dict[str, str]]:
     """BLEU of every row by the conventions of papers, beside sacreBLEU's own; rows not scored so are left out."""
     found = []
     for row in manifest.rows:
-        autoregressive = manifest.system(row.system).autoregressive
-        scored = qualities[row.quality][VARIANTS["none" if autoregressive else removed]]
+        scored = qualities[row.quality][VARIANTS[manifest.decode(*row.key).removal(removed)]]
         if row.split == split and "bleu_tokenised" in scored:
             keys = ("bleu", "bleu_tokenised", "bleu_intl_lowercase")
             found.append(
