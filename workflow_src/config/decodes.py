@@ -8,7 +8,7 @@ from typing import Any
 from workflow_src.config.base import ConfigError, nearest, unknown
 from workflow_src.config.experiment import DecodeConfig, WorkflowConfig
 from workflow_src.config.resolved import Decode, System
-from workflow_src.registry import default_engine, engines, search_of, searches, searches_of
+from workflow_src.registry import carried, default_engine, engines, search_of, searches, searches_of
 from workflow_src.spec import Engine, Search, SearchSettings
 
 
@@ -64,6 +64,27 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
                 )
             )
     return made
+
+
+def check_search_defaults(system: System, systems: dict[str, System]) -> None:
+    """Checks what the bundle of a system says of its searches, with the systems that it carries. Raises ConfigError."""
+    known = list(searches_of(system.family))
+    for name, fields in system.search_defaults.items():
+        where = f"systems.{system.name}.search_defaults"
+        if name not in known:
+            raise unknown("search", name, known, f"{where} (family {system.family_name})")
+        search = searches()[name]
+        where = f"{where}.{name}"
+        for field in search.settings.named("role"):
+            if field in fields:
+                raise ConfigError(
+                    f"{where}.{field} names a system, and a bundle has those that carries says; remove {field}."
+                )
+        beside = {one.setting: system.carries[role] for role, one in carried(system.family).items()
+                  if role in system.carries and one.setting in search.settings.model_fields}  # fmt: skip
+        settings = _filled(_checked(search, beside | fields, where), system, systems, where)
+        _check_used(settings, {}, where)
+        _serves(search, [settings], system, systems, where)
 
 
 def _tried(search: Search, settings: SearchSettings, tune: dict[str, list[Any]], where: str) -> list[SearchSettings]:

@@ -74,6 +74,9 @@ class SystemConfig(Frozen):
     base: str | None = Field(None, description="the system whose latent space a refiner works in")
     roles: dict[str, str] = Field({}, description="systems that fill roles which the family needs beside a base")
     carries: dict[str, str] = Field({}, description="systems that its bundle carries for its searches, by role")
+    search_defaults: dict[str, dict[str, Any] | None] = Field(
+        {}, description="settings by search that its bundle searches with unless it is told otherwise"
+    )
     init_from: str | None = Field(None, description="a system whose weights it starts from where shapes agree")
     initial_weights: str | None = Field(None, description="a safetensors file of the user's to start from")
     model: dict[str, Any] = Field({}, description="settings that differ from the preset's")

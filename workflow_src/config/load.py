@@ -9,7 +9,7 @@ import yaml
 
 from workflow_src.config.base import ConfigError, parse, unknown
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
-from workflow_src.config.decodes import resolve_decodes
+from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import SystemConfig, TrainingConfig, WorkflowConfig
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.declarations import DeclarationError
@@ -120,6 +120,8 @@ def load(raw: dict[str, Any]) -> Loaded:
         NormalisationConfig, merge(dataset.normalisation, config.recipe.normalisation), "recipe.normalisation"
     )
     systems = _systems(config)
+    for system in systems.values():
+        check_search_defaults(system, systems)
     return Loaded(config, dataset, normalisation, systems, resolve_decodes(config, systems))
 
 
@@ -266,6 +268,12 @@ def _check_continued(system: System, config: WorkflowConfig, where: str) -> None
             )
 
 
+def _without_none(defaults: dict[str, dict[str, Any] | None]) -> dict[str, dict[str, Any]]:
+    """Defaults of searches without those that an experiment which extends another has taken back by null."""
+    there = {search: fields for search, fields in defaults.items() if fields is not None}
+    return {search: {n: v for n, v in fields.items() if v is not None} for search, fields in there.items()}
+
+
 def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:
     """How a system learns: not at all where its family is counted at once."""
     if family.fit:
@@ -310,6 +318,7 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         training=_training(system, family, where),
         roles=system.roles,
         carries=system.carries,
+        search_defaults=_without_none(system.search_defaults),
     )
     if reason := family.conflict(resolved.model, resolved.objective):
         raise ConfigError(f"{where}: {reason}.")

@@ -31,6 +31,8 @@ class System:
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
     # Systems that its bundle carries for its searches, by role.
     carries: dict[str, str] = dataclasses.field(default_factory=dict)
+    # Settings by search that its bundle searches with unless it is told otherwise.
+    search_defaults: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     @property
     def filled(self) -> dict[str, str]:

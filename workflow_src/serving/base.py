@@ -154,7 +154,8 @@ class BaseTranslator(ABC):
     ) -> tuple[SearchSettings, dict[str, BaseTranslator]]:
         """Settings of a search (default: the bundle's), and the translators among `fields` by the role they fill.
 
-        Raises ValueError for a search that the bundle has not, and for settings that the search has not, that are out
+        Settings that are not given are those that the bundle says of the search, or else the search's defaults. Raises
+        ValueError for a search that the bundle has not, and for settings that the search has not, that are out
         of range, or that do nothing (fields alone: other systems may be handed over beside settings).
         """
         if isinstance(search, SearchSettings):
@@ -176,8 +177,11 @@ class BaseTranslator(ABC):
             if isinstance(fields.get(name), BaseTranslator):
                 systems[kind.option(name).role] = fields[name]
                 fields = fields | {name: fields[name].description["system"]}
-        own = {name: value for name, value in defaults.items() if name in kind.model_fields}
-        # None for a role that a bundle fills by itself asks for the search without it.
+        own = bundle.defaults(self.description, declared)
+        # None for a role that a bundle fills by itself asks for the search without it. Settings that were chosen with
+        # that system beside it then say nothing.
+        if any(name in fields and fields[name] is None for name in kind.named("role") if name in own):
+            own = {name: value for name, value in own.items() if name in kind.named("role")}
         given = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
         settings = kind.checked({**own, **given})
         settings.check_used()

@@ -242,3 +242,60 @@ def test_nothing_is_removed_from_what_alignments_tell(system, decode, removed):
         told = json.loads(plan.settings_report())
         (shown,) = build(told).decodes
         assert shown.removal(ReportConfig(**told["report"]).remove_repetitions) == expected
+
+
+LM = {"lm": {"family": "ngram", "preset": "3-gram", "data": "distilled-by-teacher"}}
+CARRYING = {"data": "distilled-by-teacher", "carries": {"language_model": "lm"}}
+
+
+def with_defaults(defaults: Any, system: dict[str, Any] = CARRYING) -> Plan:
+    one = system | {"search_defaults": defaults}
+    return Plan(load(experiment(one, [{"system": "one", "search": "ctc-greedy"}], **LM)))
+
+
+def test_a_bundle_is_told_what_its_searches_take_by_default_and_trainings_are_not():
+    defaults = {"ctc-beam": {"lm_weight": 0.3, "word_bonus": 2.0}}
+    plan, plain = with_defaults(defaults), with_defaults({})
+    assert json.loads(plan.settings_bundle("one")) == json.loads(plain.settings_bundle("one")) | {
+        "search_defaults": defaults
+    }
+    assert plan.settings_training("one") == plain.settings_training("one")
+    # An experiment that extends another takes back what that says.
+    assert with_defaults({"ctc-beam": {"lm_weight": None}, "ctc-greedy": None}).settings_bundle("one") == (
+        plain.settings_bundle("one")
+    )
+
+
+@pytest.mark.parametrize(
+    "defaults, system, sentence",
+    [
+        (
+            {"ctc-bem": {}},
+            {},
+            'unknown search "ctc-bem" in systems.one.search_defaults (family nat); allowed: ',
+        ),
+        ({"beam": {"beam": 3}}, {}, 'unknown search "beam" in systems.one.search_defaults (family nat); allowed: '),
+        ({"ctc-beam": {"weight": 1}}, {}, "systems.one.search_defaults.ctc-beam.weight is no setting here; allowed: "),
+        ({"ctc-beam": {"beam": 0}}, {}, "systems.one.search_defaults.ctc-beam.beam is 0; it must be 1 or more."),
+        (
+            {"ctc-beam": {"language_model": "lm"}},
+            {},
+            "systems.one.search_defaults.ctc-beam.language_model names a system, and a bundle has those that carries "
+            "says; remove language_model.",
+        ),
+        (
+            {"ctc-beam": {"lm_weight": 0.3}},
+            {"carries": {}},
+            "systems.one.search_defaults.ctc-beam.lm_weight is 0.3, and without a language_model nothing but",
+        ),
+        (
+            {"argmax": {"lengths": 3}},
+            {},
+            "systems.one.search_defaults.argmax: search argmax of system one needs model.loss: axe or ce",
+        ),
+    ],
+)
+def test_defaults_that_no_search_takes_are_refused_in_one_sentence(defaults, system, sentence):
+    with pytest.raises(ConfigError) as refused:
+        with_defaults(defaults, CARRYING | system)
+    assert str(refused.value).startswith(sentence) and "\n" not in str(refused.value)

@@ -20,7 +20,7 @@ from workflow_src.config import ConfigError, load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.decoding.arpa import read_arpa, write_arpa
 from workflow_src.decoding.ngram import estimate
-from workflow_src.records.atomic import read_json
+from workflow_src.records.atomic import ArtifactError, read_json
 from workflow_src.registry import Carried, carried, families
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
@@ -122,6 +122,50 @@ def test_a_carried_language_model_can_be_left_out(made, tmp_path):
     words = ["--bundle", str(made.carrying), "--input", str(text), "--output", str(out), "--device", "cpu"]
     command.main([*words, "--search", "ctc-beam", "--beam", "3", "--language-model", "none", "--engine", "eager"])
     assert out.read_text().splitlines() == plain.translate(["der Hund ruht heute"], search="ctc-beam", beam=3)
+
+
+TUNED = {"lm_weight": 1.5, "word_bonus": 0.5}
+
+
+@pytest.fixture(scope="module")
+def tuned(made):
+    """The bundle that carries a language model and says how its search weighs it."""
+    about = json.dumps({"system": "ctc", "source": "de", "target": "en", "search_defaults": {"ctc-beam": TUNED}})
+    roles = ("--roles", f"language_model={made.weights['lm']}")
+    return made.export(made.carrying.parent / "tuned", made.weights["nat"], *roles, "--settings", about)
+
+
+def test_a_bundle_searches_with_the_settings_that_it_says(made, tuned):
+    plain, carrying = load(made.carrying), load(tuned)
+    assert "search_defaults" not in plain.description and carrying.description["search_defaults"] == {"ctc-beam": TUNED}
+    assert carrying.settings("ctc-beam")[0] == plain.settings("ctc-beam", **TUNED)[0]
+    assert carrying.settings("ctc-greedy")[0] == plain.settings("ctc-greedy")[0]
+    # What is asked for wins, another language model is weighed alike, and without any the weights say nothing.
+    assert carrying.settings("ctc-beam", word_bonus=0.0)[0].word_bonus == 0.0
+    assert carrying.settings("ctc-beam", language_model=load(made.other))[0].lm_weight == 1.5
+    without = {"language_model": None}
+    assert carrying.settings("ctc-beam", **without)[0] == plain.settings("ctc-beam", **without)[0]
+    # Settings as decodes are handed them are whole.
+    given = plain.settings("ctc-beam", beam=3)[0]
+    assert carrying.settings(given)[0] == given
+
+
+def test_the_help_shows_what_a_bundle_searches_with(tuned, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["--bundle", str(tuned), "--search", "ctc-beam", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "log-probability is added; default 1.5" in shown and "makes outputs longer; default 0.5" in shown
+    assert "no language model; default lm" in shown
+
+
+def test_a_bundle_is_not_told_what_its_searches_do_not_take(made, tmp_path):
+    for defaults, told in (
+        ({"beam": {"beam": 2}}, "search_defaults.beam: the system has no such search, but ctc-greedy, ctc-beam."),
+        ({"ctc-beam": {"beam": 0}}, "search_defaults.ctc-beam.beam is 0; it must be 1 or more."),
+    ):
+        about = json.dumps({"system": "ctc", "source": "de", "target": "en", "search_defaults": defaults})
+        with pytest.raises(ArtifactError, match=f"^{re.escape(told)}$"):
+            made.export(tmp_path / "bundle", made.weights["nat"], "--settings", about)
 
 
 def test_a_weight_without_a_language_model_is_refused(made, tmp_path):

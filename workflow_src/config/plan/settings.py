@@ -91,7 +91,11 @@ class Settings(Graph):
 
     def settings_bundle(self, system: str) -> str:
         """What an exported folder says about its system beside what the weights' own config.json says."""
-        return _json({"system": system, "source": self.recipe.source, "target": self.recipe.target})
+        defaults = {search: fields for search, fields in self.system(system).search_defaults.items() if fields}
+        return _json(
+            {"system": system, "source": self.recipe.source, "target": self.recipe.target}
+            | ({"search_defaults": defaults} if defaults else {})
+        )
 
     def settings_analysis(self) -> str:
         """Every search that can be followed, once, with the largest number of any decode; a teacher's widest search;
