@@ -16,6 +16,7 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
+from workflow_src.evaluation.report.carried import UNREACHABLE
 from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
@@ -362,5 +363,16 @@ def _chosen_table(entry: dict[str, Any]) -> str:
 
 
 def _system_table(systems: list[dict[str, Any]]) -> str:
+    heads = system_heads(systems)
+    rows = [[system.get(head, "–") for head in heads] for system in systems]
+    return markdown_table(heads, rows, left=SYSTEM_WORDS) + "\n"
+
+
+# Columns of the table of systems that hold words; figures follow.
+SYSTEM_WORDS = 4
+
+
+def system_heads(systems: list[dict[str, Any]]) -> list[str]:
+    """Columns of the table of systems: what cannot be reached stands there only where some system tells it."""
     heads = ["system", "family", "preset", "data", "seed", "parameters", "updates", "target tokens seen", "minutes"]
-    return markdown_table(heads, [[system[head] for head in heads] for system in systems], left=4) + "\n"
+    return heads + [UNREACHABLE] * any(UNREACHABLE in system for system in systems)
