@@ -9,7 +9,7 @@ from workflow_src.config.base import ConfigError, nearest, unknown
 from workflow_src.config.experiment import DecodeConfig, WorkflowConfig
 from workflow_src.config.resolved import Decode, System
 from workflow_src.registry import carried, default_engine, engines, search_of, searches, searches_of
-from workflow_src.spec import Engine, Search, SearchSettings
+from workflow_src.spec import Engine, Search, SearchSettings, phrase
 
 
 def resolve_decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode, ...]:
@@ -174,9 +174,9 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
         role, value = search_of(settings).needs[settings.option(name).role], getattr(settings, name)
         fits = [one for one, other in systems.items() if role.trait is None or role.trait in other.traits]
         if value is None and not role.optional:
-            raise ConfigError(f"{where}: search needs {name}, a system that is {role.trait}; add {name}.")
+            raise ConfigError(f"{where}: search needs {name}, a system that {phrase(role.trait)}; add {name}.")
         if value is not None and value not in fits:
-            raise unknown(name, value, fits, f"{where} (a system that is {role.trait})")
+            raise unknown(name, value, fits, f"{where} (a system that {phrase(role.trait)})")
     return settings
 
 

@@ -14,7 +14,7 @@ from workflow_src.config.experiment import SystemConfig, TrainingConfig, Workflo
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.declarations import DeclarationError
 from workflow_src.registry import carried, default_engine, distilling_engines, distilling_search, engines, families, use
-from workflow_src.spec import AUTOREGRESSIVE, BASE, Family
+from workflow_src.spec import AUTOREGRESSIVE, BASE, Family, phrase
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG_FOLDER = PROJECT / "config"
@@ -222,7 +222,7 @@ def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> N
         kinds = {one: families()[section.family] for one, section in config.systems.items()}
         fits = [one for one, family in kinds.items() if trait is None or trait in family.traits]
         if other not in fits:
-            raise unknown("system", other, fits, f"{where}.{role} (a system that is {trait})")
+            raise unknown("system", other, fits, f"{where}.{role} (a system that {phrase(trait)})")
 
 
 def _refuse_cycles(config: WorkflowConfig) -> None:
@@ -327,7 +327,8 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         trait = family.needs[role].trait
         if trait in built_on.family.lacks(built_on.model):
             raise ConfigError(
-                f'{where}: its {role} {name} is not "{trait}" with its model settings; change one of the two.'
+                f"{where}: its {role} must be a system that {phrase(trait)}, and {name} is none with its model "
+                "settings; change one of the two."
             )
         for setting in family.needs[role].agree:
             own, other = getattr(model, setting, None), getattr(built_on.model, setting, None)

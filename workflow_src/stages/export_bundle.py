@@ -12,7 +12,7 @@ from workflow_src.records.atomic import ArtifactError, copy_file, sha256, write_
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import carried, families, searches
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names
-from workflow_src.spec import BASE, MODEL
+from workflow_src.spec import BASE, MODEL, phrase
 from workflow_src.training.systems import (
     add_roles,
     check_subwords,
@@ -134,7 +134,9 @@ def _check_roles(given) -> None:
         description = read_description(path)
         there, trait = families()[description["family"]], needed[name].trait
         if trait not in (None, *there.traits):
-            raise ArtifactError(f"{path} is of family {there.name}, and the {name} must be {trait}.")
+            raise ArtifactError(
+                f"{path} is of family {there.name}, and the {name} must be a system that {phrase(trait)}."
+            )
         if trait is not None:
             check_trait(description, path, trait)
 

@@ -137,7 +137,11 @@ def test_refiners_work_in_the_latents_of_source_positions():
 @pytest.mark.parametrize(
     "system, decode, sentence",
     [
-        ({}, {"search": "score", "steps": 1}, 'systems.refined: its base one is not "latent" with its model settings'),
+        (
+            {},
+            {"search": "score", "steps": 1},
+            "systems.refined: its base must be a system that has latents, ",
+        ),
         (
             {"model": {"latent": "vae"}},
             {"search": "latent-search", "steps": 1},

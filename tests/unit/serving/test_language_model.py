@@ -265,7 +265,9 @@ def test_a_language_model_translates_nothing(made):
 
 
 def test_what_is_no_language_model_is_refused(made):
-    with pytest.raises(ValueError, match='language_model "ctc" is not language model'):
+    with pytest.raises(
+        ValueError, match='the language_model must be a system that is a language model, and "ctc" is none'
+    ):
         load(made.plain).translate(LINES, language_model=load(made.plain), **BEAM)
     with pytest.raises(ValueError, match="its bundle is not given"):
         load(made.carrying).translate(LINES, language_model="unknown", **BEAM)
@@ -392,7 +394,7 @@ def test_what_is_carried_is_trained_for_every_seed():
     ("system", "carries", "told"),
     [
         ("ctc", {"language_model": "teacher"}, 'unknown system "teacher" in systems.ctc.carries.language_model (a '
-         "system that is language model); allowed: lm, lm-raw."),
+         "system that is a language model); allowed: lm, lm-raw."),
         ("ctc", {"language_modl": "lm"}, 'unknown role "language_modl" in systems.ctc.carries (family nat); allowed: '),
         ("teacher", {"language_model": "lm"}, "systems.teacher.carries: bundles of family transformer carry no other"),
     ],
