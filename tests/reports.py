@@ -14,6 +14,7 @@ SYSTEMS = {
     "lvm": {"family": "lvm", "preset": "tiny", "data": "distilled-by-teacher", "base": None},
     "score": {"family": "score", "preset": "tiny", "data": "distilled-by-teacher", "base": "lvm"},
     "lvm-raw": {"family": "lvm", "preset": "tiny", "data": "raw", "base": None},
+    "ctc": {"family": "nat", "preset": "tiny", "data": "raw", "base": None},
 }
 INT8 = {"engine": "ctranslate2", "compute_type": "int8"}
 
@@ -38,14 +39,18 @@ DECODES = {
 }
 
 
-def manifest(decodes=DECODES, systems=SYSTEMS, picked=(), seeds=(1,), splits=("test",), **report) -> Manifest:
-    """A manifest; `picked` maps (system, name) to what dev chose for each seed."""
+def manifest(
+    decodes=DECODES, systems=SYSTEMS, picked=(), seeds=(1,), splits=("test",), aligned=(), **report
+) -> Manifest:
+    """A manifest; `picked` maps (system, name) to what dev chose for each seed, and `aligned` are systems whose outputs
+    are read off alignments."""
     picked = dict(picked)
     rows, files = [], {}
     for (system, name), settings in decodes.items():
         for number, seed in enumerate(seeds):
             for split in splits:
                 row = {"system": system, "name": name, "seed": seed, "split": split, "settings": settings}
+                row |= {"aligned": True} if system in aligned else {}
                 row["quality"] = f"{system}/{name}-{seed}-{split}"
                 if (system, name) in picked:
                     row["chosen"] = f"{row['quality']}-chosen"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.declarations import DeclarationError, check
-from workflow_src.spec import Engine, Family, Plugin, Role, Search, SearchSettings
+from workflow_src.spec import MODEL, Engine, Family, Plugin, Role, Search, SearchSettings, phrase
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
@@ -279,8 +279,14 @@ def fill(needed: Mapping[str, Role], own: Iterable[tuple[Any, Family]], named: M
             if fits and not (role.optional and role.trait):
                 filled[name] = fits[0]
             elif not role.optional:
-                raise ValueError(f'role "{name}" needs a network that is "{role.trait}", and this system has none.')
+                raise ValueError(f'role "{name}" needs a network that {phrase(role.trait)}, and this system has none.')
     return filled
+
+
+def decoded(settings: SearchSettings, own: Iterable[tuple[Any, Family]]) -> Any:
+    """Which of a system's `own` networks (its own, then its base's) puts out the words of a search; None for none."""
+    trait = needs(settings)[MODEL].trait
+    return next((thing for thing, family in own if trait is None or trait in family.traits), None)
 
 
 def _owner(loaded: Loaded | None) -> str:

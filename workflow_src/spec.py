@@ -33,10 +33,32 @@ VECTOR_FIELD = "vector field"  # the direction is the network's own output, not 
 ALIGNED = "aligned"  # slots, blanks and alignments: outputs are read off by merging and dropping
 ITERATIVE = "iterative"  # a first guess of all words at a length, and passes that refine a guess
 LANGUAGE_MODEL = "language model"  # p(y) word by word, by counting: ranks prefixes while they grow
+# What a system with a trait does, as the end of a sentence that begins with "a system that".
+PHRASES = {
+    AUTOREGRESSIVE: "writes one word after another",
+    SCORER: "scores given outputs",
+    LATENT: "has latents",
+    TARGET_LATENT: "has latents of target positions",
+    SOURCE_LATENT: "has latents of source positions",
+    MASKED: "predicts masked words",
+    BOUND: "has a bound of log p(y|x) by its latents",
+    LATENT_LENGTHS: "reads lengths off its latents",
+    LENGTHS: "predicts lengths",
+    REFINER: "refines the latents of a base",
+    VECTOR_FIELD: "predicts steps of latents",
+    ALIGNED: "has alignments",
+    ITERATIVE: "refines a first guess of all words",
+    LANGUAGE_MODEL: "is a language model",
+}
 # The role that `base` in a configuration fills, and the role of a search that a system's own network fills.
 BASE, MODEL = "base", "model"
 # The first ids of every vocabulary; symbols that a family declares come after its subwords.
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
+
+
+def phrase(trait: str | None) -> str:
+    """What a system with a trait does: `scores given outputs`. A plug-in's trait is told by its name."""
+    return PHRASES.get(trait, f'has the trait "{trait}"') if trait else "is trained here"
 
 
 class Frozen(pydantic.BaseModel):

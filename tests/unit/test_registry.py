@@ -204,7 +204,7 @@ def test_roles_are_filled_by_the_system_itself_before_its_base():
     needed = {"model": Role("latent"), "refiner": Role("refiner"), "rescorer": Role("autoregressive", optional=True)}
     assert registry.fill(needed, [("own", score), ("base", lvm)], {}) == {"model": "base", "refiner": "own"}
     assert registry.fill({"model": Role()}, [("own", score), ("base", lvm)], {}) == {"model": "own"}
-    with pytest.raises(ValueError, match='role "refiner" needs a network that is "refiner", and this system has none'):
+    with pytest.raises(ValueError, match='role "refiner" needs a network that refines the latents of a base, and'):
         registry.fill(needed, [("own", lvm)], {})
 
 

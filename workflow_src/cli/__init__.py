@@ -108,8 +108,9 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument(
         "--output", type=Path, default=Path("results/comparison.html"), help="page; .md is written beside it"
     )
-    part.add_argument("--remove-repetitions", choices=REMOVALS, default="subwords",
-                      help="repetitions removed from non-autoregressive outputs; default subwords")  # fmt: skip
+    part.add_argument("--remove-repetitions", choices=REMOVALS,
+                      help="repetitions removed from non-autoregressive outputs; default subwords, and none from "
+                      "outputs of models with alignments")  # fmt: skip
     part.set_defaults(run=compare)
     part = commands.add_parser("verify", help="check results against their checksums and inputs")
     part.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")

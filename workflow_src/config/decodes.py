@@ -8,8 +8,8 @@ from typing import Any
 from workflow_src.config.base import ConfigError, nearest, unknown
 from workflow_src.config.experiment import DecodeConfig, WorkflowConfig
 from workflow_src.config.resolved import Decode, System
-from workflow_src.registry import default_engine, engines, search_of, searches, searches_of
-from workflow_src.spec import SCORER, Engine, Search, SearchSettings
+from workflow_src.registry import carried, default_engine, engines, search_of, searches, searches_of
+from workflow_src.spec import SCORER, Engine, Search, SearchSettings, phrase
 
 
 def resolve_decodes(config: WorkflowConfig, systems: dict[str, System]) -> tuple[Decode, ...]:
@@ -66,6 +66,27 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
             )
     _check_candidates(search, every, where)
     return made
+
+
+def check_search_defaults(system: System, systems: dict[str, System]) -> None:
+    """Checks what the bundle of a system says of its searches, with the systems that it carries. Raises ConfigError."""
+    known = list(searches_of(system.family))
+    for name, fields in system.search_defaults.items():
+        where = f"systems.{system.name}.search_defaults"
+        if name not in known:
+            raise unknown("search", name, known, f"{where} (family {system.family_name})")
+        search = searches()[name]
+        where = f"{where}.{name}"
+        for field in search.settings.named("role"):
+            if field in fields:
+                raise ConfigError(
+                    f"{where}.{field} names a system, and a bundle has those that carries says; remove {field}."
+                )
+        beside = {one.setting: system.carries[role] for role, one in carried(system.family).items()
+                  if role in system.carries and one.setting in search.settings.model_fields}  # fmt: skip
+        settings = _filled(_checked(search, beside | fields, where), system, systems, where)
+        _check_used(settings, {}, where)
+        _serves(search, [settings], system, systems, where)
 
 
 def _tried(search: Search, settings: SearchSettings, tune: dict[str, list[Any]], where: str) -> list[SearchSettings]:
@@ -167,9 +188,9 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
         role, value = search_of(settings).needs[settings.option(name).role], getattr(settings, name)
         fits = [one for one, other in systems.items() if role.trait is None or role.trait in other.traits]
         if value is None and not role.optional:
-            raise ConfigError(f"{where}: search needs {name}, a system that is {role.trait}; add {name}.")
+            raise ConfigError(f"{where}: search needs {name}, a system that {phrase(role.trait)}; add {name}.")
         if value is not None and value not in fits:
-            raise unknown(name, value, fits, f"{where} (a system that is {role.trait})")
+            raise unknown(name, value, fits, f"{where} (a system that {phrase(role.trait)})")
     return settings
 
 

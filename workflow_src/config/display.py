@@ -150,6 +150,7 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
         candidates=search.width(values) if search.width is not single and not search.series else None,
         control=refining.control if refining else None,
         look=resolved(search.look, system.look, engine.marker),
+        aligned=first.aligned,
     )
 
 

@@ -17,6 +17,20 @@ Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # What is removed of runs of the same: nothing, words of the joined text, or subwords before they are joined.
 Removal = Literal["none", "words", "subwords"]
 REMOVALS: tuple[Removal, ...] = get_args(Removal)
+
+
+def removal(autoregressive: bool, aligned: bool, wanted: Removal | None = None) -> Removal:
+    """The repetitions that are removed from outputs before they are scored and served; `wanted` is what was asked for.
+
+    By default subwords. Models that say by themselves what comes twice in a row lose nothing: those that know the words
+    before (`autoregressive`), and those whose outputs are read off alignments (`aligned`), where the blank between two
+    equal symbols keeps both. Outputs of the first kind are never changed, of the second only where it is asked for.
+    """
+    if autoregressive:
+        return "none"
+    return wanted or ("none" if aligned else "subwords")
+
+
 # How BLEU is counted: sacreBLEU's default, over the cased tokens of Moses, or over international tokens without case.
 Convention = Literal["sacrebleu", "tokenised", "intl-lowercase"]
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
@@ -73,6 +87,9 @@ class SystemConfig(Frozen):
     base: str | None = Field(None, description="the system whose latent space a refiner works in")
     roles: dict[str, str] = Field({}, description="systems that fill roles which the family needs beside a base")
     carries: dict[str, str] = Field({}, description="systems that its bundle carries for its searches, by role")
+    search_defaults: dict[str, dict[str, Any] | None] = Field(
+        {}, description="settings by search that its bundle searches with unless it is told otherwise"
+    )
     init_from: str | None = Field(None, description="a system whose weights it starts from where shapes agree")
     initial_weights: str | None = Field(None, description="a safetensors file of the user's to start from")
     model: dict[str, Any] = Field({}, description="settings that differ from the preset's")
@@ -160,8 +177,10 @@ class ReportConfig(Grown):
 
     title: str | None = None
     examples: int = Field(10, ge=0, description="sentences shown with every refinement step")
-    remove_repetitions: Removal = Field(
-        "subwords", description="of non-autoregressive outputs, in the main table and wherever settings are chosen"
+    remove_repetitions: Removal | None = Field(
+        None,
+        description="of non-autoregressive outputs, in the main table and wherever settings are chosen; default: "
+        "subwords, and none from outputs of models with alignments",
     )
     expected: dict[str, float] = Field({}, description='published BLEU by row, such as "score-4": 29.1')
     expected_reference_lengths: dict[str, float] = Field(

@@ -9,12 +9,12 @@ import yaml
 
 from workflow_src.config.base import ConfigError, parse, unknown
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
-from workflow_src.config.decodes import resolve_decodes
+from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import SystemConfig, TrainingConfig, WorkflowConfig
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.declarations import DeclarationError
 from workflow_src.registry import carried, default_engine, distilling_engines, distilling_search, engines, families, use
-from workflow_src.spec import AUTOREGRESSIVE, BASE, Family
+from workflow_src.spec import AUTOREGRESSIVE, BASE, Family, phrase
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG_FOLDER = PROJECT / "config"
@@ -126,6 +126,8 @@ def load(raw: dict[str, Any]) -> Loaded:
         NormalisationConfig, merge(dataset.normalisation, config.recipe.normalisation), "recipe.normalisation"
     )
     systems = _systems(config)
+    for system in systems.values():
+        check_search_defaults(system, systems)
     return Loaded(config, dataset, normalisation, systems, resolve_decodes(config, systems))
 
 
@@ -226,7 +228,7 @@ def _check_carried(name: str, system: SystemConfig, config: WorkflowConfig) -> N
         kinds = {one: families()[section.family] for one, section in config.systems.items()}
         fits = [one for one, family in kinds.items() if trait is None or trait in family.traits]
         if other not in fits:
-            raise unknown("system", other, fits, f"{where}.{role} (a system that is {trait})")
+            raise unknown("system", other, fits, f"{where}.{role} (a system that {phrase(trait)})")
 
 
 def _refuse_cycles(config: WorkflowConfig) -> None:
@@ -270,6 +272,12 @@ def _check_continued(system: System, config: WorkflowConfig, where: str) -> None
             raise ConfigError(
                 f"{where}.model.{setting} is {own}, its start {started.name} has {other}; they must agree."
             )
+
+
+def _without_none(defaults: dict[str, dict[str, Any] | None]) -> dict[str, dict[str, Any]]:
+    """Defaults of searches without those that an experiment which extends another has taken back by null."""
+    there = {search: fields for search, fields in defaults.items() if fields is not None}
+    return {search: {n: v for n, v in fields.items() if v is not None} for search, fields in there.items()}
 
 
 def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:
@@ -316,6 +324,7 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         training=_training(system, family, where),
         roles=system.roles,
         carries=system.carries,
+        search_defaults=_without_none(system.search_defaults),
     )
     if reason := family.conflict(resolved.model, resolved.objective):
         raise ConfigError(f"{where}: {reason}.")
@@ -324,7 +333,8 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         trait = family.needs[role].trait
         if trait in built_on.family.lacks(built_on.model):
             raise ConfigError(
-                f'{where}: its {role} {name} is not "{trait}" with its model settings; change one of the two.'
+                f"{where}: its {role} must be a system that {phrase(trait)}, and {name} is none with its model "
+                "settings; change one of the two."
             )
         for setting in family.needs[role].agree:
             own, other = getattr(model, setting, None), getattr(built_on.model, setting, None)

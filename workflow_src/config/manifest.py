@@ -13,7 +13,7 @@ from typing import Any
 
 import pydantic
 
-from workflow_src.config.experiment import ReportConfig
+from workflow_src.config.experiment import Removal, ReportConfig, removal
 from workflow_src.spec import Look
 
 # How a member is drawn that declares no colour or no marker.
@@ -88,7 +88,8 @@ class DecodeInfo:
     `head` is its label without `notes`, which stand in brackets: settings of its own, what dev chose. `value` is that
     of its search's series. Decodes of equal `curve` differ in that value only. `reference` is the key by which rows
     that others are compared with are ordered, None for other rows. `candidates` are those that are ranked for a
-    sentence. `twin`: another system of the family refines the same model, so that labels name the system.
+    sentence. `twin`: another system of the family refines the same model, so that labels name the system. `aligned`:
+    its outputs are read off alignments.
     """
 
     system: SystemInfo
@@ -106,10 +107,15 @@ class DecodeInfo:
     candidates: int | None
     control: str | None
     look: Look
+    aligned: bool = False
 
     @property
     def key(self) -> Key:
         return self.system.name, self.name
+
+    def removal(self, wanted: Removal | None) -> Removal:
+        """The repetitions that are removed from its outputs, where `wanted` is what the report asks for."""
+        return removal(self.system.autoregressive, self.aligned, wanted)
 
     @property
     def plain(self) -> bool:
@@ -133,7 +139,10 @@ class DecodeInfo:
 
 @dataclasses.dataclass(frozen=True)
 class RowInfo:
-    """One translation: a decode with a seed, on a split. `settings` are those that it was decoded with."""
+    """One translation: a decode with a seed, on a split. `settings` are those that it was decoded with.
+
+    `aligned`: its outputs are read off alignments.
+    """
 
     system: str
     name: str
@@ -143,6 +152,7 @@ class RowInfo:
     settings: dict[str, Any]
     chosen: str | None = None
     picked: dict[str, Any] | None = None
+    aligned: bool = False
 
     @property
     def key(self) -> Key:
@@ -240,6 +250,11 @@ class Manifest:
         names = [d.search.baseline for d in self.decodes if d.search.traceable and d.search.baseline]
         names += [search.baseline for search in self.searches if search.traceable and search.baseline]
         return self.search(names[0]) if names else None
+
+    @property
+    def aligned(self) -> frozenset[bool]:
+        """Whether outputs that are not autoregressive are read off alignments: all, none, or some of both."""
+        return frozenset(decode.aligned for decode in self.decodes if not decode.system.autoregressive)
 
     @property
     def palette(self) -> tuple[Look, ...]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
-from workflow_src.config.experiment import WorkflowConfig
-from workflow_src.registry import default_engine, families
-from workflow_src.spec import BASE, Family, SearchSettings
+from workflow_src.config.experiment import Removal, WorkflowConfig, removal
+from workflow_src.registry import decoded, default_engine, families
+from workflow_src.spec import ALIGNED, BASE, Family, SearchSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +31,8 @@ class System:
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
     # Systems that its bundle carries for its searches, by role.
     carries: dict[str, str] = dataclasses.field(default_factory=dict)
+    # Settings by search that its bundle searches with unless it is told otherwise.
+    search_defaults: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     @property
     def filled(self) -> dict[str, str]:
@@ -107,3 +109,15 @@ class Loaded:
     normalisation: NormalisationConfig
     systems: dict[str, System]
     decodes: tuple[Decode, ...]
+
+    def aligned(self, decode: Decode) -> bool:
+        """Whether outputs of a decode are read off alignments: of its system, or of the base that it works in."""
+        system = self.systems[decode.system]
+        own = [system, *([self.systems[system.base]] if system.base else [])]
+        model = decoded(decode.values, [(one, one.family) for one in own])
+        return model is not None and ALIGNED in model.traits
+
+    def removal(self, decode: Decode) -> Removal:
+        """The repetitions that are removed from a decode's outputs before they are scored."""
+        autoregressive = self.systems[decode.system].family.autoregressive
+        return removal(autoregressive, self.aligned(decode), self.config.report.remove_repetitions)

@@ -65,7 +65,6 @@ class NgramModel:
             memoryview(np.searchsorted(above.context, np.arange(len(below) + 1)))
             for below, above in zip(self.tables, self.tables[1:], strict=False)
         ]
-        self._known: dict[tuple[int, int, int], tuple[float, tuple[int, int]]] = {}
 
     @property
     def start(self) -> tuple[int, int]:
@@ -73,16 +72,11 @@ class NgramModel:
         return (1, BOS) if self.order > 1 else (0, 0)
 
     def step(self, state: tuple[int, int], word: int) -> tuple[float, tuple[int, int]]:
-        """log p(word | state) in nats, and the state after it. EOS ends a sentence."""
-        key = (*state, word)
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) > 2**20:
-                self._known.clear()
-            found = self._known[key] = self._look_up(*state, word)
-        return found
+        """log p(word | state) in nats, and the state after it. EOS ends a sentence.
 
-    def _look_up(self, length: int, row: int, word: int) -> tuple[float, tuple[int, int]]:
+        Nothing is remembered: searches that ask for the same again and again keep what they were told.
+        """
+        length, row = state
         if not 0 <= word < self.size:
             word = UNK
         total = 0.0

@@ -12,14 +12,14 @@ from torch import nn
 from workflow_src import registry
 from workflow_src.config.base import nearest
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.experiment import REMOVALS, Removal
+from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.choose import EAGER
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
-from workflow_src.spec import AUTOREGRESSIVE, MODEL, Role, Search, SearchSettings
+from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings
 from workflow_src.types import Hypotheses
 
 
@@ -74,14 +74,24 @@ class BaseTranslator(ABC):
         that names another system takes that system's translator.
 
         Repetitions are removed as in the tables of reports: `remove_repetitions` (see `text`) is none for
-        autoregressive searches and subwords for all others, unless it is given.
+        autoregressive searches and models with alignments, and subwords for all others, unless it is given.
         """
         settings, others = self.settings(search, **fields)
         found = self.search(lines, settings, {**(systems or {}), **others}, batch, False, False, normalised, first_line)
         if remove_repetitions is None:
-            needed = registry.search_of(settings).needs.get(MODEL, Role())
-            remove_repetitions = "none" if needed.trait == AUTOREGRESSIVE else "subwords"
+            traits = self._traits(settings)
+            remove_repetitions = removal(AUTOREGRESSIVE in traits, ALIGNED in traits)
         return self.text(found.tokens, remove_repetitions)
+
+    def _traits(self, settings: SearchSettings) -> frozenset[str]:
+        """What the network may be that puts out the words of a search, with the settings of its model."""
+        others = bundle.roles(self.description).values()
+        own = [((name, family), family) for name, family in self._families if name not in others]
+        decoding = registry.decoded(settings, own)
+        if decoding is None:
+            return frozenset()
+        name, family = decoding
+        return family.traits - (family.lacks(self.models[name].config) if name in self.models else frozenset())
 
     def trace(
         self, lines: list[str], search: str | SearchSettings | None = None, normalised: bool = False, **fields: Any
@@ -144,7 +154,8 @@ class BaseTranslator(ABC):
     ) -> tuple[SearchSettings, dict[str, BaseTranslator]]:
         """Settings of a search (default: the bundle's), and the translators among `fields` by the role they fill.
 
-        Raises ValueError for a search that the bundle has not, and for settings that the search has not, that are out
+        Settings that are not given are those that the bundle says of the search, or else the search's defaults. Raises
+        ValueError for a search that the bundle has not, and for settings that the search has not, that are out
         of range, or that do nothing (fields alone: other systems may be handed over beside settings).
         """
         if isinstance(search, SearchSettings):
@@ -166,8 +177,11 @@ class BaseTranslator(ABC):
             if isinstance(fields.get(name), BaseTranslator):
                 systems[kind.option(name).role] = fields[name]
                 fields = fields | {name: fields[name].description["system"]}
-        own = {name: value for name, value in defaults.items() if name in kind.model_fields}
-        # None for a role that a bundle fills by itself asks for the search without it.
+        own = bundle.defaults(self.description, declared)
+        # None for a role that a bundle fills by itself asks for the search without it. Settings that were chosen with
+        # that system beside it then say nothing.
+        if any(name in fields and fields[name] is None for name in kind.named("role") if name in own):
+            own = {name: value for name, value in own.items() if name in kind.named("role")}
         given = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
         settings = kind.checked({**own, **given})
         settings.check_used()

@@ -16,7 +16,7 @@ from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.weights import load_weights
 from workflow_src.records.atomic import ArtifactError, copy_file, read_json, sha256
 from workflow_src.runtime.device import Runtime
-from workflow_src.spec import BASE, MODEL, Family
+from workflow_src.spec import BASE, MODEL, Family, Search
 
 FORMAT = 1
 DESCRIPTION = "bundle.json"
@@ -68,6 +68,15 @@ def roles(description: dict[str, Any]) -> dict[str, str]:
     """Names of a bundle's networks by the role that they fill beside the system's own and its base's."""
     parts = description["models"]
     return {part["role"]: name for name, part in parts.items() if part.get("role", BASE) not in (MODEL, BASE)}
+
+
+def defaults(description: dict[str, Any], search: Search) -> dict[str, Any]:
+    """What a bundle searches with unless it is told otherwise: systems that it carries, and settings of this search.
+
+    Bundles of earlier versions have no `search_defaults`.
+    """
+    own = {name: value for name, value in description["defaults"].items() if name in search.settings.model_fields}
+    return description.get("search_defaults", {}).get(search.name, {}) | own
 
 
 def searches(families: list[Family]) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ def _positive(text: str) -> int:
     return number
 
 
-def _parser(search: Search | None) -> argparse.ArgumentParser:
-    """The options of the command, and of all searches; the help has those of `search`."""
+def _parser(search: Search | None, defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
+    """The options of the command, and of all searches; the help has those of `search`, with a bundle's `defaults`."""
     made = argparse.ArgumentParser(
         prog="continuum translate",
         description="Translate lines of standard input with an exported system. A search has options of its own: "
@@ -42,7 +43,8 @@ def _parser(search: Search | None) -> argparse.ArgumentParser:
         "--plugins", nargs="+", default=[], metavar="PACKAGE", help="plug-ins that the bundle or the search needs"
     )
     made.add_argument("--remove-repetitions", choices=REMOVALS,
-                      help="default: none for autoregressive searches, subwords for all others")  # fmt: skip
+                      help="default: none for autoregressive searches and models with alignments, subwords for all "
+                      "others")  # fmt: skip
     made.add_argument("--batch", type=int, default=64, help="sentences translated together")
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16", "int8", "float16"),
@@ -54,7 +56,7 @@ def _parser(search: Search | None) -> argparse.ArgumentParser:
     group = made.add_argument_group(f"options of search {search.name}" if search else "options of searches")
     own = search.settings.model_fields if search else {}
     for name in dict.fromkeys([*own, *_settings()]):
-        _add_setting(group, name, search if name in own else None)
+        _add_setting(group, name, search if name in own else None, defaults)
     return made
 
 
@@ -67,13 +69,13 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _add_setting(group: Any, name: str, search: Search | None) -> None:
+def _add_setting(group: Any, name: str, search: Search | None, defaults: Mapping[str, Any]) -> None:
     """The option of a setting; its text is checked by the settings class. The help shows it for `search`."""
     kinds = [one.settings for one in registry.searches().values() if name in one.settings.model_fields]
     kind = search.settings if search else kinds[0]
     about = argparse.SUPPRESS
     if search:
-        default = kind.default(name)
+        default = defaults.get(name, kind.default(name))
         text = kind.model_fields[name].description or ""
         text += "" if default is None else f"; default {default}"
         about = ("bundle of a system: " if kind.option(name).role else "") + text.replace("%", "%%")
@@ -136,14 +138,15 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
     first.add_argument("--plugins", nargs="+", default=[])
     found, _ = first.parse_known_args(words)
     registry.use([*registry.wanted(), *found.plugins])
-    search = registry.searches().get(found.search or "")
-    if found.bundle and not found.search:
-        try:
-            search = registry.searches().get(bundle.read_bundle(Path(found.bundle))["defaults"].get("search", ""))
-        except ArtifactError:
-            # The error is reported when the bundle is opened.
-            search = None
-    return _parser(search).parse_args(words)
+    description = None
+    if found.bundle:
+        # An error is reported when the bundle is opened.
+        with contextlib.suppress(ArtifactError):
+            description = bundle.read_bundle(Path(found.bundle))
+    name = found.search or (description["defaults"].get("search") if description else None)
+    search = registry.searches().get(name or "")
+    defaults = bundle.defaults(description, search) if description and search else {}
+    return _parser(search, defaults).parse_args(words)
 
 
 def main(words: list[str] | None = None) -> None:

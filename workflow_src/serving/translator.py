@@ -22,7 +22,7 @@ from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
 from workflow_src.serving.base import BaseTranslator, check_batch
 from workflow_src.serving.bundle import load_models, read_bundle
-from workflow_src.spec import Role, SearchSettings
+from workflow_src.spec import Role, SearchSettings, phrase
 from workflow_src.types import Hypotheses
 
 
@@ -158,7 +158,10 @@ class Translator(BaseTranslator):
         has = family.traits - family.lacks(getattr(other.models[network], "config", None))
         if role.trait is not None and role.trait not in has:
             wanted = " or ".join(n for n, one in registry.families().items() if role.trait in one.traits)
-            raise ValueError(f'the {name} "{system}" is not {role.trait}; give the bundle of a {wanted}.')
+            raise ValueError(
+                f'the {name} must be a system that {phrase(role.trait)}, and "{system}" is none; give the bundle of '
+                f"one of family {wanted}."
+            )
         if "subwords" in role.agree and other.subwords.digest != self.subwords.digest:
             raise ValueError(
                 f'the {name} "{system}" was trained with other subwords than this system; give one trained on the same '

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from workflow_src.data.subwords import Subwords
 from workflow_src.jobs import parser, start
 from workflow_src.records.atomic import ArtifactError, copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
-from workflow_src.registry import carried, families
+from workflow_src.registry import carried, families, searches
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names
-from workflow_src.spec import BASE, MODEL
+from workflow_src.spec import BASE, MODEL, phrase
 from workflow_src.training.systems import (
     add_roles,
     check_subwords,
@@ -71,6 +72,8 @@ def run(given) -> str:
     carries = carried(families()[kinds[MODEL]])
     own = {carries[role].setting: read_description(path)["system"] for role, path in others.items() if role in carries}
     about["defaults"] = about["defaults"] | own
+    if defaults := given.settings.get("search_defaults"):
+        about["search_defaults"] = _search_defaults(defaults, about["searches"])
     content = {
         "format": FORMAT,
         "system": description["system"],
@@ -83,6 +86,18 @@ def run(given) -> str:
     }
     write_json(folder / DESCRIPTION, content)
     return f"{description['system']} is in {folder}"
+
+
+def _search_defaults(defaults: dict[str, Any], known: list[str]) -> dict[str, dict[str, Any]]:
+    """Settings by search that the bundle searches with. Raises ArtifactError for what its searches do not take."""
+    for name, fields in defaults.items():
+        if name not in known:
+            raise ArtifactError(f"search_defaults.{name}: the system has no such search, but {', '.join(known)}.")
+        try:
+            searches()[name].settings.checked(fields, f"search_defaults.{name}.")
+        except ValueError as failure:
+            raise ArtifactError(str(failure)) from None
+    return defaults
 
 
 def _check_base(given) -> None:
@@ -119,7 +134,9 @@ def _check_roles(given) -> None:
         description = read_description(path)
         there, trait = families()[description["family"]], needed[name].trait
         if trait not in (None, *there.traits):
-            raise ArtifactError(f"{path} is of family {there.name}, and the {name} must be {trait}.")
+            raise ArtifactError(
+                f"{path} is of family {there.name}, and the {name} must be a system that {phrase(trait)}."
+            )
         if trait is not None:
             check_trait(description, path, trait)
 

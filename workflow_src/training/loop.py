@@ -33,6 +33,8 @@ log = logging.getLogger("continuum")
 COLLECT_EVERY = 20
 # Beside those in a row, one update of so many may be skipped.
 SKIPPED_OF = 20
+# Figures that say which share of these pairs has targets that the model cannot put out, where a family tells it.
+UNREACHABLE = {"unreachable": "training pairs", "dev_unreachable": "dev pairs"}
 
 
 @dataclasses.dataclass
@@ -108,6 +110,8 @@ class Trainer:
         self.window: dict[str, list[float]] = {}
         # Updates whose figures are still on the device, with the parts of their batches.
         self.pending: list[tuple[list[Part], dict[str, Tensor | float]]] = []
+        # Figures of UNREACHABLE that the log has warned of.
+        self.warned: set[str] = set()
         self._began = 0.0
 
     def run(self) -> Progress:
@@ -271,6 +275,17 @@ class Trainer:
             **figures,
         }
 
+    def _warn_of_unreachable(self, entry: dict[str, Any]) -> None:
+        """Say once for training pairs and once for dev that some targets cannot be put out whatever is learned."""
+        for name, pairs in UNREACHABLE.items():
+            share = entry.get(name, 0.0)
+            if share > 0 and name not in self.warned:
+                self.warned.add(name)
+                log.warning(
+                    "warning: %.2g %% of the %s cannot be reached: their targets are longer than what the model can "
+                    "put out for their sources; see docs/methods.md on %s", 100 * share, pairs, name,
+                )  # fmt: skip
+
     def _validate(self) -> None:
         try:
             figures = self._figures()
@@ -283,6 +298,7 @@ class Trainer:
         self.window = {}
         text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
         log.info("step %d  validation: %s", progress.step, text)
+        self._warn_of_unreachable(progress.history[-1])
         better = False
         if self.config.keep == "best":
             value = figures[self.validation.criterion]

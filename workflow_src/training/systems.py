@@ -18,6 +18,7 @@ from workflow_src.nn.weights import load_weights, weights_of
 from workflow_src.records.atomic import ArtifactError, atomic, read_json, save_tensors, sha256, write_json
 from workflow_src.records.provenance import digests
 from workflow_src.registry import families
+from workflow_src.spec import phrase
 
 
 def read_description(weights: str | Path) -> dict[str, Any]:
@@ -99,8 +100,8 @@ def check_trait(description: dict[str, Any], weights: str | Path, trait: str) ->
         raise ArtifactError(f"weights {weights} are of family {family.name}; {wanted} is needed here.")
     if trait in lacking(description):
         raise ArtifactError(
-            f'weights {weights} are of a system of family {family.name} that is not "{trait}" with its model settings; '
-            "give one that is."
+            f"weights {weights} are of family {family.name}; a system that {phrase(trait)} is needed here, and with "
+            "its model settings it is none."
         )
 
 

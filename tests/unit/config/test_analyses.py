@@ -77,8 +77,7 @@ def test_convergence_is_measured_where_asked_for_of_latents_of_any_positions():
     told = settings(plan, "convergence")
     followed = [(entry["system"], entry["search"], entry["model"]) for entry in told.pop("searches")]
     assert followed == [("one", "delta", "one"), ("refined", "score", "one"), ("lvm", "delta", "lvm")]
-    removal = plan.loaded.config.report.remove_repetitions
-    assert told == {"sentences": 200, "samples": 20, "steps": 7, "seed": 1, "remove_repetitions": removal}
+    assert told == {"sentences": 200, "samples": 20, "steps": 7, "seed": 1, "remove_repetitions": "subwords"}
     # The others follow latents of target positions alone.
     assert [entry["system"] for entry in settings(plan, "marginal")["searches"]] == ["lvm"]
 
@@ -262,7 +261,8 @@ def test_energies_are_measured_of_every_row_where_asked_for():
     assert [row["details"] for row in told["rows"]] == [plan.translation_details(*row) for row in plan.rows]
     assert list(analysis.reads) == [row["details"] for row in told["rows"]]
     removed = {row["system"]: row["repetitions_removed"] for row in told["rows"]}
-    assert (removed["teacher"], removed["lvm"]) == ("none", plan.config.report.remove_repetitions)
+    # Alignments tell what comes twice in a row.
+    assert (removed["teacher"], removed["ctc"], removed["lvm"]) == ("none", "none", "subwords")
     # A system without rows of its own may score, and one-pass systems too.
     other = planned(analyses={"energies": {"enabled": True, "scorer": "ctc"}})
     assert other.analyses["energies"].systems == ("ctc",)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
 
 from workflow_src.config import ConfigError, load
+from workflow_src.config.display import build
+from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.load import CONFIG_FOLDER, load_experiment, merge, read_yaml
 from workflow_src.config.plan import Plan
 
@@ -139,7 +142,11 @@ def test_refiners_work_in_the_latents_of_source_positions():
 @pytest.mark.parametrize(
     "system, decode, sentence",
     [
-        ({}, {"search": "score", "steps": 1}, 'systems.refined: its base one is not "latent" with its model settings'),
+        (
+            {},
+            {"search": "score", "steps": 1},
+            "systems.refined: its base must be a system that has latents, ",
+        ),
         (
             {"model": {"latent": "vae"}},
             {"search": "latent-search", "steps": 1},
@@ -212,3 +219,92 @@ def test_the_figures_of_table_4_are_those_of_the_paper():
     paper = load_experiment("wmt14-nat").config.report.expected
     # The grid's plain systems have names of their own beside those of tatoeba.
     assert {name: paper[name.replace("-plain", "")] for name in figures} == figures
+
+
+LATENT = {"preset": "tiny", "model": {"latent": "vae"}}
+REFINER = {"family": "score", "preset": "tiny", "base": "one", "training": TRAINING}
+TUNED = {"tune": {"blank_penalty": [0.0, 0.5]}}
+
+
+@pytest.mark.parametrize(
+    "system, decode, removed",
+    [
+        ({}, {"search": "ctc-greedy"}, "none"),
+        ({}, {"search": "ctc-beam", "beam": 2}, "none"),
+        (LATENT, {"search": "delta", "steps": 1}, "none"),
+        (LATENT, {"system": "refined", "search": "score", "steps": 1}, "none"),
+        ({"model": {"loss": "axe"}}, {"search": "argmax"}, "subwords"),
+        ({"model": {"loss": "ce", "latent": "vae"}}, {"search": "prior-mean"}, "subwords"),
+        ({}, {"system": "lvm", "search": "prior-mean"}, "subwords"),
+        ({}, {"system": "teacher", "search": "greedy"}, "none"),
+    ],
+)
+def test_nothing_is_removed_from_what_alignments_tell(system, decode, removed):
+    """By default, wherever removal is planned; what the report asks for by name stands for all but the teacher."""
+    others = {"refined": REFINER} if "refined" in decode.values() else {}
+    sections = experiment(system, [{"system": "one"} | decode], **others)
+    for wanted, expected in ((None, removed), ("words", "none" if decode.get("system") == "teacher" else "words")):
+        plan = Plan(load(merge(sections, {"report": {"remove_repetitions": wanted}})))
+        (planned,) = plan.loaded.decodes
+        assert plan.loaded.removal(planned) == expected
+        assert json.loads(plan.settings_choose(planned))["remove_repetitions"] == expected
+        told = json.loads(plan.settings_report())
+        (shown,) = build(told).decodes
+        assert shown.removal(ReportConfig(**told["report"]).remove_repetitions) == expected
+
+
+LM = {"lm": {"family": "ngram", "preset": "3-gram", "data": "distilled-by-teacher"}}
+CARRYING = {"data": "distilled-by-teacher", "carries": {"language_model": "lm"}}
+
+
+def with_defaults(defaults: Any, system: dict[str, Any] = CARRYING) -> Plan:
+    one = system | {"search_defaults": defaults}
+    return Plan(load(experiment(one, [{"system": "one", "search": "ctc-greedy"}], **LM)))
+
+
+def test_a_bundle_is_told_what_its_searches_take_by_default_and_trainings_are_not():
+    defaults = {"ctc-beam": {"lm_weight": 0.3, "word_bonus": 2.0}}
+    plan, plain = with_defaults(defaults), with_defaults({})
+    assert json.loads(plan.settings_bundle("one")) == json.loads(plain.settings_bundle("one")) | {
+        "search_defaults": defaults
+    }
+    assert plan.settings_training("one") == plain.settings_training("one")
+    # An experiment that extends another takes back what that says.
+    assert with_defaults({"ctc-beam": {"lm_weight": None}, "ctc-greedy": None}).settings_bundle("one") == (
+        plain.settings_bundle("one")
+    )
+
+
+@pytest.mark.parametrize(
+    "defaults, system, sentence",
+    [
+        (
+            {"ctc-bem": {}},
+            {},
+            'unknown search "ctc-bem" in systems.one.search_defaults (family nat); allowed: ',
+        ),
+        ({"beam": {"beam": 3}}, {}, 'unknown search "beam" in systems.one.search_defaults (family nat); allowed: '),
+        ({"ctc-beam": {"weight": 1}}, {}, "systems.one.search_defaults.ctc-beam.weight is no setting here; allowed: "),
+        ({"ctc-beam": {"beam": 0}}, {}, "systems.one.search_defaults.ctc-beam.beam is 0; it must be 1 or more."),
+        (
+            {"ctc-beam": {"language_model": "lm"}},
+            {},
+            "systems.one.search_defaults.ctc-beam.language_model names a system, and a bundle has those that carries "
+            "says; remove language_model.",
+        ),
+        (
+            {"ctc-beam": {"lm_weight": 0.3}},
+            {"carries": {}},
+            "systems.one.search_defaults.ctc-beam.lm_weight is 0.3, and without a language_model nothing but",
+        ),
+        (
+            {"argmax": {"lengths": 3}},
+            {},
+            "systems.one.search_defaults.argmax: search argmax of system one needs model.loss: axe or ce",
+        ),
+    ],
+)
+def test_defaults_that_no_search_takes_are_refused_in_one_sentence(defaults, system, sentence):
+    with pytest.raises(ConfigError) as refused:
+        with_defaults(defaults, CARRYING | system)
+    assert str(refused.value).startswith(sentence) and "\n" not in str(refused.value)

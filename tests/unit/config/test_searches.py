@@ -62,7 +62,7 @@ def test_names_tell_rows_apart():
     "row, told",
     [
         (LATENT | {"steps": None}, "search latent-search needs steps; add steps"),
-        (LATENT | {"rescorer": "lvm"}, 'unknown rescorer "lvm" in decodes[0] (a system that is scorer); '
+        (LATENT | {"rescorer": "lvm"}, 'unknown rescorer "lvm" in decodes[0] (a system that scores given outputs); '
          "allowed: "),
         (LATENT | {"rescorer": "teachr"}, 'Did you mean "teacher"?'),
         (LATENT | {"lengths": 1, "samples": 1, "rescorer": "teacher"}, "decodes[0]: rescorer ranks candidates, and "

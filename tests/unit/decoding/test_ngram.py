@@ -18,6 +18,7 @@ import pytest
 from workflow_src.decoding.arpa import read_arpa, write_arpa
 from workflow_src.decoding.ngram import estimate
 from workflow_src.records.atomic import ArtifactError
+from workflow_src.searches.ctc_beam.prefixes import REMEMBERED
 from workflow_src.types import BOS, EOS
 
 SIZE = 12
@@ -284,3 +285,16 @@ def test_perplexity_is_that_of_irstlm(tmp_path):
     (perplexity,) = re.findall(r" PP=([\d.]+)", found.stdout)
     # It prints two decimals.
     assert model.perplexity(test) == pytest.approx(float(perplexity), abs=0.006)
+
+
+def test_a_language_model_keeps_nothing_of_what_it_is_asked():
+    """Searches remember what they were told; a second memory of the same would grow beside theirs."""
+    text = np.arange(4, 16)
+    model = estimate(text, np.array([0, 6, 12]), 20, 3)
+
+    def sizes() -> dict[str, int]:
+        return {name: len(value) for name, value in vars(model).items() if hasattr(value, "__len__")}
+
+    before = sizes()
+    model.log_probability(text.tolist())
+    assert sizes() == before and REMEMBERED <= 2**17

@@ -20,7 +20,7 @@ from workflow_src.config import ConfigError, load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.decoding.arpa import read_arpa, write_arpa
 from workflow_src.decoding.ngram import estimate
-from workflow_src.records.atomic import read_json
+from workflow_src.records.atomic import ArtifactError, read_json
 from workflow_src.registry import Carried, carried, families
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
@@ -104,6 +104,16 @@ def test_a_bundle_uses_the_language_model_that_it_carries(made):
     assert scores(carrying, language_model=load(made.other)) == other != given
 
 
+def test_repetitions_that_alignments_tell_are_kept_unless_asked_otherwise(made, tiny, monkeypatch):
+    plain = load(made.plain)
+    (tokens,) = tiny.subwords.encode_target(["der Hund ruht"])
+    found = [[token for token in tokens for _ in range(2)]]
+    monkeypatch.setattr(plain, "search", lambda *given, **more: SimpleNamespace(tokens=found))
+    kept, removed = plain.text(found), plain.text(found, "subwords")
+    assert plain.translate(["x"]) == plain.translate(["x"], **ALONE) == kept != removed
+    assert plain.translate(["x"], remove_repetitions="subwords") == removed
+
+
 def test_a_carried_language_model_can_be_left_out(made, tmp_path):
     carrying, plain = load(made.carrying), load(made.plain)
     assert scores(carrying, ALONE, language_model=None) == scores(plain, ALONE) != scores(carrying)
@@ -112,6 +122,50 @@ def test_a_carried_language_model_can_be_left_out(made, tmp_path):
     words = ["--bundle", str(made.carrying), "--input", str(text), "--output", str(out), "--device", "cpu"]
     command.main([*words, "--search", "ctc-beam", "--beam", "3", "--language-model", "none", "--engine", "eager"])
     assert out.read_text().splitlines() == plain.translate(["der Hund ruht heute"], search="ctc-beam", beam=3)
+
+
+TUNED = {"lm_weight": 1.5, "word_bonus": 0.5}
+
+
+@pytest.fixture(scope="module")
+def tuned(made):
+    """The bundle that carries a language model and says how its search weighs it."""
+    about = json.dumps({"system": "ctc", "source": "de", "target": "en", "search_defaults": {"ctc-beam": TUNED}})
+    roles = ("--roles", f"language_model={made.weights['lm']}")
+    return made.export(made.carrying.parent / "tuned", made.weights["nat"], *roles, "--settings", about)
+
+
+def test_a_bundle_searches_with_the_settings_that_it_says(made, tuned):
+    plain, carrying = load(made.carrying), load(tuned)
+    assert "search_defaults" not in plain.description and carrying.description["search_defaults"] == {"ctc-beam": TUNED}
+    assert carrying.settings("ctc-beam")[0] == plain.settings("ctc-beam", **TUNED)[0]
+    assert carrying.settings("ctc-greedy")[0] == plain.settings("ctc-greedy")[0]
+    # What is asked for wins, another language model is weighed alike, and without any the weights say nothing.
+    assert carrying.settings("ctc-beam", word_bonus=0.0)[0].word_bonus == 0.0
+    assert carrying.settings("ctc-beam", language_model=load(made.other))[0].lm_weight == 1.5
+    without = {"language_model": None}
+    assert carrying.settings("ctc-beam", **without)[0] == plain.settings("ctc-beam", **without)[0]
+    # Settings as decodes are handed them are whole.
+    given = plain.settings("ctc-beam", beam=3)[0]
+    assert carrying.settings(given)[0] == given
+
+
+def test_the_help_shows_what_a_bundle_searches_with(tuned, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["--bundle", str(tuned), "--search", "ctc-beam", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "log-probability is added; default 1.5" in shown and "makes outputs longer; default 0.5" in shown
+    assert "no language model; default lm" in shown
+
+
+def test_a_bundle_is_not_told_what_its_searches_do_not_take(made, tmp_path):
+    for defaults, told in (
+        ({"beam": {"beam": 2}}, "search_defaults.beam: the system has no such search, but ctc-greedy, ctc-beam."),
+        ({"ctc-beam": {"beam": 0}}, "search_defaults.ctc-beam.beam is 0; it must be 1 or more."),
+    ):
+        about = json.dumps({"system": "ctc", "source": "de", "target": "en", "search_defaults": defaults})
+        with pytest.raises(ArtifactError, match=f"^{re.escape(told)}$"):
+            made.export(tmp_path / "bundle", made.weights["nat"], "--settings", about)
 
 
 def test_a_weight_without_a_language_model_is_refused(made, tmp_path):
@@ -211,7 +265,9 @@ def test_a_language_model_translates_nothing(made):
 
 
 def test_what_is_no_language_model_is_refused(made):
-    with pytest.raises(ValueError, match='language_model "ctc" is not language model'):
+    with pytest.raises(
+        ValueError, match='the language_model must be a system that is a language model, and "ctc" is none'
+    ):
         load(made.plain).translate(LINES, language_model=load(made.plain), **BEAM)
     with pytest.raises(ValueError, match="its bundle is not given"):
         load(made.carrying).translate(LINES, language_model="unknown", **BEAM)
@@ -338,7 +394,7 @@ def test_what_is_carried_is_trained_for_every_seed():
     ("system", "carries", "told"),
     [
         ("ctc", {"language_model": "teacher"}, 'unknown system "teacher" in systems.ctc.carries.language_model (a '
-         "system that is language model); allowed: lm, lm-raw."),
+         "system that is a language model); allowed: lm, lm-raw."),
         ("ctc", {"language_modl": "lm"}, 'unknown role "language_modl" in systems.ctc.carries (family nat); allowed: '),
         ("teacher", {"language_model": "lm"}, "systems.teacher.carries: bundles of family transformer carry no other"),
     ],

@@ -145,7 +145,7 @@ def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundl
 
 
 def test_a_rescorer_that_cannot_rank_is_refused_by_name(translators, tiny_bundles, tmp_path):
-    with pytest.raises(ValueError, match="is not scorer; give the bundle of a transformer or seq2seq or nat"):
+    with pytest.raises(ValueError, match="must be a system that scores given outputs, and "):
         translators["score"].translate(["Hund"], search="latent-search", rescorer=translators["lvm"])
     other = Translator.load(tiny_bundles["transformer"], device="cpu", threads=1)
     other.subwords = type("Others", (), {"digest": "another"})()

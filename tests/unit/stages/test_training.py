@@ -237,7 +237,8 @@ def test_a_base_that_its_settings_make_unfit_is_refused(
     run_stage("train", training_words("nat", tmp_path / "plain", max_steps=2))
     plain = tmp_path / "plain" / "model.safetensors"
     told = (
-        f'weights {plain} are of a system of family nat that is not "latent" with its model settings; give one that is.'
+        f"weights {plain} are of family nat; a system that has latents is needed here, and with its model "
+        "settings it is none."
     )
     assert refused("train_refiner", training_words("score", tmp_path / "out", base=plain)) == told
     assert refused("export_bundle", export_words(systems["score"], plain, tmp_path / "bundle")) == told

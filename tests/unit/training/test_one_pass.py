@@ -3,6 +3,8 @@ there too."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -49,3 +51,20 @@ def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, family
     going_on = make_trainer(family, state="one", wrap=until(10**6), **more)
     going_on.run()
     assert 0 < stopped.progress.step < 12 and compare.equal(straight.model, going_on.model)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_targets_that_no_alignment_reaches_are_warned_of_once(make_trainer, caplog, share):
+    own = build_objective("nat", {})
+
+    def told(network, batch, context):
+        terms = own(network, batch, context)
+        return dataclasses.replace(terms, figures=terms.figures | {"unreachable": torch.tensor(share)})
+
+    trainer = make_trainer("nat", max_steps=4, validate_every=2, wrap=lambda _: told)
+    with caplog.at_level("WARNING"):
+        trainer.run()
+    assert [entry["unreachable"] for entry in trainer.progress.history if "unreachable" in entry] == [share, share]
+    warned = [record.getMessage() for record in caplog.records if "cannot be reached" in record.getMessage()]
+    sentence = "warning: 25 % of the training pairs cannot be reached: their targets are longer than what the model can"
+    assert len(warned) == (share > 0) and all(text.startswith(sentence) for text in warned)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from workflow_src.config.analyses import scoring_systems
 from workflow_src.config.base import ConfigError, unknown
+from workflow_src.config.experiment import removal
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.registry import followed, plain, searches, searches_of, settings_of
@@ -83,7 +84,8 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
         entries = _entries(name, loaded)
         settings = config.model_dump(mode="json", exclude={"enabled", "system", *LIMITS, *LATER}) | entries
         if name in ("lengths", "convergence"):
-            settings["remove_repetitions"] = loaded.config.report.remove_repetitions
+            # Of outputs at given lengths, and of bounds: no alignments.
+            settings["remove_repetitions"] = removal(False, False, loaded.config.report.remove_repetitions)
         systems = [entry["system"] for entry in entries.get("searches", ())]
         systems += scoring_systems(entries) if entries.get("rows") else ()
         if not systems and config.enabled and not type(config).model_fields["enabled"].default:
@@ -143,13 +145,13 @@ def _scored(loaded: Loaded) -> dict[str, Any]:
     scorers = energy_scorers(loaded)
     if not scorers:
         return {"scorer": None, "rows": []}
-    paths, split, removed = Paths(loaded), _main_split(loaded), loaded.config.report.remove_repetitions
+    paths, split = Paths(loaded), _main_split(loaded)
     rows = [
         {
             "system": decode.system,
             "name": decode.name,
             "seed": seed,
-            "repetitions_removed": "none" if loaded.systems[decode.system].family.autoregressive else removed,
+            "repetitions_removed": loaded.removal(decode),
             "details": paths.translation_details(decode, seed, split),
         }
         for decode in loaded.decodes

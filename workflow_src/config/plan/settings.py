@@ -66,8 +66,7 @@ class Settings(Graph):
 
     def settings_choose(self, decode: Decode) -> str:
         """What a decode chooses from, and which repetitions are removed before its translations are compared."""
-        autoregressive = self.system(decode.system).family.autoregressive
-        removal = "none" if autoregressive else self.config.report.remove_repetitions
+        removal = self.loaded.removal(decode)
         return _json({"settings": decode.settings, "tune": decode.tune, "remove_repetitions": removal})
 
     def settings_significance(self) -> str:
@@ -93,7 +92,11 @@ class Settings(Graph):
 
     def settings_bundle(self, system: str) -> str:
         """What an exported folder says about its system beside what the weights' own config.json says."""
-        return _json({"system": system, "source": self.recipe.source, "target": self.recipe.target})
+        defaults = {search: fields for search, fields in self.system(system).search_defaults.items() if fields}
+        return _json(
+            {"system": system, "source": self.recipe.source, "target": self.recipe.target}
+            | ({"search_defaults": defaults} if defaults else {})
+        )
 
     def settings_analysis(self) -> str:
         """Every search that can be followed, once, with the largest number of any decode; a teacher's widest search;
@@ -173,6 +176,7 @@ class Settings(Graph):
             {"system": d.system, "name": d.name, "seed": seed, "split": split, "quality": self.quality(d, seed, split)}
             | {"settings": d.settings}
             | ({"chosen": self.chosen(d, seed)} if d.tune else {})
+            | ({"aligned": True} if self.loaded.aligned(d) else {})
             for d, seed, split in self.rows
         ]
         training = [

@@ -12,6 +12,8 @@ from typing import Any
 from workflow_src.config.display import network_families
 from workflow_src.evaluation.report.results import Row
 
+# The column of the table of systems: targets that a system cannot put out, as shares of training pairs and of dev.
+UNREACHABLE = "unreachable targets, % of train / dev"
 SYSTEMS = "The table of systems has their parameters, updates, target tokens seen and training data."
 
 

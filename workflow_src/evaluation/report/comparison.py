@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.config.display import engine_info
-from workflow_src.config.experiment import Removal
+from workflow_src.config.experiment import Removal, removal
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.results import Results, Row
 from workflow_src.registry import families, searches
-from workflow_src.spec import Search, SearchSettings
+from workflow_src.spec import ALIGNED, MODEL, Search, SearchSettings
 
 FIGURES = {
     "bleu": "BLEU",
@@ -55,6 +55,8 @@ class Comparison:
     cells: dict[str, dict[Key, list[Cell | None]]]
     about: tuple[str, ...] = ()
     systems: tuple[tuple[str, ...], ...] = ()
+    # Whether outputs that are not autoregressive are read off alignments: all, none, or some of both.
+    aligned: frozenset[bool] = frozenset()
 
 
 def row_key(row: Row) -> Key:
@@ -96,6 +98,16 @@ def _autoregressive(row: Row) -> bool:
     return bool(family and family.autoregressive)
 
 
+def _removal(row: Row, removed: Removal | None) -> Removal:
+    """The repetitions that are removed from a row; results of before rows said whether they are aligned tell by what
+    their search needs."""
+    aligned = row.aligned
+    if aligned is None:
+        search = searches().get(row.search)
+        aligned = bool(search and search.needs[MODEL].trait == ALIGNED)
+    return removal(_autoregressive(row), aligned, removed)
+
+
 def _cell(values: list[float]) -> Cell | None:
     if not values:
         return None
@@ -110,8 +122,9 @@ def _figure(row: Row, name: str, beams: dict[int, float]) -> float | None:
     return 100 * value if name == "validity" and value is not None else value
 
 
-def compare(found: list[Results], removed: Removal = "subwords") -> Comparison:
-    """Rows of all experiments by what they are. `removed`: which repetitions, from what is not autoregressive.
+def compare(found: list[Results], removed: Removal | None = None) -> Comparison:
+    """Rows of all experiments by what they are. `removed`: which repetitions, from what is not autoregressive; by
+    default subwords, and none from outputs that are read off alignments.
 
     The gap is to the teacher's beam-4 row of the same seed, of our own engine and without settings chosen on dev (the
     largest beam where there is none). Rows that would stand in one cell get their decode's name. Raises ValueError for
@@ -123,7 +136,9 @@ def compare(found: list[Results], removed: Removal = "subwords") -> Comparison:
     by_experiment = []
     for results in found:
         _check_removal(results, removed)
-        wanted = [row for row in results.rows if _autoregressive(row) or row.repetitions_removed == removed]
+        wanted = [
+            row for row in results.rows if _autoregressive(row) or row.repetitions_removed == _removal(row, removed)
+        ]
         levels: dict[int, float] = {}
         references = [(key, row) for row in wanted if (key := _preference(row)) is not None]
         for _, row in sorted(references, key=lambda pair: pair[0], reverse=True):
@@ -150,6 +165,9 @@ def compare(found: list[Results], removed: Removal = "subwords") -> Comparison:
         cells,
         tuple(map(_about, found)),
         tuple(line for results in found for line in _systems(results)),
+        frozenset(
+            _removal(row, None) == "none" for results in found for row in results.rows if not _autoregressive(row)
+        ),
     )
 
 
@@ -177,11 +195,13 @@ def _systems(results: Results) -> list[tuple[str, ...]]:
     return lines
 
 
-def _check_removal(results: Results, removed: Removal) -> None:
-    there = sorted({row.repetitions_removed for row in results.rows if not _autoregressive(row)})
-    if there and removed not in there:
+def _check_removal(results: Results, removed: Removal | None) -> None:
+    others = [row for row in results.rows if not _autoregressive(row)]
+    there = sorted({row.repetitions_removed for row in others})
+    missing = sorted({_removal(row, removed) for row in others} - set(there))
+    if missing:
         raise ValueError(
-            f"the results of {results.experiment} have no rows with --remove-repetitions {removed}, only "
+            f"the results of {results.experiment} have no rows with --remove-repetitions {missing[0]}, only "
             f"{', '.join(there)}; make its report again, or choose one of these."
         )
 
@@ -213,7 +233,7 @@ def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
     return made
 
 
-def markdown(comparison: Comparison, removed: Removal) -> str:
+def markdown(comparison: Comparison, removed: Removal | None) -> str:
     """The comparison as Markdown."""
     parts = ["# " + ", ".join(comparison.experiments), caption(comparison, removed)]
     heads = ["system", "decode", "data", *comparison.experiments]
@@ -224,13 +244,13 @@ def markdown(comparison: Comparison, removed: Removal) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def caption(comparison: Comparison, removed: Removal) -> str:
+def caption(comparison: Comparison, removed: Removal | None) -> str:
     """What the figures are."""
     named = [f"{name} on {data}" for name, data in zip(comparison.experiments, comparison.datasets, strict=True)]
     return (
         f"Test sets of {', '.join(named)}. Means over seeds ± deviation where there are several. In non-autoregressive "
-        f"outputs, {removal_words(removed)}. Speeds compare within a column, not between columns: experiments may have "
-        f"run on different machines. {carried.SYSTEMS} {' '.join(comparison.about)}"
+        f"outputs, {removal_words(removed, comparison.aligned)}. Speeds compare within a column, not between columns: "
+        f"experiments may have run on different machines. {carried.SYSTEMS} {' '.join(comparison.about)}"
     )
 
 

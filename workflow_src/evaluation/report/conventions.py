@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from workflow_src.config.experiment import Removal, ReportConfig
+from collections.abc import Collection
+
+from workflow_src.config.experiment import Removal, ReportConfig, removal
 from workflow_src.evaluation.report.markdown import group_row, markdown_table
 from workflow_src.evaluation.report.tables import REMOVAL_LABELS
 
 
-def removal_words(removed: Removal) -> str:
-    """What is done about repetitions in the non-autoregressive outputs of a table, as the end of a sentence."""
+def removal_words(removed: Removal | None, aligned: Collection[bool] = (False,)) -> str:
+    """What is done about repetitions in the non-autoregressive outputs of a table, as the end of a sentence.
+
+    `removed` is what was asked for, None for the default. `aligned` says whether outputs of the table are read off
+    alignments: from those nothing is removed by default.
+    """
+    if removed is None and True in aligned:
+        if False not in aligned:
+            return "repetitions are kept, because the alignments that outputs are read off tell what comes twice"
+        return f"{removal_words(None)}, and nothing from outputs that are read off alignments, as with a CTC loss"
+    removed = removed or removal(False, False)
     if removed == "subwords":
         return "subwords that repeat the one before are removed before joining"
     return "words that repeat the one before are removed" if removed == "words" else "repetitions are kept"
 
 
-def removal_caption(removed: Removal, split: str) -> str:
+def removal_caption(removed: Removal | None, split: str, aligned: Collection[bool] = (False,)) -> str:
     """What the table of ways to remove repetitions shows."""
     return (
         f"BLEU on {split} with repetitions kept, with words that repeat the one before removed from the text, and with "
         "subwords that repeat the one before removed before they are joined to words. In the main table, "
-        f"{removal_words(removed)}."
+        f"{removal_words(removed, aligned)}."
     )
 
 

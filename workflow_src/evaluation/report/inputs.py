@@ -13,6 +13,7 @@ from workflow_src.config.manifest import Manifest, RowInfo
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses, figures, results
+from workflow_src.evaluation.report.carried import UNREACHABLE
 from workflow_src.records.atomic import ArtifactError, read_chosen, read_json
 
 
@@ -61,9 +62,16 @@ def read_systems(manifest: Manifest) -> tuple[list[figures.Log], list[dict[str, 
                 "target tokens seen": _count(config.get("target_tokens_seen")),
                 "minutes": "–" if minutes is None else f"{minutes:.1f}",
                 "last validation": _last_validation(history),
+                **_unreachable(history),
             }
         )
     return logs, told
+
+
+def _unreachable(history: list[dict[str, Any]]) -> dict[str, str]:
+    """Percentages of training and dev pairs whose targets the system cannot put out; empty where nothing is told."""
+    last = {name: entry[name] for entry in history for name in ("unreachable", "dev_unreachable") if name in entry}
+    return {UNREACHABLE: " / ".join(f"{100 * last[name]:.2f}" for name in last)} if len(last) == 2 else {}
 
 
 # Figures of validation that tell how a training went, and what they are called.

@@ -16,6 +16,7 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
+from workflow_src.evaluation.report.carried import UNREACHABLE
 from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
@@ -131,13 +132,13 @@ def palette(manifest: Manifest) -> list[dict[str, str]]:
 
 
 def caption(
-    removed: Removal, manifest: Manifest, split: str, sentences: int | None, timed: bool, compared: str = ""
+    removed: Removal | None, manifest: Manifest, split: str, sentences: int | None, timed: bool, compared: str = ""
 ) -> str:
     """What a table's figures are; says which repetitions are removed from its rows. `compared` says what p is."""
     count = f", {sentences:,} sentences" if sentences else ""
     seeds = len({row.seed for row in manifest.rows})
     text = f"Quality and speed on {split} of {manifest.dataset} ({manifest.source}→{manifest.target}{count}). "
-    text += f"In non-autoregressive outputs, {conventions.removal_words(removed)}; "
+    text += f"In non-autoregressive outputs, {conventions.removal_words(removed, manifest.aligned)}; "
     text += "autoregressive outputs are scored as they are. BLEU and chrF are sacreBLEU's on detokenised, cased text; "
     text += (
         "brackets hold the 95 % bootstrap interval."
@@ -209,13 +210,12 @@ def chosen_words(choices: Sequence[Choice]) -> list[dict[str, Any]]:
 
 
 def by_convention(
-    manifest: Manifest, qualities: dict[str, dict[str, Any]], split: str, removed: Removal
+    manifest: Manifest, qualities: dict[str, dict[str, Any]], split: str, removed: Removal | None
 ) -> list[dict[str, str]]:
     """BLEU of every row by the conventions of papers, beside sacreBLEU's own; rows not scored so are left out."""
     found = []
     for row in manifest.rows:
-        autoregressive = manifest.system(row.system).autoregressive
-        scored = qualities[row.quality][VARIANTS["none" if autoregressive else removed]]
+        scored = qualities[row.quality][VARIANTS[manifest.decode(*row.key).removal(removed)]]
         if row.split == split and "bleu_tokenised" in scored:
             keys = ("bleu", "bleu_tokenised", "bleu_intl_lowercase")
             found.append(
@@ -367,5 +367,16 @@ def _chosen_table(entry: dict[str, Any]) -> str:
 
 
 def _system_table(systems: list[dict[str, Any]]) -> str:
+    heads = system_heads(systems)
+    rows = [[system.get(head, "–") for head in heads] for system in systems]
+    return markdown_table(heads, rows, left=SYSTEM_WORDS) + "\n"
+
+
+# Columns of the table of systems that hold words; figures follow.
+SYSTEM_WORDS = 4
+
+
+def system_heads(systems: list[dict[str, Any]]) -> list[str]:
+    """Columns of the table of systems: what cannot be reached stands there only where some system tells it."""
     heads = ["system", "family", "preset", "data", "seed", "parameters", "updates", "target tokens seen", "minutes"]
-    return markdown_table(heads, [[system[head] for head in heads] for system in systems], left=4) + "\n"
+    return heads + [UNREACHABLE] * any(UNREACHABLE in system for system in systems)

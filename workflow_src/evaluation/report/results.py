@@ -34,6 +34,7 @@ class Row(Strict):
     system: str = Field(min_length=1)
     family: str = Field(min_length=1)
     autoregressive: bool | None = Field(None, description="whether the family is")
+    aligned: bool | None = Field(None, description="whether outputs are read off alignments")
     preset: str = Field(min_length=1)
     data: Literal["raw", "distilled"]
     seed: int
@@ -238,6 +239,7 @@ def _described(entry: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> d
         "system": system.name,
         "family": system.family,
         "autoregressive": system.autoregressive,
+        "aligned": decode.aligned,
         "preset": system.preset,
         "data": system.data_kind,
         "seed": entry.seed,

@@ -43,7 +43,7 @@ def main_caption(significance: Significance | None, comparisons: int, manifest: 
 
 
 def control_tables(
-    significance: Significance | None, rows: Sequence[Row], manifest: Manifest, removed: Removal
+    significance: Significance | None, rows: Sequence[Row], manifest: Manifest, removed: Removal | None
 ) -> list[dict[str, Any]]:
     """Networks against each control that some have: `title`, `caption`, `heads`, and `rows` of cells as text.
 
@@ -60,7 +60,7 @@ def control_tables(
 
 
 def _control_table(
-    significance: Significance, control: str, tested: list[tuple[Row, DecodeInfo]], removed: Removal
+    significance: Significance, control: str, tested: list[tuple[Row, DecodeInfo]], removed: Removal | None
 ) -> dict[str, Any]:
     several = len({row.seed for row, _ in tested}) > 1
     cells = [
@@ -69,10 +69,11 @@ def _control_table(
         + [f"{row.bleu:.1f}", _signed(row.control_difference), p_digits(row.control_p_value)]
         for row, decode in tested
     ]
+    aligned = {decode.aligned for _, decode in tested}
     caption = (
         f"Trained networks against {control}, which needs none: each row against the {control} row of the same model "
         f"that has the same steps, engine, step size and way of deciding lengths and stopping; "
-        f"{removal_words(removed)}. {_words(significance.test)}.{_corrected(len(cells))}"
+        f"{removal_words(removed, aligned)}. {_words(significance.test)}.{_corrected(len(cells))}"
     )
     heads = ["", "L", *(["seed"] if several else []), "BLEU", "ΔBLEU", "p"]
     return {"title": f"Networks against {control}", "caption": caption, "heads": heads, "rows": cells}

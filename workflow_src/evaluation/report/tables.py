@@ -122,13 +122,21 @@ def group_title(head: SystemInfo) -> str:
     return f"{head.title} “{head.name}”, {head.preset}, {head.data_kind} data"
 
 
-def wanted_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal) -> list[Row]:
-    """Rows of one variant: autoregressive ones, and others from which `removed` was removed."""
-    return [row for row in rows if manifest.system(row.system).autoregressive or row.repetitions_removed == removed]
+def wanted_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> list[Row]:
+    """Rows of one variant: autoregressive ones, and others from which `removed` was removed.
+
+    None: of each decode the variant that stands for it (`config.experiment.removal`).
+    """
+
+    def wanted(row: Row) -> bool:
+        decode = manifest.decode(row.system, row.name)
+        return decode.system.autoregressive or row.repetitions_removed == decode.removal(removed)
+
+    return [row for row in rows if wanted(row)]
 
 
-def groups(rows: Iterable[Row], manifest: Manifest, removed: Removal) -> list[Group]:
-    """The table of one variant. `removed`: which repetitions, from non-autoregressive rows.
+def groups(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> list[Group]:
+    """The table of one variant. `removed`: which repetitions, from non-autoregressive rows; None: see `wanted_rows`.
 
     Autoregressive groups come first, then each model with its refiners, by their families; within a group the order is
     that of the families, then of the search's series, then the experiment's.

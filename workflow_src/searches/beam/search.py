@@ -42,7 +42,7 @@ def n_best(
     longest length every hypothesis ends.
 
     With a language model, lm_weight log p_LM of every subword and of the end is added (shallow fusion, Gulcehre et al.
-    2015); continuations then are the best of the FUSED most probable ones of each hypothesis.
+    2015); continuations then are the best of the FUSED * beam most probable ones of each hypothesis.
     """
     fusion = _Fusion(language_model, lm_weight, source.size(0)) if language_model else None
     decoder = model.start(model.encode(source))

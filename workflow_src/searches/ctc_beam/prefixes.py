@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from workflow_src.types import EOS, LanguageModel
 
-# Continuations that are remembered across sentences, at most.
-REMEMBERED = 2**20
+# Continuations that are remembered across sentences, at most: some 40 MB.
+REMEMBERED = 2**17
 # Below this, probabilities are scaled before they vanish.
 SMALLEST = 1e-100
 

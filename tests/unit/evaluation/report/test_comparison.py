@@ -153,3 +153,22 @@ def test_missing_results_end_in_one_sentence(tmp_path):
         main(["compare", str(tmp_path / "none.json"), "--output", str(tmp_path / "all.html")])
     assert "none.json" in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "all.html").exists()
+
+
+def test_outputs_of_alignments_are_compared_with_their_repetitions():
+    """Rows say whether they are; older ones tell it by their search."""
+    refined = [row("ctc", "nat", "delta", 1, bleu, removed, steps=1, aligned=True)
+               for removed, bleu in (("none", 20.0), ("subwords", 19.0))]  # fmt: skip
+    before = [
+        row("ctc", "nat", "ctc-greedy", 1, bleu, removed) for removed, bleu in (("none", 18.0), ("subwords", 17.0))
+    ]
+    latent = [row("lvm", "lvm", "delta", 1, bleu, removed, steps=1)
+              for removed, bleu in (("none", 28.0), ("subwords", 29.0))]  # fmt: skip
+    found = [Results.model_validate(results("one", [*refined, *before, *latent]))]
+
+    def shown(removed=None) -> list[float]:
+        compared = compare(found, removed)
+        return [compared.cells["bleu"][key][0].mean for key in compared.rows]
+
+    assert shown() == [20.0, 18.0, 29.0] and shown("subwords") == [19.0, 17.0, 29.0]
+    assert "and nothing from outputs that are read off alignments" in markdown(compare(found), None)

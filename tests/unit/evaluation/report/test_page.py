@@ -1,13 +1,16 @@
 """The page's words: marked changes, folded steps, escaping."""
 
+import dataclasses
+import json
 import re
 
 import reports
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workflow_src.config.manifest import TrainingInfo
 from workflow_src.evaluation.analyses.changes import changed_words
-from workflow_src.evaluation.report import figures_speed, page, speed_page
+from workflow_src.evaluation.report import figures_speed, inputs, page, speed_page
 
 MANIFEST = reports.manifest()
 sentences = st.lists(st.sampled_from(["the", "a<b>", "&", "dog"]), max_size=6).map(" ".join)
@@ -157,3 +160,26 @@ def test_a_caption_tells_what_several_seeds_mean_for_quality_and_for_speed():
     assert "brackets hold the 95 % bootstrap interval" in told(1, 1) and "from text to text. ±" in told(1, 1)
     assert "±: the standard deviation over sentences" in told(1)
     assert "means ± deviation over 3 seeds" in told(1, 2, 3) and "with the systems of the first seed." in told(1, 2, 3)
+
+
+def test_the_table_of_systems_tells_what_cannot_be_reached_where_some_system_does(tmp_path):
+    histories = {
+        "teacher": [{"step": 2, "dev_bleu": 30.0}],
+        # The entry of averaged weights has no figures of updates.
+        "ctc": [{"step": 2, "unreachable": 0.0125, "dev_unreachable": 0.5}, {"step": 2, "dev_unreachable": 0.002}],
+    }
+
+    def table(*names: str) -> str:
+        entries = []
+        for name in names:
+            log, config = tmp_path / f"{name}.jsonl", tmp_path / f"{name}.json"
+            log.write_text("".join(json.dumps(entry) + "\n" for entry in histories[name]))
+            config.write_text("{}")
+            entries.append(TrainingInfo(name, 1, str(log), str(config)))
+        found = dataclasses.replace(reports.manifest(), training=tuple(entries))
+        return reports.squeezed(page._system_table(inputs.read_systems(found)[1]))
+
+    both = table("teacher", "ctc")
+    assert "| minutes | unreachable targets, % of train / dev |" in both
+    assert "| – | 1.25 / 0.20 |" in both and both.count("1.25") == 1
+    assert "unreachable" not in table("teacher")

@@ -9,7 +9,7 @@ import pytest
 import reports
 from reports import manifest, row, squeezed, stepped
 
-from workflow_src.evaluation.report import tables
+from workflow_src.evaluation.report import conventions, tables
 from workflow_src.evaluation.report.markdown import markdown_table
 
 MANIFEST = manifest()
@@ -227,3 +227,33 @@ def test_a_search_whose_candidates_dev_chose_is_told_from_the_plain_one():
     assert label("score", "mine", own) == "score, search 5 × 5, L = 1 (mean first, own score)"
     described = manifest({("score", "mine"): own}).decode("score", "mine")
     assert not described.plain and described.search.borrows
+
+
+ALIGNED = {("ctc", "ctc-greedy"): {"search": "ctc-greedy"}, ("lvm", "prior-mean"): {"search": "prior-mean"}}
+
+
+@pytest.mark.parametrize(
+    "wanted, ctc, lvm",
+    [(None, 20.0, 32.0), ("none", 20.0, 30.0), ("words", 21.0, 31.0), ("subwords", 22.0, 32.0)],
+)
+def test_repetitions_that_alignments_tell_are_kept_unless_the_report_says_otherwise(wanted, ctc, lvm):
+    found = manifest(ALIGNED, aligned=("ctc",))
+    rows = [
+        row(system, name, bleu + gain, removed=removed)
+        for system, name, bleu in (("ctc", "ctc-greedy", 20), ("lvm", "prior-mean", 30))
+        for removed, gain in (("none", 0), ("words", 1), ("subwords", 2))
+    ]
+    shown = {line.system: line.figures["bleu"] for group in tables.groups(rows, found, wanted) for line in group.lines}
+    assert shown == {"ctc": ctc, "lvm": lvm}
+    # What each way is worth is told of all.
+    assert [lines for _, lines in tables.removals(rows, found)] == [
+        [["prior mean", "30.0", "31.0", "32.0"]],
+        [["one pass", "20.0", "21.0", "22.0"]],
+    ]
+
+
+def test_captions_tell_from_which_outputs_nothing_is_removed():
+    kept = "and nothing from outputs that are read off alignments, as with a CTC loss"
+    assert conventions.removal_words(None, {True, False}).endswith(kept)
+    assert conventions.removal_words(None, {True}).startswith("repetitions are kept, because the alignments")
+    assert conventions.removal_words(None, {False}) == conventions.removal_words("subwords", {True, False})
