@@ -167,6 +167,8 @@ def _scored(loaded: Loaded) -> dict[str, Any]:
                 f"analyses.energies.reference_lengths is true, and no decode of {split} translates at given lengths; "
                 "add one, or remove reference_lengths."
             )
+        # Who is given a length reads outputs off no alignment.
+        removed = removal(False, False, loaded.config.report.remove_repetitions)
         content["searches"] = [entry | {"repetitions_removed": removed} for entry in entries]
     return content
 
