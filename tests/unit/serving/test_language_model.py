@@ -360,7 +360,8 @@ def test_an_export_refuses_what_a_bundle_cannot_carry(made, tmp_path):
     assert carried(families()["transformer"]) == {}
     with pytest.raises(ValueError, match="is of family nat, which has no role rescorer; remove it from --roles"):
         made.export(tmp_path, made.weights["nat"], "--roles", f"rescorer={made.weights['nat']}")
-    with pytest.raises(ValueError, match="is of family nat, and the language_model must be language model"):
+    told = "is of family nat, and the language_model must be a system that is a language model"
+    with pytest.raises(ValueError, match=told):
         made.export(tmp_path, made.weights["nat"], "--roles", f"language_model={made.weights['nat']}")
 
 
