@@ -98,13 +98,13 @@ def inat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **m
     return lively(IterativeModel(config, source_size, target_size, joint), seed)
 
 
-@torch.no_grad()
 def tagger(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> Tagger:
     torch.manual_seed(seed)
     sizes = {"dim": 12, "embedding_dim": 16, "dropout": 0.0, "max_positions": 64, "max_length_difference": 6}
     return lively(Tagger(TaggerConfig(**{**sizes, **more}), source_size, target_size, joint), seed, 0.4)
 
 
+@torch.no_grad()
 def ending(seed: int = 5, **more) -> LatentVariableModel:
     """A model whose targets have end symbols; from its prior mean, about every other position puts one out."""
     made = lvm(seed=seed, end_symbol=True, **more)

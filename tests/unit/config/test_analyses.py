@@ -342,7 +342,7 @@ def test_searches_that_translate_at_given_lengths_are_measured_at_the_references
         ("score", "score-1-size0.5"), ("tagger", "argmax-3-by-teacher"),
     ]  # fmt: skip
     assert found[-1]["settings"] == {"search": "argmax"} and found[3]["settings"]["step_size"] == 0.5
-    assert {one["repetitions_removed"] for one in found} == {plan.config.report.remove_repetitions}
+    assert {one["repetitions_removed"] for one in found} == {"subwords"}
     assert plan.analyses["energies"].systems == ("lvm", "score", "tagger", "teacher")
     other = planned(systems={"tagger": TAGGER}, decodes=decodes, analyses={"energies": {"enabled": True}})
     assert "searches" not in settings(other, "energies") and other.analyses["energies"].systems == ("teacher",)
