@@ -56,6 +56,7 @@ def search_info(search: Search) -> SearchInfo:
     return SearchInfo(
         search.name, search.title, search.series, search.traceable, bool(settings.named("steps")), search.baseline,
         search.control, settings.named("stop"), search.look, search.first_value,
+        search.step is not None,
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class SearchInfo:
 
     `traceable`: it tells the translation after every step. `borrows`: it takes the steps of another search.
     `stops`: settings by which sentences stop after different numbers of steps. `first_value` of the series is that
-    without any refinement.
+    without any refinement. `moves`: its steps move latents.
     """
 
     name: str
@@ -67,6 +67,7 @@ class SearchInfo:
     stops: tuple[str, ...]
     look: Look
     first_value: int = 0
+    moves: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,10 +247,11 @@ class Manifest:
 
     @property
     def start(self) -> SearchInfo | None:
-        """The search from which refinement starts: the baseline of those that can be followed."""
-        names = [d.search.baseline for d in self.decodes if d.search.traceable and d.search.baseline]
-        names += [search.baseline for search in self.searches if search.traceable and search.baseline]
-        return self.search(names[0]) if names else None
+        """The search from which refinement starts: the baseline of those that can be followed, of latents first."""
+        known = [*(decode.search for decode in self.decodes), *self.searches]
+        followed = [search for search in known if search.traceable and search.baseline]
+        first = next((search for search in followed if search.moves), next(iter(followed), None))
+        return self.search(first.baseline) if first else None
 
     @property
     def aligned(self) -> frozenset[bool]:

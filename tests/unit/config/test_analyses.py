@@ -7,7 +7,9 @@ from re import escape
 import pytest
 
 from workflow_src.config import ConfigError, Plan, load, load_experiment
+from workflow_src.config.display import build
 from workflow_src.config.load import CONFIG_FOLDER, merge, read_yaml
+from workflow_src.evaluation.report import significance_page
 
 DEMO = read_yaml(CONFIG_FOLDER / "experiments" / "demo.yaml")
 
@@ -367,3 +369,13 @@ def test_published_figures_at_the_references_lengths_name_rows():
             assert "allowed: tagger/argmax-3." in str(refused.value) and "\n" not in str(refused.value)
     # Rules of before are handed what they were.
     assert "expected_reference_lengths" not in json.loads(planned().settings_report())["report"]
+
+
+def test_what_refinement_starts_from_is_what_moves_latents_start_from():
+    """Though iterative decoding comes first in the file, whose first pass is another search."""
+    manifest = build(json.loads(Plan(load_experiment("smoke-families")).settings_report()))
+    followed = [decode.search.name for decode in manifest.decodes if decode.search.traceable]
+    assert followed.index("iterative-refinement") < followed.index("delta")
+    assert manifest.start.name == "prior-mean"
+    # Rows are compared with what there is a row of.
+    assert significance_page._starts(manifest) == ["prior mean"]

@@ -33,13 +33,23 @@ def main_caption(significance: Significance | None, comparisons: int, manifest: 
     """What p is in the main table, and how many it has; empty where it has none."""
     if not significance or not comparisons:
         return ""
-    refined = any(decode.search.traceable for decode in manifest.decodes)
-    start, reference = manifest.start if refined else None, manifest.reference
-    against = [f"of refined rows against the {start.title} of their model"] if start else []
+    starts, reference = _starts(manifest), manifest.reference
+    against = [f"of refined rows against the {' or the '.join(starts)} of their model"] if starts else []
     if reference:
-        others = "all others" if start else "all rows"
+        others = "all others" if starts else "all rows"
         against.append(f"of {others} against the {reference.system.name}'s {reference.search.title} search")
     return f"{_words(significance.test)}, {' and '.join(against)}.{_corrected(comparisons)}"
+
+
+def _starts(manifest: Manifest) -> list[str]:
+    """Titles of the searches, with a row of the same model, that refined rows are compared with."""
+    there = {(decode.system.name, decode.search.name) for decode in manifest.decodes}
+    names = [
+        decode.search.baseline
+        for decode in manifest.decodes
+        if {(decode.system.group, decode.search.baseline), (decode.system.name, decode.search.baseline)} & there
+    ]
+    return [manifest.title(name) for name in dict.fromkeys(names)]
 
 
 def control_tables(
