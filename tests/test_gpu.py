@@ -7,8 +7,9 @@ import functools
 
 import pytest
 import torch
-from miniatures import ending, lvm, pairs, refiner, transformer, translate_batch
+from miniatures import ending, lvm, nat, pairs, refiner, tokens, transformer, translate_batch
 
+from workflow_src import registry
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import pad
 from workflow_src.engines.cuda_graphs import CapturedLatent
@@ -17,6 +18,7 @@ from workflow_src.runtime.device import choose
 from workflow_src.runtime.processes import Group
 from workflow_src.searches.beam.search import beam_search
 from workflow_src.searches.greedy.search import greedy
+from workflow_src.spec import MODEL
 from workflow_src.training.update import Updater
 from workflow_src.types import TrainingContext
 
@@ -53,6 +55,36 @@ def test_latent_searches_agree(name):
     assert on_cpu == on_gpu
 
 
+SLOTS = {
+    "ctc-greedy": {},
+    "ctc-greedy, blank penalty": {"blank_penalty": 1.5},
+    "ctc-beam": {"beam": 4, "min_ratio": 0.02, "word_bonus": 0.5},
+    "ctc-beam, draws": {"beam": 3, "min_ratio": 0.1, "draws": 3, "temperature": 2.0},
+    "argmax": {"lengths": 3},
+}
+
+
+@pytest.mark.parametrize("case", SLOTS)
+def test_searches_over_slots_agree(case):
+    name, size = case.partition(",")[0], 13
+    declared = registry.searches()[name]
+    more = {"latent": "vae", "latent_dim": 3} if case.endswith("draws") else {}
+    more |= {"loss": "axe", "max_length_difference": 4} if name == "argmax" else {}
+    source, found = tokens([3, 9, 1, 6], size, end=True), []
+
+    def search(device):
+        model = nat(size, size, seed=4, **more).to(device)
+        with torch.no_grad():
+            found.append(registry.import_object(declared.run)(
+                {MODEL: model}, source.to(device), declared.settings(**SLOTS[case])
+            ))  # fmt: skip
+        return found[-1]
+
+    on_cpu, on_gpu = both(search)
+    assert on_cpu == on_gpu and len({word for row in on_cpu for word in row}) > 1
+    assert found[0].scores == pytest.approx(found[1].scores, abs=1e-6)
+
+
 NEWER = {"decoder_skip": True, "length_pooling": "attention"}
 
 
@@ -75,11 +107,12 @@ def test_captured_programs_translate_like_dynamic_shapes(name, newer):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy", "lvm-newer", "score-newer"])
+@pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy", "nat", "lvm-newer", "score-newer"])
 def test_every_family_takes_an_update(family, precision):
     runtime = choose("cuda", precision)
     made = {
-        "transformer": transformer, "lvm": lvm, "lvm-newer": lambda: ending(**NEWER),
+        "transformer": transformer, "lvm": lvm, "nat": functools.partial(nat, target_size=12),
+        "lvm-newer": lambda: ending(**NEWER),
         **{kind: functools.partial(refiner, kind) for kind in ("score", "energy")},
         "score-newer": lambda: refiner("score", positions=False),
     }  # fmt: skip

@@ -10,16 +10,17 @@ import random
 import re
 import shutil
 import subprocess
+from fractions import Fraction as F
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from workflow_src.decoding.arpa import read_arpa, write_arpa
-from workflow_src.decoding.ngram import estimate
+from workflow_src.decoding.ngram import _discounts, estimate
 from workflow_src.records.atomic import ArtifactError
 from workflow_src.searches.ctc_beam.prefixes import REMEMBERED
-from workflow_src.types import BOS, EOS
+from workflow_src.types import BOS, EOS, UNK
 
 SIZE = 12
 PIECES = [f"w{i}" for i in range(SIZE)]
@@ -91,6 +92,48 @@ def test_probabilities_are_those_of_counting_with_dictionaries(order):
             assert value == pytest.approx(
                 wanted(history[len(history) - order + 1 :] if order > 1 else (), word), abs=1e-12
             )
+
+
+def test_a_small_text_has_the_probabilities_worked_out_by_hand():
+    """Bigrams of 4 x "a b", 3 x "a c", 2 x "a d", "b c", "c" and 3 x "e", in fractions.
+
+    Bigrams: n1..n4 = 3, 2, 3, 2, so D1 = 3/7, D2 = 1/14, D3 = 13/7. Words stand after 1 (a, d, e), 2 (b), 3 (c) and 4
+    (the end) different words, 12 in all: n1..n4 = 3, 1, 1, 1, so D1 = 3/5, D2 = 1/5, D3 = 3/5. V = 7 with the end and
+    the unknown word.
+    """
+    a, b, c, d, e = range(4, 9)
+    sentences = [(a, b)] * 4 + [(a, c)] * 3 + [(a, d)] * 2 + [(b, c), (c,)] + [(e,)] * 3
+    model = estimate(np.array([w for s in sentences for w in s]), np.cumsum([0, *map(len, sentences)]), 9, 2)
+    alone = {c: F(5, 21), b: F(79, 420), EOS: F(9, 28), UNK: F(4, 105)}
+    for word, wanted in alone.items():
+        assert math.exp(model.tables[0].logp[word]) == pytest.approx(float(wanted), abs=1e-12)
+    left = {a: F(53, 126), b: F(16, 35), d: F(1, 28)}
+    for word, wanted in left.items():
+        assert math.exp(model.tables[0].backoff[word]) == pytest.approx(float(wanted), abs=1e-12)
+    after = {
+        (a, c): F(8, 63) + left[a] * alone[c],
+        (a, UNK): left[a] * alone[UNK],
+        (b, b): left[b] * alone[b],
+        (d, EOS): F(27, 28) + left[d] * alone[EOS],
+        # Nothing of its own is known after an unknown word.
+        (UNK, c): alone[c],
+    }
+    for (before, word), wanted in after.items():
+        assert math.exp(model.step((1, before), word)[0]) == pytest.approx(float(wanted), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted"),
+    [
+        ((213, 61, 21, 12), (0.635821, 1.34333, 1.5467)),
+        ((182, 30, 10, 3), (0.752066, 1.24793, 2.09752)),
+        ((117, 18, 5, 3), (0.764706, 1.36275, 1.16471)),
+    ],
+)
+def test_discounts_are_those_that_irstlm_prints(number, wanted):
+    """irstlm 6.00.05 (`tlm -lm=msb -ps=no -n=2`) prints n1 to n4 of bigrams and the discounts made of them."""
+    counts = np.repeat([1, 2, 3, 4], number)
+    assert _discounts(counts)[1:] == pytest.approx(wanted, rel=1e-5)
 
 
 def test_a_sentence_is_as_probable_as_its_words_in_turn():

@@ -19,20 +19,28 @@ SOURCE = tokens([3, 1, 5, 2], SIZE, end=True)
 LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
 # What takes time is the exporter, which goes from operator to operator.
 SMALL = {"encoder_layers": 1, "layers": 1}
+# Search, settings of the model and of the search.
 CASES = {
-    "argmax": ({"loss": "axe", "latent": "vae"}, {"lengths": 3, "rescorer": "teacher"}),
-    "npd": ({"latent": "vae", "loss": "ce"}, {"draws": 3, "temperature": 2.0}),
-    "ctc-beam": ({"latent": "vae"}, {"beam": 3, "draws": 3, "temperature": 2.0}),
-    "delta": ({"latent": "vae"}, {"steps": 2}),
-    "score": ({"latent": "vae"}, {"steps": 2}),
+    "ctc-greedy": ("ctc-greedy", {}, {}),
+    "ctc-greedy, blank penalty": ("ctc-greedy", {}, {"blank_penalty": 1.5}),
+    "argmax": ("argmax", {"loss": "axe", "latent": "vae"}, {"lengths": 3, "rescorer": "teacher"}),
+    "npd": ("npd", {"latent": "vae", "loss": "ce"}, {"draws": 3, "temperature": 2.0}),
+    "ctc-beam": ("ctc-beam", {"latent": "vae"}, {"beam": 3, "draws": 3, "temperature": 2.0}),
+    "delta": ("delta", {"latent": "vae"}, {"steps": 2}),
+    "score": ("score", {"latent": "vae"}, {"steps": 2}),
 }
+
+
+# Graphs of several sentences, which have padding, take as long to export again.
+TOGETHER = ("ctc-greedy", "ctc-greedy, blank penalty", "argmax")
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_and_scores_are_those_of_our_own_code(case, graphs, rescorer):
     from workflow_src.engines.onnxruntime import open_networks
 
-    (model, fields), search = CASES[case], registry.searches()[case]
+    name, model, fields = CASES[case]
+    search = registry.searches()[name]
     wide = {"latent_dim": 3} if model.get("latent") else {}
     made = nat(SIZE, SIZE, max_length_difference=4, seed=38, **SMALL, **model, **wide).float()
     settings = search.settings(**fields)
@@ -48,7 +56,6 @@ def test_outputs_and_scores_are_those_of_our_own_code(case, graphs, rescorer):
     alone = [engine.translate([line], settings, True, networks) for line in LINES]
     assert [one.tokens[0] for one in alone] == wanted.tokens
     assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-4)
-    if case == "argmax":
-        # Graphs of several sentences, which have padding, take as long to export again.
+    if case in TOGETHER:
         together = engine.translate(LINES, settings, True, networks)
         assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-4)

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,37 +46,71 @@ class LogitsPass(nn.Module):
 
 # What is below may not be put out.
 LEAST = -1e30
+# The slots of a sentence, and the log-probability of their best symbols, which scores are relative to.
+Row = tuple[list[Slot], float]
+
+
+def _below(min_ratio: float) -> float:
+    return math.log(min_ratio) if min_ratio else -math.inf
 
 
 def probable(logits: np.ndarray | Tensor, blank: int, min_ratio: float) -> list[Slot]:
     """The symbols of slots that are at least `min_ratio` times as probable as the best, of logits (N, V)."""
-    below = math.log(min_ratio) if min_ratio else -math.inf
-    rows, symbols, values = (_of_tensor if isinstance(logits, Tensor) else _of_array)(logits, below)
+    if isinstance(logits, Tensor):
+        slots = torch.tensor([len(logits)], device=logits.device)
+        return rows_of_tensors(logits[None], slots, blank, min_ratio, False)[0][0]
+    best = logits.max(-1, keepdims=True)
+    places = np.flatnonzero(logits >= np.maximum(best + _below(min_ratio), LEAST))
+    rows, symbols = np.divmod(places, logits.shape[1])
+    return _slots(np.bincount(rows), symbols, logits.ravel()[places] - best[rows, 0], blank)
+
+
+def certainty(logits: np.ndarray | Tensor) -> float:
+    """Sum over slots of the log-probability of the best symbol, which scores are relative to, of logits (N, V)."""
+    if isinstance(logits, Tensor):
+        return float((logits.amax(-1) - logits.logsumexp(-1)).sum())
+    return -float(np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)).sum())
+
+
+def rows_of_arrays(logits: np.ndarray, slots: np.ndarray, blank: int, min_ratio: float, compared: bool) -> list[Row]:
+    """Sentences from logits (B, N, V) and slots (B,); the second number is 0 unless `compared`."""
+    own = [row[:count] for row, count in zip(logits, slots.tolist(), strict=True)]
+    return [(probable(row, blank, min_ratio), certainty(row) if compared else 0.0) for row in own]
+
+
+def rows_of_tensors(logits: Tensor, slots: Tensor, blank: int, min_ratio: float, compared: bool) -> list[Row]:
+    """The same of tensors: few numbers leave their device, once for all sentences."""
+    width = logits.size(1)
+    best = logits.amax(-1, keepdim=True)
+    mask = torch.arange(width, device=logits.device) < slots[:, None]
+    found = (logits >= (best + _below(min_ratio)).clamp(min=LEAST)) & mask[..., None]
+    row, place, symbols = found.nonzero(as_tuple=True)
+    values = logits[row, place, symbols] - best[row, place, 0]
+    sums = ((best[..., 0] - logits.logsumexp(-1)) * mask).sum(1) if compared else torch.zeros_like(slots)
+    # Integers of this size are exact in float64, so that all may travel together.
+    parts = [part.double() for part in (slots, sums, row * width + place, symbols, values)]
+    sizes = np.cumsum([len(part) for part in parts])[:-1]
+    counts, bases, owners, symbols, values = np.split(torch.cat(parts).cpu().numpy(), sizes)
+    number = np.bincount(owners.astype(np.int64), minlength=len(counts) * width).reshape(-1, width)
+    every = [number[row, :count] for row, count in enumerate(counts.astype(np.int64))]
+    slots_of_all = _slots(np.concatenate(every), symbols.astype(np.int64), values, blank)
+    following = iter(slots_of_all)
+    return [
+        (list(itertools.islice(following, len(own))), base) for own, base in zip(every, bases.tolist(), strict=True)
+    ]
+
+
+def _slots(counts: np.ndarray, symbols: np.ndarray, values: np.ndarray, blank: int) -> list[Slot]:
+    """Slots of so many symbols each, from all symbols and their log-probabilities relative to the best of the slot."""
     every = zip(symbols.tolist(), values.tolist(), np.exp(values.astype(np.float64)).tolist(), strict=True)
     slots = []
-    for count in np.bincount(rows).tolist():
+    for count in counts.tolist():
         first = next(every)
         if count > 1:
             slots.append(_slot([first, *itertools.islice(every, count - 1)], blank))
         else:
             slots.append(Slot(NO_BLANK, [first]) if first[0] != blank else BLANK_ALONE)
     return slots
-
-
-def _of_array(logits: np.ndarray, below: float) -> tuple[np.ndarray, ...]:
-    """Rows, symbols and log-probabilities relative to the best, of those at most `below` (negative) under it."""
-    best = logits.max(-1, keepdims=True)
-    places = np.flatnonzero(logits >= np.maximum(best + below, LEAST))
-    rows, symbols = np.divmod(places, logits.shape[1])
-    return rows, symbols, logits.ravel()[places] - best[rows, 0]
-
-
-def _of_tensor(logits: Tensor, below: float) -> tuple[np.ndarray, ...]:
-    """The same of a tensor: few numbers leave its device."""
-    best = logits.amax(-1, keepdim=True)
-    rows, symbols = (logits >= (best + below).clamp(min=LEAST)).nonzero(as_tuple=True)
-    values = logits[rows, symbols] - best[rows, 0]
-    return rows.cpu().numpy(), symbols.cpu().numpy(), values.cpu().numpy()
 
 
 _VALUE = operator.itemgetter(1)
@@ -91,36 +125,27 @@ def _slot(symbols: list[tuple[int, float, float]], blank: int) -> Slot:
     return Slot(NO_BLANK, symbols)
 
 
-def certainty(logits: np.ndarray | Tensor) -> float:
-    """Sum over slots of the log-probability of the best symbol, which scores are relative to, of logits (N, V)."""
-    if isinstance(logits, Tensor):
-        return float((logits.amax(-1) - logits.logsumexp(-1)).sum())
-    return -float(np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)).sum())
+def _compared(settings: CtcBeamSettings, rescorer: Any, scored: bool) -> bool:
+    """Whether what all outputs of a row share counts: the part of scores from the best symbols."""
+    return scored and rescorer is None or settings.draws > 1
 
 
 def searched(
-    logits: np.ndarray | Tensor,
-    slots: np.ndarray | Tensor,
+    rows: Sequence[Row],
     source: Tensor,
-    blank: int,
     settings: CtcBeamSettings,
     extra: Extra,
     rescorer: Rescorer | Compiled | None = None,
-    scored: bool = True,
 ) -> Hypotheses:
-    """The translations of source (B, S) from logits (B, N, V) and slots (B,), or of K draws from K times as many rows.
+    """The translations of source (B, S) from as many rows, or of K draws from K times as many.
 
     An output's score is that of the draw in which it is the largest.
     """
     each = max(1, settings.draws)
-    found: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(slots) // each)]
-    # Every output of a row has the same part of its score from the best symbols.
-    compared = scored and rescorer is None or each > 1
-    for row, count in enumerate(slots.tolist()):
-        own, outputs = logits[row, :count], found[row // each]
-        base = certainty(own) if compared else 0.0
-        symbols = probable(own, blank, settings.min_ratio)
-        for score, output in prefix_beam(symbols, settings.beam, extra, settings.beam_threshold):
+    found: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
+    for row, (slots, base) in enumerate(rows):
+        outputs = found[row // each]
+        for score, output in prefix_beam(slots, settings.beam, extra, settings.beam_threshold):
             outputs[output] = max(score + base, outputs.get(output, -math.inf))
     if rescorer is not None:
         found = rescored(rescorer, source, found)
@@ -149,8 +174,14 @@ def ctc_beam(
     """
     logits, slots = LogitsPass(model, settings)(source)
     extra = _extra(language_model, settings.lm_weight, settings.word_bonus)
-    outputs = (logits, slots) if logits.is_cuda else (logits.numpy(), slots.numpy())
-    return searched(*outputs, source, model.blank, settings, extra, rescorer, scored)
+    about = model.blank, settings.min_ratio, _compared(settings, rescorer, scored)
+    # On a CPU, NumPy takes less time for the few numbers of a sentence.
+    rows = (
+        rows_of_tensors(logits, slots, *about)
+        if logits.is_cuda
+        else rows_of_arrays(logits.numpy(), slots.numpy(), *about)
+    )
+    return searched(rows, source, settings, extra, rescorer)
 
 
 def _others(networks: Mapping[str, Any]) -> tuple[LanguageModel | None, Rescorer | None]:
@@ -159,13 +190,17 @@ def _others(networks: Mapping[str, Any]) -> tuple[LanguageModel | None, Rescorer
 
 
 def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool) -> Pass:
-    """The pass in a graph; the prefixes, the language model and the rescorer beside it."""
+    """The pass in a graph; the prefixes, the language model and the rescorer beside it.
+
+    The graph hands out all logits: to find the most probable symbols, ONNX Runtime's TopK takes longer than NumPy.
+    """
     model, (language_model, rescorer) = networks[MODEL], _others(networks)
     extra = Extra(language_model, settings.lm_weight, settings.word_bonus)
+    about = model.blank, settings.min_ratio, _compared(settings, rescorer, scored)
 
     @torch.no_grad()
     def read(source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
-        return searched(*outputs, torch.from_numpy(source), model.blank, settings, extra, rescorer, scored)
+        return searched(rows_of_arrays(*outputs, *about), torch.from_numpy(source), settings, extra, rescorer)
 
     return Pass(LogitsPass(model, settings), outputs=("logits", "slots"), read=read)
 

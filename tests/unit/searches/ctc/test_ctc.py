@@ -66,6 +66,21 @@ def test_collapsing_keeps_what_is_no_blank_and_differs_from_the_slot_before():
     assert collapse([1, 1, 3, 1, 2, 2, 3, 3], 3) == [1, 1, 2]
 
 
+@pytest.mark.parametrize("penalty", [1.5, 3.0])
+def test_a_blank_penalty_is_taken_off_the_logits_of_the_blank(model, penalty):
+    logits, mask = slot_logits(model, SOURCE)
+    lowered = logits.clone()
+    lowered[..., model.blank] -= penalty
+    found = ctc_greedy(model, SOURCE, penalty)
+    paths = [lowered[row, mask[row]].argmax(-1).tolist() for row in range(len(SOURCE))]
+    assert found.tokens == [collapse(path, model.blank) for path in paths]
+    for row, path in enumerate(paths):
+        own = lowered[row, mask[row]].log_softmax(-1)[torch.arange(len(path)), path]
+        assert found.scores[row] == pytest.approx(float(own.mean()), abs=1e-9)
+    # It changes something.
+    assert paths != [logits[row, mask[row]].argmax(-1).tolist() for row in range(len(SOURCE))]
+
+
 def test_a_blank_penalty_makes_outputs_longer(model):
     counts = [sum(map(len, ctc_greedy(model, SOURCE, penalty).tokens)) for penalty in (-20.0, 0.0, 20.0)]
     assert counts[0] == 0 and counts[0] <= counts[1] <= counts[2] and counts[2] > 0

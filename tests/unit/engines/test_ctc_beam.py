@@ -1,0 +1,94 @@
+"""Beams over the slots of graphs, and of batches on a device, against eager inference sentence by sentence."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from miniatures import nat
+
+from workflow_src import registry
+from workflow_src.data.batching import pad
+from workflow_src.decoding.ngram import estimate
+from workflow_src.searches.ctc_beam.search import probable, rows_of_tensors
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS
+
+SIZE = 48
+BLANK = SIZE - 1
+DRAW = np.random.default_rng(0)
+SOURCES = [DRAW.integers(3, SIZE - 1, DRAW.integers(1, 9)).tolist() for _ in range(12)]
+
+
+def logits_of(sharpness: float, rows: int = 5, slots: int = 6) -> torch.Tensor:
+    drawn = torch.randn(rows, slots, SIZE, generator=torch.Generator().manual_seed(3)) * sharpness
+    drawn[..., : EOS + 1] = -torch.inf
+    # Equal symbols, and the blank as good as the best.
+    drawn[0, 0, 8:12] = drawn[0, 0, 20]
+    drawn[1, 2, BLANK] = drawn[1, 2].max()
+    return drawn
+
+
+@pytest.mark.parametrize("min_ratio", [0.0, 0.02, 0.1, 1.0])
+@pytest.mark.parametrize("sharpness", [0.5, 3.0])
+def test_slots_of_a_batch_on_a_device_are_those_of_sentences_one_by_one(min_ratio, sharpness):
+    logits, slots = logits_of(sharpness), torch.tensor([6, 4, 1, 5, 6])
+    wanted = [probable(row[:count].numpy(), BLANK, min_ratio) for row, count in zip(logits, slots, strict=True)]
+    found = rows_of_tensors(logits, slots, BLANK, min_ratio, True)
+    assert [row for row, _ in found] == wanted
+    best = logits.log_softmax(-1).amax(-1)
+    sums = [float(own[:count].sum()) for own, count in zip(best, slots, strict=True)]
+    assert [base for _, base in found] == pytest.approx(sums, abs=1e-4)
+    assert all(base == 0 for _, base in rows_of_tensors(logits, slots, BLANK, min_ratio, False))
+
+
+@pytest.fixture(scope="module")
+def model():
+    made = nat(SIZE, SIZE, seed=4, encoder_layers=1, layers=1).float()
+    with torch.no_grad():
+        # Sharp enough that some slots have a few probable symbols, and others many.
+        made.target_embedding.weight.mul_(2)
+    return made
+
+
+@pytest.fixture(scope="module")
+def language_model():
+    lengths = DRAW.integers(1, 9, 60)
+    return estimate(DRAW.integers(3, BLANK, lengths.sum()), np.cumsum([0, *lengths]), SIZE, 3)
+
+
+class Carried:
+    """What a search takes for a system that is a language model."""
+
+    def __init__(self, scorer):
+        self.scorer = scorer
+
+
+def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, graphs, monkeypatch):
+    """Several widths and ratios share a graph; alone and in padded batches, with a language model and without."""
+    pytest.importorskip("onnxscript", reason="needs the extra fast")
+    from workflow_src.engines import onnx_export
+    from workflow_src.engines.onnxruntime import open_networks
+
+    search, exports, export = registry.searches()["ctc-beam"], [], onnx_export.export
+    monkeypatch.setattr(onnx_export, "export", lambda *a: (exports.append(a), export(*a))[1])
+    engine = open_networks({"nat": model}, "fast", torch.device("cpu"))
+    run = registry.import_object(search.run)
+    for beam, min_ratio, threshold, with_model in itertools.product(
+        (1, 3, 20), (0.0, 0.05, 0.5), (None, 2.0), (False, True)
+    ):
+        more = {"language_model": "lm", "lm_weight": 0.4} if with_model else {}
+        settings = search.settings(beam=beam, min_ratio=min_ratio, word_bonus=0.5, beam_threshold=threshold, **more)
+        networks = {MODEL: model} | ({"language_model": Carried(language_model)} if with_model else {})
+        with torch.no_grad():
+            wanted = run(networks, pad(SOURCES, eos=True), settings)
+        together = engine.translate(SOURCES, settings, True, networks)
+        parts = [engine.translate([source], settings, True, networks) for source in SOURCES]
+        assert together.tokens == [part.tokens[0] for part in parts] == wanted.tokens
+        assert together.candidates == [part.candidates[0] for part in parts] == wanted.candidates
+        assert together.scores == pytest.approx(wanted.scores, abs=1e-4)
+        assert [part.scores[0] for part in parts] == pytest.approx(wanted.scores, abs=1e-4)
+    assert len(exports) == 2
+    assert len({word for row in wanted.tokens for word in row}) > 1
