@@ -35,9 +35,25 @@ class Opened:
         """
         return self.inner.translate(sources, settings, scored, networks)
 
-    def ready(self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None = None) -> bool:
-        """Whether a sentence by itself can be translated without seconds of preparation."""
-        return self.inner.ready(settings, scored, networks)
+    def ready(
+        self,
+        settings: SearchSettings,
+        scored: bool,
+        networks: Mapping[str, nn.Module] | None = None,
+        alone: bool = True,
+    ) -> bool:
+        """Whether sentences can be translated without seconds of preparation, one by itself or several together."""
+        return self.inner.ready(settings, scored, networks, alone)
+
+    def gains(self, settings: SearchSettings, alone: bool) -> bool:
+        """Whether it is faster than our own code for one sentence, or for several together."""
+        return alone or self.inner.gains_in_batches(settings)
+
+    def prepare(
+        self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None, alone: bool
+    ) -> bool:
+        """Make ready, which takes seconds; whether that was possible."""
+        return self.inner.prepare(settings, scored, networks, alone)
 
 
 def choose_mode(

@@ -114,8 +114,17 @@ class CapturedLatent:
         made = without_ends(tokens[: len(sources)].tolist(), ends[: len(sources)])
         return Hypotheses(made, [0.0] * len(made), [steps] * len(made))
 
-    def ready(self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None = None) -> bool:
+    def ready(
+        self,
+        settings: SearchSettings,
+        scored: bool,
+        networks: Mapping[str, nn.Module] | None = None,
+        alone: bool = True,
+    ) -> bool:
         """A capture takes a moment, not seconds."""
+        return True
+
+    def gains_in_batches(self, settings: SearchSettings) -> bool:
         return True
 
     def translate(

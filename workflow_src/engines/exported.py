@@ -71,12 +71,37 @@ class ExportedGraphs:
         self._opened: dict[tuple[SearchSettings, bool, bool], _Opened] = {}
         self._functions: dict[tuple[nn.Module, str], ExportedFunction | None] = {}
 
-    def ready(self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None = None) -> bool:
-        """Whether the graphs of a single sentence need no export."""
-        key = self._key(settings, scored, True)
+    def ready(
+        self,
+        settings: SearchSettings,
+        scored: bool,
+        networks: Mapping[str, nn.Module] | None = None,
+        alone: bool = True,
+    ) -> bool:
+        """Whether the graphs of a single sentence, or those of batches, need no export."""
+        key = self._key(settings, scored, alone)
+        functions = self._of_others(settings, networks)
+        return (key in self._sessions or self._path(key).is_file()) and all(one.ready(alone) for one in functions)
+
+    def _of_others(self, settings: SearchSettings, networks: Mapping[str, nn.Module] | None) -> list[ExportedFunction]:
         others = self._compiled(settings, networks or {}).values()
-        functions = [other.function for other in others if isinstance(other, Compiled)]
-        return (key in self._sessions or self._path(key).is_file()) and all(one.ready() for one in functions)
+        return [other.function for other in others if isinstance(other, Compiled)]
+
+    def prepare(
+        self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None, alone: bool
+    ) -> bool:
+        """Export what `ready` asks for, which takes seconds. False where that fails; the log says why."""
+        if importlib.util.find_spec(EXPORTER) is None:
+            return False
+        try:
+            self._open(settings, scored, alone, networks)
+            for function in self._of_others(settings, networks):
+                function.prepare(alone)
+        except Exception as failure:
+            name = registry.search_of(settings).name
+            log.warning("search %s stays eager: no graph of it (%s)", name, " ".join(str(failure).split())[:200])
+            return False
+        return True
 
     def translate(
         self,
@@ -227,14 +252,17 @@ class ExportedFunction:
         self._weights: str | None = None
         self._sessions: dict[bool, tuple[Any, list[str]]] = {}
 
-    def ready(self) -> bool:
-        """Whether the graph of a single sentence needs no export."""
-        return True in self._sessions or self._path(True).is_file()
+    def ready(self, alone: bool) -> bool:
+        """Whether the graph of a single sentence, or that of batches, needs no export."""
+        return alone in self._sessions or self._path(alone).is_file()
+
+    def prepare(self, alone: bool) -> None:
+        if alone not in self._sessions:
+            self._sessions[alone] = self._opened(alone)
 
     def __call__(self, source: Tensor, *others: Tensor) -> Tensor:
         alone = source.size(0) == 1
-        if alone not in self._sessions:
-            self._sessions[alone] = self._opened(alone)
+        self.prepare(alone)
         session, names = self._sessions[alone]
         tensors = dict(zip(("source", *self.inputs), (source, *others), strict=True))
         feed = {name: tensors[name].numpy() for name in names}

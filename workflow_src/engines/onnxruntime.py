@@ -202,8 +202,23 @@ class Networks:
         known = HAND_WRITTEN.issuperset(models) and "lvm" in models
         self.latent = FastLatent(models["lvm"], models.get("score"), threads, int8) if known else None
 
-    def ready(self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None = None) -> bool:
-        return self._by_hand(settings) or self.exported.ready(settings, scored, networks)
+    def ready(
+        self,
+        settings: SearchSettings,
+        scored: bool,
+        networks: Mapping[str, nn.Module] | None = None,
+        alone: bool = True,
+    ) -> bool:
+        return self._by_hand(settings) or self.exported.ready(settings, scored, networks, alone)
+
+    def gains_in_batches(self, settings: SearchSettings) -> bool:
+        """Measured in batches of 64: latent graphs written by hand, with masks, lose; a search says it of others."""
+        return not self._by_hand(settings) and registry.search_of(settings).batches
+
+    def prepare(
+        self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None, alone: bool
+    ) -> bool:
+        return self._by_hand(settings) or self.exported.prepare(settings, scored, networks, alone)
 
     def translate(
         self,

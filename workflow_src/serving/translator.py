@@ -7,14 +7,15 @@ print(translator.translate(["Das ist ein Satz."]))
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from workflow_src import registry
+from workflow_src.data.batching import pad
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all, search_rows
 from workflow_src.engines.choose import Opened, choose_mode, open_engine, why_not
@@ -25,6 +26,9 @@ from workflow_src.serving.bundle import load_models, read_bundle
 from workflow_src.spec import Role, SearchSettings, phrase
 from workflow_src.types import Hypotheses
 
+# An export takes 5 to 9 seconds, and a graph saves 0.5 to 2 milliseconds a sentence.
+EXPORT_PAYS = 10_000
+
 
 class Translator(BaseTranslator):
     """A trained system, ready to translate by our own code, or by an engine that reads our weights."""
@@ -33,6 +37,9 @@ class Translator(BaseTranslator):
         super().__init__(description, models, subwords, runtime)
         self._fast: Opened | None = None
         self._automatic = True
+        # Sentences that were translated without a graph, and what has none.
+        self._counted: dict[tuple[SearchSettings, bool, bool], int] = {}
+        self._failed: set[tuple[SearchSettings, bool, bool]] = set()
         self._found: dict[SearchSettings, dict[str, nn.Module]] = {}
 
     @classmethod
@@ -60,8 +67,7 @@ class Translator(BaseTranslator):
         return cls(description, models, Subwords.load(folder / "subwords"), runtime).use(engine)
 
     def use(self, engine: str) -> Translator:
-        """Compute by `engine`: eager, fast, fast-int8, or auto (what serves best here: fast for a sentence by itself,
-        eager for batches).
+        """Compute by `engine`: eager, fast, fast-int8, or auto (what is faster here, see docs/inference.md).
 
         What fast is depends on the device: an engine of `engines/` that has such a mode there. What it does not serve
         (`Engine.serves`), and traces, are eager. Raises ValueError where `engine` cannot serve; auto always can.
@@ -100,16 +106,31 @@ class Translator(BaseTranslator):
         declared = registry.search_of(settings)
         check_batch(batch)
         networks = self.networks(settings, systems)
-        faster = None if trace else self._faster(settings, networks, min(batch, len(lines)), scored)
         sources = self._sources(lines, normalised, first_line)
-        if faster:
-            return search_rows(lambda rows: faster.search(rows, settings, scored, networks), sources, batch)
         run = registry.import_object(declared.run)
-        # Not inference mode: an energy network differentiates.
-        with torch.no_grad():
-            return search_all(
-                lambda source: run(networks, source, settings, scored, trace), sources, batch, self.runtime.device
-            )
+
+        def eagerly(source: Tensor) -> Hypotheses:
+            # Not inference mode: an energy network differentiates.
+            with torch.no_grad():
+                return run(networks, source, settings, scored, trace)
+
+        if trace or self._fast is None:
+            return search_all(eagerly, sources, batch, self.runtime.device)
+        number = sum(map(bool, sources))
+        engines: dict[bool, Opened | None] = {}
+
+        def search(rows: list[Sequence[int]]) -> Hypotheses:
+            # A last batch may be a sentence by itself.
+            alone = len(rows) == 1
+            if alone not in engines:
+                counted = number if alone == (min(batch, number) == 1) else 1
+                engines[alone] = self._faster(settings, networks, alone, scored, counted)
+            faster = engines[alone]
+            if faster:
+                return faster.search(rows, settings, scored, networks)
+            return eagerly(pad(rows, eos=True).to(self.runtime.device))
+
+        return search_rows(search, sources, batch)
 
     def networks(
         self, settings: SearchSettings, systems: Mapping[str, BaseTranslator] | None = None
@@ -170,17 +191,29 @@ class Translator(BaseTranslator):
         return other.models[network]
 
     def _faster(
-        self, settings: SearchSettings, networks: dict[str, nn.Module], together: int, scored: bool
+        self, settings: SearchSettings, networks: dict[str, nn.Module], alone: bool, scored: bool, number: int
     ) -> Opened | None:
-        """The engine that computes a search of so many sentences together, where that is not our own code."""
+        """The engine that computes `number` sentences, one at a time or together, where that is not our own code."""
         fast = self._fast
-        # Measured on CPUs: the runtime wins for a sentence by itself and loses in batches.
-        if fast is None or (self._automatic and together > 1) or (scored and not fast.gives_scores):
+        if fast is None or (scored and not fast.gives_scores):
             return None
         if why_not(fast.declared, self._families[0][1], settings):
             return None
-        # To export takes seconds: only who asks for the engine by its name waits for it.
-        return None if self._automatic and not fast.ready(settings, scored, networks) else fast
+        if not self._automatic:
+            return fast
+        if not fast.gains(settings, alone):
+            return None
+        if fast.ready(settings, scored, networks, alone):
+            return fast
+        # To export takes seconds. Who does not ask for the engine by its name waits for it where it pays.
+        key = settings, scored, alone
+        self._counted[key] = self._counted.get(key, 0) + number
+        if self._counted[key] < EXPORT_PAYS or key in self._failed:
+            return None
+        if fast.prepare(settings, scored, networks, alone):
+            return fast
+        self._failed.add(key)
+        return None
 
     def why_eager(self, settings: SearchSettings) -> str | None:
         if self._fast is None or self._automatic:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from miniatures import ending, lvm, refiner, translate_batch
+from miniatures import ending, lvm, nat, refiner, translate_batch
 
+from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.decoding.latent import delta_step, gradient_step, length_mask
 from workflow_src.engines import onnxruntime
-from workflow_src.engines.onnxruntime import FastLatent, choose_engine
+from workflow_src.engines.onnxruntime import FastLatent, choose_engine, open_networks
 from workflow_src.types import EOS
 
 onnx = pytest.importorskip("onnx", reason="needs the extra fast")
@@ -299,3 +300,11 @@ def test_8_bits_on_processors_that_saturate_come_with_a_warning(monkeypatch, cap
     monkeypatch.setattr(onnxruntime, "int8_is_safe", lambda: False)
     assert choose_engine("fast-int8", "cpu", "float32", True) == "fast-int8"
     assert "this processor lacks VNNI instructions; its 8-bit products may overflow" in caplog.text
+
+
+def test_graphs_that_lose_to_our_own_code_in_batches_are_known():
+    latent = open_networks({"lvm": lvm().float()}, "fast", torch.device("cpu"))
+    slots = open_networks({"nat": nat().float()}, "fast", torch.device("cpu"))
+    gains = lambda engine, name: engine.gains_in_batches(registry.searches()[name].settings())  # noqa: E731
+    assert not gains(latent, "prior-mean") and not gains(slots, "mask-predict")
+    assert gains(slots, "ctc-greedy") and gains(slots, "prior-mean")

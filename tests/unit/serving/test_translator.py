@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.records.atomic import ArtifactError, load_tensors, save_tensors, sha256
 from workflow_src.serving import command
@@ -369,23 +370,85 @@ def test_engines_are_chosen_at_loading(tiny_bundles, translators):
         Translator.load(tiny_bundles["transformer"], device="cpu", engine="fast")
 
 
-def test_left_to_itself_a_translator_computes_single_sentences_fast_and_batches_eagerly(tiny_bundles, translators):
+def watch(engine, sizes: list[int]) -> None:
+    """Note how many sentences an engine is given together."""
+    search = engine.search
+    engine.search = lambda rows, *words: sizes.append(len(rows)) or search(rows, *words)
+
+
+def test_left_to_itself_a_translator_computes_single_sentences_fast_and_batches_of_latents_eagerly(
+    tiny_bundles, translators
+):
     pytest.importorskip("onnxruntime")
     translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
     assert translator.engine == "fast"
     sizes = []
-
-    def watch(engine):
-        search = engine.search
-        engine.search = lambda rows, *words: sizes.append(len(rows)) or search(rows, *words)
-
-    watch(translator._fast)
+    watch(translator._fast, sizes)
     wanted = translators["score"].translate(LINES)
     assert translator.translate(LINES) == wanted and sizes == []
     assert translator.translate(LINES, batch=1) == wanted and set(sizes) == {1}
     sizes.clear()
-    watch(translator.use("fast")._fast)
+    watch(translator.use("fast")._fast, sizes)
     assert translator.translate(LINES) == wanted and max(sizes) > 1
+
+
+class Graphs:
+    """An engine whose graphs are those of our own code; to make one ready is an export."""
+
+    gives_scores = True
+
+    def __init__(self, translator, gains: bool = True, able: bool = True):
+        self.declared, self.translator, self.able = translator._fast.declared, translator, able
+        self.gains_in_batches = lambda settings: gains
+        self.made, self.tries, self.sizes = set(), [], []
+
+    def ready(self, settings, scored, networks, alone):
+        return alone in self.made
+
+    def prepare(self, settings, scored, networks, alone):
+        self.tries.append(alone)
+        self.made |= {alone} if self.able else set()
+        return self.able
+
+    def translate(self, sources, settings, scored, networks):
+        self.sizes.append(len(sources))
+        run = registry.import_object(registry.search_of(settings).run)
+        return run(networks, pad(sources, eos=True), settings, scored, False)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("able", [True, False])
+def test_auto_exports_a_graph_where_the_input_is_long_enough(batch, able, tiny_bundles, translators, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    from workflow_src.engines.choose import Opened
+    from workflow_src.serving import translator as module
+
+    monkeypatch.setattr(module, "EXPORT_PAYS", 2 * len(LINES))
+    translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
+    graphs = Graphs(translator, able=able)
+    translator._fast = Opened(translator._fast.declared, graphs)
+    wanted = translators["score"].translate(LINES)
+    assert translator.translate(LINES[:-1], batch=batch) == wanted[:-1] and not graphs.tries and not graphs.sizes
+    # Sentences of all calls count.
+    for _ in range(3):
+        assert translator.translate(LINES, batch=batch) == wanted
+    alone = batch == 1
+    assert graphs.tries == [alone]
+    assert bool(graphs.sizes) == able and all((size == 1) == alone for size in graphs.sizes)
+
+
+def test_auto_takes_a_graph_that_is_there_and_leaves_batches_that_lose_to_our_own_code(tiny_bundles, translators):
+    pytest.importorskip("onnxruntime")
+    from workflow_src.engines.choose import Opened
+
+    translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
+    wanted = translators["score"].translate(LINES)
+    for gains in (True, False):
+        graphs = Graphs(translator, gains)
+        graphs.made = {False}
+        translator._fast = Opened(translator._fast.declared, graphs)
+        assert translator.translate(LINES, batch=2) == wanted
+        assert bool(graphs.sizes) == gains and 1 not in graphs.sizes
 
 
 def run_command(bundle, text: bytes, *words, **environment):

@@ -59,6 +59,8 @@ SEARCH = Search(
     run="workflow_src.searches.mask_predict.search:run",
     program="workflow_src.searches.mask_predict.search:program",
     graph=without_roles,
+    # It predicts all positions in every pass, our own code those that are masked.
+    batches=False,
     at_lengths="workflow_src.searches.mask_predict.search:at_lengths",
     cost=cost,
     needs={MODEL: Role(MASKED), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
