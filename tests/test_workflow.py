@@ -284,8 +284,12 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
     (tmp_path / "telling.smk").write_text(TELLING.format(snakefile=str(PROJECT / "Snakefile")))
     # Analyses that are off unless asked for have no rule.
     off = [name for name, field in AnalysesConfig.model_fields.items() if not field.default.enabled]
+    # With latents of the source's length, which some of them look at.
+    latents = {"family": "lanmt", "preset": "miniature", "training": {"max_steps": 5}}
+    decodes = [*yaml.safe_load(Path(SMOKE).read_text())["decodes"], {"system": "lanmt", "search": "delta", "steps": 1}]
+    content = {"analyses": {name: {"enabled": True} for name in off}, "systems": {"lanmt": latents}, "decodes": decodes}
     asked = tmp_path / "asked.yaml"
-    asked.write_text(json.dumps({"analyses": {name: {"enabled": True} for name in off}}))
+    asked.write_text(json.dumps(content))
     telling = tmp_path / "telling.smk"
     done = snakemake("--dry-run", "--configfile", SMOKE, str(asked), snakefile=telling, folder=tmp_path)
     rules = json.loads(re.search(r"^RULES (.*)$", done.stdout + done.stderr, re.MULTILINE)[1])

@@ -25,9 +25,8 @@ def load(folders: dict[str, Path], needed: set[str], arguments: argparse.Namespa
     from workflow_src.serving.translator import Translator
 
     return {
-        system: Translator.load(
-            folder, device=arguments.device, precision=arguments.precision, threads=arguments.threads
-        )
+        # What others exported on this machine changes no analysis.
+        system: Translator.load(folder, arguments.device, arguments.precision, arguments.threads, engine="eager")
         for system, folder in folders.items()
         if system in needed
     }
@@ -66,6 +65,6 @@ def load_systems(given: argparse.Namespace) -> dict[str, Any]:
     from workflow_src.serving.translator import Translator
 
     return {
-        role: Translator.load(folder, given.device, given.precision, given.threads)
+        role: Translator.load(folder, given.device, given.precision, given.threads, engine="eager")
         for role, folder in systems_given(given).items()
     }
