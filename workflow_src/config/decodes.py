@@ -123,7 +123,9 @@ def _check_used(settings: SearchSettings, tune: dict[str, list[Any]], where: str
 
 def _check_candidates(search: Search, tried: list[SearchSettings], where: str) -> None:
     """Raises ConfigError where candidates are ranked and no settings give more than one."""
-    own = next(iter(tried), search.settings())
+    if not tried:
+        return
+    own = tried[0]
     names = [name for name in own.named("role") if search.needs[own.option(name).role].trait == SCORER]
     ranked = next((name for name in names if getattr(own, name)), None)
     if ranked and all(search.width(settings) == 1 for settings in tried):

@@ -163,7 +163,7 @@ class Requests:
 
     def _distillation(self, teacher: str, shards: int) -> tuple[float, float]:
         settings = self.plan.distillation(teacher)
-        search, sentences = self.plan.distillation(teacher).search_settings(), self.pairs / shards
+        search, sentences = settings.search_settings(), self.pairs / shards
         minutes = self._minutes(
             decoding_operations(self.plan, self.plan.system(teacher), search, sentences, self.length)
         )

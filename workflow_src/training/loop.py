@@ -168,10 +168,11 @@ class Trainer:
 
     def _stands_still(self) -> bool:
         """Whether the last `patience` validations were no better than one before them."""
-        patience = self.config.patience
-        figures = [entry[self.validation.criterion] for entry in self.progress.history] if patience else []
-        if patience is None or len(figures) <= patience:
+        patience, progress = self.config.patience, self.progress
+        # Asked after every update, and answered where there was a validation.
+        if patience is None or progress.validated != progress.step or len(progress.history) <= patience:
             return False
+        figures = [entry[self.validation.criterion] for entry in progress.history]
         # What is no number is never better.
         better = min if self.validation.smallest else max
         finite = [value for value in figures if not math.isnan(value)]

@@ -202,8 +202,9 @@ def _keeps_lengths(decode: Decode, settings: dict[str, Any], loaded: Loaded) -> 
 
 def _check_expected(loaded: Loaded) -> None:
     """Published figures at the references' lengths name decodes that translate at them. Raises ConfigError."""
-    known = [f"{entry['system']}/{entry['name']}" for entry in at_reference_lengths(loaded)]
-    for key in loaded.config.report.expected_reference_lengths:
+    expected = loaded.config.report.expected_reference_lengths
+    known = [f"{entry['system']}/{entry['name']}" for entry in at_reference_lengths(loaded)] if expected else []
+    for key in expected:
         if key not in known:
             raise unknown("row", key, known, "report.expected_reference_lengths (decodes that translate at lengths)")
 

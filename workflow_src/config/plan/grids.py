@@ -40,8 +40,9 @@ def _grid(config: GridConfig, where: str, loaded: Loaded) -> GridInfo:
                 f"{pair[1]}; list those that the grid shows under systems."
             )
         there[pair] = name
+    scorers = energy_scorers(loaded)
     cells = tuple(
-        tuple(_cell(there[row, column], loaded) if (row, column) in there else None for column in columns)
+        tuple(_cell(there[row, column], scorers, loaded) if (row, column) in there else None for column in columns)
         for row in rows
     )
     published = _published(config, where, rows, columns)
@@ -70,9 +71,9 @@ def _value(system: System, setting: str, where: str) -> str:
     raise unknown("setting", setting, [*PLAIN, *fields], f"{where} (of system {system.name})")
 
 
-def _cell(name: str, loaded: Loaded) -> GridCell:
+def _cell(name: str, scorers: tuple[str, ...], loaded: Loaded) -> GridCell:
     """A system with the scorer of its energy: the one in a role of its own, or else the first."""
-    system, scorers = loaded.systems[name], energy_scorers(loaded)
+    system = loaded.systems[name]
     others = (system.roles[role] for role in system.family.needs if role in system.roles)
     own = (other for other in others if other in scorers and SCORER in loaded.systems[other].traits)
     return GridCell(name, next(own, scorers[0] if scorers else None))

@@ -11,7 +11,6 @@ noise is a function of (seed, sentence) alone.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.latent import on_source
+from workflow_src.evaluation.analyses.errors import standard_error
 from workflow_src.evaluation.analyses.marginal import sentence_generator
 from workflow_src.losses.common import gaussian_kl
 from workflow_src.types import LatentLengthModel, LatentModel, wide
@@ -97,13 +97,9 @@ def point(steps: int, values: Sequence[float], start: Sequence[float]) -> dict[s
     return {
         "steps": steps,
         "bound": statistics.fmean(values),
-        "bound_error": _error(values),
+        "bound_error": standard_error(values),
         "gain": statistics.fmean(gains),
-        "gain_error": _error(gains),
+        "gain_error": standard_error(gains),
         "risen": sum(gain > 0 for gain in gains) / len(gains),
         "fallen": sum(gain < 0 for gain in gains) / len(gains),
     }
-
-
-def _error(values: Sequence[float]) -> float:
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0

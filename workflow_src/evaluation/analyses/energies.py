@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.ranking import Rescorer
+from workflow_src.evaluation.analyses.errors import standard_error
 
 
 @torch.no_grad()
@@ -45,7 +45,7 @@ def summary(values: Sequence[float | None], outputs: Sequence[Sequence[int]]) ->
     if not scored:
         return told | {"per_sentence": None, "error": None, "per_token": None}
     total, tokens = sum(value for value, _ in scored), sum(count for _, count in scored)
-    error = statistics.stdev(value for value, _ in scored) / math.sqrt(len(scored)) if len(scored) > 1 else 0.0
+    error = standard_error([value for value, _ in scored])
     return told | {"per_sentence": total / len(scored), "error": error, "per_token": total / tokens}
 
 

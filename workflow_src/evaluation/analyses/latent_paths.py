@@ -23,6 +23,7 @@ from torch import Tensor
 from workflow_src.data.batching import pad
 from workflow_src.decoding.latent import StepMaker, listed, outputs, posterior_of, prior_of
 from workflow_src.evaluation.analyses.components import cut, positions
+from workflow_src.evaluation.analyses.errors import standard_error
 from workflow_src.losses.score_matching import cosine
 from workflow_src.types import LatentModel, SourceLatentModel
 
@@ -166,10 +167,5 @@ def point(steps: int, places: Sequence[Place]) -> dict[str, Any]:
     for field in dataclasses.fields(Place):
         values = [float(value) for place in places if (value := getattr(place, field.name)) is not None]
         found[field.name] = statistics.fmean(values) if values else None
-        found[f"{field.name}_error"] = _error(values) if values else None
+        found[f"{field.name}_error"] = standard_error(values) if values else None
     return found | {"moving": sum(place.cosine is not None for place in places)}
-
-
-def _error(values: Sequence[float]) -> float:
-    """Standard error of a mean over sentences; 0 for one sentence, which tells nothing about others."""
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0

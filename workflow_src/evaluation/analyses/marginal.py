@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workflow_src.evaluation.analyses.errors import standard_error
 from workflow_src.types import LatentModel, wide
 
 
@@ -110,11 +111,6 @@ def marginals(
     return [known[tuple(output)] for output in outputs]
 
 
-def _error(values: Sequence[float]) -> float:
-    """Standard error of a mean over sentences; 0 for one sentence, which tells nothing about others."""
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-
-
 def point(steps: int, estimates: Sequence[Estimate], start: Sequence[Estimate]) -> dict[str, float]:
     """One point of a curve: the mean over sentences of log p(y|x) after `steps` steps, and its gain on `start`, L = 0.
 
@@ -127,9 +123,9 @@ def point(steps: int, estimates: Sequence[Estimate], start: Sequence[Estimate]) 
         "steps": steps,
         "log_probability": statistics.fmean(values),
         "error": math.sqrt(sum(e.error**2 for e in estimates)) / len(values),
-        "spread": _error(values),
+        "spread": standard_error(values),
         "gain": statistics.fmean(gains),
-        "gain_error": _error(gains),
+        "gain_error": standard_error(gains),
         "risen": sum(gain > 0 for gain in gains) / len(gains),
         "fallen": sum(gain < 0 for gain in gains) / len(gains),
         "effective_samples": statistics.median(e.effective for e in estimates),

@@ -9,6 +9,8 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
+from workflow_src.evaluation.analyses.errors import standard_error
+
 Tokens = Sequence[Sequence[int]]
 
 
@@ -34,16 +36,12 @@ def compare(first: Tokens, refined: Tokens, steps: int) -> dict[str, Any]:
     return {
         "steps": steps,
         "edit_distance": statistics.fmean(distances),
-        "edit_distance_error": _error(distances),
+        "edit_distance_error": standard_error(distances),
         "changed": sum(map(bool, distances)) / len(distances),
         "repetitions": statistics.fmean(after),
         "relative_repetitions": ratio,
         "relative_repetitions_error": error,
     }
-
-
-def _error(values: Sequence[float]) -> float:
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _ratio(below: Sequence[int], above: Sequence[int]) -> tuple[float | None, float | None]:

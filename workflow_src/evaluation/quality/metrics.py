@@ -110,9 +110,16 @@ def score(
         chrf_signature=chrf_metric.get_signature().format(),
         length_ratio=found.sys_len / found.ref_len if found.ref_len else 0.0,
         validity=share,
-        bleu_tokenised=_tokenised_bleu(hypotheses, references, language),
-        bleu_intl_lowercase=bleu(hypotheses, references, tokenize="intl", lowercase=True),
+        **_of_papers(hypotheses, references, language),
     )
+
+
+def _of_papers(hypotheses: list[str], references: list[str], language: str) -> dict[str, float]:
+    """BLEU by the conventions of papers, beside sacreBLEU's own."""
+    return {
+        "bleu_tokenised": _tokenised_bleu(hypotheses, references, language),
+        "bleu_intl_lowercase": bleu(hypotheses, references, tokenize="intl", lowercase=True),
+    }
 
 
 def bleu(hypotheses: list[str], references: list[str], **settings: Any) -> float:
@@ -125,11 +132,7 @@ def bleu_by_convention(hypotheses: list[str], references: list[str], language: s
 
     `language` is that of the text, for Moses.
     """
-    return {
-        "bleu": bleu(hypotheses, references),
-        "bleu_tokenised": _tokenised_bleu(hypotheses, references, language),
-        "bleu_intl_lowercase": bleu(hypotheses, references, tokenize="intl", lowercase=True),
-    }
+    return {"bleu": bleu(hypotheses, references), **_of_papers(hypotheses, references, language)}
 
 
 def best_by_sentence(candidates: list[list[str]], references: list[str]) -> list[str]:

@@ -54,21 +54,16 @@ def _below(min_ratio: float) -> float:
     return math.log(min_ratio) if min_ratio else -math.inf
 
 
-def probable(logits: np.ndarray | Tensor, blank: int, min_ratio: float) -> list[Slot]:
+def probable(logits: np.ndarray, blank: int, min_ratio: float) -> list[Slot]:
     """The symbols of slots that are at least `min_ratio` times as probable as the best, of logits (N, V)."""
-    if isinstance(logits, Tensor):
-        slots = torch.tensor([len(logits)], device=logits.device)
-        return rows_of_tensors(logits[None], slots, blank, min_ratio, False)[0][0]
     best = logits.max(-1, keepdims=True)
     places = np.flatnonzero(logits >= np.maximum(best + _below(min_ratio), LEAST))
     rows, symbols = np.divmod(places, logits.shape[1])
     return _slots(np.bincount(rows), symbols, logits.ravel()[places] - best[rows, 0], blank)
 
 
-def certainty(logits: np.ndarray | Tensor) -> float:
+def certainty(logits: np.ndarray) -> float:
     """Sum over slots of the log-probability of the best symbol, which scores are relative to, of logits (N, V)."""
-    if isinstance(logits, Tensor):
-        return float((logits.amax(-1) - logits.logsumexp(-1)).sum())
     return -float(np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)).sum())
 
 

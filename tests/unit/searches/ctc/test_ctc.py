@@ -14,7 +14,7 @@ from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.ngram import estimate
 from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
 from workflow_src.searches.ctc_beam.prefixes import Extra
-from workflow_src.searches.ctc_beam.search import _slot, certainty, ctc_beam, probable
+from workflow_src.searches.ctc_beam.search import _slot, certainty, ctc_beam, probable, rows_of_tensors
 from workflow_src.searches.ctc_greedy.search import ctc_greedy
 from workflow_src.types import EOS
 
@@ -210,14 +210,16 @@ def test_a_threshold_drops_prefixes_and_not_the_probability_of_those_that_stay(m
 def test_symbols_of_tensors_are_those_of_arrays(model, min_ratio):
     logits = slot_logits(model, SOURCE)[0][0].detach()
     slots = probable(logits.numpy(), model.blank, min_ratio)
-    assert slots == probable(logits, model.blank, min_ratio)
+    ((others, sums),) = rows_of_tensors(logits[None], torch.tensor([len(logits)]), model.blank, min_ratio, True)
+    assert slots == others
     ratios = (logits - logits.amax(-1, keepdim=True)).exp()
     for slot, row in zip(slots, ratios, strict=True):
         wanted = {symbol: p for symbol, p in enumerate(row.tolist()) if p >= min_ratio and p > 0}
         assert slot.blank[1] == pytest.approx(wanted.pop(model.blank, 0.0))
         assert {symbol: p for symbol, _, p in slot.symbols} == pytest.approx(wanted)
         assert [p for *_, p in slot.symbols] == sorted((p for *_, p in slot.symbols), reverse=True)
-    assert certainty(logits.numpy()) == pytest.approx(certainty(logits), abs=1e-9)
+    assert certainty(logits.numpy()) == pytest.approx(sums, abs=1e-9)
+    assert certainty(logits.numpy()) == pytest.approx(float((logits.amax(-1) - logits.logsumexp(-1)).sum()), abs=1e-9)
 
 
 def test_what_words_add_is_remembered_within_bounds(language_model, monkeypatch):

@@ -115,10 +115,10 @@ def test_prefixes_of_several_draws_keep_their_best_score():
         every: dict[tuple[int, ...], float] = {}
         for draw in range(5):
             hidden, mask = made.hidden(memory, z=mean + 2.0 * deviation * noise[draw, : mean.size(1)])
-            logits, slots = made.logits(hidden).detach(), mask.sum(1)
-            symbols = probable(logits[0, : int(slots)], made.blank, 0.0)
+            logits = made.logits(hidden)[0, : int(mask.sum())].detach().numpy()
+            symbols = probable(logits, made.blank, 0.0)
             for score, output in prefix_beam(symbols, 4, Extra(None, 0.0, 0.5), None):
-                every[output] = max(every.get(output, -math.inf), score + certainty(logits[0, : int(slots)]))
+                every[output] = max(every.get(output, -math.inf), score + certainty(logits))
         best = max(every, key=every.__getitem__)
         assert tuple(found.tokens[row]) == best and found.candidates[row] == len(every)
         assert found.scores[row] == pytest.approx(every[best], abs=1e-9)
