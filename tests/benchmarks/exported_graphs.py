@@ -1,4 +1,4 @@
-"""Exported graphs against those written by hand, and eager inference: milliseconds of CPU time. A benchmark.
+"""Exported graphs against eager inference: milliseconds of CPU time. A benchmark.
 
     python tests/benchmarks/exported_graphs.py --bundle results/tatoeba/systems/score/seed-1/bundle \
         --source results/tatoeba/corpus/test.de
@@ -26,7 +26,6 @@ from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.data.lines import read_lines
 from workflow_src.engines.exported import ExportedGraphs
-from workflow_src.engines.onnxruntime import Networks
 from workflow_src.serving.translator import Translator
 
 Rows = dict[str, Callable[[list[list[int]]], Any]]
@@ -51,11 +50,9 @@ def rows_of(given: argparse.Namespace, folder: Path) -> tuple[Rows, list[list[in
         settings, _ = translator.settings(name, **({"steps": int(steps)} if steps else {}))
         if not given.skip_eager:
             rows[f"{word} eager"] = eager(translator, settings)
-        for kind, int8 in itertools.product(("exported", "by hand"), given.int8):
-            made = ExportedGraphs(own, 1, int8, folder) if kind == "exported" else Networks(own, 1, int8)
-            rows[f"{word} {kind} {'int8' if int8 else 'float32'}"] = lambda s, m=made, c=settings: m.translate(
-                s, c, False
-            )
+        for int8 in given.int8:
+            made = ExportedGraphs(own, 1, int8, folder)
+            rows[f"{word} {'int8' if int8 else 'float32'}"] = lambda s, m=made, c=settings: m.translate(s, c, False)
     lines = list(itertools.islice(read_lines(given.source), given.sentences))
     return rows, translator.subwords.encode_source(lines)
 

@@ -83,6 +83,10 @@ class ExportedGraphs:
         functions = self._of_others(settings, networks)
         return (key in self._sessions or self._path(key).is_file()) and all(one.ready(alone) for one in functions)
 
+    def gains_in_batches(self, settings: SearchSettings) -> bool:
+        """Measured in batches of 64; a search says it of itself."""
+        return registry.search_of(settings).batches
+
     def _of_others(self, settings: SearchSettings, networks: Mapping[str, nn.Module] | None) -> list[ExportedFunction]:
         others = self._compiled(settings, networks or {}).values()
         return [other.function for other in others if isinstance(other, Compiled)]

@@ -252,7 +252,9 @@ def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, sett
 
 @pytest.mark.parametrize(("search", "steps"), [("delta", 2), ("score", 2)])
 def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
-    pair = lvm(end_symbol=True, length_pooling="attention", layers=1, encoder_layers=1), refiner("score", layers=1)
+    more = {"decoder_skip": True, "norm": "post"} if search == "delta" else {"end_symbol": True}
+    network = lvm(length_pooling="attention", layers=1, encoder_layers=1, **more)
+    pair = network, refiner("score", layers=1, positions=False)
     models = dict(zip(("lvm", "score"), (part.float() for part in pair), strict=True))
     size = {} if search == "delta" else {"step_size": 0.5}
     settings = registry.searches()[search].settings(steps=steps, length_quantile=0.6, lengthening=0.1, **size)
