@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 from filelock import FileLock
 from snakemake_server import DRY_RUNS
+from stage_server import STAGE_SERVER
 
 from workflow_src.registry import families
 
@@ -24,7 +25,10 @@ hypothesis.settings.load_profile("busy")
 PROJECT = Path(__file__).resolve().parents[1]
 
 
-def _command(words: tuple[str, ...], snakefile: Path) -> list[str]:
+def _command(words: tuple[str, ...], snakefile: Path, forked: bool = False) -> list[str]:
+    if forked:
+        programs = STAGE_SERVER.programs()
+        return [str(programs / "python3"), str(programs / "snakemake"), "--snakefile", str(snakefile), *words]
     return [str(Path(sys.executable).parent / "snakemake"), "--snakefile", str(snakefile), *words]
 
 
@@ -39,22 +43,26 @@ def dry_run(*words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path) 
 
 
 @pytest.fixture(scope="session", autouse=True)
-def end_of_dry_runs():
+def end_of_servers():
     yield
     DRY_RUNS.close()
+    STAGE_SERVER.close()
 
 
 def snakemake(
-    *words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path, seconds: float = 300
+    *words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path, seconds: float = 300, forked: bool = False
 ) -> subprocess.CompletedProcess:
-    """Run Snakemake in `folder` as a user would from there, without an activated environment."""
-    command, environment = _command(words, snakefile), _environment()
+    """Run Snakemake in `folder` as a user would from there, without an activated environment.
+
+    `forked`: jobs are forks of a process that has imported torch, for runs of many short ones.
+    """
+    command, environment = _command(words, snakefile, forked), _environment()
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds)
 
 
-def snakemake_started(*words: str, folder: Path) -> subprocess.Popen:
+def snakemake_started(*words: str, folder: Path, forked: bool = False) -> subprocess.Popen:
     """Snakemake as `snakemake` runs it, not waited for; what it says goes to snakemake.txt."""
-    command = _command(words, PROJECT / "Snakefile")
+    command = _command(words, PROJECT / "Snakefile", forked)
     with open(folder / "snakemake.txt", "w") as told:
         return subprocess.Popen(command, cwd=folder, env=_environment(), stdout=told, stderr=told)
 
@@ -156,6 +164,7 @@ def smoke_run(tmp_path_factory, request) -> Path:
 
 
 def _run_smoke(folder: Path) -> None:
-    done = snakemake("--cores", "2", "--configfile", str(PROJECT / "config/experiments/smoke.yaml"), folder=folder)
+    smoke = str(PROJECT / "config/experiments/smoke.yaml")
+    done = snakemake("--cores", "2", "--configfile", smoke, folder=folder, forked=True)
     logs = "\n".join(f"{path}: {path.read_text()[-1000:]}" for path in sorted(folder.glob("logs/**/*.log")))
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-6000:]}"

@@ -62,7 +62,7 @@ def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("outside")
     wordbag.write(folder)
     (folder / "outside.yaml").write_text(yaml.safe_dump(CONFIGURATION, sort_keys=False))
-    running = snakemake_started(*WORDS, folder=folder)
+    running = snakemake_started(*WORDS, folder=folder, forked=True)
     try:
         wait_for(lambda: told_in(folder / LOG, "step 250  validation"), 400, running)
         jobs = psutil.Process(running.pid).children(recursive=True)
@@ -73,7 +73,7 @@ def run(tmp_path_factory) -> Path:
     assert told_in(folder / LOG, "the same command goes on from there")
     # All but the report.
     targets = [f"{RESULTS}/{name}.json" for name in ("significance", "speed", "analysis/traces")]
-    done = snakemake("quality", "bundles", *targets, *WORDS, folder=folder, seconds=900)
+    done = snakemake("quality", "bundles", *targets, *WORDS, folder=folder, seconds=900, forked=True)
     logs = "\n".join(f"{path}: {path.read_text()[-600:]}" for path in sorted(folder.glob("logs/**/*.log")))
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-6000:]}"
     return folder
@@ -82,7 +82,7 @@ def run(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def report(run) -> Path:
     """The folder of the report."""
-    done = snakemake(*WORDS, folder=run)
+    done = snakemake(*WORDS, folder=run, forked=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return run / RESULTS / "report"
 

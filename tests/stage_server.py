@@ -1,0 +1,179 @@
+"""Jobs of real Snakemake runs, each in a fork of a process that has imported torch: `serve()` is that process.
+
+Importing takes longer than most jobs of miniature systems. A folder that looks like the virtual environment has a
+`python` that hands `python -m workflow_src.stages.STAGE …` over. A fork is a fresh job otherwise: no module of the
+project is imported before it, its folder, environment, output and signals are its own, and it ends with the job.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import runpy
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+CLIENT = """#!{python} -ISE
+import array, json, os, signal, socket, sys
+if sys.argv[1:2] != ["-m"] or not sys.argv[2].startswith("workflow_src.stages."):
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+line = socket.socket(socket.AF_UNIX)
+line.connect({path!r})
+job = json.dumps([sys.argv[2:], os.getcwd(), dict(os.environ)]).encode()
+line.sendmsg([len(job).to_bytes(8, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
+line.sendall(job)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+    signal.signal(number, lambda number, frame: line.sendall(bytes([number])))
+status = int(line.recv(16) or 1)
+if status < 0:
+    signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
+os._exit(status)
+"""
+
+
+class StageServer:
+    """Starts the process when its environment is asked for first; `close` ends it."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen | None = None
+        self._folder: Path | None = None
+
+    def programs(self) -> Path:
+        """The `bin` of a folder like the virtual environment of this process, whose `python` asks the server."""
+        if self._folder is None:
+            # Not a folder of pytest's: the path of a socket may have 107 bytes.
+            self._folder = Path(tempfile.mkdtemp(prefix="stages-"))
+            _make_environment(self._folder)
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(self._folder / "jobs")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            assert self._process.stdout
+            assert self._process.stdout.readline(), "the process that runs stages has ended"
+        return self._folder / "bin"
+
+    def close(self) -> None:
+        if self._process and self._process.stdin:
+            self._process.stdin.close()
+            self._process.wait(timeout=30)
+        if self._folder:
+            shutil.rmtree(self._folder)
+        self._process = self._folder = None
+
+
+STAGE_SERVER = StageServer()
+
+
+def _make_environment(folder: Path) -> None:
+    own = Path(sys.executable).parent
+    programs = folder / "bin"
+    programs.mkdir()
+    for program in own.iterdir():
+        if program.name != "python":
+            (programs / program.name).symlink_to(program)
+    (folder / "lib").symlink_to(own.parent / "lib")
+    shutil.copy(own.parent / "pyvenv.cfg", folder)
+    asking = programs / "python"
+    asking.write_text(CLIENT.format(python=str(own / "python3"), path=str(folder / "jobs")))
+    asking.chmod(0o755)
+
+
+def serve(path: str) -> None:
+    """Run the jobs that are handed to the socket at `path` until the standard input closes."""
+    # What stages import first or late, and of it nothing that starts threads.
+    import matplotlib.figure  # noqa: F401
+    import numpy  # noqa: F401
+    import pydantic  # noqa: F401
+    import sacrebleu  # noqa: F401
+    import safetensors.torch  # noqa: F401
+    import torch  # noqa: F401
+
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen(16)
+    watched = selectors.DefaultSelector()
+    watched.register(listening, selectors.EVENT_READ, ("accept", 0, None))
+    watched.register(sys.stdin, selectors.EVENT_READ, ("end", 0, None))
+    print("ready", flush=True)
+    while True:
+        for key, _ in watched.select():
+            kind, child, line = key.data
+            if kind == "end":
+                return
+            if kind == "accept":
+                line = listening.accept()[0]
+                child = _start(line)
+                watched.register(line, selectors.EVENT_READ, ("signal", child, line))
+                watched.register(os.pidfd_open(child), selectors.EVENT_READ, ("ended", child, line))
+            elif kind == "ended":
+                _end(watched, key.fd, child, line)
+            elif key.fileobj in watched.get_map():
+                asked = line.recv(1)
+                # Without the one who asked for it, a job has no one to tell.
+                os.kill(child, asked[0] if asked else signal.SIGKILL)
+                if not asked:
+                    watched.unregister(line)
+
+
+def _start(line: socket.socket) -> int:
+    head, ancillary, _, _ = line.recvmsg(8, socket.CMSG_SPACE(3 * array.array("i").itemsize))
+    outputs = array.array("i")
+    outputs.frombytes(ancillary[0][2])
+    size, content = int.from_bytes(head, "big"), b""
+    while len(content) < size:
+        content += line.recv(size - len(content))
+    words, folder, variables = json.loads(content)
+    child = os.fork()
+    if child == 0:
+        _run(words, folder, variables, list(outputs))
+    for number in outputs:
+        os.close(number)
+    return child
+
+
+def _run(words: list[str], folder: str, variables: dict[str, str], outputs: list[int]) -> None:
+    """In the fork: never returns."""
+    status = 1
+    try:
+        for own, given in enumerate(outputs):
+            os.dup2(given, own)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(variables)
+        # As `python -m` has them where PYTHONSAFEPATH is set.
+        sys.path[:1] = [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
+        sys.argv = words
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        status = 0
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _end(watched: selectors.BaseSelector, ended: int, child: int, line: socket.socket) -> None:
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    watched.unregister(ended)
+    os.close(ended)
+    if line in [key.fileobj for key in watched.get_map().values()]:
+        watched.unregister(line)
+        line.sendall(str(status).encode())
+    line.close()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
