@@ -8,6 +8,7 @@ from workflow_src.config.display import build
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.results import Row
+from workflow_src.evaluation.speed.measured import Measurement, Speed, StepCosts, TimedRow, Where
 
 SYSTEMS = {
     "teacher": {"family": "transformer", "preset": "tiny", "data": "raw", "base": None},
@@ -73,3 +74,29 @@ def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none
         "speedup": None, "device": None, "threads": None, "batch": None,
     }  # fmt: skip
     return Row.model_validate(content | more)
+
+
+PROTOCOL = {
+    "sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 1, "device": "cpu", "device_name": None,
+    "precision": "float32", "baseline": None, "other_load_cores": [0.1], "disturbed_rounds": 0, "redone_rounds": 0,
+    "disturbed_above_cores": 0.25,
+}  # fmt: skip
+
+
+def timed(system: str, name: str, milliseconds: float, **more) -> TimedRow:
+    """A row of speed.json."""
+    figures = {"latency_ms": milliseconds, "latency_mean": milliseconds, "latency_std": 0.0, "speedup": None}
+    rest = {"sentences_per_second": 1000 / milliseconds, "batch": 64}
+    return TimedRow.model_validate({"system": system, "name": name} | figures | rest | more)
+
+
+def measurement(*rows: TimedRow, **protocol) -> Measurement:
+    """What was measured under one protocol."""
+    return Measurement(rows=rows, protocol=Where.model_validate(PROTOCOL | protocol))
+
+
+def speed(*rows: TimedRow, protocols: tuple[Measurement, ...] = (), costs=None, **protocol) -> Speed:
+    """The content of speed.json."""
+    of_steps = StepCosts.model_validate(costs or {"costs": [], "ratios": []})
+    where = Where.model_validate(PROTOCOL | protocol)
+    return Speed(rows=rows, protocol=where, protocols=protocols, step_costs=of_steps)

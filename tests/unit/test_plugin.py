@@ -6,8 +6,8 @@ import json
 import sys
 
 import pytest
+import reports
 import wordbag
-from reports import squeezed
 
 from workflow_src import registry
 from workflow_src.cli.estimate import estimate, jobs
@@ -164,7 +164,7 @@ def report_files(plan, folder):
         lines = [{"step": step, "loss": 2.0, "dev_words": 0.1 * step} for step in (1, 2)]
         (folder / entry["log"]).write_text("".join(json.dumps(line) + "\n" for line in lines))
         write_json(folder / entry["config"], {"steps": 2})
-    write_json(folder / "speed.json", {"rows": speed, "protocol": PROTOCOL, "protocols": []})
+    write_json(folder / "speed.json", {"rows": speed, "protocol": reports.PROTOCOL, "protocols": []})
     write_json(folder / "significance.json", {"test": TEST, "rows": compared, "against_delta": []})
     example = {"index": 0, "source": "s", "reference": "r", "teacher": "t", "searches": {"unrepeat": ["a", "b"]}}
     named = {"unrepeat": {"system": "bag", "search": "unrepeat"}}
@@ -174,11 +174,6 @@ def report_files(plan, folder):
 
 
 TEST = {"name": "a test", "two_sided": True, "trials": 10}
-PROTOCOL = {
-    "sentences": 9, "warmup": 1, "repeats": 1, "batch": 8, "threads": 1, "device": "cpu", "device_name": None,
-    "precision": "float32", "baseline": None, "other_load_cores": [0.0], "disturbed_rounds": 0, "redone_rounds": 0,
-    "disturbed_above_cores": 0.25,
-}  # fmt: skip
 
 
 def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, monkeypatch):
@@ -189,7 +184,7 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, 
     assert {(row.title, row.series, row.value, row.autoregressive) for row in rows} == {
         ("without repetitions", "passes", float(passes), False) for passes in range(3)
     }
-    text = squeezed((tmp_path / "report/results.md").read_text())
+    text = reports.squeezed((tmp_path / "report/results.md").read_text())
     table = text[text.index("| **Bag of words “bag”, miniature, distilled data** |") :].splitlines()[1:6]
     assert [line.split(" | ")[0] for line in table] == [
         "| without repetitions, passes 0",
@@ -217,7 +212,7 @@ def test_its_series_is_a_curve_and_its_legend_its_title(package):
     manifest = build(json.loads(planned().settings_report()), lambda path: {"stretch": 1.2})
     assert Manifest.from_json(manifest.json()) == manifest
     qualities = {row.quality: scored(20.0 + number) for number, row in enumerate(manifest.rows)}
-    speed = {"rows": [{"system": d.system.name, "name": d.name, "latency_ms": 2.0} for d in manifest.decodes]}
+    speed = reports.speed(*(reports.timed(*decode.key, 2.0) for decode in manifest.decodes))
     groups = tables.groups(results.build_rows(manifest, qualities, speed, "test"), manifest, "none")
     assert [group.key for group in groups] == ["teacher", "lvm", "bag"]
     curves = [[line.name for line in curve.lines] for curve in figures.curves_of(groups) if curve.group == "bag"]

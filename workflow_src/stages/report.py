@@ -96,7 +96,8 @@ def describe(found: Inputs, command_line: str) -> dict[str, Any]:
         corpus=corpus,
         systems=found.systems,
         significance=found.significance and found.significance.test,
-        speed=found.speed and {key: found.speed.get(key) for key in ("protocol", "step_costs", "provenance")},
+        speed=found.speed_content
+        and {key: found.speed_content.get(key) for key in ("protocol", "step_costs", "provenance")},
     )
 
 
@@ -109,9 +110,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
     comparisons = sum(line.p_value is not None for group in table for line in group.lines)
     compared = significance_page.main_caption(found.significance, comparisons, manifest)
     sentences = next(iter(found.qualities.values())).get("sentences")
-    protocol = (speed or {}).get("protocol", {})
-    hardware = (speed or {}).get("provenance", {}).get("hardware", {}).get("processor")
-    timing = f"; speed on {protocol.get('device_name') or hardware}" if hardware else ""
+    timing = f"; speed on {speed.protocol.device_name or speed.processor}" if speed and speed.processor else ""
     trained, about = carried.report_words(manifest.dataset, found.sums, found.systems, rows)
     caption = page.caption(removed, manifest, split, sentences, speed is not None, compared)
     measured = found.analyses.get("energies")
@@ -129,7 +128,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "notes": report.notes,
         "palette": page.palette(manifest),
         "start_title": manifest.start.title if manifest.start else "",
-        "summary": summary.summary(table, protocol.get("baseline")),
+        "summary": summary.summary(table, speed.protocol.baseline if speed else None),
         "groups": table,
         "removals": tables.removals(rows, manifest),
         "removal_heads": list(tables.REMOVAL_LABELS.values()),

@@ -284,6 +284,7 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
         (lambda f: (f / "quality/lvm/delta-1-1.json").write_text('{"kept": {}}'), "has no kept.bleu; score"),
         (_without("without_repeated_subwords"), "has no without_repeated_subwords.bleu; score the translations again"),
         (lambda f: (f / "speed.json").write_text("{"), "speed.json is damaged"),
+        (lambda f: (f / "speed.json").write_text("{}"), "speed.json: rows: Field required; measure speed again."),
         (
             lambda f: (f / "significance.json").write_text('{"rows": []}'),
             "does not say which test .*; compare the rows",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -26,6 +25,7 @@ from workflow_src.evaluation.report.figures_quality import (
 )
 from workflow_src.evaluation.report.speed_page import where
 from workflow_src.evaluation.report.tables import Group, Line
+from workflow_src.evaluation.speed.measured import Speed
 
 # Panels in a row, ticks of a panel, and inches of a line of the list below.
 ACROSS, TICKS, LINE = 2, 7, 0.15
@@ -42,21 +42,21 @@ class Latency:
 Drawn = list[tuple[Latency, list[Curve]]]
 
 
-def latencies(speed: dict[str, Any] | None) -> list[Latency]:
+def latencies(speed: Speed | None) -> list[Latency]:
     """Two for each protocol of speed.json: one sentence at a time (medians), and in batches (all sentences' time)."""
     found = []
-    for one in (speed or {}).get("protocols", []):
-        rows, place = one["rows"], where(one["protocol"])
-        alone = {(row["system"], row["name"]): row["latency_ms"] for row in rows}
-        together = {(row["system"], row["name"]): 1000 / row["sentences_per_second"] for row in rows}
+    for one in speed.protocols if speed else ():
+        rows, place = one.rows, where(one.protocol)
+        alone = {row.key: row.latency_ms for row in rows}
+        together = {row.key: 1000 / row.sentences_per_second for row in rows}
         if rows:
-            sizes = sorted({row["batch"] for row in rows})
+            sizes = sorted({row.batch for row in rows})
             of = "–".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
             found += [Latency(f"{place}, one at a time", alone), Latency(f"{place}, in batches of {of}", together)]
     return found
 
 
-def quality_latencies(groups: list[Group], speed: dict[str, Any] | None) -> Figure | None:
+def quality_latencies(groups: list[Group], speed: Speed | None) -> Figure | None:
     """BLEU against milliseconds a sentence (log scale), a panel a latency; None where no speed was measured.
 
     A grey line joins the rows that no other row of the panel beats in both. They have numbers, the same in all panels;

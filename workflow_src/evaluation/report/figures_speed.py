@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 
 from workflow_src.config.manifest import DecodeInfo, Manifest
 from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, empty, log_ticks, style_of
+from workflow_src.evaluation.speed.measured import Speed
 
 # With more lines than this, only the fastest of those alike are drawn.
 CROWDED = 16
@@ -25,14 +25,14 @@ class Timed:
     by_length: tuple[tuple[float, float], ...]
 
 
-def timed_rows(speed: dict[str, Any] | None, manifest: Manifest) -> list[Timed]:
+def timed_rows(speed: Speed | None, manifest: Manifest) -> list[Timed]:
     """The rows of speed.json that the experiment has, those with times by length."""
     found = []
-    for row in (speed or {}).get("rows", []):
-        decode = manifest.decode(row["system"], row["name"])
-        if decode and row.get("by_length"):
-            groups = tuple((group["mean_length"], group["latency_ms"]) for group in row["by_length"])
-            found.append(Timed(decode, row["latency_ms"], groups))
+    for row in speed.rows if speed else ():
+        decode = manifest.decode(*row.key)
+        if decode and row.by_length:
+            groups = tuple((group.mean_length, group.latency_ms) for group in row.by_length)
+            found.append(Timed(decode, row.latency_ms, groups))
     return found
 
 
@@ -65,7 +65,7 @@ def _fewest_steps(rows: Sequence[Timed]) -> list[Timed]:
     ]
 
 
-def time_by_length(speed: dict[str, Any] | None, manifest: Manifest) -> Figure:
+def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure:
     """Median milliseconds against mean source length of groups of sentences, a line a row, of the first protocol."""
     # What dev chose takes the time of the plain row, which is drawn.
     rows = shown([row for row in timed_rows(speed, manifest) if not row.decode.tuned])

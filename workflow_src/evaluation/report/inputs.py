@@ -14,6 +14,7 @@ from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses, figures, results
 from workflow_src.evaluation.report.carried import UNREACHABLE
+from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import ArtifactError, read_chosen, read_json
 
 
@@ -109,7 +110,9 @@ class Inputs:
     analyses: dict[str, dict[str, Any]]
     choices: list[results.Choice]
     significance: results.Significance | None
-    speed: dict[str, Any] | None
+    speed: Speed | None
+    # speed.json as it stands there, for provenance.
+    speed_content: dict[str, Any] | None
     traces: dict[str, Any] | None
     corpus: dict[str, Any]
     files: dict[str, Any]
@@ -136,6 +139,7 @@ def load(arguments: argparse.Namespace) -> Inputs:
     qualities = {row.quality: read_quality(row.quality) for row in manifest.rows}
     files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
     logs, systems = read_systems(manifest)
+    speed = read_speed(arguments.speed) if arguments.speed else None
     return Inputs(
         manifest=manifest,
         qualities=qualities,
@@ -144,7 +148,8 @@ def load(arguments: argparse.Namespace) -> Inputs:
         analyses=analyses.read(arguments.analyses),
         choices=[_choice(manifest, row, read_json(path)) for path, row in tuned.items()],
         significance=results.read_significance(arguments.significance) if arguments.significance else None,
-        speed=read_json(arguments.speed) if arguments.speed else None,
+        speed=speed and speed.speed,
+        speed_content=speed and speed.content,
         traces=read_json(arguments.traces) if arguments.traces else None,
         corpus=read_json(arguments.corpus) if arguments.corpus else {},
         files=files,

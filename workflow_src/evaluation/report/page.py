@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from workflow_src.config.display import compared_steps, engine_info, words
+from workflow_src.config.display import engine_info, words
 from workflow_src.config.experiment import Convention, Removal
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.changes import changed_words
@@ -20,6 +20,7 @@ from workflow_src.evaluation.report.carried import UNREACHABLE
 from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
+from workflow_src.evaluation.speed.measured import Speed, StepCosts, Where
 
 TEMPLATES = Path(__file__).parent
 LANGUAGES = {
@@ -159,30 +160,29 @@ def caption(
     return text
 
 
-def protocol_words(speed: dict[str, Any] | None) -> str:
+def protocol_words(speed: Speed | None) -> str:
     """How speed was measured, in sentences."""
     if not speed:
         return "Speed was not measured in this run."
-    p = speed["protocol"]
-    processor = speed.get("provenance", {}).get("hardware", {}).get("processor")
-    where = p.get("device_name") or processor or p.get("device", "an unnamed device")
-    load = p.get("other_load_cores") or [0.0]
-    disturbed, redone = (in_words(p[key]) if p[key] else "none" for key in ("disturbed_rounds", "redone_rounds"))
-    threads = f"{in_words(p['threads'])} CPU thread{'s' * (p['threads'] != 1)}"
+    p = speed.protocol
+    where = p.device_name or speed.processor or p.device
+    load = p.other_load_cores or (0.0,)
+    disturbed, redone = (in_words(number) if number else "none" for number in (p.disturbed_rounds, p.redone_rounds))
+    threads = f"{in_words(p.threads)} CPU thread{'s' * (p.threads != 1)}"
     text = (
         f"All rows were timed in one run on {where} with {threads} ({_precisions(p)}), each engine in a process of "
-        f"its own, from text in to text out, on the same {p['sentences']:,} sentences, in "
-        f"{in_words(p['repeats'])} rounds that alternate between the rows, each after {p['warmup']} untimed sentences. "
+        f"its own, from text in to text out, on the same {p.sentences:,} sentences, in "
+        f"{in_words(p.repeats)} rounds that alternate between the rows, each after {p.warmup} untimed sentences. "
         f"One at a time, a sentence's time is its median over rounds; throughput is that of the median round "
-        f"with batches of {_batches(speed, p)}. Other processes used {min(load):.2f} to {max(load):.2f} of a core "
-        f"during the rounds kept; rounds above {p['disturbed_above_cores']:.2f} were redone "
+        f"with batches of {_batches(speed)}. Other processes used {min(load):.2f} to {max(load):.2f} of a core "
+        f"during the rounds kept; rounds above {p.disturbed_above_cores:.2f} were redone "
         f"({redone} in all), and {disturbed} of those kept stayed above it."
     )
-    if p.get("baseline"):
-        text += f" Speed-ups compare median latencies with {p['baseline']['system']} {p['baseline']['name']}."
-    for engine, reason in (p.get("left_out") or {}).items():
+    if p.baseline:
+        text += f" Speed-ups compare median latencies with {p.baseline.system} {p.baseline.name}."
+    for engine, reason in p.left_out.items():
         text += f" {engine_info(engine).label} was left out ({reason.rstrip('.')})."
-    shares = [row["subword_share"] for row in speed["rows"] if row.get("subword_share") is not None]
+    shares = [row.subword_share for row in speed.rows if row.subword_share is not None]
     if shares:
         low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
         text += f" Splitting into subwords and joining took {low if low == high else f'{low} to {high}'} % of the time."
@@ -225,34 +225,34 @@ def by_convention(
     return found
 
 
-def _precisions(protocol: dict[str, Any]) -> str:
+def _precisions(protocol: Where) -> str:
     """The precision, or each engine's where there are several engines."""
-    precisions = protocol.get("engines") or {}
+    precisions = protocol.engines
     if len(precisions) < 2:
-        return str(protocol.get("precision"))
+        return protocol.precision
     engines = [engine_info(key) for key in precisions]
-    own = next((precisions[engine.key] for engine in engines if engine.own), protocol.get("precision"))
+    own = next((precisions[engine.key] for engine in engines if engine.own), protocol.precision)
     return f"{own}; {', '.join(engine.label for engine in engines if not engine.own)}"
 
 
-def _batches(speed: dict[str, Any], protocol: dict[str, Any]) -> str:
-    sizes = sorted({row["batch"] for row in speed["rows"] if row.get("batch")} or {protocol["batch"]})
-    fits = ", the largest that fit" if protocol["device"] == "cuda" else ""
+def _batches(speed: Speed) -> str:
+    sizes = sorted({row.batch for row in speed.rows} or {speed.protocol.batch})
+    fits = ", the largest that fit" if speed.protocol.device == "cuda" else ""
     return f"{sizes[0]:,}{fits}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}{fits}"
 
 
-def step_cost_words(speed: dict[str, Any] | None, manifest: Manifest) -> str:
+def step_cost_words(speed: Speed | None, manifest: Manifest) -> str:
     """What one refinement step costs, in a sentence; empty when it is not known."""
-    costs = (speed or {}).get("step_costs", {})
-    if not costs.get("costs"):
+    costs = speed.step_costs if speed else StepCosts()
+    if not costs.costs:
         return ""
     told = ", ".join(
-        f"{_milliseconds(cost)} for {manifest.title(cost['search'])} ({cost['system']})" for cost in costs["costs"]
+        f"{_milliseconds(cost.ms_per_step)} for {manifest.title(cost.search)} ({cost.system})" for cost in costs.costs
     )
     text = f"One refinement step costs {told}, as the slope of a sentence's time over steps, all rows in turns."
-    for ratio in costs["ratios"] if "ratios" in costs else _earlier_ratios(costs):
-        control, network = manifest.title(ratio["control"]), manifest.title(ratio["search"])
-        measured, predicted = ratio["measured"], ratio["predicted"]
+    for ratio in costs.ratios:
+        control, network = manifest.title(ratio.control), manifest.title(ratio.search)
+        measured, predicted = ratio.measured, ratio.predicted
         if measured:
             text += f" A {control} step takes {measured:.1f} times as long as a {network} step."
         if predicted:
@@ -264,17 +264,7 @@ def step_cost_words(speed: dict[str, Any] | None, manifest: Manifest) -> str:
     return text
 
 
-def _earlier_ratios(costs: dict[str, Any]) -> list[dict[str, Any]]:
-    """Ratios of measurements that had a key for the one pair of searches."""
-    keys = {(control, search): f"{control}_over_{search}" for control, search in compared_steps()}
-    return [
-        {"control": pair[0], "search": pair[1], "measured": costs.get(key), "predicted": costs.get(f"predicted_{key}")}
-        for pair, key in keys.items()
-    ]
-
-
-def _milliseconds(cost: dict[str, Any]) -> str:
-    value = cost["ms_per_step"]
+def _milliseconds(value: float) -> str:
     return f"{value:.2f} ms" if value > 0 else "less than the noise of the measurement"
 
 

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
 from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
 from workflow_src.registry import controls
 
@@ -181,7 +182,7 @@ def table_split(manifest: Manifest) -> str:
 def build_rows(
     manifest: Manifest,
     qualities: Mapping[str, dict[str, Any]],
-    speed: dict[str, Any] | None,
+    speed: Speed | None,
     split: str,
     significance: Significance | None = None,
     where: str = "results.json",
@@ -196,19 +197,18 @@ def build_rows(
     that breaks the schema.
     """
     tested = significance if split == "test" else None
-    times = {(row["system"], row["name"]): row for row in (speed or {}).get("rows", [])}
-    protocol = (speed or {}).get("protocol", {})
+    times = {row.key: row for row in speed.rows} if speed else {}
     measured = _energies(energies, split)
     rows = []
     for entry in manifest.rows:
         if entry.split != split:
             continue
         decode = manifest.decode(*entry.key)
-        timed = times.get(entry.key, {})
+        timed = times.get(entry.key)
         common = _described(entry, decode, qualities[entry.quality]) | {
-            "device": protocol.get("device") if timed else None,
-            "threads": protocol.get("threads") if timed else None,
-            **{key: timed.get(key) for key in TIMED},
+            "device": speed.protocol.device if speed and timed else None,
+            "threads": speed.protocol.threads if speed and timed else None,
+            **{key: getattr(timed, key) if timed else None for key in TIMED},
         }
         for removal in ("none",) if decode.system.autoregressive else REMOVALS:
             variant = VARIANTS[removal]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from workflow_src.evaluation.report.page import in_words
 from workflow_src.evaluation.report.tables import Group, Line
+from workflow_src.evaluation.speed.measured import Reference
 
 
-def summary(table: list[Group], reference: dict[str, Any] | None) -> list[str]:
+def summary(table: list[Group], reference: Reference | None) -> list[str]:
     """What the table shows in a few sentences; only what was measured is said."""
     lines = [line for group in table for line in group.lines]
     references = [line for line in lines if line.decode.reference is not None and line.decode.engine.own]
-    named = [line for line in references if reference and line.decode.key == (reference["system"], reference["name"])]
+    named = [line for line in references if reference and line.decode.key == (reference.system, reference.name)]
     teacher = (named or sorted(references, key=lambda line: line.system != "teacher") or [None])[0]
     refined = [line for line in lines if line.decode.search.traceable and line.decode.plain]
     told = _trade(lines)

@@ -193,18 +193,18 @@ def test_names_touch_neither_points_nor_each_other(tmp_path):
 def protocol(times, device="cpu", threads=1, batch=64):
     """A protocol of speed.json: milliseconds one at a time and in batches by system and name."""
     rows = [
-        {"system": system, "name": name, "latency_ms": alone, "sentences_per_second": 1000 / together, "batch": batch}
-        for (system, name), (alone, together) in times.items()
+        reports.timed(*key, alone, sentences_per_second=1000 / together, batch=batch)
+        for key, (alone, together) in times.items()
     ]
     name = "A GPU" if device == "cuda" else None
-    return {"protocol": {"device": device, "device_name": name, "threads": threads}, "rows": rows}
+    return reports.measurement(*rows, device=device, device_name=name, threads=threads)
 
 
 def test_every_measured_latency_has_a_panel():
     """One sentence at a time, and in batches, under each protocol; points where the times say."""
     cpu = {("teacher", "beam-4"): (10.0, 4.0), ("lvm", "delta-1"): (5.0, 8.0), ("score", "score-1"): (4.0, 2.0)}
     gpu = {("teacher", "beam-4"): (20.0, 0.4), ("lvm", "delta-1"): (3.0, 0.2)}
-    speed = {"protocols": [protocol(gpu, "cuda", batch=512), protocol(cpu, threads=2)]}
+    speed = reports.speed(protocols=(protocol(gpu, "cuda", batch=512), protocol(cpu, threads=2)))
     bleu = {("teacher", "beam-4"): 40.0, ("lvm", "delta-1"): 33.0, ("score", "score-1"): 34.0}
     rows = [reports.row(*key, score) for key, score in bleu.items()]
     groups = tables.groups(rows, MANIFEST, "none")
@@ -235,12 +235,13 @@ def test_every_measured_latency_has_a_panel():
 
 
 def test_batches_that_differ_are_told_by_their_range_and_without_speed_there_is_no_picture():
-    few, many = (protocol({("lvm", name): (5.0, 4.0)}, batch=batch)["rows"] for name, batch in (("a", 8), ("b", 64)))
-    one = {"protocol": {"device": "cpu", "threads": 1}, "rows": few + many}
-    assert [latency.title for latency in figures_latencies.latencies({"protocols": [one]})] == [
+    few, many = (protocol({("lvm", name): (5.0, 4.0)}, batch=batch).rows for name, batch in (("a", 8), ("b", 64)))
+    one = reports.measurement(*few, *many)
+    assert [latency.title for latency in figures_latencies.latencies(reports.speed(protocols=(one,)))] == [
         "1 CPU thread, one at a time", "1 CPU thread, in batches of 8–64",
     ]  # fmt: skip
-    for nothing in (None, {}, {"protocols": [protocol({})]}, {"protocols": [protocol({("gone", "row"): (1.0, 1.0)})]}):
+    gone = protocol({("gone", "row"): (1.0, 1.0)})
+    for nothing in (None, reports.speed(), *(reports.speed(protocols=(one,)) for one in (protocol({}), gone))):
         assert figures_latencies.quality_latencies(table(MANIFEST), nothing) is None
 
 

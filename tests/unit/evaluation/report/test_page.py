@@ -81,12 +81,8 @@ def test_the_prior_mean_stands_once_where_searches_share_it():
 
 
 def test_protocol_in_words_is_honest_about_disturbance():
-    protocol = {
-        "sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 2, "device": "cpu", "device_name": None,
-        "precision": "float32", "baseline": None, "other_load_cores": [0.1, 0.8], "disturbed_rounds": 1,
-        "redone_rounds": 2, "disturbed_above_cores": 0.25,
-    }  # fmt: skip
-    text = page.protocol_words({"protocol": protocol, "rows": []})
+    load = {"other_load_cores": [0.1, 0.8], "disturbed_rounds": 1, "redone_rounds": 2}
+    text = page.protocol_words(reports.speed(threads=2, **load))
     assert re.search(
         r"two CPU threads .* 0.10 to 0.80 of a core .* redone \(two in all\), and one of those kept stayed", text
     )
@@ -99,30 +95,20 @@ def test_a_step_that_costs_less_than_the_noise_is_told_as_such():
         {"system": "lvm", "search": "delta", "ms_per_step": -0.9},
         {"system": "s", "search": "score", "ms_per_step": 1.25},
     ]
-    told = page.step_cost_words({"step_costs": {"costs": costs, "ratios": []}}, MANIFEST)
+    told = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": []}), MANIFEST)
     assert "less than the noise of the measurement for delta (lvm), 1.25 ms for score (s)" in told
 
 
 def test_engines_predictions_and_protocols_are_told():
-    protocol = {
-        "sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 1, "device": "cpu", "device_name": None,
-        "precision": "float32", "baseline": None, "other_load_cores": [0.1], "disturbed_rounds": 0, "redone_rounds": 0,
-        "disturbed_above_cores": 0.25, "engines": {"continuum": "float32", "ctranslate2-int8": "int8"},
-    }  # fmt: skip
-    row = {"system": "teacher", "name": "greedy", "search": "greedy", "latency_ms": 7.4, "latency_mean": 8.0}
-    row |= {
-        "latency_std": 3.0,
-        "latency_rounds": [7.5, 7.1, 7.3],
-        "sentences_per_second": 836.2,
-        "batch": 64,
-        "speedup": None,
-    }
-    row |= {"by_length": [{"shortest": 1, "longest": 4, "latency_ms": 5.0, "mean_length": 2.5, "sentences": 9}]}
-    fast = row | {"name": "greedy-ctranslate2-int8", "engine": "ctranslate2", "compute_type": "int8", "speedup": 2.0}
-    del fast["latency_rounds"]
-    one = {"protocol": protocol, "rows": [row, fast]}
-    assert "(float32; CTranslate2 int8), each engine in a process of its own" in page.protocol_words(one)
-    (table,) = speed_page.protocol_tables({"protocols": [one]}, MANIFEST)
+    engines = {"continuum": "float32", "ctranslate2-int8": "int8"}
+    bins = [{"shortest": 1, "longest": 4, "latency_ms": 5.0, "mean_length": 2.5, "sentences": 9}]
+    figures = {"latency_mean": 8.0, "latency_std": 3.0, "sentences_per_second": 836.2, "by_length": bins}
+    row = reports.timed("teacher", "greedy", 7.4, latency_rounds=[7.5, 7.1, 7.3], **figures)
+    fast = reports.timed("teacher", "greedy-ctranslate2-int8", 7.4, speedup=2.0, **figures)
+    one = reports.measurement(row, fast, engines=engines)
+    told = page.protocol_words(reports.speed(row, fast, engines=engines))
+    assert "(float32; CTranslate2 int8), each engine in a process of its own" in told
+    (table,) = speed_page.protocol_tables(reports.speed(protocols=(one,)), MANIFEST)
     assert table["title"] == "Speed on 1 CPU thread; other load up to 0.10 cores"
     assert table["heads"][-1] == "1–4 subwords, ms"
     assert table["heads"][2:4] == ["medians of rounds, ms", "mean ± deviation over sentences, ms"]
@@ -131,24 +117,27 @@ def test_engines_predictions_and_protocols_are_told():
     assert "| teacher: greedy | 7.40 | 7.10–7.50 | 8.00 ± 3.00 |" in reports.squeezed(speed_page.markdown(table))
     costs = [{"system": "lvm", "search": "delta", "ms_per_step": 1.8}]
     ratio = {"control": "delta", "search": "score", "measured": 3.0, "predicted": 4.0, "share_of_predicted": 0.75}
-    told = page.step_cost_words({"step_costs": {"costs": costs, "ratios": [ratio]}}, MANIFEST)
+    told = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": [ratio]}), MANIFEST)
     assert "A delta step takes 3.0 times as long as a score step." in told
     assert "predicts 4.00, of which 0.75 was reached." in told
     # Measurements of before had keys for this one pair.
     earlier = {"costs": costs, "delta_over_score": 3.0, "predicted_delta_over_score": 4.0, "share_of_predicted": 0.75}
-    assert page.step_cost_words({"step_costs": earlier}, MANIFEST) == told
+    assert page.step_cost_words(reports.speed(costs=earlier), MANIFEST) == told
 
 
 def test_time_against_length_shows_the_fewest_steps_of_each_search():
-    bins = [{"mean_length": 3.0, "latency_ms": 1.0}, {"mean_length": 9.0, "latency_ms": 2.0}]
-    rows = [{"system": "score", "name": f"score-{n}", "latency_ms": 1.0, "by_length": bins} for n in (4, 1, 2)]
-    rows.append({"system": "teacher", "name": "greedy", "latency_ms": 1.0, "by_length": bins})
-    rows.append({"system": "teacher", "name": "beam-4", "latency_ms": 1.0})
+    bins = [
+        {"shortest": 1, "longest": 4, "mean_length": 3.0, "latency_ms": 1.0},
+        {"shortest": 5, "longest": 12, "mean_length": 9.0, "latency_ms": 2.0},
+    ]
+    rows = [reports.timed("score", f"score-{n}", 1.0, by_length=bins) for n in (4, 1, 2)]
+    rows.append(reports.timed("teacher", "greedy", 1.0, by_length=bins))
+    rows.append(reports.timed("teacher", "beam-4", 1.0))
     # A row that the experiment has no more.
-    rows.append({"system": "teacher", "name": "gone", "latency_ms": 1.0, "by_length": bins})
-    timed = figures_speed.timed_rows({"rows": rows}, MANIFEST)
+    rows.append(reports.timed("teacher", "gone", 1.0, by_length=bins))
+    timed = figures_speed.timed_rows(reports.speed(*rows), MANIFEST)
     assert [row.decode.name for row in figures_speed.shown(timed)] == ["score-1", "greedy"]
-    figure = figures_speed.time_by_length({"rows": rows}, MANIFEST)
+    figure = figures_speed.time_by_length(reports.speed(*rows), MANIFEST)
     assert [text.get_text() for text in figure.axes[0].texts] == ["score: score, L = 1", "teacher: greedy"]
     assert "not measured" in figures_speed.time_by_length(None, MANIFEST).texts[0].get_text()
 

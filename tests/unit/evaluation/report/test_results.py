@@ -209,7 +209,7 @@ def test_rows_tell_what_dev_chose_and_the_steps_that_stopping_left():
 def test_speed_stands_beside_the_rows_it_was_measured_for():
     timed = {"latency_ms": 4.0, "latency_std": 1.0, "sentences_per_second": 500.0, "speedup": 2.5, "batch": 32}
     timed |= {"latency_rounds": [3.9, 4.1]}
-    speed = {"rows": [timed | {"system": "lvm", "name": "delta-2"}], "protocol": {"device": "cpu", "threads": 2}}
+    speed = reports.speed(reports.timed("lvm", "delta-2", 4.0, **timed), threads=2)
     rows = [row.model_dump(mode="json") for row in results.build_rows(MANIFEST, QUALITIES, speed, "test")]
     assert rows[0]["latency_ms"] is None and rows[0]["threads"] is None
     assert rows[1] | timed | {"device": "cpu", "threads": 2} == rows[1]

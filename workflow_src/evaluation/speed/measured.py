@@ -1,0 +1,152 @@
+"""What speed.json tells: rows with their figures, under one protocol or several, and the cost of a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pydantic
+from pydantic import Field, model_validator
+
+from workflow_src.config.display import compared_steps
+from workflow_src.evaluation.speed.rows import Key
+from workflow_src.records.atomic import ArtifactError, read_json
+
+
+class Told(pydantic.BaseModel):
+    """Part of the file; rows also hold the settings that they were timed with, which are not read again."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class LengthGroup(Told):
+    """Sentences of similar length, in subwords; milliseconds are their median."""
+
+    shortest: int
+    longest: int
+    mean_length: float
+    latency_ms: float
+
+
+class TimedRow(Told):
+    """A decode of a system and its figures (`summary.summarise`); what is None was not measured."""
+
+    system: str
+    name: str
+    latency_ms: float
+    latency_mean: float
+    latency_std: float
+    latency_rounds: tuple[float, ...] | None = None
+    sentences_per_second: float
+    batch: int
+    speedup: float | None
+    subword_share: float | None = None
+    by_length: tuple[LengthGroup, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return self.system, self.name
+
+
+class Reference(Told):
+    """The row that speed-ups refer to."""
+
+    system: str
+    name: str
+
+
+class Where(Told):
+    """A protocol as it was carried out."""
+
+    name: str = ""
+    device: str
+    device_name: str | None = None
+    threads: int
+    precision: str
+    engines: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    sentences: int
+    warmup: int
+    repeats: int
+    batch: int
+    baseline: Reference | None = None
+    other_load_cores: tuple[float, ...] = ()
+    disturbed_rounds: int
+    redone_rounds: int
+    disturbed_above_cores: float
+
+
+class StepCost(Told):
+    system: str
+    search: str
+    ms_per_step: float
+
+
+class Ratio(Told):
+    """What a step of `control` takes, in steps of `search`: as measured, and as operations predict."""
+
+    control: str
+    search: str
+    measured: float | None
+    predicted: float | None
+
+
+class StepCosts(Told):
+    costs: tuple[StepCost, ...] = ()
+    ratios: tuple[Ratio, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _earlier_ratios(cls, content: Any) -> Any:
+        """Earlier measurements had a key for the one pair of searches."""
+        if not isinstance(content, dict) or "ratios" in content:
+            return content
+        keys = {(control, search): f"{control}_over_{search}" for control, search in compared_steps()}
+        found = {pair: (content.get(key), content.get(f"predicted_{key}")) for pair, key in keys.items()}
+        return content | {
+            "ratios": [
+                {"control": control, "search": search, "measured": measured, "predicted": predicted}
+                for (control, search), (measured, predicted) in found.items()
+            ]
+        }
+
+
+class Measurement(Told):
+    """Everything that was measured under one protocol."""
+
+    rows: tuple[TimedRow, ...]
+    protocol: Where
+    step_costs: StepCosts = StepCosts()
+
+
+class Speed(Measurement):
+    """The file: its own rows are those of the first protocol."""
+
+    protocols: tuple[Measurement, ...] = ()
+    provenance: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def processor(self) -> str | None:
+        return self.provenance.get("hardware", {}).get("processor")
+
+
+class Read(NamedTuple):
+    """The file as it is checked, and as it stands there."""
+
+    speed: Speed
+    content: dict[str, Any]
+
+
+def check(content: Any, where: str | Path) -> Speed:
+    """`content` as checked figures. Raises ArtifactError that names the first key that is wrong, and `where`."""
+    try:
+        return Speed.model_validate(content)
+    except pydantic.ValidationError as failure:
+        error = failure.errors()[0]
+        key = ".".join(str(part) for part in error["loc"]) or "the whole"
+        raise ArtifactError(f"file {where}: {key}: {error['msg']}; measure speed again.") from None
+
+
+def read_speed(path: str | Path) -> Read:
+    content = read_json(path)
+    return Read(check(content, path), content)
