@@ -7,12 +7,13 @@ import functools
 
 import pytest
 import torch
-from miniatures import ending, lvm, nat, pairs, refiner, tokens, transformer, translate_batch
+from miniatures import cmlm, ending, inat, lanmt, lvm, nat, pairs, refiner, tokens, transformer, translate_batch
 
 from workflow_src import registry
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import pad
 from workflow_src.engines.cuda_graphs import CapturedLatent
+from workflow_src.engines.cuda_passes import CapturedPasses
 from workflow_src.families.build import build_objective
 from workflow_src.runtime.device import choose
 from workflow_src.runtime.processes import Group
@@ -104,6 +105,32 @@ def test_captured_programs_translate_like_dynamic_shapes(name, newer):
         assert [row for part in parts for row in part] == wanted
     graphs = [encoder for _, encoder in made._encoders.values()] + list(made._refiners.values())
     assert graphs and all(program.graph is not None for program in graphs)
+
+
+CAPTURED = {
+    "ctc-greedy": ("nat", nat, {"blank_penalty": 0.5}),
+    "argmax": ("nat", lambda: nat(loss="axe", max_length_difference=4), {"lengths": 3}),
+    "mask-predict": ("cmlm", cmlm, {"iterations": 3, "length_beam": 2}),
+    "iterative-refinement": ("inat", inat, {"passes": 2}),
+    "delta": ("lanmt", lanmt, {"steps": 2}),
+}
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_captured_passes_translate_like_dynamic_shapes(name):
+    """Of every family: replayed for other sentences than those of the capture, also where outputs get wider."""
+    family, make, settings = CAPTURED[name]
+    runtime, model, declared = choose("cuda", "float32"), make(), registry.searches()[name]
+    settings = declared.settings(**settings)
+    made = CapturedPasses({family: copy.deepcopy(model).to(runtime.device)}, runtime.device)
+    sources = [row[row > 2].tolist() for row in pairs([3, 9, 1, 6, 14, 2, 7], [1] * 7).source]
+    with torch.no_grad():
+        run = registry.import_object(declared.run)
+        wanted = run({MODEL: model}, pad(sources, eos=True), settings, False).tokens
+    for size in (1, 3, 7, 1):
+        parts = [made.translate(sources[i : i + size], settings, False).tokens for i in range(0, 7, size)]
+        assert [row for part in parts for row in part] == wanted
+    assert made._programs and all(program.graph is not None for program in made._programs.values())
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

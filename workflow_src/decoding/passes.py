@@ -7,8 +7,10 @@ engine only asks that `torch.export` can follow them: no Python control flow tha
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -77,8 +79,38 @@ def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: boo
     return registry.import_object(registry.search_of(settings).program)(networks, settings, scored)
 
 
+@dataclasses.dataclass(frozen=True)
+class Width:
+    """How wide outputs are made (None: as wide as they have to be), and how wide each would have to be, as tensors."""
+
+    size: int | None
+    needed: list[Tensor] = dataclasses.field(default_factory=list)
+
+
+_WIDTH: contextvars.ContextVar[Width | None] = contextvars.ContextVar("width", default=None)
+
+
+@contextlib.contextmanager
+def width_of(size: int | None) -> Iterator[Width]:
+    """Within this context `largest` is `size`, whatever lengths are, so that shapes depend on no value.
+
+    What it would have been is noted. Outputs that need more than `size` positions are wrong.
+    """
+    width = Width(size)
+    before = _WIDTH.set(width)
+    try:
+        yield width
+    finally:
+        _WIDTH.reset(before)
+
+
 def largest(lengths: Tensor, limit: int) -> int:
     """The largest of lengths (B,), which are at least 1 and at most `limit`: a size, also in an exported graph."""
+    width = _WIDTH.get()
+    if width is not None:
+        width.needed.append(lengths.amax())
+        if width.size is not None:
+            return width.size
     size = lengths.max().item()
     if torch.compiler.is_exporting():
         # An exporter cannot see the value; it must be told its range.

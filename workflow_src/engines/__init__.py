@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from workflow_src.spec import Engine, Family, Look, Search, SearchSettings
 
-LATENT_FAMILIES = ("lvm", "score", "energy")
-LATENT_SEARCHES = ("prior-mean", "delta", "score")
+# Its graph hands out all logits, which take longer to copy from a GPU than to search there.
+WIDE_SEARCHES = ("ctc-beam",)
 BEAM_FAMILIES = ("transformer",)
 BEAM_SEARCHES = ("greedy", "beam")
 
@@ -25,16 +25,12 @@ def _programs(family: Family, search: Search, settings: SearchSettings) -> str |
     return None
 
 
-def _latent(family: Family, search: Search, settings: SearchSettings) -> str | None:
-    if search.name not in LATENT_SEARCHES:
-        return f"translates with {', '.join(LATENT_SEARCHES)} only, not with {search.name}; remove the engine"
-    if family.name not in LATENT_FAMILIES:
-        return f"computes systems of family {', '.join(LATENT_FAMILIES)} only, not of {family.name}; remove the engine"
-    if getattr(settings, "stop_threshold", None) is not None:
-        return "takes no stop_threshold; remove one of the two"
-    if getattr(settings, "stop_unchanged", False):
-        return "takes no stop_unchanged; remove one of the two"
-    return None
+def _captured(family: Family, search: Search, settings: SearchSettings) -> str | None:
+    if search.name in WIDE_SEARCHES:
+        return f"computes searches whose programs put out words, and {search.name} is none; remove the engine"
+    if others := [name for name in settings.named("role") if getattr(settings, name)]:
+        return f"computes one system's networks, not those of a {others[0]}; remove one of the two"
+    return _programs(family, search, settings)
 
 
 def _beams(family: Family, search: Search, settings: SearchSettings) -> str | None:
@@ -81,8 +77,8 @@ ONNXRUNTIME = Engine(
 CUDA_GRAPHS = Engine(
     name="cuda_graphs",
     title="CUDA graphs",
-    serves=_latent,
-    open="workflow_src.engines.cuda_graphs:open_networks",
+    serves=_captured,
+    open="workflow_src.engines.cuda_passes:open_networks",
     devices=("cuda",),
     modes={None: "fast"},
     selectable=False,

@@ -39,6 +39,12 @@ def rows(sentences: int) -> int:
     return 1 << (sentences - 1).bit_length()
 
 
+def filled(sources: Sequence[Sequence[int]], size: int, width: int) -> Tensor:
+    """Sources with end symbols in a (size, width) tensor; rows to spare hold an end symbol alone."""
+    lines = [[*source, EOS] for source in sources] + [[EOS]] * (size - len(sources))
+    return torch.tensor([line + [PAD] * (width - len(line)) for line in lines])
+
+
 class Program:
     """A function of static tensors without arguments, captured where the device is a GPU; its result is reused."""
 
@@ -105,7 +111,7 @@ class CapturedLatent:
         size, width = rows(len(sources)), bucket(max(map(len, sources)) + 1, self.limit)
         source = (size, width, length_quantile, lengthening)
         ids, encoder = self._encoder(*source)
-        ids.copy_(self._filled(sources, size, width))
+        ids.copy_(filled(sources, size, width))
         _, lengths = encoder()
         # The one wait for the device before the end: how long the outputs are decides what runs next.
         ends = (lengths + self.model.extra_positions).tolist()
@@ -114,18 +120,8 @@ class CapturedLatent:
         made = without_ends(tokens[: len(sources)].tolist(), ends[: len(sources)])
         return Hypotheses(made, [0.0] * len(made), [steps] * len(made))
 
-    def ready(
-        self,
-        settings: SearchSettings,
-        scored: bool,
-        networks: Mapping[str, nn.Module] | None = None,
-        alone: bool = True,
-    ) -> bool:
-        """A capture takes a moment, not seconds."""
-        return True
-
-    def gains_in_batches(self, settings: SearchSettings) -> bool:
-        return True
+    def serves(self, search: str) -> bool:
+        return search in SEARCHES and not (search == "score" and self.score is None)
 
     def translate(
         self,
@@ -139,16 +135,11 @@ class CapturedLatent:
         name = registry.search_of(settings).name
         return self.search(sources, name, steps, size, scored, settings.length_quantile, settings.lengthening)
 
-    def _filled(self, sources: Sequence[Sequence[int]], size: int, width: int) -> Tensor:
-        """Sources with end symbols in a (size, width) tensor; rows to spare hold an end symbol alone."""
-        lines = [[*source, EOS] for source in sources] + [[EOS]] * (size - len(sources))
-        return torch.tensor([line + [PAD] * (width - len(line)) for line in lines])
-
     def _encoder(self, size: int, width: int, quantile: float | None, lengthening: float) -> tuple[Tensor, Program]:
         key = (size, width, quantile, lengthening)
         if key not in self._encoders:
             # Real content, so that the runs before a capture compute what later ones do.
-            ids = self._filled([], size, width).to(self.device)
+            ids = filled([], size, width).to(self.device)
 
             def encode():
                 memory = self.model.encode(ids)
@@ -179,9 +170,9 @@ class CapturedLatent:
         return delta_step(self.model, memory, mask)
 
 
-def open_networks(models: Mapping[str, Any], mode: str, device: torch.device) -> CapturedLatent:
-    """The engine for networks by family. Raises ValueError for those that work in other latents."""
+def open_latent(models: Mapping[str, Any], device: torch.device) -> CapturedLatent | None:
+    """The programs for networks by family; None for those that work in other latents, or in none."""
     if "lvm" not in models:
-        raise ValueError('engine "fast" on GPUs computes systems with an lvm only; use engine eager.')
+        return None
     limit = min(model.config.max_positions for model in models.values())
     return CapturedLatent(models["lvm"], limit, device, models.get("score"))

@@ -1,0 +1,112 @@
+"""Programs of static shapes for any search with a program, which run uncaptured on CPUs, against eager inference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import cmlm, inat, lanmt, lvm, nat, refiner
+
+from workflow_src import registry
+from workflow_src.data.batching import pad
+from workflow_src.engines import cuda_passes
+from workflow_src.engines.choose import why_not
+from workflow_src.engines.cuda_graphs import CapturedLatent
+from workflow_src.engines.cuda_passes import CapturedPasses, open_networks
+from workflow_src.spec import MODEL
+
+CPU = torch.device("cpu")
+AXE = {"loss": "axe", "max_length_difference": 4}
+CASES = {
+    "ctc-greedy": ("nat", nat, {"blank_penalty": 0.5}),
+    "argmax": ("nat", lambda: nat(**AXE), {}),
+    "argmax, lengths": ("nat", lambda: nat(**AXE), {"lengths": 3}),
+    "npd": ("nat", lambda: nat(latent="vae", latent_dim=3), {"draws": 3}),
+    "mask-predict": ("cmlm", cmlm, {"iterations": 3, "length_beam": 2}),
+    "iterative-refinement": ("inat", inat, {"passes": 2}),
+    "delta": ("lanmt", lanmt, {"steps": 2}),
+}
+
+
+def sentences(number: int = 40) -> list[list[int]]:
+    draw = torch.Generator().manual_seed(1)
+    lengths = torch.randint(1, 20, (number,), generator=draw).tolist()
+    return [torch.randint(3, 13, (n,), generator=draw).tolist() for n in lengths]
+
+
+def case(name: str):
+    family, make, settings = CASES[name]
+    return family, make(), registry.searches()[name.partition(",")[0]].settings(**settings)
+
+
+@torch.no_grad()
+def eager(model, sources, settings):
+    run = registry.import_object(registry.search_of(settings).run)
+    return run({MODEL: model}, pad(sources, eos=True), settings, False)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_translations_are_those_of_dynamic_shapes(name):
+    """The same programs serve other sentences of their buckets; spare rows and padding change nothing."""
+    family, model, settings = case(name)
+    made, sources = CapturedPasses({family: model}, CPU), sentences()
+    wanted = eager(model, sources, settings)
+    for size in (1, 3, 40):
+        parts = [made.translate(sources[i : i + size], settings, False) for i in range(0, 40, size)]
+        assert [row for part in parts for row in part.tokens] == wanted.tokens
+        if wanted.steps:
+            assert [count for part in parts for count in part.steps] == wanted.steps
+    assert len({tuple(row) for row in wanted.tokens}) > 8
+    # 40 single sentences, 14 batches and one: three widths of sources and three sizes of batches.
+    assert len(made._sources) <= 9 and len(made._programs) <= 20
+
+
+def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatch):
+    family, model, settings = case("argmax")
+    monkeypatch.setattr(cuda_passes, "bucket", lambda length, limit: length)
+    made, sources = CapturedPasses({family: model}, CPU), [[word] * 5 for word in range(3, 13)]
+    wanted = [eager(model, [source], settings).tokens[0] for source in sources]
+    # The narrowest outputs first.
+    order = sorted(range(10), key=lambda i: len(wanted[i]))
+    assert len(wanted[order[0]]) < len(wanted[order[-1]])
+    for i in (*order, *order):
+        assert made.translate([sources[i]], settings, False).tokens == [wanted[i]]
+    assert len(made._sources) == 1 and 1 < len(made._programs) <= len({len(row) for row in wanted})
+
+
+def test_a_program_is_made_once_for_its_shapes():
+    family, model, settings = case("ctc-greedy")
+    made = CapturedPasses({family: model}, CPU)
+    # As wide as the first needs; the others are narrower.
+    for source in ([8, 9, 10, 11, 12, 5, 6], [5], [5, 6, 7]):
+        made.translate([source], settings, False)
+    assert len(made._programs) == 1
+    other = settings.model_copy(update={"blank_penalty": 3.0})
+    assert made.translate([[5, 6, 7]], other, False).tokens == eager(model, [[5, 6, 7]], other).tokens
+    assert len(made._programs) == 2
+
+
+def test_latent_inference_keeps_programs_of_its_own():
+    model, network = lvm(), refiner("score")
+    made, sources = open_networks({"lvm": model, "score": network}, "fast", CPU), [[5, 6, 7]]
+    settings = registry.searches()["score"].settings(steps=2)
+    assert isinstance(made.latent, CapturedLatent)
+    found = made.translate(sources, settings, False)
+    assert found.tokens == made.latent.translate(sources, settings, False).tokens and not made.passes._programs
+    other = open_networks({"lanmt": lanmt()}, "fast", CPU)
+    settings = registry.searches()["prior-mean"].settings()
+    assert other.latent is None and other.translate(sources, settings, False).tokens
+    assert len(other.passes._programs) == 1
+
+
+REFUSED = [
+    ("nat", "ctc-beam", {}, "computes searches whose programs put out words, and ctc-beam is none"),
+    ("cmlm", "mask-predict", {"rescorer": "teacher"}, "computes one system's networks, not those of a rescorer"),
+    ("lvm", "delta", {"steps": 8, "stop_threshold": 0.5}, "cannot compute search delta with a stop_threshold"),
+    ("energy", "energy", {}, "computes searches that have a program, and energy has none"),
+]
+
+
+@pytest.mark.parametrize(("family", "search", "settings", "reason"), REFUSED)
+def test_what_is_not_served_is_said(family, search, settings, reason):
+    declared, made = registry.engines()["cuda_graphs"], registry.searches()[search].settings(**settings)
+    assert why_not(declared, registry.families()[family], made) == reason

@@ -1,0 +1,144 @@
+"""Searches with a program, of any family, with static shapes, on GPUs captured in CUDA graphs: one launch a batch.
+
+Sources are padded to buckets. How wide outputs are depends on values, such as predicted lengths: a program is made for
+the widest outputs that sources of its bucket had so far, and tells how wide they would have to be. Where that is more,
+the batch is computed again by a wider program. On a CPU the same programs run as they are, uncaptured, which is what
+tests compare with eager inference. Latent inference has programs of its own (`cuda_graphs.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from workflow_src import registry
+from workflow_src.decoding.passes import Pass, Width, make_pass, width_of
+from workflow_src.engines.cuda_graphs import CapturedLatent, Program, bucket, filled, open_latent, rows
+from workflow_src.nn.layers import check_length
+from workflow_src.spec import SearchSettings
+from workflow_src.types import Hypotheses
+
+
+class CapturedPasses:
+    """The searches of a system that have programs, without scores. `models` are its networks by family, its own first.
+
+    Programs live as long as this object. They share memory: a program's outputs are read before another one runs.
+    """
+
+    gives_scores = False
+
+    def __init__(self, models: Mapping[str, nn.Module], device: torch.device):
+        self.models, self.device = dict(models), device
+        self.limit = min(model.config.max_positions for model in models.values())
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        self._passes: dict[SearchSettings, Pass] = {}
+        # By settings, sentences and source width: the ids, and how wide outputs were.
+        self._sources: dict[tuple[SearchSettings, int, int], Tensor] = {}
+        self._widths: dict[tuple[SearchSettings, int, int], int] = {}
+        self._programs: dict[tuple, Program] = {}
+
+    @torch.no_grad()
+    def translate(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        scored: bool,
+        networks: Mapping[str, nn.Module] | None = None,
+    ) -> Hypotheses:
+        """Translate sources of subword ids (not empty, without end symbols), as one batch; scores are 0."""
+        assert not scored, "captured programs give no scores"
+        key = settings, rows(len(sources)), bucket(max(map(len, sources)) + 1, self.limit)
+        made, ids = self._pass(settings), filled(sources, *key[1:])
+        outputs = self._outputs(key, made, ids)
+        read = [(part.float() if part.is_floating_point() else part).cpu().numpy() for part in outputs]
+        if made.read is not None:
+            found = made.read(ids.numpy(), read)
+            steps = found.steps and found.steps[: len(sources)]
+            return Hypotheses(found.tokens[: len(sources)], [0.0] * len(sources), steps)
+        lines = zip(read[0].tolist(), read[1].tolist(), strict=True)
+        tokens = [made.finish(line[:count]) for line, count in list(lines)[: len(sources)]]
+        return Hypotheses(tokens, [0.0] * len(tokens), [made.steps] * len(tokens))
+
+    def _outputs(self, key: tuple[SearchSettings, int, int], made: Pass, ids: Tensor) -> tuple[Tensor, ...]:
+        if key not in self._sources:
+            self._sources[key] = ids.to(self.device)
+            self._widths[key] = self._widest(made, self._sources[key])
+        self._sources[key].copy_(ids)
+        while True:
+            outputs, needed = self._program(key, made)()
+            wanted = 0 if needed is None else int(needed)
+            if wanted <= self._widths[key]:
+                return outputs
+            check_length(wanted, self.limit)
+            self._widths[key] = bucket(wanted, self.limit)
+
+    def _widest(self, made: Pass, ids: Tensor) -> int:
+        """How wide outputs of these sources are, rounded up; 0 where that does not depend on values."""
+        with width_of(None) as width:
+            made.module(ids)
+        return bucket(int(torch.stack(width.needed).amax()), self.limit) if width.needed else 0
+
+    def _program(self, key: tuple[SearchSettings, int, int], made: Pass) -> Program:
+        size = self._widths[key]
+        if (key, size) not in self._programs:
+            ids = self._sources[key]
+
+            def compute() -> tuple[tuple[Tensor, ...], Tensor | None]:
+                with width_of(size) as width:
+                    outputs = made.module(ids)
+                return outputs, _most(width)
+
+            self._programs[key, size] = Program(compute, self.device, self.pool)
+        return self._programs[key, size]
+
+    def _pass(self, settings: SearchSettings) -> Pass:
+        if settings not in self._passes:
+            families = registry.families()
+            own = [(model, families[family]) for family, model in self.models.items()]
+            networks = registry.fill(registry.needs(settings), own, {})
+            self._passes[settings] = make_pass(networks, settings, False)
+        return self._passes[settings]
+
+
+def _most(width: Width) -> Tensor | None:
+    return torch.stack(width.needed).amax() if width.needed else None
+
+
+class Captured:
+    """The engine for networks by family: latent inference by its own programs, other searches by theirs."""
+
+    gives_scores = False
+
+    def __init__(self, models: Mapping[str, Any], device: torch.device):
+        self.latent: CapturedLatent | None = open_latent(models, device)
+        self.passes = CapturedPasses(models, device)
+
+    def ready(
+        self,
+        settings: SearchSettings,
+        scored: bool,
+        networks: Mapping[str, nn.Module] | None = None,
+        alone: bool = True,
+    ) -> bool:
+        """A capture takes a moment, not seconds."""
+        return True
+
+    def gains_in_batches(self, settings: SearchSettings) -> bool:
+        return True
+
+    def translate(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        scored: bool,
+        networks: Mapping[str, nn.Module] | None = None,
+    ) -> Hypotheses:
+        known = self.latent is not None and self.latent.serves(registry.search_of(settings).name)
+        return (self.latent if known else self.passes).translate(sources, settings, scored, networks)
+
+
+def open_networks(models: Mapping[str, Any], mode: str, device: torch.device) -> Captured:
+    return Captured(models, device)
