@@ -2,12 +2,14 @@
 
 Importing takes longer than most jobs of miniature systems. A folder that looks like the virtual environment has a
 `python` that hands `python -m workflow_src.stages.STAGE …` over. A fork is a fresh job otherwise: no module of the
-project is imported before it, its folder, environment, output and signals are its own, and it ends with the job.
+project is imported before it, its folder, environment, output and signals are its own, and it ends with the job. But
+functions registered for the exit do not run, and torch has read its own variables when the server imported it.
 """
 
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import os
 import runpy
@@ -110,12 +112,17 @@ def serve(path: str) -> None:
                 return
             if kind == "accept":
                 line = listening.accept()[0]
-                child = _start(line)
+                started = _start(line)
+                if started is None:
+                    line.close()
+                    continue
+                child = started
                 watched.register(line, selectors.EVENT_READ, ("signal", child, line))
                 watched.register(os.pidfd_open(child), selectors.EVENT_READ, ("ended", child, line))
             elif kind == "ended":
                 _end(watched, key.fd, child, line)
-            elif key.fileobj in watched.get_map():
+            # Both may come at once: a job that has ended is told nothing more.
+            elif key.fileobj.fileno() >= 0 and key.fileobj in watched.get_map():
                 asked = line.recv(1)
                 # Without the one who asked for it, a job has no one to tell.
                 os.kill(child, asked[0] if asked else signal.SIGKILL)
@@ -123,13 +130,17 @@ def serve(path: str) -> None:
                     watched.unregister(line)
 
 
-def _start(line: socket.socket) -> int:
+def _start(line: socket.socket) -> int | None:
+    """The process of the job that is handed over, None where whoever asks is gone."""
     head, ancillary, _, _ = line.recvmsg(8, socket.CMSG_SPACE(3 * array.array("i").itemsize))
     outputs = array.array("i")
     outputs.frombytes(ancillary[0][2])
     size, content = int.from_bytes(head, "big"), b""
     while len(content) < size:
-        content += line.recv(size - len(content))
+        part = line.recv(size - len(content))
+        if not part:
+            return None
+        content += part
     words, folder, variables = json.loads(content)
     child = os.fork()
     if child == 0:
@@ -171,7 +182,8 @@ def _end(watched: selectors.BaseSelector, ended: int, child: int, line: socket.s
     os.close(ended)
     if line in [key.fileobj for key in watched.get_map().values()]:
         watched.unregister(line)
-        line.sendall(str(status).encode())
+        with contextlib.suppress(BrokenPipeError):
+            line.sendall(str(status).encode())
     line.close()
 
 

@@ -298,6 +298,8 @@ class Family:
     title           of a group of table rows
     order           place among families in tables
     loss_title      of the panel of its training loss; families that say the same share one
+    static          whether its network reads no value while it computes, such as the lengths that a packed LSTM needs
+                    on the CPU: what CUDA graphs ask for
     """
 
     name: str
@@ -326,6 +328,7 @@ class Family:
     look: Look = Look()
     order: int = 100
     loss_title: str = "Training loss"
+    static: bool = True
 
     @property
     def training_rule(self) -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.candidates import unpadded
+from workflow_src.decoding.passes import fixed
 from workflow_src.types import PAD, Hypotheses, MaskedModel, wide
 
 # Called after a pass with the subwords (C, N) and the mask (C, N) of real places.
@@ -37,7 +38,7 @@ def mask_predict(
     for done in range(1, iterations):
         again = least_confident(chances, mask, masked_again(lengths, done, iterations))
         # Short outputs have nothing to mask in the last passes. A graph does not look.
-        if torch.compiler.is_exporting() or bool(again.any()):
+        if fixed() or bool(again.any()):
             hidden = model.states(memory, torch.where(again, model.mask_symbol, symbols), mask)
             symbols, chances = _predicted(model, hidden, again, symbols, chances)
         if after:
@@ -76,7 +77,7 @@ def _predicted(
     model: MaskedModel, hidden: Tensor, places: Tensor, symbols: Tensor, chances: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Symbols and their log-probabilities (C, N): at `places` (C, N) those that states (C, N, D) predict."""
-    if torch.compiler.is_exporting():
+    if fixed():
         # A graph has one shape for all passes.
         chance, found = _best(model, hidden)
         return torch.where(places, found, symbols), torch.where(places, chance, chances)

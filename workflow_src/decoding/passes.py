@@ -1,8 +1,9 @@
 """Searches that are one fixed function of source ids, so that an engine can compile them without knowing the family.
 
-A search names a function (networks by role, settings, scored) -> `Pass` as its `program`. Of the module's operators an
-engine only asks that `torch.export` can follow them: no Python control flow that depends on values. Layers of
-`nn/layers.py` are replaced by faster operators where an engine has them.
+A search names a function (networks by role, settings, scored) -> `Pass` as its `program`. Engines ask of the module
+that `torch.export` can follow it, and, for CUDA graphs, that it reads no value and copies nothing from the CPU where
+`fixed()` is true: no Python control flow that depends on values, no boolean index, no assignment to a single element.
+Layers of `nn/layers.py` are replaced by faster operators where an engine has them.
 """
 
 from __future__ import annotations
@@ -102,6 +103,12 @@ def width_of(size: int | None) -> Iterator[Width]:
         yield width
     finally:
         _WIDTH.reset(before)
+
+
+def fixed() -> bool:
+    """Whether no operator may depend on values: in an export, and in a program of static shapes."""
+    width = _WIDTH.get()
+    return torch.compiler.is_exporting() or (width is not None and width.size is not None)
 
 
 def largest(lengths: Tensor, limit: int) -> int:

@@ -27,7 +27,9 @@ def _programs(family: Family, search: Search, settings: SearchSettings) -> str |
 
 def _captured(family: Family, search: Search, settings: SearchSettings) -> str | None:
     if search.name in WIDE_SEARCHES:
-        return f"computes searches whose programs put out words, and {search.name} is none; remove the engine"
+        return f"does not compute {search.name}, whose program puts out logits; remove the engine"
+    if not family.static:
+        return f"computes no network that needs lengths on the CPU, such as a {family.name}; remove the engine"
     if others := [name for name in settings.named("role") if getattr(settings, name)]:
         return f"computes one system's networks, not those of a {others[0]}; remove one of the two"
     return _programs(family, search, settings)

@@ -40,8 +40,9 @@ def rows(sentences: int) -> int:
 
 
 def filled(sources: Sequence[Sequence[int]], size: int, width: int) -> Tensor:
-    """Sources with end symbols in a (size, width) tensor; rows to spare hold an end symbol alone."""
-    lines = [[*source, EOS] for source in sources] + [[EOS]] * (size - len(sources))
+    """Sources with end symbols in a (size, width) tensor; rows to spare repeat the first, or are an end symbol."""
+    lines = [[*source, EOS] for source in sources]
+    lines += [lines[0] if lines else [EOS]] * (size - len(sources))
     return torch.tensor([line + [PAD] * (width - len(line)) for line in lines])
 
 
@@ -77,8 +78,6 @@ class CapturedLatent:
     positions. They share memory: a program's result is read, or used up by the program that follows it, before
     another one runs.
     """
-
-    gives_scores = False
 
     def __init__(self, model: LatentModel, max_positions: int, device: torch.device, score: Refiner | None = None):
         self.model, self.score, self.limit, self.device = model, score, max_positions, device

@@ -28,8 +28,6 @@ class CapturedPasses:
     Programs live as long as this object. They share memory: a program's outputs are read before another one runs.
     """
 
-    gives_scores = False
-
     def __init__(self, models: Mapping[str, nn.Module], device: torch.device):
         self.models, self.device = dict(models), device
         self.limit = min(model.config.max_positions for model in models.values())
@@ -38,7 +36,7 @@ class CapturedPasses:
         # By settings, sentences and source width: the ids, and how wide outputs were.
         self._sources: dict[tuple[SearchSettings, int, int], Tensor] = {}
         self._widths: dict[tuple[SearchSettings, int, int], int] = {}
-        self._programs: dict[tuple, Program] = {}
+        self._programs: dict[tuple[SearchSettings, int, int], Program] = {}
 
     @torch.no_grad()
     def translate(
@@ -64,8 +62,9 @@ class CapturedPasses:
 
     def _outputs(self, key: tuple[SearchSettings, int, int], made: Pass, ids: Tensor) -> tuple[Tensor, ...]:
         if key not in self._sources:
-            self._sources[key] = ids.to(self.device)
-            self._widths[key] = self._widest(made, self._sources[key])
+            source = ids.to(self.device)
+            self._widths[key] = self._widest(made, source)
+            self._sources[key] = source
         self._sources[key].copy_(ids)
         while True:
             outputs, needed = self._program(key, made)()
@@ -73,6 +72,8 @@ class CapturedPasses:
             if wanted <= self._widths[key]:
                 return outputs
             check_length(wanted, self.limit)
+            # It is never asked again.
+            del self._programs[key]
             self._widths[key] = bucket(wanted, self.limit)
 
     def _widest(self, made: Pass, ids: Tensor) -> int:
@@ -82,17 +83,16 @@ class CapturedPasses:
         return bucket(int(torch.stack(width.needed).amax()), self.limit) if width.needed else 0
 
     def _program(self, key: tuple[SearchSettings, int, int], made: Pass) -> Program:
-        size = self._widths[key]
-        if (key, size) not in self._programs:
-            ids = self._sources[key]
+        if key not in self._programs:
+            size, ids = self._widths[key], self._sources[key]
 
             def compute() -> tuple[tuple[Tensor, ...], Tensor | None]:
                 with width_of(size) as width:
                     outputs = made.module(ids)
                 return outputs, _most(width)
 
-            self._programs[key, size] = Program(compute, self.device, self.pool)
-        return self._programs[key, size]
+            self._programs[key] = Program(compute, self.device, self.pool)
+        return self._programs[key]
 
     def _pass(self, settings: SearchSettings) -> Pass:
         if settings not in self._passes:

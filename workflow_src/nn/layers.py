@@ -298,7 +298,8 @@ def barred(bias: Tensor, below: int, *others: int) -> Tensor:
     changes = torch.zeros_like(bias)
     changes[:below] = float("-inf")
     for symbol in others:
-        changes[symbol] = float("-inf")
+        # A slice is filled where it is; a single element would be copied from the CPU.
+        changes[symbol : symbol + 1] = float("-inf")
     return bias + changes
 
 

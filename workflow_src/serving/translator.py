@@ -76,8 +76,9 @@ class Translator(BaseTranslator):
         self._automatic, self._fast = engine == "auto", None
         self.engine, declared = choose_mode(engine, self.device, self.precision, families[0], self.searches)
         if declared is not None:
-            # The system's own comes before another of its family.
-            own = {family.name: self.models[name] for name, family in reversed(self._families)}
+            # What only fills roles is handed over with a search, and may be of the same families.
+            others = bundle.roles(self.description).values()
+            own = {family.name: self.models[name] for name, family in self._families if name not in others}
             self._fast = open_engine(declared, own, self.engine, self.runtime.device)
         return self
 

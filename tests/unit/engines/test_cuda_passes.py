@@ -8,22 +8,29 @@ from miniatures import cmlm, inat, lanmt, lvm, nat, refiner
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
+from workflow_src.decoding.passes import make_pass, width_of
 from workflow_src.engines import cuda_passes
 from workflow_src.engines.choose import why_not
-from workflow_src.engines.cuda_graphs import CapturedLatent
+from workflow_src.engines.cuda_graphs import CapturedLatent, Program
 from workflow_src.engines.cuda_passes import CapturedPasses, open_networks
 from workflow_src.spec import MODEL
 
 CPU = torch.device("cpu")
 AXE = {"loss": "axe", "max_length_difference": 4}
+CE = {"loss": "ce", "max_length_difference": 4}
 CASES = {
     "ctc-greedy": ("nat", nat, {"blank_penalty": 0.5}),
+    "ctc-greedy, uniform": ("nat", lambda: nat(copy_source="uniform"), {}),
     "argmax": ("nat", lambda: nat(**AXE), {}),
     "argmax, lengths": ("nat", lambda: nat(**AXE), {"lengths": 3}),
+    "argmax, cross-entropy": ("nat", lambda: nat(**CE), {"length_quantile": 0.7, "lengthening": 0.2}),
+    "argmax, masked": ("cmlm", cmlm, {}),
+    "prior-mean": ("nat", lambda: nat(latent="vae", latent_dim=3), {}),
     "npd": ("nat", lambda: nat(latent="vae", latent_dim=3), {"draws": 3}),
     "mask-predict": ("cmlm", cmlm, {"iterations": 3, "length_beam": 2}),
     "iterative-refinement": ("inat", inat, {"passes": 2}),
     "delta": ("lanmt", lanmt, {"steps": 2}),
+    "delta, states": ("lanmt", lambda: lanmt(length_reads="states"), {"steps": 1, "lengthening": 0.3}),
 }
 
 
@@ -57,12 +64,33 @@ def test_translations_are_those_of_dynamic_shapes(name):
             assert [count for part in parts for count in part.steps] == wanted.steps
     assert len({tuple(row) for row in wanted.tokens}) > 8
     # 40 single sentences, 14 batches and one: three widths of sources and three sizes of batches.
-    assert len(made._sources) <= 9 and len(made._programs) <= 20
+    assert len(made._programs) <= 9
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", CASES)
+def test_programs_read_no_values(name):
+    """Of tensors without values, as in a capture: reading one is an error."""
+    _, model, settings = case(name)
+    made = make_pass({MODEL: model.to("meta")}, settings, False)
+    with width_of(16):
+        outputs = made.module(torch.full((4, 16), 5, device="meta"))
+    assert all(part.is_meta for part in outputs)
+
+
+class Counted(Program):
+    made = 0
+
+    def __init__(self, *words):
+        super().__init__(*words)
+        Counted.made += 1
 
 
 def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatch):
     family, model, settings = case("argmax")
     monkeypatch.setattr(cuda_passes, "bucket", lambda length, limit: length)
+    monkeypatch.setattr(cuda_passes, "Program", Counted)
+    monkeypatch.setattr(Counted, "made", 0)
     made, sources = CapturedPasses({family: model}, CPU), [[word] * 5 for word in range(3, 13)]
     wanted = [eager(model, [source], settings).tokens[0] for source in sources]
     # The narrowest outputs first.
@@ -70,7 +98,8 @@ def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatc
     assert len(wanted[order[0]]) < len(wanted[order[-1]])
     for i in (*order, *order):
         assert made.translate([sources[i]], settings, False).tokens == [wanted[i]]
-    assert len(made._sources) == 1 and 1 < len(made._programs) <= len({len(row) for row in wanted})
+    # The narrower ones are gone.
+    assert len(made._programs) == 1 and 1 < Counted.made <= len({len(row) for row in wanted})
 
 
 def test_a_program_is_made_once_for_its_shapes():
@@ -99,7 +128,8 @@ def test_latent_inference_keeps_programs_of_its_own():
 
 
 REFUSED = [
-    ("nat", "ctc-beam", {}, "computes searches whose programs put out words, and ctc-beam is none"),
+    ("nat", "ctc-beam", {}, "does not compute ctc-beam, whose program puts out logits"),
+    ("tagger", "argmax", {}, "computes no network that needs lengths on the CPU, such as a tagger"),
     ("cmlm", "mask-predict", {"rescorer": "teacher"}, "computes one system's networks, not those of a rescorer"),
     ("lvm", "delta", {"steps": 8, "stop_threshold": 0.5}, "cannot compute search delta with a stop_threshold"),
     ("energy", "energy", {}, "computes searches that have a program, and energy has none"),

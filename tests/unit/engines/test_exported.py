@@ -250,6 +250,20 @@ def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, sett
         engine.translate([[7] * 40], settings, True)
 
 
+def test_outputs_end_at_the_models_positions_and_special_symbols_are_no_words(tmp_path):
+    model = lvm(max_positions=30, layers=1, encoder_layers=1).float()
+    with torch.no_grad():
+        model.length.outer.bias[-1] += 100
+        model.output_bias[:3] += 100
+    made, sources = graphs({"lvm": model}, tmp_path), [*sentences(8, 13), [5] * 29]
+    settings = registry.searches()["prior-mean"].settings(lengthening=1e30)
+    wanted = translate_batch(model, pad(sources, eos=True), "prior-mean", lengthening=1e30)
+    found = made.translate(sources, settings, False)
+    assert found.tokens == wanted.tokens and {len(row) for row in found.tokens} == {30}
+    assert [made.translate([source], settings, False).tokens[0] for source in sources] == wanted.tokens
+    assert min(min(row) for row in found.tokens) > 2
+
+
 @pytest.mark.parametrize(("search", "steps"), [("delta", 2), ("score", 2)])
 def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
     more = {"decoder_skip": True, "norm": "post"} if search == "delta" else {"end_symbol": True}
@@ -265,9 +279,8 @@ def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
     together = made.translate(sources, settings, True)
     assert together.tokens == wanted.tokens and together.steps == wanted.steps
     assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
-    if search == "delta":
-        # Graphs of single sentences, which have no padding, take as long to export again.
-        assert [made.translate([source], settings, True).tokens[0] for source in sources[:8]] == wanted.tokens[:8]
+    # Graphs of single sentences have no padding.
+    assert [made.translate([source], settings, True).tokens[0] for source in sources[:8]] == wanted.tokens[:8]
 
 
 @pytest.fixture(scope="module")

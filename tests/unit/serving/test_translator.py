@@ -364,7 +364,8 @@ def test_a_fast_engine_translates_alike(translators, fast_score):
 
 
 def test_8_bits_translate_nearly_alike_and_batches_change_nothing(translators, tiny_bundles, graphs):
-    pytest.importorskip("onnxruntime")
+    for package in ("onnxruntime", "onnxscript"):
+        pytest.importorskip(package, reason="needs the extra fast")
     translator = Translator.load(tiny_bundles["lvm"], device="cpu", threads=1, engine="fast-int8")
     assert translator.engine == "fast-int8"
     settings = {"search": "delta", "steps": 1}

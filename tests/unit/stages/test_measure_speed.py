@@ -3,12 +3,15 @@
 import dataclasses
 import json
 import os
+import time
 
+import psutil
 import pytest
 import torch
 
 from workflow_src import jobs
 from workflow_src.evaluation.speed import worker
+from workflow_src.evaluation.speed.processes import WAITING, Worker
 from workflow_src.evaluation.speed.rows import Order, Protocol, SpeedRow
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import measure_speed
@@ -187,8 +190,6 @@ def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
 
 
 def test_a_worker_that_refuses_or_dies_says_so():
-    from workflow_src.evaluation.speed.processes import Worker
-
     with pytest.raises(ValueError, match="is no bundle"):
         Worker(worker.make, _order("/nowhere/at/all"))
     with pytest.raises(ValueError, match=r"the process that measures continuum ended by itself \(exit code 1\)"):
@@ -197,19 +198,43 @@ def test_a_worker_that_refuses_or_dies_says_so():
 
 def told(order):
     """Stands for what makes a timer: its report is the process's environment."""
-    names = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
+    names = ("OMP_NUM_THREADS", *WAITING)
     return None, {name: os.environ.get(name) for name in names}
 
 
-@pytest.mark.parametrize(("threads", "waiting"), [(1, None), (2, "ACTIVE")])
-def test_a_worker_has_its_threads_and_those_that_wait_spin(threads, waiting, monkeypatch):
-    from workflow_src.evaluation.speed.processes import Worker
-
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_worker_has_its_threads_and_those_that_wait_spin(threads, monkeypatch):
+    for name in WAITING:
+        monkeypatch.delenv(name, raising=False)
     made = Worker(told, dataclasses.replace(_order("x"), threads=threads))
     try:
-        assert made.about == {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": waiting}
-        assert "OMP_WAIT_POLICY" not in os.environ
+        wanted = WAITING if threads > 1 else dict.fromkeys(WAITING)
+        assert made.about == {"OMP_NUM_THREADS": str(threads)} | wanted
+        assert not WAITING.keys() & os.environ.keys()
+    finally:
+        made.close()
+
+
+def multiplied(order):
+    """Stands for what makes a timer: has used its threads."""
+    torch.set_num_threads(order.threads)
+    side = torch.ones(800, 800)
+    for _ in range(5):
+        (side @ side).sigmoid()
+    return None, None
+
+
+def test_a_worker_that_waits_leaves_the_cores_to_others():
+    """Threads that spin for ever would share the cores with the engine that is timed."""
+    made = Worker(multiplied, dataclasses.replace(_order("x"), threads=2))
+    try:
+        process = psutil.Process(made._process.pid)
+        assert process.num_threads() > 1
+        time.sleep(0.2)
+        before = process.cpu_times()
+        time.sleep(0.5)
+        after = process.cpu_times()
+        assert after.user + after.system - before.user - before.system < 0.1
     finally:
         made.close()
 

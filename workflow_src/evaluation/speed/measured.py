@@ -144,9 +144,13 @@ def check(content: Any, where: str | Path) -> Speed:
     except pydantic.ValidationError as failure:
         error = failure.errors()[0]
         key = ".".join(str(part) for part in error["loc"]) or "the whole"
-        raise ArtifactError(f"file {where}: {key}: {error['msg']}; measure speed again.") from None
+        raise ArtifactError(f"file {where}: {key}: {error['msg']}") from None
 
 
 def read_speed(path: str | Path) -> Read:
+    """Raises ArtifactError for a file that is missing, damaged or not of this kind."""
     content = read_json(path)
-    return Read(check(content, path), content)
+    try:
+        return Read(check(content, path), content)
+    except ArtifactError as failure:
+        raise ArtifactError(f"{failure}; measure speed again.") from None

@@ -16,18 +16,17 @@ from workflow_src.evaluation.speed.rows import About, Order, SpeedRow, Timing
 from workflow_src.evaluation.speed.timing import RowTimes
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-WAITING = "OMP_WAIT_POLICY"
+# Threads that wait for each other spin, as to wake one that sleeps takes longer than a product. They do so for a
+# millisecond or a few: between two products, and not while another engine's process is timed.
+WAITING = {"OMP_WAIT_POLICY": "ACTIVE", "GOMP_SPINCOUNT": "100000", "KMP_BLOCKTIME": "1"}
 # Given a worker's order: what times rows there, and what it says of itself.
 Make = Callable[[Order], tuple[Any, About]]
 
 
 @contextlib.contextmanager
 def _environment(threads: int) -> Iterator[None]:
-    """The environment of a process to be started, for the time being.
-
-    Threads that wait for each other spin: nothing else runs, and to wake one that sleeps takes longer than a product.
-    """
-    wanted = dict.fromkeys(THREAD_VARIABLES, str(threads)) | ({WAITING: "ACTIVE"} if threads > 1 else {})
+    """The environment of a process to be started, for the time being."""
+    wanted = dict.fromkeys(THREAD_VARIABLES, str(threads)) | (WAITING if threads > 1 else {})
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

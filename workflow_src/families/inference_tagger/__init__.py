@@ -30,6 +30,7 @@ FAMILY = Family(
     continues=tuple(name for name in TaggerConfig.model_fields if name != "dropout"),
     look=Look("#00838f", dark="#4dd0e1"),
     order=6,
+    static=tagger.FAMILY.static,
     rule="train_inference_network",
     loss_title="Energy and length loss",
 )

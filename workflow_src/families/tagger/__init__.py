@@ -45,4 +45,5 @@ FAMILY = Family(
     traits=frozenset({LENGTHS}),
     look=Look("#9e9d24", dark="#d4e157"),
     order=6,
+    static=False,
 )
