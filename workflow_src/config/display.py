@@ -130,7 +130,9 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
     chosen = []
     if picked:
         # Seeds that chose different values share a row, which then tells the settings only.
-        chosen = [f"chosen: {words(picked[0], all(one == picked[0] for one in picked))}"]
+        changed = {} if search.details else _changed(values, without=picked[0])
+        told = f"chosen: {words(picked[0], all(one == picked[0] for one in picked))}"
+        chosen = [f"{words(changed)}; {told}" if changed else told]
     elif search.details is None:
         chosen = _own(search, values, first)
     label = _common([search.row_label(one) for one in every])
@@ -163,9 +165,14 @@ def _own(search: Search, values: SearchSettings, row: RowInfo) -> list[str]:
     engine = "".join(f"-{row.settings[key]}" for key in ENGINE_SETTINGS if key in row.settings)
     if row.name != f"{search.name}{values.name_parts()}{engine}":
         return [row.name]
-    fields = [n for n in type(values).model_fields if not values.option(n).always and values.option(n).role is None]
-    changed = {n: getattr(values, n) for n in fields if getattr(values, n) != values.default(n)}
+    changed = _changed(values)
     return [words(changed)] if changed else []
+
+
+def _changed(values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:
+    """Settings that are not the default ones, but for those that labels have anyway and some others."""
+    fields = [n for n in type(values).model_fields if not values.option(n).always and values.option(n).role is None]
+    return {n: getattr(values, n) for n in fields if n not in without and getattr(values, n) != values.default(n)}
 
 
 def _curve(system: SystemInfo, search: Search, values: SearchSettings, row: RowInfo, engine: EngineInfo) -> str:

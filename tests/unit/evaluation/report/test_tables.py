@@ -213,6 +213,10 @@ def test_what_dev_chose_stands_in_a_rows_label():
     assert label(*row, alike) == "score, L = 1 (chosen: length quantile 0.6)"
     # Seeds that chose different values share a row, which then tells the setting only.
     assert label(*row, [alike[0], {"length_quantile": 0.7}]) == "score, L = 1 (chosen: length quantile)"
+    # What the configuration says is told too, and a choice that replaces it is told once.
+    half = ("score", "score-1-half-tuned", stepped("score", 1) | {"step_size": 0.5})
+    assert label(*half, alike) == "score, L = 1 (step size 0.5; chosen: length quantile 0.6)"
+    assert label(*half, [{"step_size": 0.5}] * 2) == "score, L = 1 (chosen: step size 0.5)"
 
 
 def test_a_search_whose_candidates_dev_chose_is_told_from_the_plain_one():
