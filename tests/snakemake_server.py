@@ -6,13 +6,15 @@ project is imported before it, its folder and its output are its own, and it end
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import traceback
 from pathlib import Path
+
+from forks import end_with
 
 
 class DryRuns:
@@ -67,31 +69,20 @@ def serve() -> None:
         words, folder, outputs = json.loads(line)
         child = os.fork()
         if child == 0:
-            _dry_run(snakemake.cli.main, words, folder, outputs)
+            end_with(functools.partial(_dry_run, snakemake.cli.main, words, folder, outputs))
         status = os.waitpid(child, 0)[1]
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 
 def _dry_run(main, words: list[str], folder: str, outputs: list[str]) -> None:
-    """In the fork: never returns."""
-    status = 1
-    try:
-        for number, path in enumerate(outputs, 1):
-            opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(opened, number)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.chdir(folder)
-        sys.argv += words
-        main(words)
-        status = 0
-    except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+    """In the fork."""
+    for number, path in enumerate(outputs, 1):
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(opened, number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(folder)
+    sys.argv += words
+    main(words)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import functools
 import json
 import os
 import runpy
@@ -20,8 +21,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import traceback
 from pathlib import Path
+
+from forks import end_with
 
 CLIENT = """#!{python} -ISE
 import array, json, os, signal, socket, sys
@@ -144,43 +146,30 @@ def _start(line: socket.socket) -> int | None:
     words, folder, variables = json.loads(content)
     child = os.fork()
     if child == 0:
-        _run(words, folder, variables, list(outputs))
+        end_with(functools.partial(_run, words, folder, variables, list(outputs)))
     for number in outputs:
         os.close(number)
     return child
 
 
 def _run(words: list[str], folder: str, variables: dict[str, str], outputs: list[int]) -> None:
-    """In the fork: never returns."""
-    status = 1
-    try:
-        for own, given in enumerate(outputs):
-            os.dup2(given, own)
-        os.chdir(folder)
-        os.environ.clear()
-        os.environ.update(variables)
-        # As `python -m` has them where PYTHONSAFEPATH is set.
-        sys.path[:1] = [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
-        sys.argv = words
-        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
-        status = 0
-    except SystemExit as ended:
-        if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
-        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+    """In the fork."""
+    for own, given in enumerate(outputs):
+        os.dup2(given, own)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(variables)
+    # As `python -m` has them where PYTHONSAFEPATH is set.
+    sys.path[:1] = [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.argv = words
+    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 
 def _end(watched: selectors.BaseSelector, ended: int, child: int, line: socket.socket) -> None:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     watched.unregister(ended)
     os.close(ended)
-    if line in [key.fileobj for key in watched.get_map().values()]:
+    if line in watched.get_map():
         watched.unregister(line)
         with contextlib.suppress(BrokenPipeError):
             line.sendall(str(status).encode())

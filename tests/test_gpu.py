@@ -131,7 +131,7 @@ def test_captured_passes_translate_like_dynamic_shapes(name):
         run = registry.import_object(declared.run)
         wanted = run({MODEL: model}, pad(sources, eos=True), settings, False).tokens
     for size in (1, 3, 7, 1):
-        parts = [made.translate(sources[i : i + size], settings, False).tokens for i in range(0, 7, size)]
+        parts = [made.translate(sources[i : i + size], settings).tokens for i in range(0, 7, size)]
         assert [row for part in parts for row in part] == wanted
     assert made._programs and all(program.graph is not None for program in made._programs.values())
 

@@ -47,6 +47,10 @@ class Pass:
     outputs: tuple[str, ...] = ()
     read: Callable[[np.ndarray, list[np.ndarray]], Hypotheses] | None = None
 
+    def finished(self, tokens: list[list[int]], positions: list[int]) -> list[list[int]]:
+        """Translations from tokens (B, T) and the positions (B,) that count."""
+        return [self.finish(row[:count]) for row, count in zip(tokens, positions, strict=True)]
+
 
 @dataclasses.dataclass(frozen=True)
 class Function:
@@ -75,6 +79,13 @@ class Compiled:
         return self.network.config
 
 
+def own_networks(models: Mapping[str, nn.Module], settings: SearchSettings) -> dict[str, nn.Module]:
+    """The networks of a system, by role, that a search works with; `models` are all of them, by family."""
+    families = registry.families()
+    own = [(model, families[family]) for family, model in models.items()]
+    return registry.fill(registry.needs(settings), own, {})
+
+
 def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
     """The program of a search, made for these networks (by role) and settings."""
     return registry.import_object(registry.search_of(settings).program)(networks, settings, scored)
@@ -86,6 +97,11 @@ class Width:
 
     size: int | None
     needed: list[Tensor] = dataclasses.field(default_factory=list)
+
+    @property
+    def most(self) -> Tensor | None:
+        """The widest of all; None where no width depends on values."""
+        return torch.stack(self.needed).amax() if self.needed else None
 
 
 _WIDTH: contextvars.ContextVar[Width | None] = contextvars.ContextVar("width", default=None)

@@ -14,15 +14,23 @@ def _everything(family: Family, search: Search, settings: SearchSettings) -> str
     return None
 
 
+def _named(settings: SearchSettings) -> str | None:
+    """The first setting that names another system."""
+    return next((name for name in settings.named("role") if getattr(settings, name)), None)
+
+
 def _programs(family: Family, search: Search, settings: SearchSettings) -> str | None:
     if search.program is None:
         return f"computes searches that have a program, and {search.name} has none; remove the engine"
     if reason := search.varies(settings):
         return f"cannot compute search {search.name} {reason}; remove one of the two"
     # What reads a graph's outputs may work with other systems beside it.
-    if search.graph is None and (others := [name for name in settings.named("role") if getattr(settings, name)]):
-        return f"computes one system's networks, not those of a {others[0]}; remove one of the two"
-    return None
+    return _alone(settings) if search.graph is None else None
+
+
+def _alone(settings: SearchSettings) -> str | None:
+    other = _named(settings)
+    return f"computes one system's networks, not those of a {other}; remove one of the two" if other else None
 
 
 def _captured(family: Family, search: Search, settings: SearchSettings) -> str | None:
@@ -30,9 +38,7 @@ def _captured(family: Family, search: Search, settings: SearchSettings) -> str |
         return f"does not compute {search.name}, whose program puts out logits; remove the engine"
     if not family.static:
         return f"computes no network that needs lengths on the CPU, such as a {family.name}; remove the engine"
-    if others := [name for name in settings.named("role") if getattr(settings, name)]:
-        return f"computes one system's networks, not those of a {others[0]}; remove one of the two"
-    return _programs(family, search, settings)
+    return _alone(settings) or _programs(family, search, settings)
 
 
 def _beams(family: Family, search: Search, settings: SearchSettings) -> str | None:
@@ -40,8 +46,8 @@ def _beams(family: Family, search: Search, settings: SearchSettings) -> str | No
         return f"translates with {', '.join(BEAM_SEARCHES)} only, not with {search.name}; remove the engine"
     if family.name not in BEAM_FAMILIES:
         return f"computes systems of family {', '.join(BEAM_FAMILIES)} only, not of {family.name}; remove the engine"
-    if others := [name for name in settings.named("role") if getattr(settings, name)]:
-        return f"takes no {others[0]}; remove one of the two"
+    if other := _named(settings):
+        return f"takes no {other}; remove one of the two"
     return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from workflow_src import registry
 from workflow_src.decoding.latent import best_tokens, delta_step, gradient_step, refine, without_ends
@@ -122,17 +122,11 @@ class CapturedLatent:
     def serves(self, search: str) -> bool:
         return search in SEARCHES and not (search == "score" and self.score is None)
 
-    def translate(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        scored: bool,
-        networks: Mapping[str, nn.Module] | None = None,
-    ) -> Hypotheses:
+    def translate(self, sources: Sequence[Sequence[int]], settings: SearchSettings) -> Hypotheses:
         """`search` as settings say."""
         steps, size = getattr(settings, "steps", 0), getattr(settings, "step_size", 1.0)
         name = registry.search_of(settings).name
-        return self.search(sources, name, steps, size, scored, settings.length_quantile, settings.lengthening)
+        return self.search(sources, name, steps, size, False, settings.length_quantile, settings.lengthening)
 
     def _encoder(self, size: int, width: int, quantile: float | None, lengthening: float) -> tuple[Tensor, Program]:
         key = (size, width, quantile, lengthening)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src import registry
-from workflow_src.decoding.passes import Pass, Width, make_pass, width_of
+from workflow_src.decoding.passes import Pass, make_pass, own_networks, width_of
 from workflow_src.engines.cuda_graphs import CapturedLatent, Program, bucket, filled, open_latent, rows
 from workflow_src.nn.layers import check_length
 from workflow_src.spec import SearchSettings
@@ -23,7 +23,7 @@ from workflow_src.types import Hypotheses
 
 
 class CapturedPasses:
-    """The searches of a system that have programs, without scores. `models` are its networks by family, its own first.
+    """The searches of a system that have programs, without scores. `models` are its networks by family.
 
     Programs live as long as this object. They share memory: a program's outputs are read before another one runs.
     """
@@ -39,26 +39,18 @@ class CapturedPasses:
         self._programs: dict[tuple[SearchSettings, int, int], Program] = {}
 
     @torch.no_grad()
-    def translate(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        scored: bool,
-        networks: Mapping[str, nn.Module] | None = None,
-    ) -> Hypotheses:
+    def translate(self, sources: Sequence[Sequence[int]], settings: SearchSettings) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch; scores are 0."""
-        assert not scored, "captured programs give no scores"
-        key = settings, rows(len(sources)), bucket(max(map(len, sources)) + 1, self.limit)
+        count = len(sources)
+        key = settings, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
         made, ids = self._pass(settings), filled(sources, *key[1:])
         outputs = self._outputs(key, made, ids)
         read = [(part.float() if part.is_floating_point() else part).cpu().numpy() for part in outputs]
         if made.read is not None:
             found = made.read(ids.numpy(), read)
-            steps = found.steps and found.steps[: len(sources)]
-            return Hypotheses(found.tokens[: len(sources)], [0.0] * len(sources), steps)
-        lines = zip(read[0].tolist(), read[1].tolist(), strict=True)
-        tokens = [made.finish(line[:count]) for line, count in list(lines)[: len(sources)]]
-        return Hypotheses(tokens, [0.0] * len(tokens), [made.steps] * len(tokens))
+            return Hypotheses(found.tokens[:count], [0.0] * count, found.steps and found.steps[:count])
+        tokens = made.finished(*(part[:count].tolist() for part in read))
+        return Hypotheses(tokens, [0.0] * count, [made.steps] * count)
 
     def _outputs(self, key: tuple[SearchSettings, int, int], made: Pass, ids: Tensor) -> tuple[Tensor, ...]:
         if key not in self._sources:
@@ -80,7 +72,7 @@ class CapturedPasses:
         """How wide outputs of these sources are, rounded up; 0 where that does not depend on values."""
         with width_of(None) as width:
             made.module(ids)
-        return bucket(int(torch.stack(width.needed).amax()), self.limit) if width.needed else 0
+        return 0 if width.most is None else bucket(int(width.most), self.limit)
 
     def _program(self, key: tuple[SearchSettings, int, int], made: Pass) -> Program:
         if key not in self._programs:
@@ -89,22 +81,15 @@ class CapturedPasses:
             def compute() -> tuple[tuple[Tensor, ...], Tensor | None]:
                 with width_of(size) as width:
                     outputs = made.module(ids)
-                return outputs, _most(width)
+                return outputs, width.most
 
             self._programs[key] = Program(compute, self.device, self.pool)
         return self._programs[key]
 
     def _pass(self, settings: SearchSettings) -> Pass:
         if settings not in self._passes:
-            families = registry.families()
-            own = [(model, families[family]) for family, model in self.models.items()]
-            networks = registry.fill(registry.needs(settings), own, {})
-            self._passes[settings] = make_pass(networks, settings, False)
+            self._passes[settings] = make_pass(own_networks(self.models, settings), settings, False)
         return self._passes[settings]
-
-
-def _most(width: Width) -> Tensor | None:
-    return torch.stack(width.needed).amax() if width.needed else None
 
 
 class Captured:
@@ -116,13 +101,7 @@ class Captured:
         self.latent: CapturedLatent | None = open_latent(models, device)
         self.passes = CapturedPasses(models, device)
 
-    def ready(
-        self,
-        settings: SearchSettings,
-        scored: bool,
-        networks: Mapping[str, nn.Module] | None = None,
-        alone: bool = True,
-    ) -> bool:
+    def ready(self, settings: SearchSettings, scored: bool, networks: Any = None, alone: bool = True) -> bool:
         """A capture takes a moment, not seconds."""
         return True
 
@@ -130,14 +109,12 @@ class Captured:
         return True
 
     def translate(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        scored: bool,
-        networks: Mapping[str, nn.Module] | None = None,
+        self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool, networks: Any = None
     ) -> Hypotheses:
+        """`scored` must be False, and `networks` are the system's own: both are there for the sake of other engines."""
+        assert not scored, "captured programs give no scores"
         known = self.latent is not None and self.latent.serves(registry.search_of(settings).name)
-        return (self.latent if known else self.passes).translate(sources, settings, scored, networks)
+        return (self.latent if known else self.passes).translate(sources, settings)
 
 
 def open_networks(models: Mapping[str, Any], mode: str, device: torch.device) -> Captured:

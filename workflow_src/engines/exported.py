@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
-from workflow_src.decoding.passes import Compiled, Pass, make_pass
+from workflow_src.decoding.passes import Compiled, Pass, make_pass, own_networks
 from workflow_src.records.atomic import atomic
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses
@@ -52,7 +52,7 @@ class _Opened:
 
 
 class ExportedGraphs:
-    """The searches of a system that have programs. `models` are its networks by family, the system's own first.
+    """The searches of a system that have programs. `models` are its networks by family.
 
     float32: the tokens of eager inference, up to rounding. `int8`: large products in 8 bits; sentences then go one at a
     time, and batches change nothing.
@@ -134,14 +134,8 @@ class ExportedGraphs:
             return program.read(ids, outputs)
         words, positions, *scores = outputs
         tokens = words.argmax(-1) if words.ndim == 3 else words
-        rows = zip(tokens.tolist(), positions.tolist(), strict=True)
-        found = [program.finish(row[:count]) for row, count in rows]
+        found = program.finished(tokens.tolist(), positions.tolist())
         return Hypotheses(found, scores[0].tolist() if scored else [0.0] * len(found), [program.steps] * len(found))
-
-    def _networks(self, settings: SearchSettings) -> dict[str, nn.Module]:
-        families = registry.families()
-        own = [(model, families[family]) for family, model in self.models.items()]
-        return registry.fill(registry.needs(settings), own, {})
 
     def _compiled(self, settings: SearchSettings, networks: Mapping[str, nn.Module]) -> dict[str, Any]:
         """Networks by role; those of which a search asks one function, where they have it, have a graph for it."""
@@ -171,12 +165,12 @@ class ExportedGraphs:
         def make() -> bytes:
             from workflow_src.engines.onnx_export import export
 
-            return export(self._networks(settings), settings, scored, alone, self.int8)
+            return export(own_networks(self.models, settings), settings, scored, alone, self.int8)
 
         if key not in self._sessions:
             self._sessions[key] = self.session(self._path(key), f"search {name}", make)
         # Its module is not computed with: what counts is how rows are finished.
-        beside = self._compiled(settings, networks) if networks else self._networks(settings)
+        beside = self._compiled(settings, networks) if networks else own_networks(self.models, settings)
         opened = _Opened(networks, make_pass(beside, settings, scored), self._sessions[key])
         self._opened[settings, scored, alone] = opened
         return opened

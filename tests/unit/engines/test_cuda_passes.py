@@ -58,7 +58,7 @@ def test_translations_are_those_of_dynamic_shapes(name):
     made, sources = CapturedPasses({family: model}, CPU), sentences()
     wanted = eager(model, sources, settings)
     for size in (1, 3, 40):
-        parts = [made.translate(sources[i : i + size], settings, False) for i in range(0, 40, size)]
+        parts = [made.translate(sources[i : i + size], settings) for i in range(0, 40, size)]
         assert [row for part in parts for row in part.tokens] == wanted.tokens
         if wanted.steps:
             assert [count for part in parts for count in part.steps] == wanted.steps
@@ -97,7 +97,7 @@ def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatc
     order = sorted(range(10), key=lambda i: len(wanted[i]))
     assert len(wanted[order[0]]) < len(wanted[order[-1]])
     for i in (*order, *order):
-        assert made.translate([sources[i]], settings, False).tokens == [wanted[i]]
+        assert made.translate([sources[i]], settings).tokens == [wanted[i]]
     # The narrower ones are gone.
     assert len(made._programs) == 1 and 1 < Counted.made <= len({len(row) for row in wanted})
 
@@ -107,10 +107,10 @@ def test_a_program_is_made_once_for_its_shapes():
     made = CapturedPasses({family: model}, CPU)
     # As wide as the first needs; the others are narrower.
     for source in ([8, 9, 10, 11, 12, 5, 6], [5], [5, 6, 7]):
-        made.translate([source], settings, False)
+        made.translate([source], settings)
     assert len(made._programs) == 1
     other = settings.model_copy(update={"blank_penalty": 3.0})
-    assert made.translate([[5, 6, 7]], other, False).tokens == eager(model, [[5, 6, 7]], other).tokens
+    assert made.translate([[5, 6, 7]], other).tokens == eager(model, [[5, 6, 7]], other).tokens
     assert len(made._programs) == 2
 
 
@@ -120,7 +120,7 @@ def test_latent_inference_keeps_programs_of_its_own():
     settings = registry.searches()["score"].settings(steps=2)
     assert isinstance(made.latent, CapturedLatent)
     found = made.translate(sources, settings, False)
-    assert found.tokens == made.latent.translate(sources, settings, False).tokens and not made.passes._programs
+    assert found.tokens == made.latent.translate(sources, settings).tokens and not made.passes._programs
     other = open_networks({"lanmt": lanmt()}, "fast", CPU)
     settings = registry.searches()["prior-mean"].settings()
     assert other.latent is None and other.translate(sources, settings, False).tokens

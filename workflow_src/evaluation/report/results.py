@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import Field, field_validator, model_validator
@@ -15,6 +15,7 @@ from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
+from workflow_src.records.checked import checked
 from workflow_src.registry import controls
 
 Percent = Annotated[float, Field(ge=0, le=100)]
@@ -22,7 +23,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 # Marks columns that are settings of a decode, as its rule was handed them.
 SETTING = "setting"
-Content = TypeVar("Content", bound=pydantic.BaseModel)
+AGAIN = "make the report again"
 
 
 class Strict(pydantic.BaseModel):
@@ -148,18 +149,7 @@ def read_significance(path: str | Path) -> Significance:
 
 def validate(content: Any, where: str) -> Results:
     """`content` as checked Results. Raises ArtifactError naming the first wrong key, its value and what is wrong."""
-    return _checked(Results, content, where)
-
-
-def _checked(model: type[Content], content: Any, where: str) -> Content:
-    try:
-        return model.model_validate(content)
-    except pydantic.ValidationError as failure:
-        error = failure.errors()[0]
-        key = ".".join(str(part) for part in error["loc"]) or "the whole"
-        problem = error["msg"].removeprefix("Value error, ")
-        value = "" if error["type"] == "missing" else f" (value {str(error['input'])[:80]!r})"
-        raise ArtifactError(f"results in {where}: {key}{value}: {problem}; make the report again.") from None
+    return checked(Results, content, f"results in {where}", AGAIN)
 
 
 def write_results(path: str | Path, content: dict[str, Any]) -> Results:
@@ -216,7 +206,7 @@ def build_rows(
             compared = _compared(tested, (*entry.key, entry.seed), variant)
             scores = {key: scored.get(key) for key in SCORED} | measured.get((*entry.key, entry.seed, removal), {})
             rows.append(common | scores | compared | {"repetitions_removed": removal})
-    return _checked(Rows, {"rows": rows}, where).rows
+    return checked(Rows, {"rows": rows}, f"results in {where}", AGAIN).rows
 
 
 def _energies(energies: dict[str, Any] | None, split: str) -> dict[tuple[str, str, int, str], dict[str, float]]:

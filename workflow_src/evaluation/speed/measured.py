@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 
 from workflow_src.config.display import compared_steps
 from workflow_src.evaluation.speed.rows import Key
-from workflow_src.records.atomic import ArtifactError, read_json
+from workflow_src.records.atomic import read_json
+from workflow_src.records.checked import checked
 
 
 class Told(pydantic.BaseModel):
@@ -139,18 +140,10 @@ class Read(NamedTuple):
 
 def check(content: Any, where: str | Path) -> Speed:
     """`content` as checked figures. Raises ArtifactError that names the first key that is wrong, and `where`."""
-    try:
-        return Speed.model_validate(content)
-    except pydantic.ValidationError as failure:
-        error = failure.errors()[0]
-        key = ".".join(str(part) for part in error["loc"]) or "the whole"
-        raise ArtifactError(f"file {where}: {key}: {error['msg']}") from None
+    return checked(Speed, content, f"file {where}", "measure speed again")
 
 
 def read_speed(path: str | Path) -> Read:
     """Raises ArtifactError for a file that is missing, damaged or not of this kind."""
     content = read_json(path)
-    try:
-        return Read(check(content, path), content)
-    except ArtifactError as failure:
-        raise ArtifactError(f"{failure}; measure speed again.") from None
+    return Read(check(content, path), content)
