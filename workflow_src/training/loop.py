@@ -135,7 +135,7 @@ class Trainer:
         self._resume()
         progress, config = self.progress, self.config
         parts = self._parts()
-        mark = (progress.target_tokens, progress.seconds)
+        mark = self._mark()
         self.model.train()
         if progress.validated < progress.step and self._validates():
             self._validate()
@@ -250,16 +250,22 @@ class Trainer:
                 f"{config.max_skipped}. {kept}."
             )
 
-    def _report(self, mark: tuple[int, float]) -> tuple[int, float]:
+    def _mark(self) -> tuple[int, int, float]:
+        """Updates, target tokens and seconds so far."""
+        return self.progress.step, self.progress.target_tokens, self.progress.seconds
+
+    def _report(self, mark: tuple[int, int, float]) -> tuple[int, int, float]:
+        """Log the pace since `mark`; the time left follows from it, since earlier updates may be of another machine."""
         progress = self.progress
-        rate = (progress.target_tokens - mark[0]) / max(1e-9, progress.seconds - mark[1])
-        left = (self.config.max_steps - progress.step) * progress.seconds / progress.step
+        steps, tokens, seconds = (now - then for now, then in zip(self._mark(), mark, strict=True))
+        rate = tokens / max(1e-9, seconds)
+        left = (self.config.max_steps - progress.step) * seconds / steps
         loss = float(np.mean(self.window["loss"][-self.log_every :])) if self.window else float("nan")
         log.info(
             "step %d/%d  loss %.3f  %.0f target tokens/s  %.1f minutes left",
             *(progress.step, self.config.max_steps, loss, rate, left / 60),
         )
-        return progress.target_tokens, progress.seconds
+        return self._mark()
 
     def _entry(self, figures: dict[str, float]) -> dict[str, Any]:
         progress = self.progress

@@ -297,6 +297,20 @@ def test_history_has_means_since_the_validation_before(make_trainer):
         assert entry["learning_rate"] == pytest.approx(learning_rate(trainer.config, end - 1))
 
 
+def test_the_time_left_follows_from_the_pace_of_now(make_trainer, caplog):
+    # Three updates that took a day, on a slow machine or because the process was suspended within them.
+    first = make_trainer("transformer", state="one", wrap=bomb(4), validate_every=20)
+    first.progress.seconds = 86_400
+    with pytest.raises(Killed):
+        first.run()
+    second = make_trainer("transformer", state="one", max_steps=40, validate_every=40)
+    with caplog.at_level("INFO"):
+        assert second.run().seconds > 86_400
+    left = [float(line.split()[-3]) for line in caplog.messages if line.endswith("minutes left")]
+    # At the mean pace of all updates, more than a day would be left.
+    assert len(left) == 8 and max(left) < 10
+
+
 def test_a_corpus_without_pairs_is_refused(make_trainer, monkeypatch):
     trainer = make_trainer("transformer")
     monkeypatch.setattr("workflow_src.training.loop.epoch_batches", lambda *_: [])
