@@ -29,7 +29,7 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
         f"{PROJECT}, was needed: rename the other one, or run Continuum by itself."
     )
 
-from workflow_src.config import ConfigError, Plan, load
+from workflow_src.config import ConfigError, Plan, costs, load
 from workflow_src.records.cuts import Cuts
 from workflow_src.config.resolved import Decode
 from workflow_src.config.plan import SPLITS
@@ -43,6 +43,7 @@ os.environ[guard.VARIABLE] = guard.identity()
 
 try:
     plan = Plan(load(config))
+    costs.check(plan)
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
 

@@ -20,6 +20,16 @@ from workflow_src.spec import MODEL, Engine, Family, Role, Search, SearchSetting
 MODEL_FIELDS = ("dim", "max_positions")
 # What a decode of a configuration says beside the settings of its search (`config.experiment.DecodeConfig`).
 DECODE_FIELDS = ("system", "search", "name", "tune", "engine", "compute_type", "batch", "shards", "splits")
+# What else is given beside the settings of a search, and by which names: no setting can have one of them.
+TAKEN = (
+    (DECODE_FIELDS, "every decode has one"),
+    (("chosen",), "rows of a measurement of speed have one"),
+    (
+        ("help", "bundle", "plugins", "remove_repetitions", "device", "precision", "threads", "input", "output"),
+        "continuum translate has such an option",
+    ),
+    (("self", "lines", "normalised", "first_line", "systems"), "Translator.translate has such an argument"),
+)
 # Names become parts of files' and rules' names; an engine's is followed by "-" and its compute type.
 NAME, ENGINE_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*"
 
@@ -129,8 +139,9 @@ def _check_settings(where: str, search: Search, classes: dict[type, str]) -> Non
     except ValueError:
         raise DeclarationError(f"{where}: a setting has no default; give every setting one.") from None
     for name in search.settings.model_fields:
-        if name in DECODE_FIELDS:
-            raise DeclarationError(f'{where}: "{name}" cannot be a setting, because every decode has one; rename it.')
+        for names, why in TAKEN:
+            if name in names:
+                raise DeclarationError(f'{where}: "{name}" cannot be a setting, because {why}; rename it.')
         _check_part(where, name, search.settings)
     if search.series is not None and search.series not in search.settings.model_fields:
         raise DeclarationError(f'{where}: its series "{search.series}" is none of its settings.')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import subprocess
 import sys
@@ -17,7 +18,9 @@ from workflow_src import registry
 from workflow_src.config.base import ConfigError
 from workflow_src.config.experiment import DecodeConfig
 from workflow_src.config.load import load_experiment
-from workflow_src.declarations import DECODE_FIELDS, DeclarationError, check
+from workflow_src.declarations import DECODE_FIELDS, TAKEN, DeclarationError, check
+from workflow_src.serving import command
+from workflow_src.serving.translator import Translator
 from workflow_src.spec import Option, Role, SearchSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -240,6 +243,32 @@ def test_a_setting_is_not_named_as_what_every_decode_has():
     assert set(DECODE_FIELDS) == set(DecodeConfig.model_fields)
     told = wrong_search(batch=(int, 3))
     assert told == 'search "wrong": "batch" cannot be a setting, because every decode has one; rename it.'
+
+
+def test_a_setting_is_not_named_as_what_the_command_or_an_argument_is():
+    names = {name: why for taken, why in TAKEN for name in taken}
+    options = {action.dest for action in command._parser(None, {})._actions} - set(command._settings())
+    arguments = set(inspect.signature(Translator.translate).parameters) - {"fields"}
+    assert options | arguments <= set(names)
+    for name in ("threads", "chosen", "systems"):
+        told = wrong_search(**{name: (int, 3)})
+        assert told == f'search "wrong": "{name}" cannot be a setting, because {names[name]}; rename it.'
+
+
+def test_whoever_learns_lengths_learns_them_with_a_weight():
+    """A length head that learns nothing gives lengths all the same."""
+    checked = []
+    for family in registry.families().values():
+        if family.objective is None or "length_weight" not in family.objective.model_fields:
+            continue
+        checked.append(family.name)
+        try:
+            objective = family.objective(length_weight=0)
+        except pydantic.ValidationError as told:
+            assert told.errors()[0]["type"] == "greater_than"
+        else:
+            assert "length_weight is 0" in family.conflict(family.model(), objective)
+    assert {"lvm", "nat", "cmlm", "lanmt", "inat", "tagger", "inference-network"} <= set(checked)
 
 
 @pytest.mark.parametrize("part", ["-size{:q}", "-{}-{}", "-{0[x]}", "-{"])

@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from workflow_src.config import ConfigError, Plan, load
+from workflow_src.config import ConfigError, Plan, costs, load
 from workflow_src.config.experiment import REMOVALS
 from workflow_src.config.load import CONFIG_FOLDER, experiment_names, load_experiment, merge, read_yaml
 from workflow_src.config.resolved import Loaded
@@ -31,6 +31,7 @@ def read_configuration(name: str) -> Loaded:
 
 def check(arguments: argparse.Namespace) -> None:
     plan = Plan(read_configuration(arguments.configuration))
+    costs.check(plan)
     systems = ", ".join(plan.loaded.systems)
     print(
         f"{arguments.configuration} is valid: experiment {plan.experiment}, data recipe {plan.recipe.name}, "

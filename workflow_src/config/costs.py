@@ -49,13 +49,22 @@ def layers(system: System) -> float:
 
 
 def operations_a_position(system: System, plan: Plan) -> float:
-    """Floating-point operations of training on one position of a batch, source and target taken as equally long."""
+    """Floating-point operations of training on one position of a batch, source and target taken as equally long.
+
+    Raises ConfigError for a training that counts a part which the `weights` of a family do not tell.
+    """
     vocabulary = plan.recipe.subwords.vocabulary_size
     weights = {MODEL: products(system, vocabulary)}
     weights |= {role: products(plan.system(name), vocabulary) for role, name in system.filled.items()}
     if system.family.training_cost is None:
         return 6.0 * sum(weights[MODEL].values())
-    return system.family.training_cost(system.objective, weights)
+    try:
+        return system.family.training_cost(system.objective, weights)
+    except KeyError as missing:
+        raise ConfigError(
+            f"systems.{system.name}: training counts the weights of {missing}, which the families of the system and of "
+            "its roles do not tell; add them to their `weights`, or to `training_cost` what counts without them."
+        ) from None
 
 
 def weights_of(plan: Plan, system: System, settings: SearchSettings) -> Weights:
@@ -91,6 +100,18 @@ def decode_operations(plan: Plan, decode: Decode, sentences: float, length: floa
         for settings in decode.combinations()
     ]
     return sum(found) if tried else max(found)
+
+
+def check(plan: Plan) -> None:
+    """Count a position of every training and a sentence of every decode, as requests and estimates do later.
+
+    Raises ConfigError for what a family or a search cannot count.
+    """
+    for system in plan.loaded.systems.values():
+        if not system.family.fit:
+            operations_a_position(system, plan)
+    for decode in plan.loaded.decodes:
+        decode_operations(plan, decode, sentences=1, length=1)
 
 
 def widest(decode: Decode) -> int:

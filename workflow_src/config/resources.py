@@ -35,6 +35,7 @@ from workflow_src.config.costs import (
 )
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode
+from workflow_src.registry import search_of
 
 # Pairs where neither the dataset nor the configuration says how many there are.
 UNKNOWN_PAIRS = 5_000_000
@@ -169,7 +170,7 @@ class Requests:
         )
         # The source is read whole; hypotheses are what a batch holds.
         read = self.pairs * self.length * 6 / 1e6
-        hypotheses = settings.batch * settings.beam
+        hypotheses = settings.batch * search_of(search).width(search)
         return self._process + read + self._weights_mb(teacher, 3) + self._hypotheses_mb(teacher, hypotheses), minutes
 
     def _held_out(self) -> float:

@@ -57,7 +57,7 @@ class ElboConfig(Budget):
     """What models with latents and a predicted length learn by."""
 
     label_smoothing: float = Field(0.1, ge=0, lt=1)
-    length_weight: float = Field(1.0, ge=0)
+    length_weight: float = Field(1.0, gt=0)
     length_smoothing: float = Field(
         0.0, ge=0, description="length labels are Gaussians of this deviation, in subwords, around the true difference"
     )

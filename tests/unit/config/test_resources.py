@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from workflow_src import cli
 from workflow_src.cli.estimate import jobs
-from workflow_src.config import Plan, load_experiment
+from workflow_src.config import Plan, costs, load_experiment
 from workflow_src.config.base import ConfigError
 from workflow_src.config.costs import decode_operations, parts
 from workflow_src.config.load import experiment_names
@@ -45,11 +46,28 @@ def test_weights_that_a_search_counts_and_a_family_does_not_tell(monkeypatch):
     decode = next(decode for decode in plan.loaded.decodes if decode.system == "teacher")
     family = plan.system("teacher").family
     poor = dataclasses.replace(family, weights=lambda model, vocabulary: {"encoder": 1, "decoder": 1})
-    monkeypatch.setattr(type(plan.system("teacher")), "family", property(lambda system: poor))
-    with pytest.raises(
-        ConfigError, match="^systems.teacher: search [a-z]+ counts the weights of 'output', which family"
-    ):
+    declared = type(plan.system("teacher")).family
+    monkeypatch.setattr(
+        type(plan.system("teacher")),
+        "family",
+        property(lambda system: poor if system.family_name == poor.name else declared.__get__(system)),
+    )
+    told = "systems.teacher: search [a-z]+ counts the weights of 'output', which family"
+    with pytest.raises(ConfigError, match=f"^{told}"):
         decode_operations(plan, decode, 10, 12.0)
+    # The command says it where the configuration is checked, not where a job is planned.
+    with pytest.raises(SystemExit, match=f"^error: {told}"):
+        cli.main(["check", "smoke"])
+
+
+def test_parts_that_a_training_counts_and_a_family_does_not_tell(monkeypatch):
+    plan = Plan(load_experiment("smoke"))
+    costs.check(plan)
+    teacher = plan.system("teacher")
+    poor = dataclasses.replace(teacher.family, training_cost=lambda objective, weights: weights["critic"]["output"])
+    monkeypatch.setattr(type(teacher), "family", property(lambda system: poor))
+    with pytest.raises(ConfigError, match="^systems.teacher: training counts the weights of 'critic', which"):
+        costs.check(plan)
 
 
 def test_every_process_of_a_node_needs_memory_and_shares_the_time():

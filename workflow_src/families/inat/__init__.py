@@ -46,7 +46,7 @@ class InatObjectiveConfig(Frozen):
         CORRUPTIONS, min_length=1, description="what may happen to a corrupted word, each as likely"
     )
     label_smoothing: float = Field(0.0, ge=0, lt=1)
-    length_weight: float = Field(1.0, ge=0, description="times the loss of the length head is added")
+    length_weight: float = Field(1.0, gt=0, description="times the loss of the length head is added")
 
     @field_validator("corruptions")
     @classmethod

@@ -88,7 +88,7 @@ class NatObjectiveConfig(Grown, Budget):
     )  # fmt: skip
 
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="ce: of the labels")
-    length_weight: float = Field(1.0, ge=0, description="axe and ce: times the loss of the length head is added")
+    length_weight: float = Field(1.0, gt=0, description="axe and ce: times the loss of the length head is added")
     skip_penalty: float = Field(
         1.0,
         gt=0,

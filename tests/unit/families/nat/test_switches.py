@@ -67,13 +67,14 @@ def test_cross_entropy_is_that_of_the_references_positions(smoothing):
 
 def test_aligned_cross_entropy_has_as_many_predictions_as_the_reference():
     model, pairs = nat(loss="axe"), batch()
-    found = terms(model, skip_penalty=2.0, length_weight=0.0)
+    found = terms(model, skip_penalty=2.0, length_weight=0.5)
     wanted = 0.0
     for row in range(4):
         pair = one(pairs, row)
         hidden, mask = model.hidden(model.encode(pair.source), torch.tensor([pair.target.size(1)]))
         weight, bias = model.target_embedding.weight, model.output_bias
         wanted += float(axe_loss(hidden, weight, bias, mask, pair.target, model.blank, 2.0).detach())
+        wanted += 0.5 * float(length_loss(model, model.encode(pair.source), pair)[0].detach())
     assert float(found.total.detach()) * found.count == pytest.approx(wanted, rel=1e-12)
 
 
