@@ -19,6 +19,7 @@ from workflow_src.config.manifest import (
     SystemInfo,
     TrainingInfo,
     resolved,
+    words,
 )
 from workflow_src.registry import (
     ENGINE_SETTINGS,
@@ -56,7 +57,7 @@ def search_info(search: Search) -> SearchInfo:
     return SearchInfo(
         search.name, search.title, search.series, search.traceable, bool(settings.named("steps")), search.baseline,
         search.control, settings.named("stop"), search.look, search.first_value,
-        search.step is not None,
+        search.step is not None, settings.named("follow"),
     )  # fmt: skip
 
 
@@ -70,19 +71,6 @@ def compared_steps() -> tuple[tuple[str, str], ...]:
     networks = (family.searches[0] for family in families().values() if VECTOR_FIELD in family.traits)
     pairs = ((searches()[name].control, name) for name in networks)
     return tuple(dict.fromkeys((control, name) for control, name in pairs if control))
-
-
-def words(settings: Mapping[str, Any], values: bool = True) -> str:
-    """Settings in words: `length quantile 0.6`, or their names only. What is on is told by its name."""
-    told = (
-        name.replace("_", " ") + (f" {_number(value)}" if values and value is not True else "")
-        for name, value in settings.items()
-    )
-    return ", ".join(told)
-
-
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 
 def build(content: Mapping[str, Any], read_chosen: Picked = lambda path: {}) -> Manifest:

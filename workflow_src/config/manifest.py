@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pydantic
@@ -20,6 +21,25 @@ from workflow_src.spec import Look
 OTHER = Look("#cc79a7", "*", light="#b0568c", dark="#e49ac2")
 # Keys of a decode: system and name. A curve joins the rows that differ in the series of their search only.
 Key = tuple[str, str]
+
+
+def words(settings: Mapping[str, Any], values: bool = True) -> str:
+    """Settings in words: `length quantile 0.6`, or their names only. What is on is told by its name."""
+    told = (
+        name.replace("_", " ") + (f" {_number(value)}" if values and value is not True else "")
+        for name, value in settings.items()
+    )
+    return ", ".join(told)
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def differing(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:
+    """Of the settings `names`, those in which an entry of an analysis is unlike another one of its search."""
+    twins = [other for other in entries if other["search"] == entry["search"]]
+    return {name: entry[name] for name in names if name in entry and any(o.get(name) != entry[name] for o in twins)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +74,7 @@ class SearchInfo:
 
     `traceable`: it tells the translation after every step. `borrows`: it takes the steps of another search.
     `stops`: settings by which sentences stop after different numbers of steps. `first_value` of the series is that
-    without any refinement. `moves`: its steps move latents.
+    without any refinement. `moves`: its steps move latents. `kept`: settings that analyses keep of it.
     """
 
     name: str
@@ -68,6 +88,7 @@ class SearchInfo:
     look: Look
     first_value: int = 0
     moves: bool = False
+    kept: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,6 +253,10 @@ class Manifest:
     def title(self, search: str) -> str:
         """What a search is called; one that nobody declares any more has its name as its title."""
         return next((one.title for one in self.searches if one.name == search), search)
+
+    def kept(self, search: str) -> tuple[str, ...]:
+        """Settings that analyses keep of a search; none of one that nobody declares any more."""
+        return next((one.kept for one in self.searches if one.name == search), ())
 
     def look(self, system: str, search: str) -> Look:
         """How a search of a system is drawn."""

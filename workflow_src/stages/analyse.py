@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
+from workflow_src.config.manifest import differing, words
 from workflow_src.data.lines import read_aligned
 from workflow_src.evaluation.analyses.changes import pick
 from workflow_src.evaluation.speed.rows import row_settings
@@ -20,12 +21,12 @@ POOL = 200
 
 
 def label(entry: dict[str, Any], entries: list[dict[str, Any]]) -> str:
-    """Name of a traced search: the search, with its system and step size where others share the search."""
-    twins = [other for other in entries if other["search"] == entry["search"]]
-    title = searches()[entry["search"]].title
-    name = title if len(twins) == 1 else f"{entry['system']} {title}"
-    sizes = {other.get("step_size", 1.0) for other in twins}
-    return name if len(sizes) == 1 else f"{name}, step size {entry['step_size']:g}"
+    """Name of a traced search: the search, with its system and what tells it apart where others share the search."""
+    search = searches()[entry["search"]]
+    twins = sum(other["search"] == search.name for other in entries)
+    name = search.title if twins == 1 else f"{entry['system']} {search.title}"
+    apart = differing(entry, entries, search.settings.named("follow"))
+    return f"{name}, {words(apart)}" if apart else name
 
 
 def run(arguments: argparse.Namespace) -> str:

@@ -100,6 +100,12 @@ def test_systems_that_share_a_search_are_told_apart():
     assert [analyse.label(entry, entries) for entry in entries] == ["lvm delta", "lvm-raw delta", "score"]
 
 
+def test_settings_that_analyses_keep_tell_entries_of_one_system_apart():
+    entries = [{"system": "cmlm", "search": "mask-predict", "iterations": 4, "length_beam": n} for n in (1, 2)]
+    names = [analyse.label(entry, entries) for entry in entries]
+    assert names == ["cmlm mask-predict, length beam 1", "cmlm mask-predict, length beam 2"]
+
+
 def test_bad_input_is_one_sentence(run, tiny, capsys):
     with pytest.raises(SystemExit):
         run(SETTINGS, "teacher", "lvm")

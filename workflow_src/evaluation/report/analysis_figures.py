@@ -18,7 +18,7 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 
-from workflow_src.config.manifest import OTHER, Manifest
+from workflow_src.config.manifest import OTHER, Manifest, differing, words
 from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, _figure, _label_ends, empty, style_of
 from workflow_src.evaluation.report.figures_order import reordering
 
@@ -42,12 +42,11 @@ def _style(entry: dict[str, Any], entries: list[dict[str, Any]], manifest: Manif
 
 
 def curve_label(entry: dict[str, Any], entries: list[dict[str, Any]], manifest: Manifest) -> str:
-    """The search, with its system and step size where others share the search."""
-    twins = [other for other in entries if other["search"] == entry["search"]]
+    """The search, with its system and the settings that tell it from others that share the search."""
     name = manifest.title(entry["search"])
-    name += f" · {entry['system']}" if len({twin["system"] for twin in twins}) > 1 else ""
-    sizes = {twin.get("step_size") for twin in twins}
-    return name + (f" · size {entry['step_size']:g}" if len(sizes) > 1 else "")
+    name += f" · {entry['system']}" if differing(entry, entries, ["system"]) else ""
+    apart = differing(entry, entries, manifest.kept(entry["search"]))
+    return name + (f" · {words(apart)}" if apart else "")
 
 
 def paths(found: dict[str, Any]) -> dict[str, tuple[str, str]]:

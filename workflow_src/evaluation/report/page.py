@@ -10,9 +10,9 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from workflow_src.config.display import engine_info, words
+from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Convention, Removal
-from workflow_src.config.manifest import Manifest
+from workflow_src.config.manifest import Manifest, words
 from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables

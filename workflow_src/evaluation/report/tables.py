@@ -112,10 +112,12 @@ def _line(rows: list[Row], manifest: Manifest, expected: float | None) -> Line:
     )
 
 
-def _order(line: Line) -> tuple[int, bool, float]:
-    """Autoregressive lines stay as they are; others go by family, then by the series of their search."""
+def _order(line: Line) -> tuple[bool, int, bool, float]:
+    """Autoregressive lines stay as they are; others go by family, the group's own system first, then by the series of
+    their search."""
     system, search = line.decode.system, line.decode.search
-    return system.order, search.borrows, 0 if system.autoregressive else line.decode.value or 0
+    value = 0 if system.autoregressive else line.decode.value or 0
+    return system.name != system.group, system.order, search.borrows, value
 
 
 def group_title(head: SystemInfo) -> str:
@@ -139,7 +141,7 @@ def groups(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> 
     """The table of one variant. `removed`: which repetitions, from non-autoregressive rows; None: see `wanted_rows`.
 
     Autoregressive groups come first, then each model with its refiners, by their families; within a group the order is
-    that of the families, then of the search's series, then the experiment's.
+    that of the families, the model's own first, then of the search's series, then the experiment's.
     """
     by_line: dict[tuple[str, str], list[Row]] = {}
     first: dict[str, str] = {}

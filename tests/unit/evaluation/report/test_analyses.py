@@ -320,8 +320,8 @@ def test_searches_that_share_a_name_are_told_apart():
                      *["delta · lvm-raw"] * 2]  # fmt: skip
     smaller = [ENTRIES[1], ENTRIES[1] | {"step_size": 0.5}]
     assert [analysis_figures.curve_label(entry, smaller, MANIFEST) for entry in smaller] == [
-        "score · size 1",
-        "score · size 0.5",
+        "score · step size 1",
+        "score · step size 0.5",
     ]
 
 
