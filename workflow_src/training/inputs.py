@@ -114,7 +114,9 @@ def load_roles(family: Family, given: argparse.Namespace, subwords: Subwords) ->
     return {name: model for name, (model, _) in loaded.items()}
 
 
-def start_from(family: Family, model: nn.Module, base: nn.Module | None, given: argparse.Namespace) -> None:
+def start_from(
+    family: Family, model: nn.Module, base: nn.Module | None, given: argparse.Namespace, subwords: Subwords
+) -> None:
     """Start from given weights, from those of the base, or at random, as the family says."""
     tensors = _initial_tensors(given) if given.initial else None
     other = family_of(given.initial) if given.initial else None
@@ -125,17 +127,20 @@ def start_from(family: Family, model: nn.Module, base: nn.Module | None, given: 
     else:
         took = None
     if took is not None:
-        _check_start(family, took, model, given)
+        _check_start(family, took, model, given, subwords)
     elif family.continues is not None:
         raise ValueError(
             f"a system of family {family.name} continues one that is trained; give its weights by --initial."
         )
 
 
-def _check_start(family: Family, took: list[str], model: nn.Module, given: argparse.Namespace) -> None:
+def _check_start(
+    family: Family, took: list[str], model: nn.Module, given: argparse.Namespace, subwords: Subwords
+) -> None:
     """Log what a model starts from. Raises ArtifactError when the given weights do not serve.
 
-    Weights that are used without training, or that a family continues, must be whole.
+    Weights that are used without training, or that a family continues, must be whole and of the same subwords, which
+    a description beside them tells.
     """
     names = [name for name, _ in model.named_parameters()]
     whole = given.settings["training"]["max_steps"] == 0 or family.continues is not None
@@ -144,6 +149,8 @@ def _check_start(family: Family, took: list[str], model: nn.Module, given: argpa
             f"weights {given.initial} have {len(took)} of this model's {len(names)} tensors in their shapes; give "
             "weights of this family and size."
         )
+    if given.initial and whole and given.initial.with_name("config.json").exists():
+        check_subwords(read_description(given.initial), subwords, given.initial)
     log.info("starts from %s: %d tensors", given.initial or given.base, len(took))
 
 

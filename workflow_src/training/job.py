@@ -126,7 +126,7 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
     for prefix, part in ((given.train, corpus), (given.dev, dev)):
         check_positions(prefix, part, model.config.max_positions)
     base, roles = load_base(family, given), load_roles(family, given, subwords)
-    start_from(family, model, base, given)
+    start_from(family, model, base, given, subwords)
     inputs = input_files(given)
     states = _states(given, config, group, inputs, corpus, dev, subwords) if group.first else None
     on_dev = open_dev(dev, given, subwords, runtime, config, group)

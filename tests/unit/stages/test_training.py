@@ -281,6 +281,17 @@ def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_wo
     assert not (tmp_path / "out/model.safetensors").exists()
 
 
+def test_weights_of_other_subwords_are_not_used_as_they_are(systems, training_words, refused, tmp_path):
+    """Of as many subwords as these: what they say of themselves is all that tells."""
+    given = tmp_path / "model.safetensors"
+    given.write_bytes(systems["transformer"].read_bytes())
+    description = json.loads(systems["transformer"].with_name("config.json").read_text())
+    given.with_name("config.json").write_text(json.dumps(description | {"subwords": "0" * 64}))
+    error = refused("train_teacher", training_words("transformer", tmp_path / "out", initial=given, max_steps=0))
+    assert error.startswith(f"weights {given} were trained with other subwords of the same number, digest 000000000000")
+    assert not (tmp_path / "out/model.safetensors").exists()
+
+
 DISTILLATION = {"beam": 2, "length_penalty": 1.0}
 
 
