@@ -101,7 +101,9 @@ def inat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **m
 def tagger(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> Tagger:
     torch.manual_seed(seed)
     sizes = {"dim": 12, "embedding_dim": 16, "dropout": 0.0, "max_positions": 64, "max_length_difference": 6}
-    return lively(Tagger(TaggerConfig(**{**sizes, **more}), source_size, target_size, joint), seed, 0.4)
+    model = Tagger(TaggerConfig(**{**sizes, **more}), source_size, target_size, joint)
+    model.symbols = Symbols((), target_size)
+    return lively(model, seed, 0.4)
 
 
 @torch.no_grad()

@@ -7,7 +7,21 @@ import functools
 
 import pytest
 import torch
-from miniatures import cmlm, ending, inat, lanmt, lvm, nat, pairs, refiner, tokens, transformer, translate_batch
+from miniatures import (
+    cmlm,
+    ending,
+    inat,
+    lanmt,
+    lvm,
+    nat,
+    pairs,
+    refiner,
+    seq2seq,
+    tagger,
+    tokens,
+    transformer,
+    translate_batch,
+)
 
 from workflow_src import registry
 from workflow_src.config.experiment import TrainingConfig
@@ -15,6 +29,8 @@ from workflow_src.data.batching import pad
 from workflow_src.engines.cuda_graphs import CapturedLatent
 from workflow_src.engines.cuda_passes import CapturedPasses
 from workflow_src.families.build import build_objective
+from workflow_src.losses.axe import axe_loss
+from workflow_src.losses.ctc import Lattice, ctc_loss, own_symbols, viterbi
 from workflow_src.runtime.device import choose
 from workflow_src.runtime.processes import Group
 from workflow_src.searches.beam.search import beam_search
@@ -136,12 +152,55 @@ def test_captured_passes_translate_like_dynamic_shapes(name):
     assert made._programs and all(program.graph is not None for program in made._programs.values())
 
 
+def _on(device, name):
+    """Losses of an alignment and the gradients of its layer, computed on a device in float64."""
+    generator = torch.Generator().manual_seed(7)
+    shapes = ((4, 30, 8), (40, 8), (40,))
+    layer = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    hidden, weight, bias = (part.to(device).requires_grad_() for part in layer)
+    slots, lengths = torch.tensor([30, 22, 17, 5]), torch.tensor([11, 13, 1, 0])
+    target = (torch.randint(4, 39, (4, 13), generator=generator) * (torch.arange(13) < lengths[:, None])).to(device)
+    mask = (torch.arange(30) < slots[:, None]).to(device)
+    if name == "ctc":
+        losses, _ = ctc_loss(hidden, weight, bias, mask, target, 39)
+    else:
+        losses = axe_loss(hidden, weight, bias, mask, target, 39, 1.5)
+    gradients = torch.autograd.grad(losses.sum(), [hidden, weight, bias])
+    return [tensor.detach().cpu() for tensor in (losses, *gradients)]
+
+
+@pytest.mark.parametrize("name", ["ctc", "axe"])
+def test_losses_over_alignments_and_their_gradients_agree(name):
+    for on_cpu, on_gpu in zip(_on("cpu", name), _on("cuda", name), strict=True):
+        assert torch.allclose(on_cpu, on_gpu, atol=1e-10)
+
+
+def test_best_alignments_agree():
+    generator = torch.Generator().manual_seed(8)
+    lengths = torch.tensor([6, 9, 0])
+    target = torch.randint(4, 9, (3, 9), generator=generator) * (torch.arange(9) < lengths[:, None])
+    slots = torch.tensor([20, 14, 8])
+    emissions = torch.randn(3, 20, own_symbols(target, 9).size(1), generator=generator, dtype=torch.float64)
+    on_cpu, on_gpu = (
+        viterbi(emissions.to(device), Lattice(target.to(device), slots.to(device))).cpu() for device in ("cpu", "cuda")
+    )
+    assert torch.equal(on_cpu, on_gpu)
+
+
+UPDATED = (
+    "transformer", "seq2seq", "lvm", "score", "energy", "nat", "cmlm", "lanmt", "inat", "tagger", "inference-network",
+    "inference-tagger", "lvm-newer", "score-newer",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy", "nat", "lvm-newer", "score-newer"])
+@pytest.mark.parametrize("family", UPDATED)
 def test_every_family_takes_an_update(family, precision):
     runtime = choose("cuda", precision)
     made = {
-        "transformer": transformer, "lvm": lvm, "nat": functools.partial(nat, target_size=12),
+        "transformer": transformer, "lvm": lvm, "nat": functools.partial(nat, target_size=12), "seq2seq": seq2seq,
+        "cmlm": functools.partial(cmlm, target_size=12), "lanmt": lanmt, "inat": inat, "tagger": tagger,
+        "inference-network": functools.partial(cmlm, target_size=12), "inference-tagger": tagger,
         "lvm-newer": lambda: ending(**NEWER),
         **{kind: functools.partial(refiner, kind) for kind in ("score", "energy")},
         "score-newer": lambda: refiner("score", positions=False),
@@ -151,8 +210,10 @@ def test_every_family_takes_an_update(family, precision):
     frozen = copy.deepcopy(base()).float().to(runtime.device).eval() if base else None
     settings = {"lvm-newer": {"length_smoothing": 2.0}, "score-newer": {"noise_scale": "batch"}}.get(family, {})
     family = family.removesuffix("-newer")
+    critic = copy.deepcopy(transformer()).float().to(runtime.device).eval().requires_grad_(False)
+    roles = {"energy": critic} if "energy" in registry.families()[family].needs else {}
     batch = pairs([3, 9, 1, 6], [4, 5, 2, 7]).to(runtime.device)
-    context = TrainingContext(90, 100, runtime.generator(1), frozen)
+    context = TrainingContext(90, 100, runtime.generator(1), frozen, roles)
     with runtime.autocast():
         terms = build_objective(family, settings)(model, batch, context)
     terms.total.backward()

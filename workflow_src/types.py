@@ -179,6 +179,9 @@ class LatentModel(Protocol):
 
     # Latents of a sentence beside those of its words: 1 where targets have an end symbol.
     extra_positions: int
+    # A head of target lengths (`nn/length.py`), and the model's settings, which say `latent_dim` and `max_positions`.
+    length: Any
+    config: Any
 
     def encode(self, source: Tensor) -> Any: ...
 
@@ -203,6 +206,8 @@ class SourceLatentModel(Protocol):
 
     # Tells it from a `LatentModel`.
     source_latents: bool
+    # The model's settings, which say `latent_dim` and `max_positions`.
+    config: Any
 
     def encode(self, source: Tensor) -> Any: ...
 

@@ -19,6 +19,7 @@ from workflow_src.types import (
     PAD,
     Batch,
     Hypotheses,
+    LatentLengthModel,
     LatentModel,
     RefinementStep,
     Refiner,
@@ -78,7 +79,9 @@ def delta_step(
     return DeltaStep(model, memory, target_mask, choice)
 
 
-def decoded(model: SourceLatentModel, memory, z: Tensor, choice: LengthChoice = MOST_PROBABLE) -> tuple[Tensor, Tensor]:
+def decoded(
+    model: SourceLatentModel | LatentLengthModel, memory, z: Tensor, choice: LengthChoice = MOST_PROBABLE
+) -> tuple[Tensor, Tensor]:
     """Logits (B, N, V) and mask (B, N) at the slots of latents (B, S, Z); only lengths that z says can be chosen."""
     if choice == MOST_PROBABLE:
         return model.decode(memory, z)
