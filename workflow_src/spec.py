@@ -359,6 +359,8 @@ class Search:
     graph       (settings) -> those that the program's graph depends on, where not on all of them; what reads its
                 outputs then may work with other systems, such as a language model
     batches     whether a graph of the program computes batches faster than our own code, so that `auto` takes it
+    logits      whether the program puts out scores of the whole vocabulary, which take longer to copy from a GPU than
+                to search there
     varies      (settings) -> None, or why they have no program: "with a stop_threshold"
     at_lengths  (networks by role, source (B, S), settings, lengths (B,)) -> Hypotheses: outputs of given lengths, for
                 analyses of what wrong lengths cost; None: it has none, or refines latents of given lengths
@@ -387,6 +389,7 @@ class Search:
     program: str | None = None
     graph: Callable[[Any], Any] | None = None
     batches: bool = True
+    logits: bool = False
     varies: Callable[[Any], str | None] = lambda settings: None
     at_lengths: str | None = None
     step_cost: Callable[[Weights], float] | None = None

@@ -267,7 +267,7 @@ def test_whoever_learns_lengths_learns_them_with_a_weight():
         except pydantic.ValidationError as told:
             assert told.errors()[0]["type"] == "greater_than"
         else:
-            assert "length_weight is 0" in family.conflict(family.model(), objective)
+            assert "length_weight is 0" in family.conflict(family.model.model_construct(), objective)
     assert {"lvm", "nat", "cmlm", "lanmt", "inat", "tagger", "inference-network"} <= set(checked)
 
 

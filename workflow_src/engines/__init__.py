@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from workflow_src.spec import Engine, Family, Look, Search, SearchSettings
 
-# Its graph hands out all logits, which take longer to copy from a GPU than to search there.
-WIDE_SEARCHES = ("ctc-beam",)
 BEAM_FAMILIES = ("transformer",)
 BEAM_SEARCHES = ("greedy", "beam")
 
@@ -34,7 +32,7 @@ def _alone(settings: SearchSettings) -> str | None:
 
 
 def _captured(family: Family, search: Search, settings: SearchSettings) -> str | None:
-    if search.name in WIDE_SEARCHES:
+    if search.logits:
         return f"does not compute {search.name}, whose program puts out logits; remove the engine"
     if not family.static:
         return f"computes no network that needs lengths on the CPU, such as a {family.name}; remove the engine"

@@ -91,6 +91,7 @@ SEARCH = Search(
     program="workflow_src.searches.ctc_beam.search:program",
     # Draws are the only thing that the graph computes otherwise; what reads its outputs stands beside it.
     graph=lambda s: [s.draws, s.temperature, s.search_seed] if s.draws else None,
+    logits=True,
     cost=cost,
     needs={
         MODEL: Role(ALIGNED),
