@@ -142,7 +142,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "chosen": page.chosen_words(found.choices),
         "conventions": page.by_convention(manifest, found.qualities, split, removed),
         "expected_convention": convention,
-        "published": conventions.published_words(report),
+        "published": " ".join(filter(None, [conventions.published_words(report), tables.published_order(table)])),
         "unmatched": tables.unmatched_expected(table, report.expected)
         | analysis_tables.unmatched_reference_lengths(measured, report.expected_reference_lengths),
         "grids": grids.tables(manifest, measured, table, rows),

@@ -9,11 +9,8 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.energies import by_scorer
 from workflow_src.evaluation.quality.metrics import CONVENTIONS
 from workflow_src.evaluation.report.analysis_figures import curve_label, start_title
+from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.tables import CONVENTION_LABELS
-
-
-def _signed(value: float, digits: int = 2) -> str:
-    return f"{value:+.{digits}f}".replace("-", "−")
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> dict[str, Any]:
@@ -43,12 +40,12 @@ def _change(point: dict[str, Any]) -> list[str]:
     if not point["steps"]:
         return ["", "", ""]
     shares = [f"{100 * point[key]:.0f}" for key in ("risen", "fallen")]
-    return [f"{_signed(point['gain'])} ± {point['gain_error']:.2f}", *shares]
+    return [f"{signed(point['gain'])} ± {point['gain_error']:.2f}", *shares]
 
 
 def marginal_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
     def cells(point: dict[str, Any]) -> list[str]:
-        value = f"{_signed(point['log_probability'])} ± {point['error']:.2f}"
+        value = f"{signed(point['log_probability'])} ± {point['error']:.2f}"
         return [value, *_change(point), f"{point['effective_samples']:.0f}"]
 
     heads = ["log p(y|x)", "gain", "risen, %", "fallen, %", "effective samples"]
@@ -79,7 +76,7 @@ def accuracy_table(found: dict[str, Any]) -> dict[str, Any]:
             name,
             *(f"{100 * model[key]:.1f}" for key in ("exact", "within_1", "within_2")),
             f"{100 * model['within_top'][-1]:.1f}",
-            _signed(model["bias"]),
+            signed(model["bias"]),
         ]
         for name, model in found["models"].items()
     ]
@@ -152,7 +149,7 @@ def unmatched_reference_lengths(found: dict[str, Any] | None, expected: dict[str
 
 def convergence_table(found: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
     def cells(point: dict[str, Any]) -> list[str]:
-        bound = f"{_signed(point['bound'])} ± {point['bound_error']:.2f}"
+        bound = f"{signed(point['bound'])} ± {point['bound_error']:.2f}"
         stopped = f"{100 * point['stopped']:.0f}" if point["steps"] else ""
         return [bound, *_change(point), f"{point['bleu']:.1f}", stopped]
 
@@ -170,8 +167,8 @@ def latent_paths_table(found: dict[str, Any], manifest: Manifest) -> dict[str, A
 
     def cells(point: dict[str, Any]) -> list[str]:
         distances = [shown(point, key, 3, plain) for key in ("from_start", "step", "from_reference")]
-        densities = [shown(point, key, 2, _signed) for key in ("log_prior", "log_posterior")]
-        cosine = shown(point, "cosine", 2, _signed)
+        densities = [shown(point, key, 2, signed) for key in ("log_prior", "log_posterior")]
+        cosine = shown(point, "cosine", 2, signed)
         changed = "" if point["changed"] is None else f"{100 * point['changed']:.0f}"
         return [*distances, *densities, cosine, str(point["moving"]) if point["steps"] else "", changed]
 
@@ -201,7 +198,7 @@ def reordering_table(found: dict[str, Any]) -> dict[str, Any]:
     heads = ["", "word order", "sentences", "latents that move, %", "moved by", "change / spread", "correlation"]
     rows = []
     for one in found["systems"]:
-        correlation = "" if one["correlation"] is None else _signed(one["correlation"])
+        correlation = "" if one["correlation"] is None else signed(one["correlation"])
         groups = [(words, one[key]) for key, words in (("same", "the same"), ("other", "another")) if one[key]]
         for number, (words, group) in enumerate(groups):
             share = group["change"] / group["spread"] if group["spread"] else 0.0

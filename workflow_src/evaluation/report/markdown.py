@@ -14,6 +14,11 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: in
     return tabulate(lines, list(map(_escaped, heads)), tablefmt="pipe", colalign=sides, disable_numparse=True)
 
 
+def signed(value: float, digits: int = 2) -> str:
+    """A number with its sign, as text."""
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
 def group_row(title: str, heads: Sequence[str]) -> list[str]:
     """The row that begins a group of rows: its title in bold, other cells empty."""
     return [f"**{title}**", *[""] * (len(heads) - 1)]

@@ -8,6 +8,7 @@ from typing import Any
 from workflow_src.config.experiment import Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest
 from workflow_src.evaluation.report.conventions import removal_words
+from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import Row, Significance
 from workflow_src.evaluation.report.tables import p_digits, wanted_rows
 
@@ -76,7 +77,7 @@ def _control_table(
     cells = [
         [f"{row.system}: {decode.label(row.mean_steps)}", _steps(row)]
         + ([str(row.seed)] if several else [])
-        + [f"{row.bleu:.1f}", _signed(row.control_difference), p_digits(row.control_p_value)]
+        + [f"{row.bleu:.1f}", signed(row.control_difference), p_digits(row.control_p_value)]
         for row, decode in tested
     ]
     aligned = {decode.aligned for _, decode in tested}
@@ -92,7 +93,3 @@ def _control_table(
 def _steps(row: Row) -> str:
     value = row.value if row.steps is None else row.steps
     return "–" if value is None else f"{value:g}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import itertools
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from workflow_src.config.experiment import REMOVALS, Convention, Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, SystemInfo
 from workflow_src.evaluation.quality.metrics import CONVENTIONS
-from workflow_src.evaluation.report.markdown import group_row, markdown_table
+from workflow_src.evaluation.report.markdown import group_row, markdown_table, signed
 from workflow_src.evaluation.report.results import Row
 
 CONVENTION_LABELS: dict[Convention, str] = {
@@ -189,6 +190,25 @@ def unmatched_expected(table: list[Group], expected: dict[str, float]) -> dict[s
     """Published figures that no line of the table shows."""
     shown = {key for group in table for line in group.lines for key in (line.name, f"{line.system}/{line.name}")}
     return {key: value for key, value in expected.items() if key not in shown}
+
+
+def published_order(table: list[Group]) -> str:
+    """How many pairs of rows stand in the order of their published figures, in a sentence; empty without such pairs.
+
+    Ours are counted by the same convention. Kendall's tau is the pairs in that order less those in the opposite one,
+    over all pairs whose published figures differ.
+    """
+    lines = [line for group in table for line in group.lines if line.expected is not None]
+    signs = [
+        (one.expected - other.expected) * (one.figures["bleu_as_published"] - other.figures["bleu_as_published"])
+        for one, other in itertools.combinations(lines, 2)
+        if one.expected != other.expected
+    ]
+    if not signs:
+        return ""
+    same, opposite = sum(sign > 0 for sign in signs), sum(sign < 0 for sign in signs)
+    found = f"{same:,} stand in the published order (Kendall's τ {signed((same - opposite) / len(signs))})"
+    return f"Of {len(signs):,} pairs of these {len(lines)} rows, {found}."
 
 
 def removals(rows: Sequence[Row], manifest: Manifest) -> list[tuple[str, list[list[str]]]]:

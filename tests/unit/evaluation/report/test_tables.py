@@ -69,6 +69,18 @@ def test_published_figures_stand_by_name_in_the_first_group_or_by_system():
     assert tables.unmatched_expected(table, published.report.expected) == {"latent-search": 30.2}
 
 
+def test_pairs_of_rows_in_the_published_order_are_counted():
+    def told(**expected):
+        return tables.published_order(tables.groups(ROWS, manifest(expected=expected), removed="none"))
+
+    # Ours: delta 33.4, score with one step 33.7, with four 34.0, the other model 29.0.
+    published = {"delta-1": 27.0, "score-1": 26.0, "score-4": 28.0}
+    pairs = "Of 3 pairs of these 3 rows, 2 stand in the published order (Kendall's τ +0.33)."
+    assert told(**published) == pairs
+    assert told(**published, **{"lvm-raw/prior-mean": 26.0}).startswith("Of 5 pairs of these 4 rows, 4 stand")
+    assert told(**{"delta-1": 27.0}) == told() == ""
+
+
 def test_columns_without_figures_are_left_out():
     table = tables.groups(ROWS, MANIFEST, removed="none")
     assert [key for key, _ in tables.columns(table)] == ["bleu", "chrf"]
