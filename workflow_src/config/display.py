@@ -118,7 +118,7 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
     chosen = []
     if picked:
         # Seeds that chose different values share a row, which then tells the settings only.
-        changed = {} if search.details else _changed(values, without=picked[0])
+        changed = {} if search.details else _changed(search, values, without=picked[0])
         told = f"chosen: {words(picked[0], all(one == picked[0] for one in picked))}"
         chosen = [f"{words(changed)}; {told}" if changed else told]
     elif search.details is None:
@@ -148,19 +148,25 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
 def _own(search: Search, values: SearchSettings, row: RowInfo) -> list[str]:
     """What sets a decode apart from others of its search: its name where it was given one, else settings in words.
 
-    Left out are those that every decode of the search says, and those that name systems, which its label has.
+    Left out are those that every decode of the search says, and those that its label tells.
     """
     engine = "".join(f"-{row.settings[key]}" for key in ENGINE_SETTINGS if key in row.settings)
     if row.name != f"{search.name}{values.name_parts()}{engine}":
         return [row.name]
-    changed = _changed(values)
+    changed = _changed(search, values)
     return [words(changed)] if changed else []
 
 
-def _changed(values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:
+def _changed(search: Search, values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:
     """Settings that are not the default ones, but for those that labels have anyway and some others."""
+    label = search.row_label(values)
+
+    def silent(name: str) -> bool:
+        return label == search.row_label(values.model_copy(update={name: values.default(name)}))
+
     fields = [n for n in type(values).model_fields if not values.option(n).always and values.option(n).role is None]
-    return {n: getattr(values, n) for n in fields if n not in without and getattr(values, n) != values.default(n)}
+    changed = {n: getattr(values, n) for n in fields if n not in without and getattr(values, n) != values.default(n)}
+    return {name: value for name, value in changed.items() if silent(name)}
 
 
 def _curve(system: SystemInfo, search: Search, values: SearchSettings, row: RowInfo, engine: EngineInfo) -> str:

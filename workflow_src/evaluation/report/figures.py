@@ -199,10 +199,12 @@ def learning_curves(logs: Sequence[Log]) -> Figure:
     if not panels:
         return empty("No training was logged.")
     wide = min(3, len(panels))
-    rows = -(-len(panels) // wide)
+    # As high as the labels beside its curves.
+    needed = [max(1.85, 0.6 + 0.125 * _labels(chosen, curves)) for _, chosen, curves in panels]
+    heights = [max(needed[first : first + wide]) for first in range(0, len(panels), wide)]
     with matplotlib.rc_context(STYLE):
-        figure = _figure(2.55 * wide, 1.85 * rows)
-        grid = figure.subplots(rows, wide, squeeze=False).flatten()
+        figure = _figure(2.55 * wide, sum(heights))
+        grid = figure.subplots(len(heights), wide, squeeze=False, height_ratios=heights).flatten()
         labels = []
         for axes, (title, chosen, curves) in zip(grid, panels, strict=False):
             labels.append((axes, _curves(axes, chosen, curves, logs)))
@@ -216,6 +218,12 @@ def learning_curves(logs: Sequence[Log]) -> Figure:
             axes.set_visible(False)
         _label_ends(figure, labels)
     return figure
+
+
+def _labels(chosen: Sequence[Log], curves: Curves) -> int:
+    """Curves with a label of their own in a panel."""
+    keys = [key for key, *_ in curves]
+    return len({(log.system.name, key) for log in chosen for key in keys if any(key in e for e in log.entries)})
 
 
 def _curves(axes: Axes, chosen: Sequence[Log], curves: Curves, logs: Sequence[Log]) -> list[tuple]:

@@ -48,6 +48,14 @@ def test_a_model_stands_before_its_refiners_whatever_its_family():
     assert group.key == "ctc" and [line.label for line in group.lines] == ["prior mean", "score, L = 1"]
 
 
+def test_a_label_does_not_say_twice_what_a_row_is():
+    systems = {**reports.SYSTEMS, "ctc": reports.SYSTEMS["lvm"] | {"family": "nat"}}
+    settings = {"search": "ctc-beam", "beam": 5, "draws": 5, "word_bonus": 1.0}
+    name = "ctc-beam-5-bonus1-npd5"
+    (decode,) = manifest({("ctc", name): settings}, systems).decodes
+    assert decode.label() == "one pass, beam 5, NPD 5 (word bonus 1)"
+
+
 def test_several_seeds_give_mean_and_deviation():
     bleus = [30.0, 31.0, 33.5]
     rows = [row("lvm", "delta-1", bleu, steps=1, seed=seed) for seed, bleu in enumerate(bleus)]
