@@ -22,6 +22,7 @@ from workflow_src.evaluation.report import (
     conventions,
     figures,
     figures_latencies,
+    figures_learning,
     figures_quality,
     figures_speed,
     grids,
@@ -175,7 +176,7 @@ def _refinement_groups(
 def draw(found: Inputs, table: list[tables.Group], refined: list[tables.Group]) -> dict[str, Figure]:
     """Figures by name; `table` has the groups of the main table, `refined` those of the curves of refinement."""
     drawn = {
-        "learning_curves": figures.learning_curves(found.logs),
+        "learning_curves": figures_learning.learning_curves(found.logs),
         "quality_speed": figures_quality.quality_speed(table),
         "time_by_length": figures_speed.time_by_length(found.speed, found.manifest),
         "refinement": figures.refinement(refined),

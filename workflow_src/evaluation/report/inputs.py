@@ -12,7 +12,7 @@ from workflow_src.config.display import build
 from workflow_src.config.manifest import Manifest, RowInfo
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.quality import metrics
-from workflow_src.evaluation.report import analyses, figures, results
+from workflow_src.evaluation.report import analyses, figures_learning, results
 from workflow_src.evaluation.report.carried import UNREACHABLE
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import ArtifactError, read_chosen, read_json
@@ -43,13 +43,13 @@ def read_quality(path: str) -> dict[str, Any]:
     return found
 
 
-def read_systems(manifest: Manifest) -> tuple[list[figures.Log], list[dict[str, str]]]:
+def read_systems(manifest: Manifest) -> tuple[list[figures_learning.Log], list[dict[str, str]]]:
     """Training logs for the curves, and what is told of each trained system, as text."""
     logs, told = [], []
     for entry in manifest.training:
         system = manifest.system(entry.system)
         config, history = read_json(entry.config), read_log(Path(entry.log))
-        logs.append(figures.Log(system, entry.seed, history))
+        logs.append(figures_learning.Log(system, entry.seed, history))
         minutes = config.get("minutes")
         told.append(
             {
@@ -105,7 +105,7 @@ class Inputs:
 
     manifest: Manifest
     qualities: dict[str, dict[str, Any]]
-    logs: list[figures.Log]
+    logs: list[figures_learning.Log]
     systems: list[dict[str, str]]
     analyses: dict[str, dict[str, Any]]
     choices: list[results.Choice]

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from workflow_src.evaluation.report import figures, figures_latencies, figures_quality, figures_speed, placement, tables
+from workflow_src.evaluation.report import (
+    figures,
+    figures_latencies,
+    figures_learning,
+    figures_quality,
+    figures_speed,
+    placement,
+    tables,
+)
 
 MANIFEST = reports.manifest()
 
@@ -52,10 +60,10 @@ def test_labels_that_stand_beside_each_other_need_not_be_moved_apart():
 
 def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_path):
     system = MANIFEST.system("teacher")
-    logs = [figures.Log(system, 1, [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])]
+    logs = [figures_learning.Log(system, 1, [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])]
     colours = [look.colour for look in MANIFEST.palette]
-    inline = figures.save(figures.learning_curves(logs), tmp_path / "a", "curves", colours)
-    again = figures.save(figures.learning_curves(logs), tmp_path / "b", "curves", colours)
+    inline = figures.save(figures_learning.learning_curves(logs), tmp_path / "a", "curves", colours)
+    again = figures.save(figures_learning.learning_curves(logs), tmp_path / "b", "curves", colours)
     assert f"var(--c-{system.look.colour[1:]})" in inline and system.look.colour not in inline
     assert inline == again
     for name in ("curves.svg", "curves.png"):
@@ -69,7 +77,7 @@ def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_
 
 
 def test_there_is_a_picture_that_says_so_when_there_is_nothing_to_draw(tmp_path):
-    for figure in (figures.learning_curves([]), figures_quality.quality_speed([]), figures.refinement([])):
+    for figure in (figures_learning.learning_curves([]), figures_quality.quality_speed([]), figures.refinement([])):
         assert re.search("No |not measured", figure.texts[0].get_text())
 
 

@@ -1,0 +1,121 @@
+"""Learning curves: figures of the trainings' logs over updates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from workflow_src.config.manifest import OTHER, SystemInfo
+from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, empty
+
+# Curves of a panel: key in the training log, line style, and what the label adds.
+Curves = Sequence[tuple[str, int, str]]
+# Panels of the learning curves: those after the first training loss, and those after all others.
+PANELS: list[tuple[str, Curves]] = [
+    ("Loss on dev", [("dev_loss", 0, "")]),
+    ("BLEU on dev", [("dev_bleu", 0, ""), ("dev_bleu_posterior", 2, " posterior")]),
+    ("ELBO on dev", [("dev_elbo", 0, "")]),
+    ("KL on dev, nats a latent", [("dev_kl", 0, "")]),
+    ("Lengths right on dev, share", [("dev_length_accuracy", 0, "")]),
+]
+LAST_PANELS: list[tuple[str, Curves]] = [
+    ("Cosine with delta on dev", [("dev_cosine", 0, ""), ("dev_cosine_noise0", 2, " noise 0")])
+]
+# Figures of validation that have no panel; any other that a family logs has one of its own.
+UNDRAWN = {"dev_offset_norm", "dev_offset_norm_noise0", "dev_squared_error", "dev_squared_error_noise0"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Log:
+    """The training log of a system and seed: the entries of its training.jsonl."""
+
+    system: SystemInfo
+    seed: int
+    entries: list[dict[str, Any]]
+
+    def has(self, key: str) -> bool:
+        return any(entry.get(key) is not None for entry in self.entries)
+
+
+def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
+    """Title, logs and curves of every panel that has something to draw."""
+    by_order = sorted(logs, key=lambda log: log.system.order)
+    losses = list(dict.fromkeys(log.system.loss_title for log in by_order))
+    known = UNDRAWN | {key for _, curves in [*PANELS, *LAST_PANELS] for key, _, _ in curves}
+    logged = dict.fromkeys(key for log in logs for entry in log.entries for key in entry)
+    own = [key for key in logged if key.startswith("dev_") and key not in known]
+    words = {key: key.removeprefix("dev_").replace("_", " ") for key in own}
+    titled = [(f"{words[key]} on dev".capitalize().replace("Bleu", "BLEU"), [(key, 0, "")]) for key in own]
+    loss: Curves = [("loss", 0, "")]
+    panels = [(title, [log for log in logs if log.system.loss_title == title], loss) for title in losses]
+    others = [[(title, list(logs), curves) for title, curves in part] for part in (PANELS, [*LAST_PANELS, *titled])]
+    every = [*panels[:1], *others[0], *panels[1:], *others[1]]
+    return [panel for panel in every if any(log.has(key) for log in panel[1] for key, _, _ in panel[2])]
+
+
+def learning_curves(logs: Sequence[Log]) -> Figure:
+    """One panel a metric, over updates.
+
+    Systems of one family share a colour and differ in dashes; seeds of a system are thin lines of the same kind.
+    """
+    # What was counted at once has no curve.
+    panels = _panels([log for log in logs if any(entry["step"] for entry in log.entries)])
+    if not panels:
+        return empty("No training was logged.")
+    wide = min(3, len(panels))
+    # As high as the labels beside its curves.
+    needed = [max(1.85, 0.6 + 0.125 * _labels(chosen, curves)) for _, chosen, curves in panels]
+    heights = [max(needed[first : first + wide]) for first in range(0, len(panels), wide)]
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(2.55 * wide, sum(heights))
+        grid = figure.subplots(len(heights), wide, squeeze=False, height_ratios=heights).flatten()
+        labels = []
+        for axes, (title, chosen, curves) in zip(grid, panels, strict=False):
+            labels.append((axes, _curves(axes, chosen, curves, logs)))
+            axes.set_title(title)
+            axes.set_xlabel("updates")
+            axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x >= 1000 else f"{x:g}"))
+            axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+            axes.margins(x=0.02)
+        for axes in grid[len(panels) :]:
+            axes.set_visible(False)
+        _label_ends(figure, labels)
+    return figure
+
+
+def _labels(chosen: Sequence[Log], curves: Curves) -> int:
+    """Curves with a label of their own in a panel."""
+    keys = [key for key, *_ in curves]
+    return len({(log.system.name, key) for log in chosen for key in keys if any(key in e for e in log.entries)})
+
+
+def _curves(axes: Axes, chosen: Sequence[Log], curves: Curves, logs: Sequence[Log]) -> list[tuple]:
+    of_family: dict[str, list[str]] = {}
+    for log in logs:
+        names = of_family.setdefault(log.system.family, [])
+        if log.system.name not in names:
+            names.append(log.system.name)
+    ends, labelled = [], set()
+    several = len({log.seed for log in chosen}) > 1
+    for log in chosen:
+        name, colour = log.system.name, log.system.look.colour or OTHER.colour
+        twin = of_family[log.system.family].index(name)
+        for key, dash, addition in curves:
+            points = [(entry["step"], entry[key]) for entry in log.entries if entry.get(key) is not None]
+            if not points:
+                continue
+            style = DASHES[(dash + twin) % len(DASHES)]
+            marker = "o" if len(points) < 12 else None
+            axes.plot(*zip(*points, strict=True), color=colour, linestyle=style, linewidth=0.9 if several else 1.4,
+                      marker=marker, markersize=2.2)  # fmt: skip
+            if (name, key) not in labelled:
+                labelled.add((name, key))
+                ends.append((*points[-1], name + addition, colour))
+    return ends
