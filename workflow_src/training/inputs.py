@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -25,10 +24,9 @@ from workflow_src.training.dev import Dev
 from workflow_src.training.systems import (
     check_digest,
     check_subwords,
-    family_of,
+    description_if_any,
     load_system,
     named_files,
-    read_description,
     role_input,
 )
 
@@ -118,8 +116,12 @@ def start_from(
     family: Family, model: nn.Module, base: nn.Module | None, given: argparse.Namespace, subwords: Subwords
 ) -> None:
     """Start from given weights, from those of the base, or at random, as the family says."""
-    tensors = _initial_tensors(given) if given.initial else None
-    other = family_of(given.initial) if given.initial else None
+    tensors = description = None
+    if given.initial:
+        tensors, description = load_tensors(given.initial), description_if_any(given.initial)
+    if description:
+        check_digest(description, given.initial)
+    other = description["family"] if description else None
     if family.start is not None:
         took = import_object(family.start)(model, tensors, other, base)
     elif tensors is not None:
@@ -127,36 +129,26 @@ def start_from(
     else:
         took = None
     if took is not None:
-        _check_start(family, took, model, given, subwords)
+        _check_start(family, took, model, given)
+        if description and _is_whole(family, given):
+            check_subwords(description, subwords, given.initial)
+        log.info("starts from %s: %d tensors", given.initial or given.base, len(took))
     elif family.continues is not None:
         raise ValueError(
             f"a system of family {family.name} continues one that is trained; give its weights by --initial."
         )
 
 
-def _check_start(
-    family: Family, took: list[str], model: nn.Module, given: argparse.Namespace, subwords: Subwords
-) -> None:
-    """Log what a model starts from. Raises ArtifactError when the given weights do not serve.
+def _is_whole(family: Family, given: argparse.Namespace) -> bool:
+    """Whether given weights are used without training, or continued: they are then all of the model's."""
+    return given.settings["training"]["max_steps"] == 0 or family.continues is not None
 
-    Weights that are used without training, or that a family continues, must be whole and of the same subwords, which
-    a description beside them tells.
-    """
+
+def _check_start(family: Family, took: list[str], model: nn.Module, given: argparse.Namespace) -> None:
+    """Raises ArtifactError when the given weights do not serve."""
     names = [name for name, _ in model.named_parameters()]
-    whole = given.settings["training"]["max_steps"] == 0 or family.continues is not None
-    if given.initial and (not took or (whole and set(names) - set(took))):
+    if given.initial and (not took or (_is_whole(family, given) and set(names) - set(took))):
         raise ArtifactError(
             f"weights {given.initial} have {len(took)} of this model's {len(names)} tensors in their shapes; give "
             "weights of this family and size."
         )
-    if given.initial and whole and given.initial.with_name("config.json").exists():
-        check_subwords(read_description(given.initial), subwords, given.initial)
-    log.info("starts from %s: %d tensors", given.initial or given.base, len(took))
-
-
-def _initial_tensors(given: argparse.Namespace) -> dict[str, Any]:
-    """The weights to start from; the user's own need no description beside them."""
-    tensors = load_tensors(given.initial)
-    if given.initial.with_name("config.json").exists():
-        check_digest(read_description(given.initial), given.initial)
-    return tensors

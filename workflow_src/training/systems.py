@@ -52,9 +52,9 @@ def role_input(role: str) -> str:
     return f"role {role}"
 
 
-def family_of(weights: str | Path) -> str | None:
-    """The family that the description beside the weights names; None where the user's own weights have none."""
-    return read_description(weights)["family"] if Path(weights).with_name("config.json").exists() else None
+def description_if_any(weights: str | Path) -> dict[str, Any] | None:
+    """The description beside the weights; None where the user's own weights have none."""
+    return read_description(weights) if Path(weights).with_name("config.json").exists() else None
 
 
 def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str | Path) -> None:
