@@ -158,7 +158,7 @@ def _own(search: Search, values: SearchSettings, row: RowInfo) -> list[str]:
 
 
 def _changed(search: Search, values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:
-    """Settings that are not the default ones, but for those that labels have anyway and some others."""
+    """Settings that are not the default ones, but for those that the row's label tells and those `without`."""
     label = search.row_label(values)
 
     def silent(name: str) -> bool:

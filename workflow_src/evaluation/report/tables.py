@@ -198,17 +198,19 @@ def published_order(table: list[Group]) -> str:
     Ours are counted by the same convention. Kendall's tau is the pairs in that order less those in the opposite one,
     over all pairs whose published figures differ.
     """
-    lines = [line for group in table for line in group.lines if line.expected is not None]
+    every = [(line.expected, line.figures["bleu_as_published"]) for group in table for line in group.lines]
+    # Quality that was measured by an older version may lack a convention.
+    rows = [(published, ours) for published, ours in every if published is not None and ours is not None]
     signs = [
-        (one.expected - other.expected) * (one.figures["bleu_as_published"] - other.figures["bleu_as_published"])
-        for one, other in itertools.combinations(lines, 2)
-        if one.expected != other.expected
+        (published - other) * (ours - others)
+        for (published, ours), (other, others) in itertools.combinations(rows, 2)
+        if published != other
     ]
     if not signs:
         return ""
     same, opposite = sum(sign > 0 for sign in signs), sum(sign < 0 for sign in signs)
     found = f"{same:,} stand in the published order (Kendall's τ {signed((same - opposite) / len(signs))})"
-    return f"Of {len(signs):,} pairs of these {len(lines)} rows, {found}."
+    return f"Of {len(signs):,} pairs of these {len(rows)} rows, {found}."
 
 
 def removals(rows: Sequence[Row], manifest: Manifest) -> list[tuple[str, list[list[str]]]]:
