@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -23,6 +24,12 @@ hypothesis.settings.register_profile("busy", deadline=None)
 hypothesis.settings.load_profile("busy")
 
 PROJECT = Path(__file__).resolve().parents[1]
+
+
+def pytest_collection_finish():
+    """Leave what is imported to no collection of garbage: exporting a graph makes millions of objects beside it."""
+    gc.freeze()
+    gc.set_threshold(100_000)
 
 
 def _command(words: tuple[str, ...], snakefile: Path, forked: bool = False) -> list[str]:

@@ -30,7 +30,7 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
         # Held meanwhile, so that the training is not over before the second has answered.
         for job in jobs:
             job.suspend()
-        second = snakemake(*WORDS, folder=tmp_path)
+        second = snakemake(*WORDS, folder=tmp_path, forked=True)
     finally:
         running.send_signal(signal.SIGKILL)
         running.wait()
@@ -46,9 +46,9 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
     assert not list(tmp_path.glob("results/**/*.partial")) and not list(tmp_path.glob("work/**/*.partial"))
     assert not (tmp_path / "results/smoke/systems/teacher/seed-1/model.safetensors").exists()
     # As documented: unlock, then start again.
-    assert snakemake(*WORDS, folder=tmp_path).returncode == 1
-    assert snakemake(*WORDS, "--unlock", folder=tmp_path).returncode == 0
-    done = snakemake(*WORDS, "--rerun-incomplete", folder=tmp_path)
+    assert snakemake(*WORDS, folder=tmp_path, forked=True).returncode == 1
+    assert snakemake(*WORDS, "--unlock", folder=tmp_path, forked=True).returncode == 0
+    done = snakemake(*WORDS, "--rerun-incomplete", folder=tmp_path, forked=True)
     assert done.returncode == 0, done.stderr
     # What was saved at step 100, or when the job was told to end.
     assert 100 <= int(re.search(r"resumed at step (\d+)", log.read_text())[1]) < 200
