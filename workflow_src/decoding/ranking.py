@@ -67,19 +67,25 @@ def scoring(network: nn.Module) -> Function | None:
 
 
 def rescored(
-    rescorer: Rescorer | Compiled, source: Tensor, candidates: Sequence[Candidates], weight: float | None = None
+    rescorer: Rescorer | Compiled,
+    source: Tensor,
+    candidates: Sequence[Candidates],
+    weight: float | None = None,
+    scored: bool = True,
 ) -> list[dict[tuple[int, ...], float]]:
     """The candidates of each sentence of source (B, S) with the rescorer's log p(y|x) / (|y| + 1) in nats.
 
     With a `weight`, that times the weight is added to the scores that candidates have. Outputs longer than the rescorer
     has positions are left out. Where it can score none of a sentence's candidates, they keep the scores that they have.
+    Unless `scored`, a candidate that is the only one of its sentence keeps its score too: it wins in any case.
     """
     if weight == 0:
         return [dict(before) for before in candidates]
     function = rescorer.function if isinstance(rescorer, Compiled) else Scoring(rescorer)
     limit = rescorer.config.max_positions - 1
-    flat = [(row, choice) for row, found in enumerate(candidates) for choice in found if len(choice) <= limit]
-    scored: list[dict[tuple[int, ...], float]] = [{} for _ in candidates]
+    asked = [(row, found) for row, found in enumerate(candidates) if scored or len(found) > 1]
+    flat = [(row, choice) for row, found in asked for choice in found if len(choice) <= limit]
+    after: list[dict[tuple[int, ...], float]] = [{} for _ in candidates]
     for start in range(0, len(flat), ROWS):
         part = flat[start : start + ROWS]
         # Sentences stand one after another: only those of this part are encoded.
@@ -91,9 +97,9 @@ def rescored(
         sources = sources[:, : int((sources != PAD).sum(1).max())]
         mean = function(sources, rows, target) / (with_end(target) != PAD).sum(1)
         for (row, choice), score in zip(part, mean.tolist(), strict=True):
-            scored[row][choice] = score if weight is None else candidates[row][choice] + weight * score
-    able = [any(map(math.isfinite, found.values())) for found in scored]
-    return [found if one else dict(before) for one, found, before in zip(able, scored, candidates, strict=True)]
+            after[row][choice] = score if weight is None else candidates[row][choice] + weight * score
+    able = [any(map(math.isfinite, found.values())) for found in after]
+    return [found if one else dict(before) for one, found, before in zip(able, after, candidates, strict=True)]
 
 
 def best_of(candidates: Sequence[Candidates]) -> Hypotheses:

@@ -100,6 +100,21 @@ def test_neither_batch_nor_padding_changes_a_score(kind):
                 assert wider[row][words] == pytest.approx(score, abs=1e-10)
 
 
+def test_nobody_is_asked_about_an_only_candidate_unless_its_score_is(monkeypatch):
+    model, asked = transformer(V, V, seed=2), []
+    states = model.scoring_states
+    monkeypatch.setattr(model, "scoring_states", lambda source: (asked.append(source.tolist()), states(source))[1])
+    candidates = [{OUTPUTS[1]: -7.0}, dict.fromkeys(OUTPUTS[2:5], 0.0), {OUTPUTS[3]: -9.0}]
+    with torch.no_grad():
+        wanted = rescored(model, SOURCE, candidates)
+        found = rescored(model, SOURCE, candidates, scored=False)
+        assert len(asked) == 2 and len(asked[1]) == 1
+        assert rescored(model, SOURCE[:1], candidates[:1], scored=False) == candidates[:1]
+    assert len(asked) == 2
+    assert best_of(found).tokens == best_of(wanted).tokens and best_of(found).candidates == [1, 3, 1]
+    assert found[1] == pytest.approx(wanted[1]) and found[0] == candidates[0] != wanted[0]
+
+
 @pytest.mark.parametrize("weight", [None, 0.0, 0.4, 3.0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_beam_ranked_by_a_rescorer_finds_the_best_sum(kind, weight, monkeypatch):

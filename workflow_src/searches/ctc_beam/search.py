@@ -131,10 +131,12 @@ def searched(
     settings: CtcBeamSettings,
     extra: Extra,
     rescorer: Rescorer | Compiled | None = None,
+    scored: bool = True,
 ) -> Hypotheses:
     """The translations of source (B, S) from as many rows, or of K draws from K times as many.
 
-    An output's score is that of the draw in which it is the largest.
+    An output's score is that of the draw in which it is the largest. Unless `scored`, a rescorer is not asked about
+    sentences whose beam holds one output at the end.
     """
     each = max(1, settings.draws)
     found: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
@@ -143,7 +145,7 @@ def searched(
         for score, output in prefix_beam(slots, settings.beam, extra, settings.beam_threshold):
             outputs[output] = max(score + base, outputs.get(output, -math.inf))
     if rescorer is not None:
-        found = rescored(rescorer, source, found)
+        found = rescored(rescorer, source, found, scored=scored)
     return best_of(found)
 
 
@@ -165,7 +167,8 @@ def ctc_beam(
     """Translate source (B, S).
 
     Scores are those of the winners: log p(y|x) + lm_weight log p_LM(y) + word_bonus |y|, or with a rescorer its
-    log p(y|x) / (|y| + 1). Unless `scored`, the former lack what all outputs of a sentence share.
+    log p(y|x) / (|y| + 1). Unless `scored`, the former lack what all outputs of a sentence share, and a rescorer gives
+    none to the only candidate of a sentence.
     """
     logits, slots = LogitsPass(model, settings)(source)
     extra = _extra(language_model, settings.lm_weight, settings.word_bonus)
@@ -176,7 +179,7 @@ def ctc_beam(
         if logits.is_cuda
         else rows_of_arrays(logits.numpy(), slots.numpy(), *about)
     )
-    return searched(rows, source, settings, extra, rescorer)
+    return searched(rows, source, settings, extra, rescorer, scored)
 
 
 def _others(networks: Mapping[str, Any]) -> tuple[LanguageModel | None, Rescorer | None]:
@@ -195,7 +198,7 @@ def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool
 
     @torch.no_grad()
     def read(source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
-        return searched(rows_of_arrays(*outputs, *about), torch.from_numpy(source), settings, extra, rescorer)
+        return searched(rows_of_arrays(*outputs, *about), torch.from_numpy(source), settings, extra, rescorer, scored)
 
     return Pass(LogitsPass(model, settings), outputs=("logits", "slots"), read=read)
 
