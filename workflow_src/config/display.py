@@ -115,14 +115,12 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
     values, first = every[0], rows[0]
     search, engine = search_of(values), engine_info(engine_of(first.settings))
     picked = [row.picked for row in rows if row.picked]
-    chosen = []
+    own = [] if search.details else _own(search, values, first)
+    notes = ", ".join(own)
     if picked:
         # Seeds that chose different values share a row, which then tells the settings only.
-        changed = {} if search.details else _changed(search, values, without=picked[0])
         told = f"chosen: {words(picked[0], all(one == picked[0] for one in picked))}"
-        chosen = [f"{words(changed)}; {told}" if changed else told]
-    elif search.details is None:
-        chosen = _own(search, values, first)
+        notes = f"{notes}; {told}" if own else told
     label = _common([search.row_label(one) for one in every])
     refining = refinement(values)
     return DecodeInfo(
@@ -131,7 +129,8 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
         engine=engine,
         name=first.name,
         head=label if engine.own else f"{label}, {engine.label}",
-        notes=tuple(chosen),
+        notes=(notes,) if notes else (),
+        own=tuple(own),
         details=tuple(search.details(values)) if search.details else (),
         value=getattr(values, search.series) if search.series else None,
         curve=_curve(system, search, values, first, engine),
@@ -148,13 +147,14 @@ def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[Sys
 def _own(search: Search, values: SearchSettings, row: RowInfo) -> list[str]:
     """What sets a decode apart from others of its search: its name where it was given one, else settings in words.
 
-    Left out are those that every decode of the search says, and those that its label tells.
+    Left out are those that every decode of the search says, those that its label tells, and those that dev chose.
     """
+    if row.picked:
+        return [words({name: value}) for name, value in _changed(search, values, without=row.picked).items()]
     engine = "".join(f"-{row.settings[key]}" for key in ENGINE_SETTINGS if key in row.settings)
     if row.name != f"{search.name}{values.name_parts()}{engine}":
         return [row.name]
-    changed = _changed(search, values)
-    return [words(changed)] if changed else []
+    return [words({name: value}) for name, value in _changed(search, values).items()]
 
 
 def _changed(search: Search, values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:

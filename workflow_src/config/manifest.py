@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pydantic
@@ -107,11 +107,11 @@ class EngineInfo:
 class DecodeInfo:
     """A decode as tables and figures show it.
 
-    `head` is its label without `notes`, which stand in brackets: settings of its own, what dev chose. `value` is that
-    of its search's series. Decodes of equal `curve` differ in that value only. `reference` is the key by which rows
-    that others are compared with are ordered, None for other rows. `candidates` are those that are ranked for a
-    sentence. `twin`: another system of the family refines the same model, so that labels name the system. `aligned`:
-    its outputs are read off alignments.
+    `head` is its label without `notes`, which stand in brackets: what dev chose, and `own`, its settings one by one.
+    `value` is that of its search's series. Decodes of equal `curve` differ in that value only. `reference` is the key
+    by which rows that others are compared with are ordered, None for other rows. `candidates` are those that are
+    ranked for a sentence. `twin`: another system of the family refines the same model, so that labels name the system.
+    `aligned`: its outputs are read off alignments.
     """
 
     system: SystemInfo
@@ -130,6 +130,7 @@ class DecodeInfo:
     control: str | None
     look: Look
     aligned: bool = False
+    own: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -153,10 +154,10 @@ class DecodeInfo:
         label = f"{self.head} ({notes}{used})" if notes else self.head
         return f"{label} ({self.system.name})" if self.twin else label
 
-    @property
-    def short(self) -> str:
-        """Its label without what it has of its own, for pictures."""
-        return f"{self.head} ({self.system.name})" if self.twin else self.head
+    def short(self, own: Sequence[str] = ()) -> str:
+        """Its label for pictures, in brackets only so much of what it has of its own."""
+        label = f"{self.head} ({', '.join(own)})" if own else self.head
+        return f"{label} ({self.system.name})" if self.twin else label
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -172,9 +172,20 @@ def scale(axes: Axes, milliseconds: list[float], most: int | None = None) -> Non
 
 
 def short_labels(lines: list[Line]) -> dict[int, str]:
-    """Labels by identity, without what stands in brackets where no other row of the system has the same."""
-    heads = Counter((line.system, line.decode.head) for line in lines)
-    return {id(line): line.decode.short if heads[line.system, line.decode.head] == 1 else line.label for line in lines}
+    """Labels by identity, with so much in brackets as tells a row from others of its system.
+
+    Where settings that not all of them have are not enough, labels are those of tables.
+    """
+    alike: dict[tuple[str, str], list[Line]] = defaultdict(list)
+    for line in lines:
+        alike[line.system, line.decode.head].append(line)
+    texts = {}
+    for twins in alike.values():
+        shared = set.intersection(*(set(line.decode.own) for line in twins))
+        short = [line.decode.short([part for part in line.decode.own if part not in shared]) for line in twins]
+        apart = len(set(short)) == len(short)
+        texts |= {id(line): text if apart else line.label for line, text in zip(twins, short, strict=True)}
+    return texts
 
 
 def draw_curve(axes: Axes, curve: Curve, times: Times) -> None:

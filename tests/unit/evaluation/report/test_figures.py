@@ -19,6 +19,7 @@ from workflow_src.evaluation.report import (
     placement,
     tables,
 )
+from workflow_src.registry import settings_of
 
 MANIFEST = reports.manifest()
 
@@ -164,6 +165,25 @@ def test_pictures_leave_out_what_stands_in_brackets_where_rows_stay_apart():
     told = {line.name: short[id(line)] for line in lines if line.system == "score"}
     assert told["mine"] == "score, L = 8" and told["score-2"] == "score, L = 2"
     assert (told["other"], told["score-1"]) == ("score, L = 1 (other)", "score, L = 1")
+
+
+def test_pictures_tell_rows_apart_by_what_not_all_of_them_have():
+    half = reports.stepped("score", 8) | {"step_size": 0.5}
+    every = [half, half | {"lengthening": 0.1}, half | {"lengthening": 0.2}]
+    names = [f"score{settings_of(one).name_parts()}" for one in every]
+    made = reports.manifest(reports.DECODES | {("score", name): one for name, one in zip(names, every, strict=True)})
+    lines = [line for group in table(made) for line in group.lines]
+    short = figures_quality.short_labels(lines)
+    told = {line.name: short[id(line)] for line in lines}
+    assert [told[name] for name in names] == [
+        "score, L = 8", "score, L = 8 (lengthening 0.1)", "score, L = 8 (lengthening 0.2)",
+    ]  # fmt: skip
+    labels = {line.name: line.label for line in lines}
+    assert [labels[name] for name in names] == [
+        "score, L = 8 (step size 0.5)",
+        "score, L = 8 (step size 0.5, lengthening 0.1)",
+        "score, L = 8 (step size 0.5, lengthening 0.2)",
+    ]
 
 
 def test_refinement_by_passes_is_drawn_over_its_steps():
