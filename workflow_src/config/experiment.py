@@ -98,10 +98,10 @@ class SystemConfig(Frozen):
 
 
 class DistillationConfig(Frozen):
-    """How a teacher translates the training source."""
+    """How a teacher translates the training source; the settings of its search stand beside these."""
 
-    beam: int = Field(4, gt=0)
-    length_penalty: float = Field(1.0, ge=0)
+    model_config = pydantic.ConfigDict(extra="allow")
+
     batch: int = Field(128, gt=0, description="sentences decoded together")
     shards: int = Field(1, gt=0, description="jobs")
     seed: int | None = Field(None, description="which of the teacher's seeds; default the first")
@@ -109,10 +109,19 @@ class DistillationConfig(Frozen):
         "auto", description="what computes; auto: the fastest that is installed, on CPUs; outputs are the same"
     )
 
-    def search_settings(self) -> SearchSettings:
-        """What the teacher distils with: the search that is the reference of comparisons."""
+    @classmethod
+    def of_search(cls) -> tuple[str, ...]:
+        """Settings of the search that may be set: all but those that name other systems or need one."""
         kind = distilling_search().settings
-        return kind(**{name: getattr(self, name) for name in kind.model_fields if name in type(self).model_fields})
+        options = {name: kind.option(name) for name in kind.model_fields}
+        return tuple(name for name, option in options.items() if option.role is None and option.only_with is None)
+
+    def search_settings(self, where: str = "") -> SearchSettings:
+        """What the teacher distils with: the search that is the reference of comparisons.
+
+        Raises ValueError with one sentence, whose settings begin with `where`, for a value that the search refuses.
+        """
+        return distilling_search().settings.checked(self.model_extra or {}, where)
 
 
 # What every random-number generator takes.

@@ -10,11 +10,11 @@ import yaml
 from workflow_src.config.base import ConfigError, parse, unknown
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
-from workflow_src.config.experiment import SystemConfig, TrainingConfig, WorkflowConfig
+from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.declarations import DeclarationError
 from workflow_src.registry import carried, default_engine, distilling_engines, distilling_search, engines, families, use
-from workflow_src.spec import AUTOREGRESSIVE, BASE, Family, phrase
+from workflow_src.spec import AUTOREGRESSIVE, BASE, Family, SearchSettings, phrase
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG_FOLDER = PROJECT / "config"
@@ -167,15 +167,30 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
     for name, distillation in config.distillation.items():
         if name not in names:
             raise unknown("system", name, names, "distillation")
+        settings = _distilling(distillation, f"distillation.{name}")
         known = ["auto", default_engine().name, *(engine.name for engine in distilling_engines())]
         if distillation.engine not in known:
             raise unknown("engine", distillation.engine, known, f"distillation.{name}")
         declared, search = engines().get(distillation.engine), distilling_search()
         family = families()[config.systems[name].family]
-        if declared and (reason := declared.serves(family, search, search.settings())):
+        if declared and (reason := declared.serves(family, search, settings)):
             raise ConfigError(f"distillation.{name}: engine {declared.name} {reason}.")
     _refuse_cycles(config)
     return {name: _resolve(name, config) for name in names}
+
+
+def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
+    """The settings of the search that distils. Raises ConfigError for an unknown one or a wrong value."""
+    allowed = section.of_search()
+    for name in section.model_extra or {}:
+        if name not in allowed:
+            raise unknown("setting", name, [*type(section).model_fields, *allowed], where)
+    try:
+        settings = section.search_settings(f"{where}.")
+        settings.check_used(where=f"{where}.")
+    except ValueError as failure:
+        raise ConfigError(str(failure)) from None
+    return settings
 
 
 def _having(trait: str | None) -> str:

@@ -88,12 +88,12 @@ def rescored(
     after: list[dict[tuple[int, ...], float]] = [{} for _ in candidates]
     for start in range(0, len(flat), ROWS):
         part = flat[start : start + ROWS]
-        # Sentences stand one after another: only those of this part are encoded.
-        first, last = part[0][0], part[-1][0]
-        rows = torch.tensor([row - first for row, _ in part], device=source.device)
+        # Only sentences of this part are encoded.
+        places = {row: place for place, row in enumerate(dict.fromkeys(row for row, _ in part))}
+        rows = torch.tensor([places[row] for row, _ in part], device=source.device)
         target = pad([choice for _, choice in part], eos=False).to(source.device)
         # No more columns than the longest has: a sentence by itself is computed without padding.
-        sources = source[first : last + 1]
+        sources = source[list(places)]
         sources = sources[:, : int((sources != PAD).sum(1).max())]
         mean = function(sources, rows, target) / (with_end(target) != PAD).sum(1)
         for (row, choice), score in zip(part, mean.tolist(), strict=True):

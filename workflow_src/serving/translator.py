@@ -100,8 +100,8 @@ class Translator(BaseTranslator):
         `first_line`).
 
         `normalised` lines, such as those of a corpus folder, are taken as they are: Moses tokenisation of tokenised
-        text is not the same text. Without `scored`, scores that cost time to compute are 0; with `trace`, there are
-        translations after every step.
+        text is not the same text. Without `scored`, scores that cost time to compute are 0, or those before ranking;
+        with `trace`, there are translations after every step.
         """
         settings = self._completed(settings)
         declared = registry.search_of(settings)

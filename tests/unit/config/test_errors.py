@@ -122,6 +122,12 @@ def test_a_wrong_value_is_told_with_what_is_allowed(changes, parts):
         ),
         ({"systems": {"lvm": {"data": "mine"}}}, ['systems.lvm.data is "mine"', "recipe.distilled"]),
         ({"distillation": {"teechers": {}}}, ['unknown system "teechers" in distillation']),
+        ({"distillation": {"teacher": {"beam": 0}}}, ["distillation.teacher.beam is 0; it must be 1 or more"]),
+        (
+            {"distillation": {"teacher": {"beams": 3}}},
+            ['unknown setting "beams"', "max_length_ratio", 'Did you mean "beam"?'],
+        ),
+        ({"distillation": {"teacher": {"rescorer": "ctc"}}}, ['unknown setting "rescorer" in distillation.teacher']),
         ({"decodes": [{"system": "teach", "search": "greedy"}]}, ['unknown system "teach" in decodes[0]']),
         (
             {"decodes": [{"system": "lvm", "search": "beam", "beam": 4}]},

@@ -58,8 +58,14 @@ class Settings(Graph):
         )
 
     def settings_distillation(self, teacher: str) -> str:
-        """Search settings of a teacher; shards, batches and the engine are left out, because they change no output."""
-        return _json(self.distillation(teacher).model_dump(mode="json", exclude={"shards", "seed", "batch", "engine"}))
+        """Search settings of a teacher: those that names of files tell, and others where they are not the default."""
+        settings = self.distillation(teacher).search_settings()
+        silent = {
+            name
+            for name in type(settings).model_fields
+            if settings.option(name).part is None and getattr(settings, name) == settings.default(name)
+        }
+        return _json({name: value for name, value in settings.handed().items() if name not in silent})
 
     def settings_decode(self, decode: Decode) -> str:
         return _json(decode.settings)
