@@ -186,11 +186,9 @@ def _distilling(section: DistillationConfig, where: str) -> SearchSettings:
         if name not in allowed:
             raise unknown("setting", name, [*type(section).model_fields, *allowed], where)
     try:
-        settings = section.search_settings(f"{where}.")
-        settings.check_used(where=f"{where}.")
+        return section.search_settings(f"{where}.")
     except ValueError as failure:
         raise ConfigError(str(failure)) from None
-    return settings
 
 
 def _having(trait: str | None) -> str:

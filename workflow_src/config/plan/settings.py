@@ -60,6 +60,7 @@ class Settings(Graph):
     def settings_distillation(self, teacher: str) -> str:
         """Search settings of a teacher: those that names of files tell, and others where they are not the default."""
         settings = self.distillation(teacher).search_settings()
+        # Distilled text of before, which was made without these, stays.
         silent = {
             name
             for name in type(settings).model_fields
