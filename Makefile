@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-slurm lint format picture clean
+.PHONY: help setup demo test test-graphs test-slurm lint format picture clean
 
 help:
 	@echo "make setup   .venv with the pinned packages of requirements.lock (PYTHON=python3.12 chooses another Python)"
 	@echo "make demo    the default experiment on the embedded corpus, and where its report is"
 	@echo "make test    the tests, in two processes"
+	@echo "make test-graphs  every search in ONNX Runtime: exporting their graphs takes minutes"
 	@echo "make test-slurm  those on a real Slurm that it starts (as root, with Debian's munge, slurmctld, slurmd, slurm-client)"
 	@echo "make lint    what CI checks beside the tests; make format repairs most of it"
 	@echo "make picture docs/workflow.svg from docs/workflow.dot (needs graphviz)"
@@ -31,6 +32,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test-graphs: setup
+	$(BIN)/python -m pytest -m graphs -n 2 --dist loadfile tests/unit
 
 test-slurm: setup
 	$(BIN)/python -m pytest -m slurm tests/test_slurm.py

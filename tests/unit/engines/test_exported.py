@@ -264,6 +264,7 @@ def test_outputs_end_at_the_models_positions_and_special_symbols_are_no_words(tm
     assert min(min(row) for row in found.tokens) > 2
 
 
+@pytest.mark.graphs
 @pytest.mark.parametrize(("search", "steps"), [("delta", 1), ("score", 2)])
 def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
     more = {"decoder_skip": True, "norm": "post"} if search == "delta" else {"end_symbol": True}
@@ -334,6 +335,7 @@ def test_another_rescorer_has_a_graph_of_its_own(one_pass, ranking_graphs):
     assert len(set(ranking_graphs.glob("*.onnx")) - before) == 1
 
 
+@pytest.mark.graphs
 def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(one_pass, ranking_graphs):
     # The graph for a rescorer computes no scores where nobody asks for any.
     model = inat(13, 13, seed=4, encoder_layers=1, layers=1).float()

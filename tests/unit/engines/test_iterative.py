@@ -20,6 +20,7 @@ LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
 SMALL = {"encoder_layers": 1, "layers": 1}
 
 
+@pytest.mark.graphs
 @pytest.mark.parametrize("fields", [{"passes": 3}, {"passes": 2, "lengths": 3}])
 def test_outputs_scores_and_passes_are_those_of_our_own_code(fields, graphs):
     from workflow_src.engines.onnxruntime import open_networks

@@ -21,6 +21,7 @@ SOURCE = tokens([3, 1, 7, 2, 5], SIZE, end=True)
 LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
 
 
+@pytest.mark.graphs
 @pytest.mark.parametrize("lengths", [1, 3])
 def test_outputs_and_scores_are_those_of_our_own_code(lengths, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -34,6 +34,7 @@ def our_own(networks, settings):
         return registry.import_object(SEARCH.run)(networks, SOURCE, settings)
 
 
+@pytest.mark.graphs
 @pytest.mark.parametrize(
     "fields",
     [
@@ -65,6 +66,7 @@ def test_outputs_and_scores_are_those_of_our_own_code(fields, open_engine, graph
     assert shapes.count([16, 24]) == 2 * (model.config.encoder_layers + model.config.layers)
 
 
+@pytest.mark.graphs
 def test_in_8_bits_outputs_have_the_lengths_that_float32_has(open_engine):
     """Rounding changes words of random weights, and the large products only: lengths stay."""
     model, settings = (

@@ -26,6 +26,7 @@ CASES = {
 }
 
 
+@pytest.mark.graphs
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_and_scores_are_those_of_our_own_code(case, graphs):
     from workflow_src.engines.onnxruntime import open_networks

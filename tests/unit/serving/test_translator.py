@@ -363,6 +363,7 @@ def test_a_fast_engine_translates_alike(translators, fast_score):
     assert fast_score.translate(LINES, **stopping) == eager.translate(LINES, **stopping)
 
 
+@pytest.mark.graphs
 def test_8_bits_translate_nearly_alike_and_batches_change_nothing(translators, tiny_bundles, graphs):
     for package in ("onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason="needs the extra fast")
