@@ -96,9 +96,11 @@ def serve(path: str) -> None:
     import matplotlib.figure  # noqa: F401
     import numpy  # noqa: F401
     import pydantic  # noqa: F401
-    import sacrebleu  # noqa: F401
+    import sacrebleu.significance  # noqa: F401
+    import sacremoses.tokenize  # noqa: F401
     import safetensors.torch  # noqa: F401
     import torch  # noqa: F401
+    import yaml  # noqa: F401
 
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,26 +22,19 @@ from conftest import PROJECT, snakemake, snakemake_started, told_in, wait_for
 from workflow_src.records.atomic import read_json
 
 pytestmark = pytest.mark.timeout(1500)
-FIRST = {"batch_tokens": 1000, "warmup_steps": 20, "dev_sentences": 5}
+# Beside the families in the tree: the data and the teacher of `smoke`, and what the package declares.
 CONFIGURATION = {
     "experiment": "outside",
+    "extends": "smoke",
+    "description": "A package from outside.",
     "plugins": ["bagged"],
-    "recipe": {
-        "name": "outside",
-        "dataset": {
-            "name": "toy-outside", "languages": ["de", "en"], "kind": "generated",
-            "generator": {"train": 400, "dev": 20, "test": 20, "seed": 1},
-        },
-        "source": "de", "target": "en", "subwords": {"vocabulary_size": 300},
-    },
     "systems": {
-        "teacher": {"family": "transformer", "preset": "miniature",
-                    "training": FIRST | {"max_steps": 200, "learning_rate": 5e-3, "validate_every": 200}},
+        **dict.fromkeys(("lvm", "score", "energy", "ctc", "lm")),
         "bag": {"family": "wordbag", "preset": "larger", "objective": {"sharpness": 1.5},
                 "data": "distilled-by-teacher",
-                "training": FIRST | {"max_steps": 2000, "validate_every": 250, "save_every": 250}},
+                "training": {"batch_tokens": 1000, "warmup_steps": 20, "dev_sentences": 5, "max_steps": 2000,
+                             "validate_every": 250, "save_every": 250}},
     },
-    "distillation": {"teacher": {"beam": 1}},
     "decodes": [
         {"system": "teacher", "search": "beam", "beam": 2},
         {"system": "bag", "search": "unrepeat", "passes": [0, 2], "shards": 2},
@@ -48,18 +42,23 @@ CONFIGURATION = {
         {"system": "bag", "search": "unrepeat", "passes": 1, "tune": {"stretch": [0.5, 1.0]}, "name": "tuned"},
     ],
     "speed": {"sentences": 3, "warmup": 1, "repeats": 2, "batch": 3},
+    "analyses": {name: {"enabled": False} for name in ("marginal", "tokens", "lengths", "samples", "latent_space")},
     "report": {"examples": 2},
-    "runtime": {"training_threads": 1},
 }  # fmt: skip
-LOG = "logs/outside/train_wordbag/bag-1.log"
-BAG, RESULTS = "results/outside/systems/bag/seed-1", "results/outside"
+READY = ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher")
+LOG = "logs/smoke/train_wordbag/bag-1.log"
+# What experiments on these data share, and what is of this one alone.
+SHARED, RESULTS = "results/smoke", "results/outside"
+BAG = f"{SHARED}/systems/bag/seed-1"
 WORDS = ("--cores", "2", "--configfile", "outside.yaml")
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
+def run(tmp_path_factory, smoke_run) -> Path:
     """The folder of a whole run, in which the training was stopped once."""
     folder = tmp_path_factory.mktemp("outside")
+    for name in (*(f"{SHARED}/{part}" for part in READY), ".snakemake/metadata"):
+        shutil.copytree(smoke_run / name, folder / name)
     wordbag.write(folder)
     (folder / "outside.yaml").write_text(yaml.safe_dump(CONFIGURATION, sort_keys=False))
     running = snakemake_started(*WORDS, folder=folder, forked=True)
@@ -113,14 +112,14 @@ def test_it_is_trained_where_it_was_stopped_and_validated_by_its_own_figure(run)
 
 def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
     names = ["unrepeat-0", "unrepeat-2", "unrepeat-2-ledger-float32", "tuned"]
-    place = run / RESULTS / "translations/bag/seed-1"
+    place = run / SHARED / "translations/bag/seed-1"
     assert sorted(path.name for path in place.iterdir()) == sorted(names)
     for name in names:
-        assert (place / name / "test.txt").read_text().count("\n") == 20
-        assert 0 <= read_json(run / RESULTS / f"quality/bag/seed-1/{name}/test.json")["kept"]["bleu"] <= 100
+        assert (place / name / "test.txt").read_text().count("\n") == 40
+        assert 0 <= read_json(run / SHARED / f"quality/bag/seed-1/{name}/test.json")["kept"]["bleu"] <= 100
     for name in names[:2]:
         assert len(list((place / name / "test.shards").glob("*-of-2.jsonl"))) == 2
-    chosen = read_json(run / RESULTS / "chosen/bag/seed-1/tuned.json")
+    chosen = read_json(run / SHARED / "chosen/bag/seed-1/tuned.json")
     assert [point["settings"]["stretch"] for point in chosen["curve"]] == [0.5, 1.0]
     best = max(chosen["curve"], key=lambda point: point["bleu"])["settings"]
     assert chosen["chosen"] == best
@@ -133,7 +132,7 @@ def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
     # Its engine reads a folder that a rule of its own wrote.
     exported = read_json(run / BAG / "ledger/bundle.json")
     assert exported["engine"] == "ledger" and exported["provenance"]["ledger"] == "1.0"
-    assert told_in(run / "logs/outside/export_ledger/bag-1.log", "for Ledger 1.0")
+    assert told_in(run / "logs/smoke/export_ledger/bag-1.log", "for Ledger 1.0")
     compared = {row["name"]: row for row in read_json(run / RESULTS / "significance.json")["rows"]}
     assert compared["unrepeat-2"]["baseline"] == ["teacher", "beam-2"]
     assert all(0 < value <= 1 for value in compared["unrepeat-2"]["p_value"].values())
@@ -170,22 +169,22 @@ def test_estimate_counts_it_and_verify_vouches_for_it(run):
     assert re.search(r"^ +1  train_wordbag$", told, re.MULTILINE)
     (row,) = re.findall(r"^train bag .*$", told, re.MULTILINE)
     assert " - " not in row
-    assert "match" in continuum("verify", "results/outside", folder=run)
+    assert "match" in continuum("verify", SHARED, RESULTS, folder=run)
     (run / BAG / "training.jsonl").write_text((run / BAG / "training.jsonl").read_text() + "\n")
     with pytest.raises(AssertionError, match="training.jsonl"):
-        continuum("verify", "results/outside", folder=run)
+        continuum("verify", SHARED, RESULTS, folder=run)
 
 
 def test_its_bundle_translates_with_the_options_of_its_search(run):
     words = ("translate", "--bundle", f"{BAG}/bundle", "--plugins", "bagged", "--device", "cpu")
     told = " ".join(continuum(*words, "--search", "unrepeat", "--help", folder=run).split())
     assert "options of search unrepeat" in told and "--stretch STRETCH of lengths; default 1.0" in told
-    lines = (run / RESULTS / "corpus/test.de").read_text()
+    lines = (run / SHARED / "corpus/test.de").read_text()
     found = {
         options: continuum(*words, *options, folder=run, input=lines).splitlines()
         for options in ((), ("--passes", "2"), ("--passes", "2", "--stretch", "0.5"))
     }
-    assert all(len(text) == 20 for text in found.values())
+    assert all(len(text) == 40 for text in found.values())
     assert len({tuple(text) for text in found.values()}) == 3
 
 
