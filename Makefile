@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 help:
 	@echo "make setup   .venv with the pinned packages of requirements.lock (PYTHON=python3.12 chooses another Python)"
 	@echo "make demo    the default experiment on the embedded corpus, and where its report is"
-	@echo "make test    the tests, in two processes"
+	@echo "make test    the tests, in three processes: some wait most of the time"
 	@echo "make test-graphs  every search in ONNX Runtime: exporting their graphs takes minutes"
 	@echo "make test-slurm  those on a real Slurm that it starts (as root, with Debian's munge, slurmctld, slurmd, slurm-client)"
 	@echo "make lint    what CI checks beside the tests; make format repairs most of it"
@@ -31,7 +31,7 @@ demo: setup
 	@echo "The report is results/demo/report/index.html: open it in a browser."
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-graphs: setup
 	$(BIN)/python -m pytest -m graphs -n 2 --dist loadfile tests/unit

@@ -65,6 +65,10 @@ def serve() -> None:
     import snakemake.dag
     import snakemake.workflow  # noqa: F401
 
+    # What it imports late: plug-ins of its own, for its options, and what opens remote files.
+    import smart_open  # noqa: F401
+
+    snakemake.cli.get_argument_parser()
     for line in sys.stdin:
         words, folder, outputs = json.loads(line)
         child = os.fork()

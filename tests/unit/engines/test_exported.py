@@ -250,6 +250,7 @@ def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, sett
         engine.translate([[7] * 40], settings, True)
 
 
+@pytest.mark.graphs
 def test_outputs_end_at_the_models_positions_and_special_symbols_are_no_words(tmp_path):
     model = lvm(max_positions=30, layers=1, encoder_layers=1).float()
     with torch.no_grad():
