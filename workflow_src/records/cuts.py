@@ -56,7 +56,7 @@ class Cuts:
         if not os.path.exists(text):
             return shards(next(iter(whole), decode.shards))
         made, wanted = _made(record), json.loads(plan.settings_decode(decode))
-        systems = filter(None, [decode.system, decode.settings.get("rescorer")])
+        systems = [decode.system, *plan.systems_in_roles(decode).values()]
         if made.get("settings", wanted) != wanted or any(self._to_train_anew(name, seed) for name in systems):
             return shards(decode.shards)
         # Shards of this number that are newer than the text were made to replace it: a job on a cluster asks again.

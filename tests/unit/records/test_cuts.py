@@ -134,3 +134,28 @@ def test_what_a_system_is_built_on_counts():
     for name in ("teacher", "lvm", "score"):
         other = Plan(load_experiment("smoke", decodes=[decode], systems={name: {"training": {"max_steps": 7}}}))
         assert len(Cuts(other).translated(made, 1, "dev")) == 4
+
+
+@pytest.mark.parametrize(
+    ("role", "changes"),
+    [
+        ("language_model", {"lm": {"preset": "4-gram"}}),
+        # What the model is estimated from.
+        ("language_model", {"teacher": {"training": {"max_steps": 7}}}),
+        ("rescorer", {"judge": {"training": {"max_steps": 7}}}),
+    ],
+)
+def test_systems_that_a_search_works_with_count(role, changes):
+    judge = {"family": "transformer", "preset": "miniature", "training": {"max_steps": 5}}
+    systems = {"judge": judge, "ctc": {"data": "raw", "init_from": None}}
+    names = {"language_model": "lm", "rescorer": "judge"}
+    decode = {"system": "ctc", "search": "ctc-beam", "beam": 2, role: names[role], "name": "b", "shards": 4}
+    plan = Plan(load_experiment("smoke", decodes=[decode], systems=systems))
+    for name in ("teacher", "ctc", "lm", "judge"):
+        write(plan.weights(name, 1), 10, plan.settings_training(name), "config.json")
+    made = plan.decode("ctc", "b")
+    write(plan.translation(made, 1, "dev"), 30, plan.settings_decode(made), shards=1)
+    assert Cuts(plan).translated(made, 1, "dev") == []
+    changed = systems | {name: systems.get(name, {}) | change for name, change in changes.items()}
+    other = Plan(load_experiment("smoke", decodes=[decode], systems=changed))
+    assert len(Cuts(other).translated(made, 1, "dev")) == 4
