@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+COLOUR = "#a0522d"
 DECLARATIONS = """
 from pathlib import Path
 from typing import Annotated
