@@ -534,6 +534,14 @@ def test_more_refinement_steps_decode_those_only(finished, hollow_project, tmp_p
     }  # fmt: skip
 
 
+def test_a_rule_is_forced_by_its_name(finished, hollow_project):
+    """And what reads its outputs; names are those of before trainings shared a rule's body."""
+    words = ("--configfile", SMOKE, "--forcerun", "train_refiner")
+    again = scheduled(*words, project=hollow_project, folder=finished)
+    assert again["train_refiner"] == 2 and again["report"] == 1
+    assert not {rule for rule in again if rule.startswith("train_")} - {"train_refiner"}
+
+
 def test_changes_rerun_the_same_from_another_folder_and_as_a_module(finished, hollow_project, tmp_path):
     text, expected = CHANGES["learning rate of a refiner"]
     overlay = tmp_path / "change.yaml"
