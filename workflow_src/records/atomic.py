@@ -104,6 +104,7 @@ def _remove_if_left(partial: Path, age: float) -> None:
 
 def _begin(path: Path) -> tuple[int, str]:
     """A new partial file of `path`: its handle, which holds it locked until it is closed, and its name."""
+    # The file itself is locked: a lock file beside it, as filelock makes, would be one more file to leave behind.
     tries = 10
     while True:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{_machine()}.", suffix=".partial")

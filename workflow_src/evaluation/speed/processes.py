@@ -1,7 +1,8 @@
 """Timing in processes of their own: each has one engine and its number of threads, and is told over a pipe what to do.
 
 Thread pools of different libraries in one process disturb each other, and their sizes are fixed when a library is
-loaded; a worker's environment is therefore set before it starts.
+loaded; a worker's environment is therefore set before it starts. `ProcessPoolExecutor` would give all its processes one
+environment, and does not say which of them computes a row.
 """
 
 from __future__ import annotations
