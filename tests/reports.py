@@ -68,7 +68,7 @@ def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none
     """A row of results.json."""
     content = {
         "system": system, "name": name, "family": SYSTEMS[system]["family"], "preset": "tiny", "data": "raw",
-        "search": name.partition("-")[0], "steps": None, "beam": None, "candidates": None, "seed": seed,
+        "search": name.partition("-")[0], "candidates": None, "seed": seed,
         "repetitions_removed": removed, "bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "p_value": None,
         "chrf": bleu + 20, "validity": None, "latency_ms": None, "latency_std": None, "sentences_per_second": None,
         "speedup": None, "device": None, "threads": None, "batch": None,

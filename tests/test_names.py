@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ast
+import tokenize
 from pathlib import Path
 
 import pytest
 
 from workflow_src import registry
 
-PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
+PROJECT = Path(__file__).resolve().parents[1]
+PACKAGE = PROJECT / "workflow_src"
 OWN = ("families", "searches", "engines")
 # Words that mean something else there: a figure of a translation, a key of records, a setting, a package.
 MEANS = {
     "data/shards.py": {"score"},
+    "evaluation/report/results.py": {"beam"},
     "records/provenance.py": {"ctranslate2"},
-    "serving/ctranslate2.py": {"beam"},
     "serving/decode.py": {"score"},
     "stages/distill.py": {"score"},
     "stages/merge_distilled.py": {"score"},
@@ -41,6 +43,19 @@ def test_no_literal_names_a_member(path):
     place = path.relative_to(PACKAGE).as_posix()
     found = (literals(path) & names()) - MEANS.get(place, set())
     assert not found
+
+
+RULES = [PROJECT / "Snakefile", *sorted((PROJECT / "rules").glob("*.smk"))]
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
+def test_no_rule_names_a_member(path):
+    # Rules are no Python, but they have its strings.
+    with tokenize.open(path) as file:
+        strings = [token.string for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.STRING]
+    told = {ast.literal_eval(string) for string in strings if string[0] not in "fF"}
+    assert told
+    assert not told & names()
 
 
 # What serves all members, and the two modules that open and export the folders of one engine.

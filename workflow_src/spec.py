@@ -361,7 +361,7 @@ class Search:
     batches     whether a graph of the program computes batches faster than our own code, so that `auto` takes it
     logits      whether the program puts out scores of the whole vocabulary, which take longer to copy from a GPU than
                 to search there
-    varies      (settings) -> None, or why they have no program: "with a stop_threshold"
+    varies      (settings) -> None, or why they have no program: "with stop_threshold"
     at_lengths  (networks by role, source (B, S), settings, lengths (B,)) -> Hypotheses: outputs of given lengths, for
                 analyses of what wrong lengths cost; None: it has none, or refines latents of given lengths
     step_cost   (Weights by role) -> operations of such a step for one position

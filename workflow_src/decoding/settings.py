@@ -77,9 +77,8 @@ def refinement_label(title: str):
 
 def varies(settings: RefinementSettings) -> str | None:
     """Why a search by steps is no fixed function of its source; None where it is."""
-    if getattr(settings, "stop_unchanged", False):
-        return "with stop_unchanged"
-    return None if settings.stop_threshold is None else "with a stop_threshold"
+    said = [name for name in settings.named("stop") if getattr(settings, name)]
+    return f"with {said[0]}" if said else None
 
 
 def ranking_weights(weights: Weights, outputs: int) -> float:

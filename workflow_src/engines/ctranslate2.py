@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.engines.ctranslate2_spec import library
+from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses
 
 COMPUTE_TYPES = ("float32", "int8", "float16")
@@ -69,6 +70,14 @@ class Engine:
     def limit(self, length: int, ratio: float) -> int:
         """The longest output of a source of `length` subwords, as `beam.limits` has it."""
         return min(int(length * ratio + 10), self.max_positions - 1)
+
+    def decode(
+        self, sources: Sequence[Sequence[int]], settings: SearchSettings, batch: int = 64, scored: bool = True
+    ) -> Hypotheses:
+        """`search` as the settings of a greedy or beam search say."""
+        # Greedy search, which has no such settings, is a beam of one.
+        beam, penalty = getattr(settings, "beam", 1), getattr(settings, "length_penalty", 1.0)
+        return self.search(sources, beam, penalty, settings.max_length_ratio, batch, scored)
 
     def search(
         self,

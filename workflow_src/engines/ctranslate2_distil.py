@@ -33,8 +33,6 @@ def distil(
         )
 
     def search(sources: list[list[int]], settings: Any, batch: int) -> tuple[Hypotheses, list[int]]:
-        ratio = settings.max_length_ratio
-        found = engine.search(sources, settings.beam, settings.length_penalty, ratio, batch=batch)
-        return found, list(engine.cut)
+        return engine.decode(sources, settings, batch), list(engine.cut)
 
     return search

@@ -82,10 +82,8 @@ class CTranslate2Translator(BaseTranslator):
         if reason or trace:
             raise ValueError(f"engine {declared.name} {reason or 'keeps no traces; use the bundle'}.")
         sources = self._sources(lines, normalised, first_line)
-        # Greedy search is a beam of one.
-        width, penalty = getattr(settings, "beam", 1), getattr(settings, "length_penalty", 1.0)
         engine = self.parallel if len(lines) > batch else self.single
-        return engine.search(sources, width, penalty, settings.max_length_ratio, batch, scored)
+        return engine.decode(sources, settings, batch, scored)
 
     def _positions(self) -> int:
         return self.single.max_positions

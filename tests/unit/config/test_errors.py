@@ -174,7 +174,7 @@ def test_an_unknown_name_is_told_with_the_nearest(changes, parts):
                     {"system": "lvm", "search": "delta", "steps": 8, "engine": "onnxruntime", "stop_threshold": 0.1}
                 ]
             },
-            ["decodes[0]: engine onnxruntime cannot compute search delta with a stop_threshold; remove one of the two"],
+            ["decodes[0]: engine onnxruntime cannot compute search delta with stop_threshold; remove one of the two"],
         ),
         (
             {"decodes": [{"system": "teacher", "search": "greedy", "engine": "onnx"}]},

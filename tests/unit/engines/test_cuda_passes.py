@@ -131,7 +131,7 @@ REFUSED = [
     ("nat", "ctc-beam", {}, "does not compute ctc-beam, whose program puts out logits"),
     ("tagger", "argmax", {}, "computes no network that needs lengths on the CPU, such as a tagger"),
     ("cmlm", "mask-predict", {"rescorer": "teacher"}, "computes one system's networks, not those of a rescorer"),
-    ("lvm", "delta", {"steps": 8, "stop_threshold": 0.5}, "cannot compute search delta with a stop_threshold"),
+    ("lvm", "delta", {"steps": 8, "stop_threshold": 0.5}, "cannot compute search delta with stop_threshold"),
     ("energy", "energy", {}, "computes searches that have a program, and energy has none"),
 ]
 

@@ -378,7 +378,7 @@ def test_what_has_no_program_is_not_served():
     assert reason("delta") is None
     wanted = "computes searches that have a program, and latent-search has none; remove the engine"
     assert reason("latent-search") == wanted
-    wanted = "cannot compute search delta with a stop_threshold; remove one of the two"
+    wanted = "cannot compute search delta with stop_threshold; remove one of the two"
     assert reason("delta", stop_threshold=0.1) == wanted
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Removal, removal
+from workflow_src.config.manifest import words
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table
@@ -69,7 +70,7 @@ def row_key(row: Row) -> Key:
         label = search.title if search else row.title or row.search
         label += f", {row.series} {row.value:g}" if row.series and row.value is not None else ""
         label += f", {row.candidates} candidates" if row.candidates else ""
-        label += f", L = {row.steps}" if row.steps and not row.series else ""
+        label += f", {words(row.settings)}" if row.settings and not row.series else ""
     engine = engine_info(row.engine)
     label += "" if engine.own else f", {engine.label}"
     # Experiments may choose different values of the same setting.
@@ -78,15 +79,19 @@ def row_key(row: Row) -> Key:
 
 
 def _settings(row: Row, search: Search | None) -> SearchSettings | None:
-    """Settings that a row's columns tell; None where they do not tell enough: no series, or a search not declared.
+    """Settings that a row is labelled by; None where it does not tell enough, or its search is not declared.
 
-    Results of before a row said its series have a column of that name.
+    A label tells the series alone where the search has one, and else nothing, but for searches with details, which need
+    all settings: earlier results do not tell them.
     """
-    if search is None or search.details is not None:
+    if search is None:
         return None
-    value = row.value if row.value is not None else getattr(row, search.series or "", None)
+    if search.details is not None:
+        told = row.settings.keys() >= search.settings.model_fields.keys()
+        return search.settings.model_validate(row.settings) if told else None
     if search.series is None:
         return search.settings()
+    value = row.value if row.value is not None else row.settings.get(search.series)
     return None if value is None else search.settings.model_validate({search.series: value})
 
 

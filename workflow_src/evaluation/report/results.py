@@ -16,14 +16,14 @@ from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
 from workflow_src.records.checked import checked
-from workflow_src.registry import controls
+from workflow_src.registry import controls, settings_of
 
 Percent = Annotated[float, Field(ge=0, le=100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
-# Marks columns that are settings of a decode, as its rule was handed them.
-SETTING = "setting"
 AGAIN = "make the report again"
+# Settings that rows of earlier results told beside their own keys, and no others.
+EARLIER_SETTINGS = ("steps", "beam")
 
 
 class Strict(pydantic.BaseModel):
@@ -45,12 +45,11 @@ class Row(Strict):
     chosen: dict[str, float | str] | None = Field(None, description="settings chosen on dev")
     search: str = Field(min_length=1)
     title: str = Field("", description="of the search")
+    settings: dict[str, bool | int | float | str | None] = Field({}, description="of the search, every one of them")
     series: str | None = Field(None, description="the setting that curves of the search run over")
     value: float | None = Field(None, description="of the series")
     engine: str = Field("continuum", min_length=1)
-    steps: Annotated[Annotated[int, Field(ge=0)] | None, SETTING]
     mean_steps: Annotated[float, Field(ge=0)] | None = Field(None, description="used, where sentences may stop earlier")
-    beam: Annotated[Annotated[int, Field(ge=1)] | None, SETTING]
     candidates: Annotated[int, Field(ge=1)] | None
     repetitions_removed: Removal
     bleu: Percent
@@ -78,9 +77,13 @@ class Row(Strict):
     @model_validator(mode="before")
     @classmethod
     def _earlier_names(cls, content: Any) -> Any:
-        # The control was named in these keys.
+        if not isinstance(content, dict):
+            return content
+        # The control was named in these keys, and two settings had keys of their own.
         names = {f"{name}_{key}": f"control_{key}" for name in controls() for key in ("difference", "p_value")}
-        return {names.get(key, key): value for key, value in content.items()} if isinstance(content, dict) else content
+        found = {names.get(key, key): value for key, value in content.items() if key not in EARLIER_SETTINGS}
+        settings = {key: content[key] for key in EARLIER_SETTINGS if content.get(key) is not None}
+        return found | ({"settings": found.get("settings", {}) | settings} if settings else {})
 
     @field_validator("repetitions_removed", mode="before")
     @classmethod
@@ -95,7 +98,6 @@ class Row(Strict):
         return self
 
 
-SETTINGS = tuple(name for name, field in Row.model_fields.items() if SETTING in field.metadata)
 SCORED = ("bleu", "bleu_ci", "bleu_tokenised", "bleu_intl_lowercase", "chrf", "validity")
 TIMED = ("latency_ms", "latency_std", "latency_rounds", "sentences_per_second", "speedup", "batch")
 
@@ -241,7 +243,7 @@ def _described(entry: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> d
         "engine": decode.engine.key,
         "mean_steps": quality.get("mean_steps") if stops else None,
         "candidates": decode.candidates,
-        **{name: entry.settings.get(name) for name in SETTINGS},
+        "settings": settings_of(entry.settings).model_dump(mode="json"),
     }
 
 

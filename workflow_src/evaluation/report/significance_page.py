@@ -75,7 +75,7 @@ def _control_table(
 ) -> dict[str, Any]:
     several = len({row.seed for row, _ in tested}) > 1
     cells = [
-        [f"{row.system}: {decode.label(row.mean_steps)}", _steps(row)]
+        [f"{row.system}: {decode.label(row.mean_steps)}"]
         + ([str(row.seed)] if several else [])
         + [f"{row.bleu:.1f}", signed(row.control_difference), p_digits(row.control_p_value)]
         for row, decode in tested
@@ -83,13 +83,8 @@ def _control_table(
     aligned = {decode.aligned for _, decode in tested}
     caption = (
         f"Trained networks against {control}, which needs none: each row against the {control} row of the same model "
-        f"that has the same steps, engine, step size and way of deciding lengths and stopping; "
+        f"that has the same settings in the configuration and the same engine; "
         f"{removal_words(removed, aligned)}. {_words(significance.test)}.{_corrected(len(cells))}"
     )
-    heads = ["", "L", *(["seed"] if several else []), "BLEU", "ΔBLEU", "p"]
+    heads = ["", *(["seed"] if several else []), "BLEU", "ΔBLEU", "p"]
     return {"title": f"Networks against {control}", "caption": caption, "heads": heads, "rows": cells}
-
-
-def _steps(row: Row) -> str:
-    value = row.value if row.steps is None else row.steps
-    return "–" if value is None else f"{value:g}"

@@ -104,7 +104,7 @@ def step_costs(
             {
                 "system": first.system,
                 "search": first.search.name,
-                "step_size": first.handed.get("step_size"),
+                "settings": {name: getattr(first.settings, name) for name in first.settings.named("follow")},
                 "ms_per_step": float(np.median(slopes(steps, times))),
                 "steps": steps,
                 "operations_a_position": (operations or {}).get((first.system, first.search.name)),

@@ -150,10 +150,6 @@ def lacks(model: NatConfig) -> frozenset[str]:
     return frozenset(found if model.latent == "vae" else found | {LATENT, SOURCE_LATENT})
 
 
-# Settings of searches that say how long outputs are.
-LENGTH_SETTINGS = ("length_quantile", "lengthening")
-
-
 def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str | None:
     """Alignments are read off slots, lengths off a head, latents off a prior, and a model has what it learned."""
     trait = search.needs[MODEL].trait
@@ -167,8 +163,8 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
     if trait == LATENT:
         if "lengths" in type(settings).model_fields:
             return "tries several lengths, and its latents are those of source positions; use search npd"
-        for name in LENGTH_SETTINGS:
-            if getattr(settings, name, None):
+        for name in settings.named("length"):
+            if getattr(settings, name) != settings.default(name):
                 return f"takes no {name}: its latents are those of source positions; remove {name}"
     return None
 

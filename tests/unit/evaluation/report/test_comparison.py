@@ -9,22 +9,29 @@ from workflow_src.cli import main
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.evaluation.report.comparison import compare, markdown, tables
 from workflow_src.evaluation.report.results import Results, write_results
+from workflow_src.registry import searches
 
 
 def row(system, family, search, seed, bleu, removed="none", **more):
     return {
         "system": system, "family": family, "preset": "tiny", "data": "raw" if system == "teacher" else "distilled",
-        "seed": seed, "search": search, "steps": None, "beam": None, "candidates": None, "repetitions_removed": removed,
+        "seed": seed, "search": search, "candidates": None, "repetitions_removed": removed,
         "bleu": bleu, "bleu_ci": None, "p_value": None, "chrf": 50.0, "validity": None, "latency_ms": None,
         "latency_std": None, "sentences_per_second": None, "speedup": None, "device": None, "threads": None,
         "batch": None, **more,
     }  # fmt: skip
 
 
+def all_settings(search, **changed):
+    """All settings of a search, as a row tells them."""
+    return searches()[search].settings(**changed).model_dump(mode="json")
+
+
 def results(name, rows):
     return {"experiment": name, "dataset": f"{name} corpus", "provenance": {}, "rows": rows}
 
 
+SEARCHED = all_settings("latent-search", lengths=3, samples=5, steps=2, refinement="delta")
 FIRST = results(
     "one",
     [row("teacher", "transformer", "beam", seed, 40.0 + seed, beam=4) for seed in (1, 2, 3)]
@@ -37,7 +44,8 @@ SECOND = results(
     [
         row("teacher", "transformer", "beam", 1, 50.0, beam=4, validity=0.95, latency_ms=10.0, speedup=1.0),
         row("score", "score", "score", 1, 45.0, "subwords", steps=1, validity=0.5, latency_ms=2.5, speedup=4.0),
-        row("score", "score", "latent-search", 1, 49.0, "subwords", steps=1, candidates=25),
+        row("score", "score", "latent-search", 1, 49.0, "subwords", settings={"steps": 1}, candidates=25),
+        row("score", "score", "latent-search", 1, 50.0, "subwords", settings=SEARCHED, candidates=15),
     ],
 )
 
@@ -53,8 +61,10 @@ def test_cells_are_means_and_deviations_over_seeds():
     assert found.cells["gap"][key][0].mean == pytest.approx(statistics.fmean(gaps))
     assert found.cells["gap"][key][0].deviation == pytest.approx(statistics.stdev(gaps))
     assert found.cells["validity"][key][1].mean == 50.0
-    searched = ("score", "latent search, 25 candidates, L = 1", "distilled")
-    assert found.cells["bleu"][searched][0] is None and found.cells["bleu"][searched][1].mean == 49.0
+    # Rows that do not tell all settings are named by those that they tell.
+    for label, bleu in (("latent search, 25 candidates, steps 1", 49.0), ("delta, search 3 × 5, L = 2", 50.0)):
+        first, second = found.cells["bleu"]["score", label, "distilled"]
+        assert first is None and second.mean == bleu
 
 
 def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_gap():
@@ -142,7 +152,7 @@ def test_the_command_writes_a_page_and_markdown(tmp_path, capsys):
     for path, content in zip(paths, (FIRST, SECOND), strict=True):
         write_results(path, content)
     main(["compare", *map(str, paths), "--output", str(tmp_path / "out" / "all.html")])
-    assert "4 rows of 2 experiments" in capsys.readouterr().out
+    assert "5 rows of 2 experiments" in capsys.readouterr().out
     page = (tmp_path / "out" / "all.html").read_text()
     assert "34.0 ± 2.0" in page and "<style>" in page and "http" not in page
     assert "34.0 ± 2.0" in (tmp_path / "out" / "all.md").read_text()

@@ -21,12 +21,11 @@ KEYS = [
     "chosen",
     "search",
     "title",
+    "settings",
     "series",
     "value",
     "engine",
-    "steps",
     "mean_steps",
-    "beam",
     "candidates",
     "repetitions_removed",
     "bleu",
@@ -61,12 +60,11 @@ ROW = {
     "chosen": None,
     "search": "delta",
     "title": "delta",
+    "settings": {"steps": 2, "step_size": 1.0, "length_quantile": None},
     "series": "steps",
     "value": 2.0,
     "engine": "continuum",
-    "steps": 2,
     "mean_steps": None,
-    "beam": None,
     "candidates": None,
     "repetitions_removed": "subwords",
     "bleu": 30.0,
@@ -153,7 +151,10 @@ def test_autoregressive_rows_come_once_and_others_with_each_removal():
         ("lvm", "subwords", 31.5),
     ]
     assert {(r.bleu_tokenised, r.bleu_intl_lowercase) for r in rows} == {(30.5, 32.5)}
-    assert rows[0].beam == 4 and rows[0].steps is None and rows[1].steps == 2
+    # Settings are there whether a decode says them or not.
+    assert (rows[0].settings["beam"], rows[0].settings["length_penalty"]) == (4, 1.0)
+    assert "steps" not in rows[0].settings
+    assert (rows[1].settings["steps"], rows[1].settings["length_quantile"]) == (2, None)
     assert [(r.autoregressive, r.title, r.series, r.value) for r in rows[:2]] == [
         (True, "beam", "beam", 4), (False, "delta", "steps", 2),
     ]  # fmt: skip
@@ -191,8 +192,8 @@ def test_candidates_are_those_that_are_ranked():
     manifest = reports.manifest({("lvm", "searched"): search, ("teacher", "beam-4"): DECODES["teacher", "beam-4"]})
     qualities = {row.quality: VARIANTS for row in manifest.rows}
     rows = results.build_rows(manifest, qualities, None, "test")
-    assert {(row.system, row.candidates, row.beam, row.steps) for row in rows} == {
-        ("lvm", 6, None, 1), ("teacher", None, 4, None),
+    assert {(row.system, row.candidates, row.settings.get("samples")) for row in rows} == {
+        ("lvm", 6, 2), ("teacher", None, None),
     }  # fmt: skip
 
 
@@ -230,10 +231,13 @@ def test_engines_are_told_in_one_word():
 
 def test_results_from_before_a_key_existed_can_be_read():
     content = _content()
-    for key in ("engine", "control_difference", "control_p_value", "latency_rounds", "title", "series", "value"):
+    for key in "engine control_difference control_p_value latency_rounds title settings series value".split():
         del content["rows"][0][key]
     (row,) = results.validate(content, "here").rows
     assert (row.engine, row.control_difference, row.latency_rounds) == ("continuum", None, None)
+    # Two settings stood beside the other keys, null where a search has not got them.
+    content["rows"][0] |= {"steps": 2, "beam": None}
+    assert results.validate(content, "here").rows[0].settings == {"steps": 2}
     # Networks were compared with delta alone, and the keys said so.
     content["rows"][0] |= {"delta_difference": -0.5, "delta_p_value": 0.25}
     (row,) = results.validate(content, "here").rows

@@ -348,3 +348,4 @@ def test_only_plain_rows_of_our_own_engine_tell_what_a_step_costs():
     assert step_series(plain + others) == [plain]
     (cost,) = summary.step_costs(plain + others, seconds_of(plain, 0.0005))["costs"]
     assert cost["ms_per_step"] == pytest.approx(0.5) and cost["steps"] == [1, 2, 4]
+    assert cost["settings"] == {"step_size": 1.0}
