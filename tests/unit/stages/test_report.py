@@ -85,7 +85,7 @@ def test_full_report(report_inputs, page_of):
     rows = read_results(folder / "results.json").rows
     # 2 autoregressive rows once, 4 + 3 + 3 + 4 others kept and without repeated words and subwords
     assert len(rows) == 2 + 3 * 14
-    score = next(r for r in rows if r.search == "score" and r.steps == 4 and r.repetitions_removed == "subwords")
+    score = next(r for r in rows if r.search == "score" and r.value == 4 and r.repetitions_removed == "subwords")
     assert score.bleu == pytest.approx(34.1 + 0.9 * (1 - 0.5**4)) and score.speedup == pytest.approx(10.5 / 5.0)
     assert (
         score.device == "cpu"
@@ -257,9 +257,9 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
         assert "p: two-sided paired approximate randomisation of corpus BLEU, 10,000 trials, of refined rows" in told
         assert "15 comparisons: by Bonferroni's correction the threshold for the whole table is p < 0.0033." in told
         assert "6 comparisons: by Bonferroni's correction the threshold for the whole table is p < 0.0083." in told
-    assert "| score: score, L = 4 | 4 | 34.9 | +0.25 | 0.500 |" in markdown
+    assert "| score: score, L = 4 | 34.9 | +0.25 | 0.500 |" in markdown
     cells = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
-    assert ["energy: energy, L = 1", "1", "33.5", "+0.25", "0.500"] in cells
+    assert ["energy: energy, L = 1", "33.5", "+0.25", "0.500"] in cells
     assert json.loads((folder / "results.json").read_text())["provenance"]["significance"]["trials"] == 10_000
 
 
@@ -268,7 +268,7 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
     systems = {"teacher": "transformer", "lvm": "lvm", "score": "score"}
     folder = _build(report_inputs(systems, seeds=(1, 2), significance=True))
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
-    assert "| score: score, L = 1 | 1 | 2 | 34.9 | +0.25 | 0.500 |" in markdown
+    assert "| score: score, L = 1 | 2 | 34.9 | +0.25 | 0.500 |" in markdown
     # Means over seeds have no p.
     assert "of refined rows" not in markdown and "6 comparisons" in markdown
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import textwrap
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -32,6 +33,8 @@ from workflow_src.evaluation.report.tables import Group, Line
 
 # With more points than this, only some are named.
 CROWDED = 24
+# Inches of a line of the list below a picture, and letters that it takes.
+LINE, LETTERS = 0.15, 112
 # Inches that a letter of the legend takes at most, on average.
 LETTER = 0.062
 # Milliseconds a sentence by system and name of a row.
@@ -40,13 +43,14 @@ Times = Mapping[Key, float]
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """A label: the point that it names in figures of the axes, its text, colour and size."""
+    """A label: the point that it names in figures of the axes, its text, colour and size, and its row's identity."""
 
     x: float
     y: float
     text: str
     colour: str
     size: float
+    line: int
 
 
 def undominated(points: list[tuple[float, float]]) -> list[int]:
@@ -128,7 +132,8 @@ def quality_speed(groups: list[Group]) -> Figure:
     """BLEU against milliseconds a sentence (log scale), one point a row; steps of one search are joined.
 
     A grey line joins the rows that no other row is faster and at least as good as. Where there are many rows, those
-    and the plain rows of our own engine are named, and a legend tells the rest.
+    have numbers and stand in a list below, the best first; the plain rows of our own engine are named, and a legend
+    tells the rest.
     """
     times = table_times(groups)
     curves = timed_curves(groups, times)
@@ -136,17 +141,24 @@ def quality_speed(groups: list[Group]) -> Figure:
         return empty("Speed was not measured in this run.")
     with matplotlib.rc_context(STYLE):
         every = [line for curve in curves for line in curve.lines]
-        many = crowded(groups)
-        figure = _figure(7.2, 5.2 if many else 3.9)
-        axes = figure.subplots()
-        best = draw_best(axes, every, times)
-        named = best | _own_lines(curves) if many else {id(line) for line in every}
-        texts = short_labels(every)
+        many, texts = crowded(groups), short_labels(every)
+        best = best_first(every, times) if many else []
+        named = _own_lines(curves) if many else {id(line) for line in every}
+        told = listed([(line, f"{texts[id(line)]} ({_reached(line, times)})") for line in best])
+        heights = (5.2, LINE * (len(told) + 1)) if many else (3.9,)
+        figure = _figure(7.2, sum(heights))
+        upper, *below = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False).flatten()
+        axes = upper.subplots()
+        draw_best(axes, every, times)
         for curve in curves:
             draw_curve(axes, curve, times)
         names = [name for curve in curves for name in _names(curve, times, named, many, texts)]
         if many:
             legend(axes, every)
+            numbers = {id(line): number for number, line in enumerate(best, 1)}
+            names = [name for name in names if name.line not in numbers]
+            names += [numbered(line, times, number) for number, line in enumerate(best, 1)]
+            write_list(below[0], told)
         scale(axes, [times[line.decode.key] for line in every])
         axes.set_xlabel("milliseconds a sentence, one at a time, log scale   (faster to the left)")
         axes.set_title("BLEU")
@@ -155,12 +167,50 @@ def quality_speed(groups: list[Group]) -> Figure:
     return figure
 
 
+def best_first(lines: list[Line], times: Times) -> list[Line]:
+    """The rows that no other row is faster and at least as good as, the best first."""
+    return [lines[i] for i in reversed(undominated([_point(line, times) for line in lines]))]
+
+
+def _point(line: Line, times: Times) -> tuple[float, float]:
+    return times[line.decode.key], line.figures["bleu"]
+
+
+def _reached(line: Line, times: Times) -> str:
+    milliseconds, bleu = _point(line, times)
+    return f"{bleu:.1f} BLEU in {milliseconds:.3g} ms"
+
+
 def draw_best(axes: Axes, lines: list[Line], times: Times) -> set[int]:
     """Join the rows that no other row beats in both by a grey line; returns their identities."""
-    points = [(times[line.decode.key], line.figures["bleu"]) for line in lines]
-    best = undominated(points)
-    axes.plot(*zip(*[points[i] for i in best], strict=True), color=RULE, linewidth=3, zorder=1)
-    return {id(lines[i]) for i in best}
+    best = best_first(lines, times)
+    axes.plot(*zip(*[_point(line, times) for line in best], strict=True), color=RULE, linewidth=3, zorder=1)
+    return set(map(id, best))
+
+
+def numbered(line: Line, times: Times, number: int) -> Name:
+    """The number of a row at its point."""
+    return Name(*_point(line, times), str(number), line.decode.look.colour, 7.5, id(line))
+
+
+def listed(rows: list[tuple[Line, str]]) -> list[tuple[str, str, str]]:
+    """Lines of a list of rows with the numbers 1, 2, …: the number, the system with a text, and the colour.
+
+    What is too wide for the picture goes on in a line without a number.
+    """
+    found = []
+    for number, (line, text) in enumerate(rows, 1):
+        parts = textwrap.wrap(f"{line.system}: {text}", LETTERS)
+        found += [("" if more else str(number), part, line.decode.look.colour) for more, part in enumerate(parts)]
+    return found
+
+
+def write_list(part: Any, lines: list[tuple[str, str, str]]) -> None:
+    """Write the lines of a list into a part of a figure that is `LINE` high for each and one more."""
+    for row, (number, text, colour) in enumerate(lines, 1):
+        height, style = 1 - (row - 0.5) / (len(lines) + 1), {"fontsize": 7, "va": "center", "color": colour}
+        part.text(0.045, height, number, ha="right", **style)
+        part.text(0.06, height, text, **style)
 
 
 def scale(axes: Axes, milliseconds: list[float], most: int | None = None) -> None:
@@ -189,10 +239,9 @@ def short_labels(lines: list[Line]) -> dict[int, str]:
 
 
 def draw_curve(axes: Axes, curve: Curve, times: Times) -> None:
-    x = [times[line.decode.key] for line in curve.lines]
-    y = [line.figures["bleu"] for line in curve.lines]
+    points = zip(*[_point(line, times) for line in curve.lines], strict=True)
     style = style_of(curve.decode.look, curve.twin)
-    axes.plot(x, y, linestyle=DASHES[curve.twin % len(DASHES)], zorder=3, **style)
+    axes.plot(*points, linestyle=DASHES[curve.twin % len(DASHES)], zorder=3, **style)
 
 
 def _names(curve: Curve, times: Times, named: set[int], many: bool, texts: dict[int, str]) -> list[Name]:
@@ -204,8 +253,8 @@ def _names(curve: Curve, times: Times, named: set[int], many: bool, texts: dict[
             # Within a curve the value of its series is enough.
             short = line.decode.value and line is not curve.lines[-1] and not many
             text = f"{line.decode.value:g}" if short else texts[id(line)] + addition
-            place = (times[line.decode.key], line.figures["bleu"])
-            names.append(Name(*place, text, curve.decode.look.colour, 6.5 if short else 7.5))
+            size = 6.5 if short else 7.5
+            names.append(Name(*_point(line, times), text, curve.decode.look.colour, size, id(line)))
     return names
 
 

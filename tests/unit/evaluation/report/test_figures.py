@@ -218,6 +218,34 @@ def test_names_touch_neither_points_nor_each_other(tmp_path):
         assert axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 + 2
 
 
+def test_in_a_crowded_picture_the_rows_that_no_other_beats_have_numbers_and_a_list():
+    search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 1, "refinement": "delta"}
+    others = {("lvm", f"latent-search-{n}"): search | {"lengths": n} for n in range(2, 20)}
+    found = table(reports.manifest(reports.DECODES | others))
+    lines = [line for group in found for line in group.lines]
+    assert figures_quality.crowded(found)
+    points = {(line.figures["latency_ms"], line.figures["bleu"]): line for line in lines}
+    best = [p for p in points if not any(o[0] <= p[0] and o[1] >= p[1] and o != p for o in points)]
+    best.sort(key=lambda point: -point[1])
+    figure = figures_quality.quality_speed(found)
+    (axes,), told = figure.axes, [text.get_text() for text in figure.subfigs[1].texts]
+    assert len(best) > 2 and told[::2] == [str(number) for number in range(1, len(best) + 1)]
+    for point, text in zip(best, told[1::2], strict=True):
+        assert text == f"{points[point].system}: {points[point].label} ({point[1]:.1f} BLEU in {point[0]:.3g} ms)"
+    # A number stands at its point, and the row is named nowhere else in the picture.
+    numbers = {text.get_text(): text.xy for text in axes.texts if text.get_text().isdigit()}
+    assert numbers == {str(number): point for number, point in enumerate(best, 1)}
+
+
+def test_a_list_goes_on_in_another_line_where_it_is_too_wide():
+    line = next(line for group in table(MANIFEST) for line in group.lines)
+    lines = figures_quality.listed([(line, "beam 4, " * 40), (line, "greedy")])
+    assert [number for number, _, _ in lines if number] == ["1", "2"] and len(lines) > 3
+    figure = Figure(figsize=(7.2, 3))
+    figures_quality.write_list(figure, lines)
+    assert all(text.get_window_extent().x1 < figure.bbox.x1 for text in figure.texts)
+
+
 def protocol(times, device="cpu", threads=1, batch=64):
     """A protocol of speed.json: milliseconds one at a time and in batches by system and name."""
     rows = [
