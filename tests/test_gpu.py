@@ -131,6 +131,8 @@ CAPTURED = {
     "npd": ("nat", lambda: nat(latent="vae", latent_dim=3), {"draws": 3}),
     "mask-predict": ("cmlm", cmlm, {"iterations": 3, "length_beam": 2}),
     "iterative-refinement": ("inat", inat, {"passes": 2}),
+    "ctc-beam": ("nat", nat, {"beam": 4, "word_bonus": 0.5}),
+    "ctc-beam, draws": ("nat", lambda: nat(latent="vae", latent_dim=3), {"beam": 3, "draws": 2}),
     "delta": ("lanmt", lanmt, {"steps": 2}),
 }
 

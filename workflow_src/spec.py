@@ -359,8 +359,8 @@ class Search:
     graph       (settings) -> those that the program's graph depends on, where not on all of them; what reads its
                 outputs then may work with other systems, such as a language model
     batches     whether a graph of the program computes batches faster than our own code, so that `auto` takes it
-    logits      whether the program puts out scores of the whole vocabulary, which take longer to copy from a GPU than
-                to search there
+    logits      whether the program puts out scores of the whole vocabulary, which take long to copy from a GPU: its
+                `Pass` has `read_tensors`, which may work with other systems there
     varies      (settings) -> None, or why they have no program: "with stop_threshold"
     at_lengths  (networks by role, source (B, S), settings, lengths (B,)) -> Hypotheses: outputs of given lengths, for
                 analyses of what wrong lengths cost; None: it has none, or refines latents of given lengths

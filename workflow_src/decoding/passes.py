@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ class Pass:
     steps   refinement steps it takes
     outputs  names of other outputs that the module has in place of tokens, positions and scores
     read    then, what makes translations of them: (source (B, S), the outputs as arrays) -> Hypotheses
+    read_tensors  the same of tensors, which need not leave their device; None: they are copied to the CPU
     """
 
     module: nn.Module
@@ -46,6 +47,7 @@ class Pass:
     steps: int = 0
     outputs: tuple[str, ...] = ()
     read: Callable[[np.ndarray, list[np.ndarray]], Hypotheses] | None = None
+    read_tensors: Callable[[Tensor, Sequence[Tensor]], Hypotheses] | None = None
 
     def finished(self, tokens: list[list[int]], positions: list[int]) -> list[list[int]]:
         """Translations from tokens (B, T) and the positions (B,) that count."""

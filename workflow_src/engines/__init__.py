@@ -32,11 +32,10 @@ def _alone(settings: SearchSettings) -> str | None:
 
 
 def _captured(family: Family, search: Search, settings: SearchSettings) -> str | None:
-    if search.logits:
-        return f"does not compute {search.name}, whose program puts out logits; remove the engine"
     if not family.static:
         return f"computes no network that needs lengths on the CPU, such as a {family.name}; remove the engine"
-    return _alone(settings) or _programs(family, search, settings)
+    # Logits are read on their device, where other systems may stand beside the graph.
+    return (None if search.logits else _alone(settings)) or _programs(family, search, settings)
 
 
 def _beams(family: Family, search: Search, settings: SearchSettings) -> str | None:

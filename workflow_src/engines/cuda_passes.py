@@ -8,7 +8,8 @@ tests compare with eager inference. Latent inference has programs of its own (`c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,11 @@ from workflow_src.nn.layers import check_length
 from workflow_src.spec import SearchSettings
 from workflow_src.types import Hypotheses
 
+# What a search works with, by role.
+Networks = Mapping[str, nn.Module] | None
+# A graph, sentences and source width.
+Key = tuple[Hashable, int, int]
+
 
 class CapturedPasses:
     """The searches of a system that have programs, without scores. `models` are its networks by family.
@@ -32,27 +38,37 @@ class CapturedPasses:
         self.models, self.device = dict(models), device
         self.limit = min(model.config.max_positions for model in models.values())
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        self._passes: dict[SearchSettings, Pass] = {}
-        # By settings, sentences and source width: the ids, and how wide outputs were.
-        self._sources: dict[tuple[SearchSettings, int, int], Tensor] = {}
-        self._widths: dict[tuple[SearchSettings, int, int], int] = {}
-        self._programs: dict[tuple[SearchSettings, int, int], Program] = {}
+        # By settings: the networks that a search works with, and the pass that was made with them.
+        self._passes: dict[SearchSettings, tuple[Networks, Pass]] = {}
+        # By graph, sentences and source width: the ids, and how wide outputs were.
+        self._sources: dict[Key, Tensor] = {}
+        self._widths: dict[Key, int] = {}
+        self._programs: dict[Key, Program] = {}
 
     @torch.no_grad()
-    def translate(self, sources: Sequence[Sequence[int]], settings: SearchSettings) -> Hypotheses:
-        """Translate sources of subword ids (not empty, without end symbols), as one batch; scores are 0."""
+    def translate(
+        self, sources: Sequence[Sequence[int]], settings: SearchSettings, networks: Networks = None
+    ) -> Hypotheses:
+        """Translate sources of subword ids (not empty, without end symbols), as one batch; scores are 0.
+
+        `networks` by role are what a search works with beside the graph; None: the system's own.
+        """
         count = len(sources)
-        key = settings, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
-        made, ids = self._pass(settings), filled(sources, *key[1:])
-        outputs = self._outputs(key, made, ids)
+        key = _graph(settings), rows(count), bucket(max(map(len, sources)) + 1, self.limit)
+        made, ids = self._pass(settings, networks), filled(sources, *key[1:])
+        # Rows to spare are read no further. A search may have several for a sentence.
+        outputs = [part[: count * (len(part) // len(ids))] for part in self._outputs(key, made, ids)]
+        if made.read_tensors is not None:
+            found = made.read_tensors(ids[:count].to(self.device), outputs)
+            return Hypotheses(found.tokens, [0.0] * count, found.steps, candidates=found.candidates)
         read = [(part.float() if part.is_floating_point() else part).cpu().numpy() for part in outputs]
         if made.read is not None:
-            found = made.read(ids.numpy(), read)
-            return Hypotheses(found.tokens[:count], [0.0] * count, found.steps and found.steps[:count])
-        tokens = made.finished(*(part[:count].tolist() for part in read))
+            found = made.read(ids[:count].numpy(), read)
+            return Hypotheses(found.tokens, [0.0] * count, found.steps)
+        tokens = made.finished(*(part.tolist() for part in read))
         return Hypotheses(tokens, [0.0] * count, [made.steps] * count)
 
-    def _outputs(self, key: tuple[SearchSettings, int, int], made: Pass, ids: Tensor) -> tuple[Tensor, ...]:
+    def _outputs(self, key: Key, made: Pass, ids: Tensor) -> tuple[Tensor, ...]:
         if key not in self._sources:
             source = ids.to(self.device)
             self._widths[key] = self._widest(made, source)
@@ -74,7 +90,7 @@ class CapturedPasses:
             made.module(ids)
         return 0 if width.most is None else bucket(int(width.most), self.limit)
 
-    def _program(self, key: tuple[SearchSettings, int, int], made: Pass) -> Program:
+    def _program(self, key: Key, made: Pass) -> Program:
         if key not in self._programs:
             size, ids = self._widths[key], self._sources[key]
 
@@ -86,10 +102,18 @@ class CapturedPasses:
             self._programs[key] = Program(compute, self.device, self.pool)
         return self._programs[key]
 
-    def _pass(self, settings: SearchSettings) -> Pass:
-        if settings not in self._passes:
-            self._passes[settings] = make_pass(own_networks(self.models, settings), settings, False)
-        return self._passes[settings]
+    def _pass(self, settings: SearchSettings, networks: Networks) -> Pass:
+        known, made = self._passes.get(settings, (None, None))
+        if made is None or (known is not networks and known != networks):
+            made = make_pass(networks or own_networks(self.models, settings), settings, False)
+            self._passes[settings] = networks, made
+        return made
+
+
+def _graph(settings: SearchSettings) -> Hashable:
+    """What tells the graphs of a system apart."""
+    search = registry.search_of(settings)
+    return settings if search.graph is None else json.dumps([search.name, search.graph(settings)], sort_keys=True)
 
 
 class Captured:
@@ -111,10 +135,11 @@ class Captured:
     def translate(
         self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool, networks: Any = None
     ) -> Hypotheses:
-        """`scored` must be False, and `networks` are the system's own: both are there for the sake of other engines."""
+        """`scored` must be False: it is there for the sake of other engines. `networks` are those of the search."""
         assert not scored, "captured programs give no scores"
-        known = self.latent is not None and self.latent.serves(registry.search_of(settings).name)
-        return (self.latent if known else self.passes).translate(sources, settings)
+        if self.latent is not None and self.latent.serves(registry.search_of(settings).name):
+            return self.latent.translate(sources, settings)
+        return self.passes.translate(sources, settings, networks)
 
 
 def open_networks(models: Mapping[str, Any], mode: str, device: torch.device) -> Captured:

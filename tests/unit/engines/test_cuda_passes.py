@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
-from miniatures import cmlm, inat, lanmt, lvm, nat, refiner
+from miniatures import cmlm, inat, lanmt, lvm, nat, refiner, transformer
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
+from workflow_src.decoding.ngram import estimate
 from workflow_src.decoding.passes import make_pass, width_of
+from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.engines import cuda_passes
 from workflow_src.engines.choose import why_not
 from workflow_src.engines.cuda_graphs import CapturedLatent, Program
@@ -28,6 +34,8 @@ CASES = {
     "prior-mean": ("nat", lambda: nat(latent="vae", latent_dim=3), {}),
     "npd": ("nat", lambda: nat(latent="vae", latent_dim=3), {"draws": 3}),
     "mask-predict": ("cmlm", cmlm, {"iterations": 3, "length_beam": 2}),
+    "ctc-beam": ("nat", nat, {"beam": 4, "word_bonus": 0.5}),
+    "ctc-beam, draws": ("nat", lambda: nat(latent="vae", latent_dim=3), {"beam": 3, "draws": 2}),
     "iterative-refinement": ("inat", inat, {"passes": 2}),
     "delta": ("lanmt", lanmt, {"steps": 2}),
     "delta, states": ("lanmt", lambda: lanmt(length_reads="states"), {"steps": 1, "lengthening": 0.3}),
@@ -127,8 +135,39 @@ def test_latent_inference_keeps_programs_of_its_own():
     assert len(other.passes._programs) == 1
 
 
+def counted(seed: int):
+    """A language model of random text, as a search takes it."""
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(1, 9, 60)
+    scorer = estimate(draw.integers(3, 10, lengths.sum()), np.cumsum([0, *lengths]), 11, 3)
+    return SimpleNamespace(scorer=scorer)
+
+
+@torch.no_grad()
+def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
+    """Each of its own networks counts, whatever was there before; settings that change no graph share one."""
+    model, sources, search = nat(), sentences(12), registry.searches()["ctc-beam"]
+    made, run = CapturedPasses({"nat": model}, CPU), registry.import_object(search.run)
+    beside = [
+        {LM: counted(1)}, {LM: counted(2)}, {LM: counted(1), RESCORER: transformer(target_size=11)},
+        {RESCORER: transformer(target_size=11, seed=3)},
+    ]  # fmt: skip
+    told = []
+    for others, weight in itertools.product(beside, (0.5, 3.0)):
+        settings = search.settings(beam=4, lm_weight=weight, word_bonus=0.5, **dict.fromkeys(others, "other"))
+        networks = {MODEL: model, **others}
+        wanted = run(networks, pad(sources, eos=True), settings, scored=False)
+        for size in (1, 12):
+            parts = [made.translate(sources[i : i + size], settings, networks) for i in range(0, 12, size)]
+            assert [row for part in parts for row in part.tokens] == wanted.tokens
+            assert [row for part in parts for row in part.candidates] == wanted.candidates
+        told.append(wanted.tokens)
+    assert told[0] != told[1] != told[3] and told[0] != told[2] != told[4] and told[4] != told[6]
+    # A sentence by itself, in up to two widths, and all of them.
+    assert len(made._programs) <= 4
+
+
 REFUSED = [
-    ("nat", "ctc-beam", {}, "does not compute ctc-beam, whose program puts out logits"),
     ("tagger", "argmax", {}, "computes no network that needs lengths on the CPU, such as a tagger"),
     ("cmlm", "mask-predict", {"rescorer": "teacher"}, "computes one system's networks, not those of a rescorer"),
     ("lvm", "delta", {"steps": 8, "stop_threshold": 0.5}, "cannot compute search delta with stop_threshold"),

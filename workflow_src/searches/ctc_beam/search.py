@@ -200,7 +200,11 @@ def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool
     def read(source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
         return searched(rows_of_arrays(*outputs, *about), torch.from_numpy(source), settings, extra, rescorer, scored)
 
-    return Pass(LogitsPass(model, settings), outputs=("logits", "slots"), read=read)
+    @torch.no_grad()
+    def read_tensors(source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
+        return searched(rows_of_tensors(*outputs, *about), source, settings, extra, rescorer, scored)
+
+    return Pass(LogitsPass(model, settings), outputs=("logits", "slots"), read=read, read_tensors=read_tensors)
 
 
 def run(
