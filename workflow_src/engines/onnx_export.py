@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -20,7 +18,9 @@ from onnx import helper, numpy_helper
 from torch import Tensor, nn
 
 from workflow_src.decoding.passes import Function, make_pass
+from workflow_src.engines.onnx_graph import constants_of, drop_unused, products_of, readers_of, remove
 from workflow_src.engines.onnx_layers import fused
+from workflow_src.engines.onnx_narrow import narrowed
 from workflow_src.nn.layers import without_padding
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, PAD
@@ -28,8 +28,6 @@ from workflow_src.types import EOS, PAD
 OPSET = 20
 # The first file format with this operator set.
 FORMAT = 9
-# Matrices with a side below this stay in float32: latents, heads of distributions and of lengths.
-NARROWEST = 32
 OUTPUTS = ("tokens", "positions", "scores")
 LOGITS = "logits"
 # Any ids will do: the graph does not depend on them.
@@ -102,7 +100,7 @@ def _traced(
 
 
 def _finished(model: onnx.ModelProto, int8: bool) -> bytes:
-    _drop_unused(model.graph)
+    drop_unused(model.graph)
     return (narrowed(model) if int8 else model).SerializeToString()
 
 
@@ -122,44 +120,15 @@ def _quiet() -> Iterator[None]:
             log.setLevel(level)
 
 
-def _constants(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
-    return {tensor.name: tensor for tensor in graph.initializer}
-
-
-def _products(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Products of a value with a constant matrix."""
-    constants = _constants(graph)
-    return [
-        node
-        for node in graph.node
-        if node.op_type == "MatMul" and node.input[1] in constants and len(constants[node.input[1]].dims) == 2
-    ]
-
-
-def _readers(graph: onnx.GraphProto) -> dict[str, list[onnx.NodeProto]]:
-    found: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            found.setdefault(name, []).append(node)
-    return found
-
-
-def _remove(graph: onnx.GraphProto, gone: list[onnx.NodeProto]) -> None:
-    outputs = {node.output[0] for node in gone}
-    left = [node for node in graph.node if not (node.output and node.output[0] in outputs)]
-    del graph.node[:]
-    graph.node.extend(left)
-
-
 def turn_constants(graph: onnx.GraphProto) -> None:
     """Transpose constant matrices beforehand: an embedding that is the output projection too."""
-    constants = _constants(graph)
+    constants = constants_of(graph)
     turned = [node for node in graph.node if node.op_type == "Transpose" and node.input[0] in constants]
     for node in turned:
         order = next((list(attribute.ints) for attribute in node.attribute if attribute.name == "perm"), None)
         content = np.ascontiguousarray(np.transpose(numpy_helper.to_array(constants[node.input[0]]), order))
         graph.initializer.append(numpy_helper.from_array(content, node.output[0]))
-    _remove(graph, turned)
+    remove(graph, turned)
 
 
 def share_products(graph: onnx.GraphProto) -> None:
@@ -175,14 +144,14 @@ def share_products(graph: onnx.GraphProto) -> None:
                 if known != node.output[0]:
                     renamed[node.output[0]] = known
         kept = {value.name for value in graph.output}
-        _remove(graph, [n for n in graph.node if n.output[0] in renamed and n.output[0] not in kept])
+        remove(graph, [n for n in graph.node if n.output[0] in renamed and n.output[0] not in kept])
 
 
 def join_products(graph: onnx.GraphProto) -> None:
     """Products (with biases) of one value become one product, cut afterwards: keys and values of all layers."""
-    constants, readers = _constants(graph), _readers(graph)
+    constants, readers = constants_of(graph), readers_of(graph)
     groups: dict[str, list[tuple[onnx.NodeProto, onnx.NodeProto]]] = {}
-    for node in _products(graph):
+    for node in products_of(graph):
         after = readers.get(node.output[0], [])
         if len(after) == 1 and after[0].op_type == "Add":
             others = [name for name in after[0].input if name != node.output[0]]
@@ -220,13 +189,6 @@ def _join(graph, value: str, pairs, constants: dict[str, onnx.TensorProto]) -> N
     graph.node.extend(left)
 
 
-def _drop_unused(graph: onnx.GraphProto) -> None:
-    used = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
-    kept = [tensor for tensor in graph.initializer if tensor.name in used]
-    del graph.initializer[:]
-    graph.initializer.extend(kept)
-
-
 def leave_maximum(graph: onnx.GraphProto) -> None:
     """Put out logits where the tokens are their largest: of a single sentence, NumPy finds them faster."""
     tokens = graph.output[0]
@@ -240,72 +202,3 @@ def leave_maximum(graph: onnx.GraphProto) -> None:
     graph.node.remove(last)
     graph.node.append(helper.make_node("Identity", [logits], [LOGITS], LOGITS))
     graph.output[0].CopyFrom(helper.make_tensor_value_info(LOGITS, onnx.TensorProto.FLOAT, [1, "T", "V"]))
-
-
-def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The graph with large products in 8 bits: weights by column, inputs by tensor while it runs."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    # Products of pooled states, such as a length head's, stay in float32 too.
-    pooled = parted(model.graph)
-    constants = _constants(model.graph)
-    large = {node.name for node in _products(model.graph) if min(constants[node.input[1]].dims) >= NARROWEST}
-    rest = [node.name for node in model.graph.node if node.name not in large - pooled]
-    log = logging.getLogger()
-    before = log.level
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "narrow.onnx"
-        # It asks on the root logger for a preparation that this graph does not need.
-        log.setLevel(logging.ERROR)
-        try:
-            quantize_dynamic(
-                model, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8,
-                nodes_to_exclude=rest,
-                extra_options={"MatMulConstBOnly": True, "DefaultTensorType": onnx.TensorProto.FLOAT},
-            )  # fmt: skip
-        finally:
-            log.setLevel(before)
-        model = onnx.load(path)
-    _drop_zeros(model.graph)
-    return model
-
-
-def parted(graph: onnx.GraphProto) -> set[str]:
-    """Every Gemm as a product and a sum; the names of the products.
-
-    The quantiser does so too, but turns a matrix that two of them share twice, which gives one of them the wrong one.
-    """
-    constants, nodes, products = _constants(graph), [], set()
-    for node in graph.node:
-        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-        plain = given.get("alpha", 1.0) == given.get("beta", 1.0) == 1.0 and not given.get("transA", 0)
-        if node.op_type != "Gemm" or not plain or node.input[1] not in constants:
-            nodes.append(node)
-            continue
-        value, matrix, *bias = node.input
-        if given.get("transB", 0):
-            turned = f"{matrix}_turned"
-            if turned not in constants:
-                content = np.ascontiguousarray(numpy_helper.to_array(constants[matrix]).T)
-                constants[turned] = numpy_helper.from_array(content, turned)
-                graph.initializer.append(constants[turned])
-            matrix = turned
-        product = f"{node.name}_product" if bias else node.output[0]
-        nodes.append(helper.make_node("MatMul", [value, matrix], [product], f"{node.name}_product"))
-        products.add(f"{node.name}_product")
-        if bias:
-            nodes.append(helper.make_node("Add", [product, bias[0]], [node.output[0]], f"{node.name}_sum"))
-    del graph.node[:]
-    graph.node.extend(nodes)
-    _drop_unused(graph)
-    return products
-
-
-def _drop_zeros(graph: onnx.GraphProto) -> None:
-    """Leave out zero points of weights, which are symmetric: with them the runtime takes slower products."""
-    constants = _constants(graph)
-    for node in graph.node:
-        if node.op_type == "MatMulInteger" and len(node.input) == 4 and node.input[3] in constants:
-            if not numpy_helper.to_array(constants[node.input[3]]).any():
-                del node.input[3]
-    _drop_unused(graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -83,10 +84,24 @@ class BaseTranslator(ABC):
             remove_repetitions = removal(AUTOREGRESSIVE in traits, ALIGNED in traits)
         return self.text(found.tokens, remove_repetitions)
 
+    # One sentence at a time asks for these again and again; a folder that was opened does not change.
+    @functools.cached_property
+    def _others(self) -> frozenset[str]:
+        """Names of the networks that fill other roles than the system's own and its base's."""
+        return frozenset(bundle.roles(self.description).values())
+
+    @functools.cached_property
+    def _known_traits(self) -> dict[SearchSettings, frozenset[str]]:
+        return {}
+
     def _traits(self, settings: SearchSettings) -> frozenset[str]:
         """What the network may be that puts out the words of a search, with the settings of its model."""
-        others = bundle.roles(self.description).values()
-        own = [((name, family), family) for name, family in self._families if name not in others]
+        if settings not in self._known_traits:
+            self._known_traits[settings] = self._find_traits(settings)
+        return self._known_traits[settings]
+
+    def _find_traits(self, settings: SearchSettings) -> frozenset[str]:
+        own = [((name, family), family) for name, family in self._families if name not in self._others]
         decoding = registry.decoded(settings, own)
         if decoding is None:
             return frozenset()
@@ -202,8 +217,7 @@ class BaseTranslator(ABC):
         self._search(registry.search_of(settings).name)
         if not settings.named("steps"):
             return settings
-        others = bundle.roles(self.description).values()
-        families = [family for name, family in self._families if name not in others]
+        families = [family for name, family in self._families if name not in self._others]
         known = dict.fromkeys(name for family in families for name in registry.searches_of(family))
         stepping = [name for name in known if registry.searches()[name].step]
         for name in settings.named("steps"):

@@ -7,6 +7,7 @@ print(translator.translate(["Das ist ein Satz."]))
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -224,5 +225,8 @@ class Translator(BaseTranslator):
         return f"search {name} is computed eagerly: engine {self._fast.declared.name} {reason}." if reason else None
 
     def _positions(self) -> int:
-        others = bundle.roles(self.description).values()
-        return min(model.config.max_positions for name, model in self.models.items() if name not in others)
+        return self._longest
+
+    @functools.cached_property
+    def _longest(self) -> int:
+        return min(model.config.max_positions for name, model in self.models.items() if name not in self._others)

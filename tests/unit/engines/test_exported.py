@@ -14,6 +14,7 @@ from miniatures import inat, lively, lvm, nat, refiner, transformer, translate_b
 from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.spec import MODEL
+from workflow_src.types import EOS
 
 onnx = pytest.importorskip("onnx", reason="needs the extra fast")
 pytest.importorskip("onnxruntime", reason="needs the extra fast")
@@ -242,7 +243,26 @@ def test_8_bit_products_change_few_words_and_batches_none(model, folder, setting
     content = onnx.load_from_string(made._path(made._key(settings, False, True)).read_bytes())
     kinds = [node.op_type for node in content.graph.node]
     # Every product of the toy is large: queries, keys and values, attention's output, feed-forward layers, words.
-    assert kinds.count("MatMulInteger") == 4 + 7 + 1 and "MatMul" not in kinds
+    assert kinds.count("MatMulInteger") == 3 + 6 + 1 and "MatMul" not in kinds
+    # Self-attention without a mask is one operator with its product.
+    assert kinds.count("QAttention") == 2 and kinds.count("MultiHeadAttention") == 1
+
+
+def test_self_attention_in_one_operator_gives_what_its_parts_give(model, settings, monkeypatch):
+    import onnxruntime
+
+    from workflow_src.engines import onnx_narrow
+    from workflow_src.engines.onnx_export import export
+
+    joined = export({MODEL: model}, settings, True, True, True)
+    monkeypatch.setattr(onnx_narrow, "narrow_attention", lambda graph: None)
+    parts = export({MODEL: model}, settings, True, True, True)
+    assert b"QAttention" in joined and b"QAttention" not in parts
+    sessions = [onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]) for made in (joined, parts)]
+    for source in sentences(20):
+        ids = np.array([[*source, EOS]])
+        for found, wanted in zip(*(session.run(None, {"source": ids}) for session in sessions), strict=True):
+            np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
 def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, settings):
@@ -439,7 +459,7 @@ def test_a_matrix_that_two_products_share_is_turned_once():
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 
-    from workflow_src.engines.onnx_export import narrowed
+    from workflow_src.engines.onnx_narrow import narrowed
 
     random = np.random.default_rng(0)
     weight, bias = random.normal(size=(7, 3)).astype(np.float32), random.normal(size=7).astype(np.float32)

@@ -1,0 +1,41 @@
+"""What rewrites of ONNX graphs share: constants, products, who reads a value, and what nobody reads."""
+
+from __future__ import annotations
+
+import onnx
+
+
+def constants_of(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    return {tensor.name: tensor for tensor in graph.initializer}
+
+
+def products_of(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Products of a value with a constant matrix."""
+    constants = constants_of(graph)
+    return [
+        node
+        for node in graph.node
+        if node.op_type == "MatMul" and node.input[1] in constants and len(constants[node.input[1]].dims) == 2
+    ]
+
+
+def readers_of(graph: onnx.GraphProto) -> dict[str, list[onnx.NodeProto]]:
+    found: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def remove(graph: onnx.GraphProto, gone: list[onnx.NodeProto]) -> None:
+    outputs = {node.output[0] for node in gone}
+    left = [node for node in graph.node if not (node.output and node.output[0] in outputs)]
+    del graph.node[:]
+    graph.node.extend(left)
+
+
+def drop_unused(graph: onnx.GraphProto) -> None:
+    used = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
+    kept = [tensor for tensor in graph.initializer if tensor.name in used]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)

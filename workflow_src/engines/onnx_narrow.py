@@ -1,0 +1,149 @@
+"""ONNX graphs with large products in 8 bits: weights are rounded by column, inputs by tensor while a graph runs."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from workflow_src.engines.onnx_graph import constants_of, drop_unused, products_of, readers_of
+
+# Matrices with a side below this stay in float32: latents, heads of distributions and of lengths.
+NARROWEST = 32
+
+
+def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The graph with large products in 8 bits: weights by column, inputs by tensor while it runs."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    # Products of pooled states, such as a length head's, stay in float32 too.
+    pooled = parted(model.graph)
+    constants = constants_of(model.graph)
+    large = {node.name for node in products_of(model.graph) if min(constants[node.input[1]].dims) >= NARROWEST}
+    rest = [node.name for node in model.graph.node if node.name not in large - pooled]
+    log = logging.getLogger()
+    before = log.level
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "narrow.onnx"
+        # It asks on the root logger for a preparation that this graph does not need.
+        log.setLevel(logging.ERROR)
+        try:
+            quantize_dynamic(
+                model, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8,
+                nodes_to_exclude=rest,
+                extra_options={"MatMulConstBOnly": True, "DefaultTensorType": onnx.TensorProto.FLOAT},
+            )  # fmt: skip
+        finally:
+            log.setLevel(before)
+        model = onnx.load(path)
+    _drop_zeros(model.graph)
+    narrow_attention(model.graph)
+    return model
+
+
+def parted(graph: onnx.GraphProto) -> set[str]:
+    """Every Gemm as a product and a sum; the names of the products.
+
+    The quantiser does so too, but turns a matrix that two of them share twice, which gives one of them the wrong one.
+    """
+    constants, nodes, products = constants_of(graph), [], set()
+    for node in graph.node:
+        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        plain = given.get("alpha", 1.0) == given.get("beta", 1.0) == 1.0 and not given.get("transA", 0)
+        if node.op_type != "Gemm" or not plain or node.input[1] not in constants:
+            nodes.append(node)
+            continue
+        value, matrix, *bias = node.input
+        if given.get("transB", 0):
+            turned = f"{matrix}_turned"
+            if turned not in constants:
+                content = np.ascontiguousarray(numpy_helper.to_array(constants[matrix]).T)
+                constants[turned] = numpy_helper.from_array(content, turned)
+                graph.initializer.append(constants[turned])
+            matrix = turned
+        product = f"{node.name}_product" if bias else node.output[0]
+        nodes.append(helper.make_node("MatMul", [value, matrix], [product], f"{node.name}_product"))
+        products.add(f"{node.name}_product")
+        if bias:
+            nodes.append(helper.make_node("Add", [product, bias[0]], [node.output[0]], f"{node.name}_sum"))
+    del graph.node[:]
+    graph.node.extend(nodes)
+    drop_unused(graph)
+    return products
+
+
+def _drop_zeros(graph: onnx.GraphProto) -> None:
+    """Leave out zero points of weights, which are symmetric: with them the runtime takes slower products."""
+    constants = constants_of(graph)
+    for node in graph.node:
+        if node.op_type == "MatMulInteger" and len(node.input) == 4 and node.input[3] in constants:
+            if not numpy_helper.to_array(constants[node.input[3]]).any():
+                del node.input[3]
+    drop_unused(graph)
+
+
+def narrow_attention(graph: onnx.GraphProto) -> None:
+    """Self-attention without a mask, and the product for its queries, keys and values, become one operator.
+
+    What is rounded is the same: the product's input and weights. The attention is not.
+    """
+    constants, readers, gone = constants_of(graph), readers_of(graph), set()
+    made = {name: node for node in graph.node for name in node.output}
+    for place, node in enumerate(graph.node):
+        chain = _packed_product(node, made, readers)
+        if chain is None:
+            continue
+        _, add, _, scale, _, product = chain
+        narrow, bias, step = made[product.input[0]], _constant(add, constants), _constant(scale, constants)
+        if bias is None or step is None:
+            continue
+        zeros = f"{node.name}_zeros"
+        graph.initializer.append(numpy_helper.from_array(np.zeros(constants[bias].dims[0], np.int8), zeros))
+        given = [narrow.output[0], product.input[1], bias, narrow.output[1], step, "", narrow.output[2], zeros]
+        heads = next(attribute.i for attribute in node.attribute if attribute.name == "num_heads")
+        joined = helper.make_node(
+            "QAttention", given, list(node.output), node.name, domain="com.microsoft", num_heads=heads
+        )
+        graph.node[place].CopyFrom(joined)
+        gone |= {one.output[0] for one in chain}
+    left = [node for node in graph.node if node.output[0] not in gone]
+    del graph.node[:]
+    graph.node.extend(left)
+    drop_unused(graph)
+
+
+def _constant(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) -> str | None:
+    return next((name for name in node.input if name in constants), None)
+
+
+def _packed_product(
+    node: onnx.NodeProto, made: dict[str, onnx.NodeProto], readers: dict[str, list[onnx.NodeProto]]
+) -> tuple[onnx.NodeProto, ...] | None:
+    """What makes queries, keys and values of an attention from rounded numbers: their split, the sum with the bias, the
+    product with a scale, the scale itself, the cast, the product of integers. None where it is anything else."""
+
+    def before(one: onnx.NodeProto, kind: str) -> onnx.NodeProto | None:
+        """The only operator of a kind before another one, where nothing else reads what it puts out."""
+        found = {made[name].output[0]: made[name] for name in one.input if name in made and made[name].op_type == kind}
+        parts = [part for part in found.values() if all(len(readers.get(name, ())) == 1 for name in part.output)]
+        return parts[0] if len(parts) == len(found) == 1 else None
+
+    chain = []
+    if node.op_type != "MultiHeadAttention" or any(node.input[3:]):
+        return None
+    for after, kind in ((-1, "Split"), (0, "Add"), (1, "Mul"), (2, "Mul"), (2, "Cast"), (4, "MatMulInteger")):
+        found = before(node if after < 0 else chain[after], kind)
+        if found is None:
+            return None
+        chain.append(found)
+    split, scale, product = chain[0], chain[3], chain[5]
+    narrow = made.get(product.input[0])
+    if narrow is None or narrow.op_type != "DynamicQuantizeLinear" or list(split.output) != list(node.input[:3]):
+        return None
+    # Symmetric weights, and the scale of this very input.
+    right = product.input[2:] == [narrow.output[2]] and narrow.output[1] in scale.input
+    return tuple(chain) if right else None
