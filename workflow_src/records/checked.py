@@ -11,6 +11,12 @@ from workflow_src.records.atomic import ArtifactError
 Content = TypeVar("Content", bound=pydantic.BaseModel)
 
 
+class Told(pydantic.BaseModel):
+    """Part of a file, checked as it is read; keys that are no fields are not read."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
 def checked(model: type[Content], content: Any, where: str, advice: str) -> Content:
     """`content` as a `model`. Raises ArtifactError: where, the first wrong key, its value, what is wrong, advice."""
     try:

@@ -5,19 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pydantic
 from pydantic import Field, model_validator
 
 from workflow_src.config.display import compared_steps
 from workflow_src.evaluation.speed.rows import Key
 from workflow_src.records.atomic import read_json
-from workflow_src.records.checked import checked
-
-
-class Told(pydantic.BaseModel):
-    """Part of the file; rows also hold the settings that they were timed with, which are not read again."""
-
-    model_config = pydantic.ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+from workflow_src.records.checked import Told, checked
 
 
 class LengthGroup(Told):
@@ -30,7 +23,10 @@ class LengthGroup(Told):
 
 
 class TimedRow(Told):
-    """A decode of a system and its figures (`summary.summarise`); what is None was not measured."""
+    """A decode of a system and its figures (`summary.summarise`); what is None was not measured.
+
+    The settings that it was timed with stand there too and are not read again.
+    """
 
     system: str
     name: str
