@@ -1,0 +1,166 @@
+"""What files of analyses say, for tests of their contents and of reports."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pydantic
+
+from workflow_src.evaluation.analyses import contents
+
+ENTRIES = [
+    {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"},
+    {"system": "score", "search": "score", "step_size": 1.0, "model": "lvm"},
+]
+
+
+def marginal():
+    keys = ("error", "spread", "gain", "gain_error", "risen", "fallen")
+    points = [
+        dict.fromkeys(keys, 0.1 * steps) | {"steps": steps, "log_probability": -7 + steps, "effective_samples": 80.4}
+        for steps in (0, 1, 4)
+    ]
+    return {"sentences": 1200, "samples": 500, "curves": [entry | {"points": points} for entry in ENTRIES]}
+
+
+def tokens(relative=0.75):
+    points = [
+        {"steps": steps, "edit_distance": 1.25 * steps, "edit_distance_error": 0.2, "changed": 0.5, "repetitions": 1.5,
+         "relative_repetitions": relative, "relative_repetitions_error": relative and 0.05}
+        for steps in (0, 2)
+    ]  # fmt: skip
+    return {"sentences": 100, "curves": [entry | {"points": points} for entry in ENTRIES]}
+
+
+def lengths():
+    accuracy = {"exact": 0.32, "within_1": 0.74, "within_2": 0.85, "bias": -0.71, "within_top": [0.32, 0.57, 0.852]}
+    bleu = {"predicted": 36.55, "reference": 38.83, "oracle": 43.81}
+    rows = [ENTRIES[0] | {"search": "prior-mean", "steps": 0, "bleu": bleu}, ENTRIES[1] | {"steps": 1, "bleu": bleu}]
+    told = {"sentences": 100, "candidates": 3, "remove_repetitions": "words"}
+    return told | {"models": {"lvm": accuracy}, "rows": rows}
+
+
+def latent_space():
+    cells = np.full((9, 9), 7)
+    cells[:, 4:] = 8
+    cells[6:, :2] = 9
+    panel = {
+        "centre": [1.0, -2.0], "half": 0.9, "regions": cells.tolist(), "prior": [0.9, -2.0], "posterior": [1.5, -2.4],
+        "arrows": [[0.5, -2.5, 0.1, 0.2], [1.5, -2.5, 0.0, 0.0], [0.5, -1.5, -0.1, 0], [1.5, -1.5, 0, -0.3]],
+        "delta": [[0.9, -2.0], [1.5, -2.4], [1.5, -2.4]], "score": [[0.9, -2.0], [1.2, -2.1], [1.3, -2.3]],
+    }  # fmt: skip
+    outputs = {"posterior": [8, 7], "prior": [7, 7], "delta": [8, 7], "score": [8, 7]}
+    return {
+        "sentence": 6, "system": "score-2d", "source": "Hund & <i>Katze</i>", "reference": "dogs", "steps": 2,
+        "pieces": {"7": "▁dog", "8": "s", "9": "▁"}, "texts": dict.fromkeys(outputs, "dog <b>s"), "outputs": outputs,
+        "panels": [panel, panel],
+    }  # fmt: skip
+
+
+def convergence():
+    points = [
+        {"steps": steps, "bound": -20.0 + steps, "bound_error": 1.5, "gain": 1.0 * steps, "gain_error": 0.25,
+         "risen": 0.5, "fallen": 0.25, "bleu": 20.0 + steps, "stopped": 0.6 if steps else 0.0}
+        for steps in (0, 1, 2)
+    ]  # fmt: skip
+    told = {"sentences": 100, "samples": 20, "remove_repetitions": "words"}
+    return told | {"curves": [entry | {"points": points} for entry in ENTRIES]}
+
+
+def latent_paths():
+    keys = ("from_start", "step", "from_reference", "log_prior", "log_posterior", "cosine", "changed")
+    points = [
+        {"steps": steps, "moving": 90 if steps else 0}
+        | {key: -1 - 0.5 * steps if key.startswith("log") else 0.25 * steps for key in keys}
+        | {f"{key}_error": 0.0625 for key in keys}
+        for steps in (0, 1, 2)
+    ]
+    points[0] |= dict.fromkeys([*("step", "cosine", "changed"), *("step_error", "cosine_error", "changed_error")])
+    still = points[2] | {"moving": 0, "cosine": None, "cosine_error": None}
+    curves = [ENTRIES[0] | {"points": points}, ENTRIES[1] | {"points": [*points[:2], still]}]
+    return {"sentences": 100, "curves": curves}
+
+
+def samples():
+    example = {"index": 3, "source": "Hund <x>", "reference": "the dog", "sampled": "a dog dog", "refined": "a big dog"}
+    return {"sentences": 100, "search": ENTRIES[1] | {"steps": 1}, "examples": [example]}
+
+
+def energies():
+    told = {"seed": 1, "repetitions_removed": "none", "error": 0.52, "sentences": 98, "unscored": 2}
+    rows = [
+        told | {"system": "teacher", "name": "beam-4", "per_sentence": 9.04, "per_token": 0.81},
+        told | {"system": "lvm", "name": "delta-2", "per_sentence": None, "per_token": None},
+    ]
+    reference = {"per_sentence": 20.0, "per_token": 1.5, "error": 1.0, "sentences": 100, "unscored": 0}
+    return {"scorer": "teacher", "reference": reference, "rows": rows}
+
+
+def components():
+    systems = [
+        {"system": name, "latents": 1234, "width": 3, "shares": shares, "components": 2, "participation": 1.875,
+         "variance": 0.1234, "noise": 2.5}
+        for name, shares in (("lvm", [0.7, 0.29, 0.01]), ("lvm-raw", [1.0, 0.0, 0.0]))
+    ]  # fmt: skip
+    return {"sentences": 100, "share": 0.95, "systems": systems}
+
+
+def reordering():
+    group = {"sentences": 60, "moved": 0.125, "displacement": 0.5, "change": 1.0, "spread": 4.0}
+    systems = [
+        {"system": "one-pass", "same": group, "other": group | {"moved": 0.25, "displacement": 1.5},
+         "correlation": 0.256},
+        {"system": "lanmt", "same": None, "other": group | {"spread": 0.0}, "correlation": None},
+    ]  # fmt: skip
+    distances = [[0.1, 1.0, 1.0], [1.0, 0.9, 0.2], [1.0, 0.1, 0.8]]
+    panels = [{"system": one["system"], "distances": distances, "assigned": [0, 2, 1]} for one in systems]
+    places = [{"slots": 6, "places": [[0], [3, 4]]}, {"slots": 6, "places": None}]
+    panels[0]["alignments"] = places
+    example = {
+        "target_pieces": [["▁x", "y$"], ["▁z"]],
+        "sentence": 6,
+        "order": 0.5,
+        "pieces": ["▁a", "$b", "</s>"],
+        "texts": ["a <b> c", "c a"],
+        "panels": panels,
+    }
+    translations = {"system": "teacher", "name": "beam-4"}
+    return {"sentences": 200, "compared": 120, "translations": translations, "systems": systems, "example": example}
+
+
+EVERY = {
+    "energies": energies(),
+    "marginal": marginal(), "tokens": tokens(), "lengths": lengths(), "latent_space": latent_space(),
+    "convergence": convergence(), "latent_paths": latent_paths(), "components": components(),
+    "reordering": reordering(),
+    "samples": samples(),
+}  # fmt: skip
+
+
+def raw(name: str, **changed: Any) -> dict[str, Any]:
+    """What the file of an analysis says, with these keys in place of its own."""
+    return {"analysis": name, "split": "dev"} | json.loads(json.dumps(EVERY[name])) | changed
+
+
+def read(*files: dict[str, Any]) -> contents.Analyses:
+    """Analyses from what their files say."""
+    return contents.Analyses(**{one["analysis"]: contents.check(one, "file", "") for one in files})
+
+
+def found(*names: str) -> contents.Analyses:
+    """These analyses."""
+    return read(*map(raw, names))
+
+
+def written(content: Any) -> Any:
+    """What a file says of which this is the content: settings and paths have keys beside the others there."""
+    if isinstance(content, pydantic.BaseModel):
+        told = {name: getattr(content, name) for name in content.model_fields_set}
+        beside = [name for name, value in told.items() if name in ("kept", "paths") and isinstance(value, dict)]
+        kept = {key: written(value) for name in beside for key, value in told.pop(name).items()}
+        return {name: written(value) for name, value in told.items()} | kept
+    if isinstance(content, dict):
+        return {str(key): written(value) for key, value in content.items()}
+    return [written(one) for one in content] if isinstance(content, tuple) else content

@@ -1,0 +1,128 @@
+"""Contents of analyses: what files say comes back, files of earlier versions are read, damaged ones are refused."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import analysed
+import pydantic
+import pytest
+
+from workflow_src.config.analyses import AnalysesConfig
+from workflow_src.evaluation.analyses import contents
+from workflow_src.evaluation.analyses.curves import Entry
+from workflow_src.records.atomic import ArtifactError, read_json, write_json
+
+PROJECT = Path(__file__).resolve().parents[4]
+
+
+def _check(content):
+    return contents.check(content, "file f", "make it again")
+
+
+def test_every_analysis_has_a_class():
+    assert set(contents.CLASSES) == set(AnalysesConfig.model_fields) == set(analysed.EVERY)
+    assert contents.Analyses().made() == {}
+    made = analysed.found(*reversed(contents.CLASSES)).made()
+    assert {name: type(content) for name, content in made.items()} == contents.CLASSES
+    # In the order of the report, whatever the order of the files.
+    assert list(made) == list(contents.CLASSES)
+
+
+@pytest.mark.parametrize("name", contents.CLASSES)
+def test_what_a_file_says_comes_back(name, tmp_path):
+    raw = analysed.raw(name)
+    write_json(tmp_path / "file.json", raw)
+    content = _check(read_json(tmp_path / "file.json"))
+    assert isinstance(content, contents.CLASSES[name])
+    assert analysed.written(content) | {"analysis": name} == json.loads(json.dumps(raw))
+    with pytest.raises(pydantic.ValidationError, match="frozen"):
+        content.split = "test"
+
+
+def test_settings_of_searches_are_kept_whatever_their_names():
+    told = {"system": "a", "search": "b", "model": "c", "iterations": 4, "size": 0.5, "stop": True, "kind": "x"}
+    entry = Entry.model_validate(told | {"none": None, "many": [1, 2]})
+    # A list is no setting.
+    assert entry.kept == {"iterations": 4, "size": 0.5, "stop": True, "kind": "x", "none": None}
+    assert [type(value) for value in entry.kept.values()] == [int, float, bool, str, type(None)]
+    assert entry.settings == {"system": "a", "search": "b", **entry.kept}
+    row = contents.LengthsRow.model_validate(
+        told | {"steps": 2, "label": "words", "bleu": dict.fromkeys(("predicted", "reference", "oracle"), 1)}
+    )
+    assert "steps" not in row.kept and "label" not in row.kept and row.kept["iterations"] == 4
+
+
+def test_files_of_earlier_versions_are_read():
+    lengths = _check(analysed.raw("lengths"))
+    assert [row.label for row in lengths.rows] == [None, None]
+    energies = _check(analysed.raw("energies"))
+    assert energies.at_reference_lengths == () and energies.rows[0].others == {}
+    assert energies.by_scorer(energies.reference) == {"teacher": energies.reference}
+    # Maps did not say the order of their paths, which was that of the alphabet, and had no end symbol.
+    space = _check(analysed.raw("latent_space"))
+    assert space.paths == () and space.searches == ("delta", "score") and space.end_symbol is None
+    assert _check(analysed.raw("latent_space", paths=["score", "delta"])).searches == ("score", "delta")
+    assert _check(analysed.raw("latent_space", panels=[])).searches == ()
+    # Translations had no alignments, and no subwords beside them.
+    example = analysed.EVERY["reordering"]["example"]
+    panels = [{key: panel[key] for key in ("system", "distances", "assigned")} for panel in example["panels"]]
+    example = {key: value for key, value in example.items() if key != "target_pieces"} | {"panels": panels}
+    found = _check(analysed.raw("reordering", example=example)).example
+    assert found.target_pieces == () and [panel.alignments for panel in found.panels] == [None, None]
+    assert _check(analysed.raw("reordering", example=None)).example is None
+
+
+def test_energies_are_by_the_names_of_their_scorers():
+    other = analysed.energies()["reference"] | {"per_sentence": 33.25}
+    energies = _check(analysed.raw("energies", reference=other | {"others": {"seq2seq": other}}))
+    under = energies.by_scorer(energies.reference)
+    assert list(under) == ["teacher", "seq2seq"] and under["seq2seq"].per_sentence == 33.25
+
+
+def _without(name, *path):
+    """An analysis that lacks the key at the end of a path."""
+    raw = analysed.raw(name)
+    place = raw
+    for key in path[:-1]:
+        place = place[key]
+    del place[path[-1]]
+    return raw
+
+
+NAMES = "marginal, tokens, lengths, energies, latent_space, convergence, latent_paths, components, reordering, samples"
+DAMAGED = {
+    "no object": ([1], f" is no analysis ({NAMES})"),
+    "no name": ({"split": "dev"}, f" is no analysis ({NAMES})"),
+    "another name": ({"analysis": ["marginal"]}, f" is no analysis ({NAMES})"),
+    "no split": (_without("tokens", "split"), ": split: Field required"),
+    "no curves": (_without("latent_paths", "curves"), ": curves: Field required"),
+    "no model": (_without("convergence", "curves", 1, "model"), ": curves.1.model: Field required"),
+    "no figure": (_without("lengths", "models", "lvm", "bias"), ": models.lvm.bias: Field required"),
+    "no BLEU": (_without("lengths", "rows", 0, "bleu", "oracle"), ": rows.0.bleu.oracle: Field required"),
+    "words": (analysed.raw("samples", sentences="many"), ": sentences (value 'many'): Input should be a valid integer"),
+    "no number": (analysed.raw("components", share=float("nan")), ": share (value 'nan'): Input should be a finite nu"),
+    "repetitions": (analysed.raw("lengths", remove_repetitions="some"), ": remove_repetitions (value 'some'): Input s"),
+    "energies": (analysed.raw("energies", reference={}), ": reference.sentences: Field required"),
+    "a path": (_without("latent_space", "panels", 0, "delta"), "a panel lacks a path"),
+    "an output": (_without("latent_space", "outputs", "score"), "texts or outputs lack score"),
+    "a text": (_without("latent_space", "texts", "prior"), "texts or outputs lack prior"),
+    "a piece": (_without("latent_space", "pieces", "9"), "pieces lack the id 9"),
+    "labels": (_without("reordering", "example", "target_pieces"), ": example (value "),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_damaged_files_are_refused_in_a_sentence(what):
+    content, told = DAMAGED[what]
+    with pytest.raises(ArtifactError) as raised:
+        _check(content)
+    message = str(raised.value)
+    assert message.startswith("file f") and told in message and message.endswith("; make it again.")
+    assert "\n" not in message
+
+
+def test_reading_analyses_needs_no_torch():
+    code = "import sys, workflow_src.evaluation.analyses.contents; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT).returncode == 0
