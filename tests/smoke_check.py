@@ -11,7 +11,7 @@ from pathlib import Path
 
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.display import engine_of
-from workflow_src.evaluation.analyses.energies import by_scorer
+from workflow_src.evaluation.analyses.contents import Energies
 from workflow_src.records.atomic import load_tensors
 
 
@@ -94,7 +94,7 @@ def _analyses(plan: Plan, folder: Path) -> list[str]:
             if not all(math.isfinite(value) for value in figures):
                 wrong.append(f"{name} of {curve['search']} has figures that are no numbers")
         if name == "energies":
-            wrong += _energies(json.loads(analysis.settings), found)
+            wrong += _energies(json.loads(analysis.settings), Energies.model_validate(found))
         if name == "latent_space" and not found["panels"]:
             wrong.append("the latent space has no panels")
     if any(analysis.enabled for analysis in plan.analyses.values()) and 'id="analyses"' not in page:
@@ -102,19 +102,19 @@ def _analyses(plan: Plan, folder: Path) -> list[str]:
     return wrong
 
 
-def _energies(asked: dict, found: dict) -> list[str]:
+def _energies(asked: dict, found: Energies) -> list[str]:
     """What is wrong with energies: every row is under every scorer, and searches at the references' lengths."""
     wrong, named = [], asked["scorer"]
-    given = found.get("at_reference_lengths", [])
+    given = found.at_reference_lengths
     if len(given) != len(asked.get("searches", ())):
         wrong.append(f"energies are of {len(given)} searches at the references' lengths")
-    for row in [found["reference"], *found["rows"], *given]:
-        under = by_scorer(found, row)
+    for row in [found.reference, *found.rows, *given]:
+        under = found.by_scorer(row)
         if list(under) != ([named] if isinstance(named, str) else named):
             wrong.append(f"energies are under {', '.join(under)}")
-        if not all(one["per_sentence"] is None or math.isfinite(one["per_sentence"]) for one in under.values()):
-            wrong.append(f"energies of {row.get('system', 'the references')} are no numbers")
-    if not all(0 <= value <= 100 for row in given for value in row["bleu"].values()):
+        if not all(one.per_sentence is None or math.isfinite(one.per_sentence) for one in under.values()):
+            wrong.append(f"energies of {getattr(row, 'system', 'the references')} are no numbers")
+    if not all(0 <= value <= 100 for row in given for value in row.bleu.model_dump().values()):
         wrong.append("BLEU at the references' lengths is out of range")
     return wrong
 

@@ -114,7 +114,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
     timing = f"; speed on {speed.protocol.device_name or speed.processor}" if speed and speed.processor else ""
     trained, about = carried.report_words(manifest.dataset, found.sums, found.systems, rows)
     caption = page.caption(removed, manifest, split, sentences, speed is not None, compared)
-    measured = found.analyses.get("energies")
+    measured = found.analyses.energies
     energies = analysis_captions.energies_words(measured)
     source, target = page.language(manifest.source), page.language(manifest.target)
     return {
@@ -195,7 +195,7 @@ def run(arguments: argparse.Namespace) -> str:
     command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest.experiment}"
     made = describe(found, command_line)
     split, where = results.table_split(manifest), str(folder / "results.json")
-    energies = found.analyses.get("energies")
+    energies = found.analyses.energies
     rows = results.build_rows(manifest, found.qualities, found.speed, split, found.significance, where, energies)
     context = context_of(found, made, rows, split)
     refined, refined_split = _refinement_groups(found, context["groups"], split, where)
@@ -207,7 +207,8 @@ def run(arguments: argparse.Namespace) -> str:
     svg = {name: markupsafe.Markup(figures.save(figure, pictures, name, colours)) for name, figure in drawn.items()}
     analysed = analyses.context_of(found.analyses, manifest, context["carried"])
     languages = (manifest.source, manifest.target)
-    section = analyses.render(analysed, svg, 5 if context["examples"] else 4, languages) if found.analyses else ""
+    number = 5 if context["examples"] else 4
+    section = analyses.render(analysed, svg, number, languages) if found.analyses.made() else ""
     context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed)}
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
     texts = {"table.csv": tables.csv_text(rows), "results.md": page.markdown(context), "index.html": html}

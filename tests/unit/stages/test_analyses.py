@@ -1,9 +1,11 @@
 """The stages of the analyses on miniature bundles: what they write, and what they refuse."""
 
+import hashlib
 import importlib
 import json
 from types import SimpleNamespace
 
+import analysed
 import pytest
 import reports
 import torch
@@ -11,7 +13,6 @@ import torch
 from workflow_src import jobs
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.decoding.masked import mask_predict
-from workflow_src.evaluation.analyses import energies
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
 from workflow_src.serving.translator import Translator
@@ -41,6 +42,11 @@ SETTINGS = {
 }  # fmt: skip
 
 
+def number_of(texts, references=None) -> float:
+    """A number for texts, in place of their BLEU: other texts have another one."""
+    return float(int.from_bytes(hashlib.sha256("\n".join(texts).encode()).digest()[:6], "big"))
+
+
 @pytest.fixture
 def run(tiny, tiny_bundles, tmp_path):
     """Runs a stage on the dev set of the miniature corpus and returns what it wrote."""
@@ -54,9 +60,22 @@ def run(tiny, tiny_bundles, tmp_path):
         output = tmp_path / f"{stage}.json"
         words += ["--output", str(output), "--device", "cpu", *more]
         jobs.start(module.run, module.make_parser(), words)
-        return json.loads(output.read_text(encoding="utf-8"))
+        found = json.loads(output.read_text(encoding="utf-8"))
+        _check_whole(found)
+        return found
 
     return start
+
+
+def _check_whole(found):
+    """Reports read everything that a stage wrote, but for who made it and which systems have alignments."""
+    (content,) = analysed.read(found).made().values()
+    told = {key: value for key, value in found.items() if key not in ("analysis", "provenance")}
+    if found["analysis"] == "reordering":
+        shown = found["example"] or {"panels": []}
+        for one in [*told["systems"], *shown["panels"]]:
+            one.pop("aligned", None)
+    assert analysed.written(content) == told
 
 
 def test_marginals_of_every_procedure(run):
@@ -99,8 +118,8 @@ def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
 
 
 def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
-    # Texts stand for their BLEU, which is 0 for all of the miniature's.
-    monkeypatch.setattr(metrics, "bleu", lambda texts, references: texts)
+    # Numbers of texts stand for their BLEU, which is 0 for all of the miniature's.
+    monkeypatch.setattr(metrics, "bleu", number_of)
     found = run("measure_convergence")
     assert found["analysis"] == "convergence" and found["sentences"] == 5 and found["samples"] == 3
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:5]
@@ -110,7 +129,7 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
         for point in curve["points"]:
             settings, _ = translator.settings(curve["search"], steps=point["steps"], **size)
             outputs.append(translator.search(lines, settings, normalised=True).tokens)
-            assert point["bleu"] == translator.text(outputs[-1]) and point["bound"] < 0
+            assert point["bleu"] == number_of(translator.text(outputs[-1])) and point["bound"] < 0
         assert [point["steps"] for point in curve["points"]] == [0, 1, 2, 3]
         for step in (1, 2, 3):
             before = [all(outputs[t][n] != outputs[t - 1][n] for t in range(1, step)) for n in range(5)]
@@ -121,6 +140,16 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
     # Whatever else is measured beside it.
     alone = run("measure_convergence", searches=[SCORE])
     assert alone["curves"][0] == found["curves"][1]
+
+
+def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(metrics, "bleu", lambda texts, references: float("nan"))
+    with pytest.raises(SystemExit):
+        run("measure_convergence")
+    told = capsys.readouterr().err
+    assert "analysis convergence, which is not written: curves.0.points.0.bleu (value 'nan'): " in told
+    assert "train the systems that it follows again, or switch analyses.convergence off." in told
+    assert not list(tmp_path.glob("*.json"))
 
 
 def edits(one, other) -> int:
@@ -134,9 +163,9 @@ def edits(one, other) -> int:
 
 
 def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
-    # The miniature's words are none of the references': BLEU would be 0 for all. Texts stand for their BLEU here, and
-    # the shortest candidate for the best.
-    monkeypatch.setattr(metrics, "bleu", lambda texts, references: texts)
+    # The miniature's words are none of the references': BLEU would be 0 for all. Numbers of texts stand for their BLEU
+    # here, and the shortest candidate for the best.
+    monkeypatch.setattr(metrics, "bleu", number_of)
     shortest = lambda tried, references: [min(texts, key=len) for texts in zip(*tried, strict=True)]  # noqa: E731
     monkeypatch.setattr(metrics, "best_by_sentence", shortest)
     found = run("measure_lengths", remove_repetitions="none")
@@ -165,8 +194,8 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     tried = [translator.text(prior_mean(model, sources, [best[n] for best in ranked])) for n in range(3)]
     expected = {"predicted": texts, "reference": translator.text(prior_mean(model, sources, true)),
                 "oracle": shortest(tried, references)}  # fmt: skip
-    assert found["rows"][0]["bleu"] == expected and texts == tried[0]
-    assert len(set(map(tuple, expected.values()))) == 3
+    assert found["rows"][0]["bleu"] == {name: number_of(made) for name, made in expected.items()}
+    assert texts == tried[0] and len(set(map(tuple, expected.values()))) == 3
 
 
 @torch.no_grad()
@@ -242,7 +271,7 @@ def test_a_map_has_a_panel_for_the_end_symbol(run, narrow_bundle, tiny):
         assert len(tokens) == len(found["panels"])
         (text,) = tiny.subwords.decode_target([[token for token in tokens if token != 2]])
         assert found["texts"][name] == " ".join(text.split())
-    assert analyses.draw({"latent_space": found}, reports.manifest()).keys() == {"latent_space"}
+    assert analyses.draw(analysed.read(found), reports.manifest()).keys() == {"latent_space"}
 
 
 @pytest.fixture(scope="module")
@@ -296,7 +325,7 @@ def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_
     # Whatever else is followed beside it.
     alone = run("follow_latents", searches=[SCORE])
     assert alone["curves"][0] == found["curves"][1]
-    assert analyses.draw({"latent_paths": found}, reports.manifest()).keys() == {"latent_paths"}
+    assert analyses.draw(analysed.read(found), reports.manifest()).keys() == {"latent_paths"}
 
 
 def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details, tiny, tmp_path, capsys):
@@ -337,7 +366,7 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     assert torch.tensor(panel["distances"]) == pytest.approx(torch.cdist(one, other), abs=1e-4)
     (system,) = found["systems"]
     assert system["same"] is None and system["other"]["sentences"] == len(turned)
-    assert analyses.draw({"reordering": found}, reports.manifest()).keys() == {"reordering"}
+    assert analyses.draw(analysed.read(found), reports.manifest()).keys() == {"reordering"}
     # Without alignments the rest is the same.
     plain = run("measure_reordering", asked | {"searches": [{"system": "one-pass"}]}, bundles=["one-pass"],
                 tiny_bundles=bundles)["example"]["panels"]  # fmt: skip
@@ -349,10 +378,10 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     nothing = run("measure_reordering", asked | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
     assert "differs from its reference and shares two words with it: nothing is compared" in capsys.readouterr().err
     assert nothing["compared"] == 0 and nothing["example"] is None
-    context = analyses.context_of({"reordering": nothing}, reports.manifest())
+    context = analyses.context_of(analysed.read(nothing), reports.manifest())
     assert context["tables"]["reordering"]["rows"] == []
     assert "none of the first 1 sentences of dev has a translation of teacher" in context["captions"]["reordering"]
-    assert analyses.draw({"reordering": nothing}, reports.manifest()).keys() == {"reordering"}
+    assert analyses.draw(analysed.read(nothing), reports.manifest()).keys() == {"reordering"}
 
 
 def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tiny_bundles, tmp_path):
@@ -452,10 +481,11 @@ def test_two_scorers_give_what_each_gives_alone(run, details, more_bundles):
     names = ["seq2seq", "transformer"]
     both, alone = measure(names), {name: measure(name) for name in names}
     assert both["scorer"] == "seq2seq" and "at_reference_lengths" not in both
+    typed = analysed.read(both).energies
+    assert typed.by_scorer(typed.reference).keys() == typed.by_scorer(typed.rows[0]).keys() == set(names)
     for entry in ("reference", "rows"):
         told = both[entry][0] if entry == "rows" else both[entry]
         each = {name: one[entry][0] if entry == "rows" else one[entry] for name, one in alone.items()}
-        assert energies.by_scorer(both, told).keys() == set(names)
         assert {k: v for k, v in told.items() if k != "others"} == each["seq2seq"] != each["transformer"]
         assert told["others"] == {
             "transformer": {key: each["transformer"][key] for key in told["others"]["transformer"]}
@@ -515,7 +545,8 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
         outputs = subwords.without_repetitions(outputs)
     if removal == "words":
         outputs = subwords.encode_target([collapse_repetitions(text) for text in subwords.decode_target(outputs)])
-    for name, told_under in energies.by_scorer(found, one).items():
+    typed = analysed.read(found).energies
+    for name, told_under in typed.by_scorer(typed.at_reference_lengths[0]).items():
         model, values, tokens = translators[name].network, [], 0
         with torch.no_grad():
             for source, output in zip(sources, outputs, strict=True):
@@ -523,9 +554,9 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
                     values.append(-float(model.log_probabilities(torch.tensor([[*source, EOS]]), torch.tensor(
                         [output], dtype=torch.int64)).sum()))  # fmt: skip
                     tokens += len(output) + 1
-        assert told_under["sentences"] == len(values) and told_under["unscored"] == len(lines) - len(values) >= 1
-        assert told_under["per_sentence"] == pytest.approx(sum(values) / len(values), rel=1e-5)
-        assert told_under["per_token"] == pytest.approx(sum(values) / tokens, rel=1e-5)
+        assert told_under.sentences == len(values) and told_under.unscored == len(lines) - len(values) >= 1
+        assert told_under.per_sentence == pytest.approx(sum(values) / len(values), rel=1e-5)
+        assert told_under.per_token == pytest.approx(sum(values) / tokens, rel=1e-5)
     # Padding changes nothing.
     for before, after in zip((one, two), run("measure_energies", asked, more=["--batch", "1"], **told)[
         "at_reference_lengths"], strict=True):  # fmt: skip

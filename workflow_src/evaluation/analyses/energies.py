@@ -62,8 +62,3 @@ def under(
     }
     first, *rest = told
     return told[first] | ({"others": {name: told[name] for name in rest}} if rest else {})
-
-
-def by_scorer(content: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What `under` wrote for an entry of the analysis `content`, by the names of the scorers, the first one first."""
-    return {content["scorer"]: entry, **entry.get("others", {})}

@@ -13,6 +13,7 @@ from workflow_src import jobs
 from workflow_src.config.analyses import scoring_systems
 from workflow_src.data.lines import read_aligned
 from workflow_src.data.subwords import Subwords
+from workflow_src.evaluation.analyses import contents
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.records.atomic import ArtifactError, write_json
 from workflow_src.records.provenance import provenance
@@ -91,8 +92,15 @@ def outputs(path: Path, ids: dict[str, int], count: int) -> list[list[int]]:
 def write(
     arguments: argparse.Namespace, name: str, files: Mapping[str, Path] = MappingProxyType({}), **found: Any
 ) -> None:
-    """The analysis `name` as JSON, with its provenance; `files` are inputs beside text and bundles."""
+    """The analysis `name` as JSON, with its provenance; `files` are inputs beside text and bundles.
+
+    Raises ArtifactError, and writes nothing, where reports could not read it: for figures that are no numbers, as of
+    systems that diverged.
+    """
+    content = {"analysis": name, "split": arguments.source.stem, **found}
+    advice = f"train the systems that it follows again, or switch analyses.{name} off"
+    contents.check(content, f"analysis {name}, which is not written", advice)
     inputs = {name: getattr(arguments, name) for name in ("source", "target", "reference")} | dict(files)
     needed = _systems(arguments.settings)
     made = provenance(arguments.settings, inputs | bundle_files(bundles(arguments.bundles), needed))
-    write_json(arguments.output, {"analysis": name, "split": arguments.source.stem, **found, "provenance": made})
+    write_json(arguments.output, content | {"provenance": made})

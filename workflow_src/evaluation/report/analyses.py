@@ -2,106 +2,120 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import markupsafe
+from matplotlib.figure import Figure
 
 from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.analyses import contents
+from workflow_src.evaluation.analyses.contents import Analyses
+from workflow_src.evaluation.analyses.curves import Curves
 from workflow_src.evaluation.report import analysis_captions, analysis_tables, page
-from workflow_src.evaluation.report.analysis_figures import DRAWN, paths, start_title
+from workflow_src.evaluation.report.analysis_figures import DRAWN, start_title
 from workflow_src.evaluation.report.markdown import markdown_table
-from workflow_src.records.atomic import ArtifactError, read_json
+from workflow_src.records.atomic import read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
-NAMES = ("marginal", "tokens", "lengths", "energies", "latent_space", "convergence", "latent_paths", "components",
-         "reordering", "samples")  # fmt: skip
 # The report's own come before.
 FIRST_FIGURE, FIRST_TABLE = 4, 3
 
 
-def read(paths: list[Path]) -> dict[str, dict[str, Any]]:
-    """Analyses by name, in the order of the section. Raises ArtifactError for a file that is none."""
+def read(paths: list[Path]) -> Analyses:
+    """Analyses from their files. Raises ArtifactError for a file that is none, or is damaged."""
     found = {}
     for path in paths:
         content = read_json(path)
-        name = content.get("analysis") if isinstance(content, dict) else None
-        if name not in NAMES:
-            raise ArtifactError(f"file {path} is no analysis ({', '.join(NAMES)}); make it again.")
-        found[name] = content
-    return {name: found[name] for name in NAMES if name in found}
+        checked = contents.check(content, f"file {path}", "make it again")
+        found[content["analysis"]] = checked
+    return Analyses(**found)
 
 
-def draw(found: dict[str, dict[str, Any]], manifest: Manifest) -> dict[str, Any]:
+def draw(found: Analyses, manifest: Manifest) -> dict[str, Figure]:
     """Figures by name."""
-    return {name: DRAWN[name](content, manifest) for name, content in found.items() if name in DRAWN}
+    return {name: DRAWN[name](content, manifest) for name, content in found.made().items() if name in DRAWN}
 
 
-def context_of(found: dict[str, dict[str, Any]], manifest: Manifest, carried: str = "") -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """A sample with its differences marked in HTML."""
+
+    sample: contents.Sample
+    sampled_html: markupsafe.Markup
+    refined_html: markupsafe.Markup
+
+
+def context_of(found: Analyses, manifest: Manifest, carried: str = "") -> dict[str, Any]:
     """Numbers, tables and captions, apart from pictures. `carried` stands under every table."""
-    drawn = [name for name in found if name in DRAWN]
-    captions = analysis_captions.captions(found, manifest)
-    context: dict[str, Any] = {
+    made = found.made()
+    drawn = [name for name in made if name in DRAWN]
+    captions, tables = analysis_captions.captions(found, manifest), _tables(found, manifest)
+    figure_numbers = {name: FIRST_FIGURE + number for number, name in enumerate(drawn)}
+    table_captions = dict(captions)
+    for name in drawn:
+        if name in tables:
+            also = ", with its errors" if isinstance(made[name], Curves) else ""
+            table_captions[name] = f"What Figure {figure_numbers[name]} shows{also}."
+    numbered = [*tables, *(["samples"] if found.samples else [])]
+    return {
         "found": found,
         "carried": carried,
         "captions": captions,
-        "figure_numbers": {name: FIRST_FIGURE + number for number, name in enumerate(drawn)},
-        "tables": {},
-        "table_captions": dict(captions),
-        "points": _points(found, manifest),
-        "refined_class": _refined_class(found, manifest),
+        "figure_numbers": figure_numbers,
+        "tables": tables,
+        "table_captions": table_captions,
+        "table_numbers": {name: FIRST_TABLE + number for number, name in enumerate(numbered)},
+        "points": _points(found.latent_space, manifest),
+        "refined_class": _refined_class(found.samples, manifest),
+        "examples": [_shown(example) for example in found.samples.examples] if found.samples else [],
     }
-    if "marginal" in found:
-        context["tables"]["marginal"] = analysis_tables.marginal_table(found["marginal"], manifest)
-    if "tokens" in found:
-        context["tables"]["tokens"] = analysis_tables.tokens_table(found["tokens"], manifest)
-    if "lengths" in found:
-        context["tables"]["accuracy"] = analysis_tables.accuracy_table(found["lengths"])
-        context["tables"]["lengths"] = analysis_tables.length_table(found["lengths"], manifest)
-    if "energies" in found:
-        energies = found["energies"]
-        context["tables"]["energies"] = analysis_tables.energies_table(energies, manifest)
-        if energies.get("at_reference_lengths"):
-            context["tables"]["reference_lengths"] = analysis_tables.reference_lengths_table(energies, manifest)
-    if "convergence" in found:
-        context["tables"]["convergence"] = analysis_tables.convergence_table(found["convergence"], manifest)
-    if "latent_paths" in found:
-        context["tables"]["latent_paths"] = analysis_tables.latent_paths_table(found["latent_paths"], manifest)
-    if "components" in found:
-        context["tables"]["components"] = analysis_tables.components_table(found["components"])
-    if "reordering" in found:
-        context["tables"]["reordering"] = analysis_tables.reordering_table(found["reordering"])
-    numbered = [*context["tables"], *(["samples"] if "samples" in found else [])]
-    for name in drawn:
-        if name in context["tables"]:
-            also = ", with its errors" if "curves" in found[name] else ""
-            context["table_captions"][name] = f"What Figure {context['figure_numbers'][name]} shows{also}."
-    context["table_numbers"] = {name: FIRST_TABLE + number for number, name in enumerate(numbered)}
-    context["examples"] = [
-        example
-        | {
-            "sampled_html": page.marked(example["refined"], example["sampled"]),
-            "refined_html": page.marked(example["sampled"], example["refined"]),
-        }
-        for example in found.get("samples", {}).get("examples", [])
-    ]
-    return context
 
 
-def _points(found: dict[str, dict[str, Any]], manifest: Manifest) -> list[tuple[str, str]]:
+def _tables(found: Analyses, manifest: Manifest) -> dict[str, dict[str, Any]]:
+    """Tables by name, in the order of the section."""
+    tables = {}
+    if found.marginal:
+        tables["marginal"] = analysis_tables.marginal_table(found.marginal, manifest)
+    if found.tokens:
+        tables["tokens"] = analysis_tables.tokens_table(found.tokens, manifest)
+    if found.lengths:
+        tables["accuracy"] = analysis_tables.accuracy_table(found.lengths)
+        tables["lengths"] = analysis_tables.length_table(found.lengths, manifest)
+    if found.energies:
+        tables["energies"] = analysis_tables.energies_table(found.energies, manifest)
+        if found.energies.at_reference_lengths:
+            tables["reference_lengths"] = analysis_tables.reference_lengths_table(found.energies, manifest)
+    if found.convergence:
+        tables["convergence"] = analysis_tables.convergence_table(found.convergence, manifest)
+    if found.latent_paths:
+        tables["latent_paths"] = analysis_tables.latent_paths_table(found.latent_paths, manifest)
+    if found.components:
+        tables["components"] = analysis_tables.components_table(found.components)
+    if found.reordering:
+        tables["reordering"] = analysis_tables.reordering_table(found.reordering)
+    return tables
+
+
+def _points(found: contents.LatentSpace | None, manifest: Manifest) -> list[tuple[str, str]]:
     """Outputs that a map of the latent space tells, with their titles."""
-    if "latent_space" not in found:
+    if found is None:
         return []
-    ends = [(name, manifest.title(name)) for name in paths(found["latent_space"])]
+    ends = [(name, manifest.title(name)) for name in found.searches]
     return [("posterior", "posterior"), ("prior", start_title(manifest)), *ends]
 
 
-def _refined_class(found: dict[str, dict[str, Any]], manifest: Manifest) -> str:
-    if "samples" not in found:
+def _refined_class(found: contents.Samples | None, manifest: Manifest) -> str:
+    if found is None:
         return ""
-    search = found["samples"]["search"]
-    return page.colour_class(manifest.look(search["system"], search["search"]).colour)
+    return page.colour_class(manifest.look(found.search.system, found.search.search).colour)
+
+
+def _shown(sample: contents.Sample) -> Shown:
+    """What refinement takes away is marked in what was sampled, what it puts in in what is refined."""
+    return Shown(sample, page.marked(sample.refined, sample.sampled), page.marked(sample.sampled, sample.refined))
 
 
 def render(context: dict[str, Any], pictures: dict[str, markupsafe.Markup], number: int, languages: Any) -> str:
@@ -130,7 +144,7 @@ HEADINGS = {
 
 def markdown(context: dict[str, Any]) -> str:
     """The section as Markdown; nothing where there are no analyses."""
-    if not context["found"]:
+    if not context["found"].made():
         return ""
     parts = ["## Analyses"]
     for name, table in context["tables"].items():
@@ -142,6 +156,7 @@ def markdown(context: dict[str, Any]) -> str:
     if context["examples"]:
         parts += ["### Samples", context["captions"]["samples"]]
         for example in context["examples"]:
-            lines = [f"- {name}: {example[name]}" for name in ("source", "reference", "sampled", "refined")]
+            told = [(name, getattr(example.sample, name)) for name in ("source", "reference", "sampled", "refined")]
+            lines = [f"- {name}: {text}" for name, text in told]
             parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -7,6 +7,7 @@ written into them, so that it can be read in black and white.
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib
@@ -19,6 +20,8 @@ from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 
 from workflow_src.config.manifest import OTHER, Manifest, differing, words
+from workflow_src.evaluation.analyses import contents
+from workflow_src.evaluation.analyses.curves import Curves, Entry
 from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, _figure, _label_ends, empty, style_of
 from workflow_src.evaluation.report.figures_order import reordering
 
@@ -30,37 +33,32 @@ REST, DARK, PALE = "#c9c9c9", "#1f1f22", "#ffffff"
 POINTS = {"prior": ("*", "#111111", "prior mean"), "posterior": ("s", "#7b3294", "posterior mean of the reference")}
 # Marker and colour of the paths: that of the model itself, then that of the network.
 PATHS = (("X", "#005a91"), ("o", "#c24a00"))
-# What a panel has beside its paths.
-PANEL_KEYS = {"centre", "half", "regions", "arrows", "prior", "posterior"}
 LABELLED_SHARE = 0.06
 
 
-def _style(entry: dict[str, Any], entries: list[dict[str, Any]], manifest: Manifest) -> dict[str, Any]:
-    twin = [other for other in entries if other["search"] == entry["search"]].index(entry)
-    style = style_of(manifest.look(entry["system"], entry["search"]), twin)
+def _style(entry: Entry, entries: Sequence[Entry], manifest: Manifest) -> dict[str, Any]:
+    twin = [other for other in entries if other.search == entry.search].index(entry)
+    style = style_of(manifest.look(entry.system, entry.search), twin)
     return style | {"linestyle": DASHES[twin % len(DASHES)]}
 
 
-def curve_label(entry: dict[str, Any], entries: list[dict[str, Any]], manifest: Manifest) -> str:
+def curve_label(entry: Entry, entries: Sequence[Entry], manifest: Manifest) -> str:
     """The search, with its system and the settings that tell it from others that share the search."""
-    name = manifest.title(entry["search"])
-    name += f" · {entry['system']}" if differing(entry, entries, ["system"]) else ""
-    apart = differing(entry, entries, manifest.kept(entry["search"]))
+    own, every = entry.settings, [other.settings for other in entries]
+    name = manifest.title(entry.search)
+    name += f" · {entry.system}" if differing(own, every, ["system"]) else ""
+    apart = differing(own, every, manifest.kept(entry.search))
     return name + (f" · {words(apart)}" if apart else "")
 
 
-def paths(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Marker and colour of the paths of a map by search: that of the model itself comes first.
-
-    Maps of before do not say their order, which was that of the alphabet.
-    """
-    names = found.get("paths") or sorted(set(found["panels"][0]) - PANEL_KEYS if found["panels"] else ())
-    return dict(zip(names, PATHS, strict=False))
+def paths(found: contents.LatentSpace) -> dict[str, tuple[str, str]]:
+    """Marker and colour of the paths of a map by search: that of the model itself comes first."""
+    return dict(zip(found.searches, PATHS, strict=False))
 
 
 def _curves(
     axes: Axes,
-    found: dict[str, Any],
+    found: Curves,
     manifest: Manifest,
     key: str,
     error: str | None,
@@ -70,31 +68,31 @@ def _curves(
 ) -> list[tuple]:
     """Draw figure `key` of every curve against its steps, from the `first` on, with error bars where there are any;
     returns ends for labels."""
-    ends, curves = [], found["curves"]
+    ends, curves = [], found.curves
     for number, curve in enumerate(curves):
-        points = [point for point in curve["points"] if point["steps"] >= first and point[key] is not None]
+        points = [point for point in curve.points if point.steps >= first and getattr(point, key) is not None]
         if not points:
             continue
         # Curves share their numbers of steps: moved aside a little, error bars stay apart.
         shift = 0.06 * (number - (len(curves) - 1) / 2)
-        x = [point["steps"] + shift for point in points]
-        y = [factor * point[key] for point in points]
+        x = [point.steps + shift for point in points]
+        y = [factor * getattr(point, key) for point in points]
         style = _style(curve, curves, manifest)
         axes.plot(x, y, **style)
         if error:
-            axes.errorbar(x, y, [factor * point[error] for point in points], fmt="none", ecolor=style["color"],
+            axes.errorbar(x, y, [factor * getattr(point, error) for point in points], fmt="none", ecolor=style["color"],
                           elinewidth=0.8, capsize=2)  # fmt: skip
         ends.append((x[-1], y[-1], curve_label(curve, curves, manifest), style["color"]))
     axes.set_title(title)
     axes.set_xlabel("refinement steps L")
-    steps = {point["steps"] for curve in curves for point in curve["points"]}
+    steps = {point.steps for curve in curves for point in curve.points}
     axes.set_xticks(sorted(step for step in steps if step >= first))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.margins(x=0.04, y=0.1)
     return ends
 
 
-def marginal(found: dict[str, Any], manifest: Manifest) -> Figure:
+def marginal(found: contents.Marginal, manifest: Manifest) -> Figure:
     """log p(y|x) against L with its error from sampling, and the gain on L = 0 with its paired error over sentences."""
     gain = f"gain on the {start_title(manifest)}, nats"
     with matplotlib.rc_context(STYLE):
@@ -112,7 +110,7 @@ def start_title(manifest: Manifest) -> str:
     return manifest.start.title if manifest.start else "start"
 
 
-def tokens(found: dict[str, Any], manifest: Manifest) -> Figure:
+def tokens(found: contents.Tokens, manifest: Manifest) -> Figure:
     """Edit distance from the first output, and repetitions relative to it, against L."""
     with matplotlib.rc_context(STYLE):
         figure = _figure(7.2, 2.8)
@@ -164,17 +162,17 @@ def _inmost(cells: np.ndarray) -> tuple[int, int]:
     return int(row), int(column)
 
 
-def _background(axes: Axes, panel: dict[str, Any], pieces: dict[str, str]) -> None:
+def _background(axes: Axes, panel: contents.Panel, pieces: dict[int, str]) -> None:
     """Regions of decoded subwords, the largest named inside and in a legend below."""
-    cells = np.array(panel["regions"])
-    side = 2 * panel["half"] / len(cells)
-    low = np.array(panel["centre"]) - panel["half"]
+    cells = np.array(panel.regions)
+    side = 2 * panel.half / len(cells)
+    low = np.array(panel.centre) - panel.half
     counts = collections.Counter(cells.flatten().tolist()).most_common()
     handles = []
     for (token, count), tint, hatch in zip(counts, TINTS, HATCHES, strict=False):
         axes.add_patch(PathPatch(_region(cells == token, low, side), facecolor=tint, hatch=hatch, linewidth=0,
                                  edgecolor="#b4b4b4", zorder=0))  # fmt: skip
-        name = piece_label(pieces[str(token)])
+        name = piece_label(pieces[token])
         handles.append(Patch(facecolor=tint, hatch=hatch, edgecolor="#8a8a8a", linewidth=0.5, label=name))
         if count >= LABELLED_SHARE * cells.size and len(counts) > 1:
             row, column = _inmost(cells == token)
@@ -191,17 +189,18 @@ def _background(axes: Axes, panel: dict[str, Any], pieces: dict[str, str]) -> No
 
 
 def _panel(
-    axes: Axes, found: dict[str, Any], panel: dict[str, Any], tokens: dict[str, int], number: int, manifest: Manifest
-) -> None:
-    pieces = found["pieces"]
+    axes: Axes, found: contents.LatentSpace, panel: contents.Panel, tokens: dict[str, int], number: int,
+    manifest: Manifest,
+) -> None:  # fmt: skip
+    pieces = found.pieces
     _background(axes, panel, pieces)
-    x, y, dx, dy = np.array(panel["arrows"]).T
-    spacing = 2 * panel["half"] / len(x) ** 0.5
+    x, y, dx, dy = np.array(panel.arrows).T
+    spacing = 2 * panel.half / len(x) ** 0.5
     longest = max(float(np.hypot(dx, dy).max()), 1e-12)
     axes.quiver(x, y, dx, dy, angles="xy", scale_units="xy", scale=longest / spacing, color="#4b4b4b", width=0.005,
                 headwidth=3.6, headlength=4.2, headaxislength=3.8, minlength=0.3, zorder=2)  # fmt: skip
     for name, (marker, colour) in paths(found).items():
-        points = np.array(panel[name])
+        points = np.array(panel.paths[name])
         axes.plot(*points.T, color=colour, linewidth=1.1, zorder=3)
         sizes = np.linspace(46, 14, len(points) - 1)
         axes.scatter(*points[1:].T, s=sizes, marker=marker, color=colour, edgecolor=PALE, linewidth=0.5, zorder=4)
@@ -209,14 +208,14 @@ def _panel(
         # The square is open: delta often ends in the posterior mean.
         look = {"color": colour, "edgecolor": PALE, "linewidth": 0.6} if marker == "*" else {
             "facecolor": "none", "edgecolor": colour, "linewidth": 1.5}  # fmt: skip
-        axes.scatter(*panel[name], s=80 if marker == "*" else 48, marker=marker, zorder=5, **look)
-    (left, low), half = panel["centre"], panel["half"]
+        axes.scatter(*getattr(panel, name), s=80 if marker == "*" else 48, marker=marker, zorder=5, **look)
+    (left, low), half = panel.centre, panel.half
     axes.set(xlim=(left - half, left + half), ylim=(low - half, low + half), aspect="equal")
     axes.grid(False)
     axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(length=2, labelsize=6)
-    said = {name: piece_label(pieces[str(token)]) for name, token in tokens.items()}
+    said = {name: piece_label(pieces[token]) for name, token in tokens.items()}
     # Two a line: long words would run into the next panel.
     lines = [
         f"posterior: {said['posterior']} · prior: {said['prior']}",
@@ -225,9 +224,9 @@ def _panel(
     axes.set_title(f"{number}   {lines[0]}\n{lines[1]}", fontsize=6.3)
 
 
-def latent_space(found: dict[str, Any], manifest: Manifest) -> Figure:
+def latent_space(found: contents.LatentSpace, manifest: Manifest) -> Figure:
     """A panel a position: the decoded subword as background, the field, the prior and posterior mean, and the paths."""
-    panels = found["panels"]
+    panels = found.panels
     if not panels:
         return empty("No position was mapped.")
     across = min(4, len(panels))
@@ -236,7 +235,7 @@ def latent_space(found: dict[str, Any], manifest: Manifest) -> Figure:
         figure = _figure(1.95 * across, 2.55 * rows + 0.35)
         grid = figure.subplots(rows, across, squeeze=False).flatten()
         for number, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
-            tokens = {name: ids[number] for name, ids in found["outputs"].items()}
+            tokens = {name: ids[number] for name, ids in found.outputs.items()}
             _panel(axes, found, panel, tokens, number + 1, manifest)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
@@ -261,7 +260,7 @@ def latent_space(found: dict[str, Any], manifest: Manifest) -> Figure:
     return figure
 
 
-def convergence(found: dict[str, Any], manifest: Manifest) -> Figure:
+def convergence(found: contents.Convergence, manifest: Manifest) -> Figure:
     """The bound and BLEU after L steps, and the share of sentences whose output stands still from step L on."""
     with matplotlib.rc_context(STYLE):
         figure = _figure(7.2, 2.8)
@@ -276,7 +275,7 @@ def convergence(found: dict[str, Any], manifest: Manifest) -> Figure:
     return figure
 
 
-def latent_paths(found: dict[str, Any], manifest: Manifest) -> Figure:
+def latent_paths(found: contents.LatentPaths, manifest: Manifest) -> Figure:
     """Distances of the latents after L steps, their log-densities, and the cosine of steps and delta steps."""
     with matplotlib.rc_context(STYLE):
         figure = _figure(7.2, 5.2)
@@ -301,23 +300,23 @@ def latent_paths(found: dict[str, Any], manifest: Manifest) -> Figure:
 MARKERS = "osD^vP"
 
 
-def components(found: dict[str, Any], manifest: Manifest) -> Figure:
+def components(found: contents.Components, manifest: Manifest) -> Figure:
     """Variance that each principal component of the posterior means holds, and that the first so many hold together."""
-    systems, colours = found["systems"], {system.name: system.look.colour for system in manifest.systems}
+    systems, colours = found.systems, {system.name: system.look.colour for system in manifest.systems}
     with matplotlib.rc_context(STYLE):
         figure = _figure(7.2, 2.9)
         left, right = figure.subplots(1, 2)
         for number, one in enumerate(systems):
-            colour = colours.get(one["system"]) or OTHER.colour
+            colour = colours.get(one.system) or OTHER.colour
             style = {"color": colour, "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
                      "linestyle": DASHES[number % len(DASHES)]}  # fmt: skip
-            shares = 100 * np.array(one["shares"])
+            shares = 100 * np.array(one.shares)
             numbers = np.arange(1, len(shares) + 1)
-            left.plot(numbers, shares, label=one["system"], **style)
+            left.plot(numbers, shares, label=one.system, **style)
             right.plot(numbers, shares.cumsum(), **style)
-        right.axhline(100 * found["share"], color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+        right.axhline(100 * found.share, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
         left.set_title("variance in each component, %")
-        right.set_title(f"in the first components together, %   (dotted: {100 * found['share']:g})")
+        right.set_title(f"in the first components together, %   (dotted: {100 * found.share:g})")
         for axes in (left, right):
             axes.set_xlabel("principal component of the posterior means")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
@@ -327,7 +326,7 @@ def components(found: dict[str, Any], manifest: Manifest) -> Figure:
     return figure
 
 
-DRAWN = {
+DRAWN: dict[str, Callable[[Any, Manifest], Figure]] = {
     "marginal": marginal, "tokens": tokens, "latent_space": latent_space, "convergence": convergence,
     "latent_paths": latent_paths, "components": components, "reordering": reordering,
 }  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from workflow_src.config.manifest import GridCell, GridInfo, Manifest
-from workflow_src.evaluation.analyses.energies import by_scorer
+from workflow_src.evaluation.analyses.contents import AtReferenceLengths, Energies
 from workflow_src.evaluation.quality.metrics import CONVENTIONS
 from workflow_src.evaluation.report.conventions import removal_words, source_words
 from workflow_src.evaluation.report.results import Row
@@ -15,7 +15,7 @@ from workflow_src.evaluation.report.tables import CONVENTION_LABELS, Group, want
 
 
 def tables(
-    manifest: Manifest, energies: Mapping[str, Any] | None, table: Sequence[Group], rows: Sequence[Row]
+    manifest: Manifest, energies: Energies | None, table: Sequence[Group], rows: Sequence[Row]
 ) -> list[dict[str, Any]]:
     """Every grid: `title`, `caption`, `heads`, `rows` of cells as text; in `published` the same of published figures,
     or None.
@@ -25,9 +25,9 @@ def tables(
     `rows`, which are those of results.json. BLEU is counted by `report.expected_convention`.
     """
     key = CONVENTIONS[manifest.report.expected_convention]
-    given: dict[str, Any] = {}
-    for entry in (energies or {}).get("at_reference_lengths", ()):
-        given.setdefault(entry["system"], entry)
+    given: dict[str, AtReferenceLengths] = {}
+    for entry in energies.at_reference_lengths if energies else ():
+        given.setdefault(entry.system, entry)
     lines: dict[str, tuple[str, str]] = {}
     for line in (line for group in table for line in group.lines):
         lines.setdefault(line.system, (line.system, line.name))
@@ -38,8 +38,9 @@ def tables(
             return "–"
         if one.system in given:
             entry = given[one.system]
-            value = by_scorer(energies, entry).get(one.scorer, {}).get("per_sentence")
-            return f"{'–' if value is None else f'{value:.1f}'} ({entry['bleu'][key]:.1f})"
+            under = energies.by_scorer(entry).get(one.scorer)
+            value = under.per_sentence if under else None
+            return f"{'–' if value is None else f'{value:.1f}'} ({getattr(entry.bleu, key):.1f})"
         bleu = [getattr(row, key) for row in wanted if (row.system, row.name) == lines.get(one.system)]
         return f"{statistics.fmean(bleu):.1f}" if bleu and None not in bleu else "–"
 
@@ -61,7 +62,9 @@ def _setting(path: str) -> str:
     return path.rpartition(".")[2].replace("_", " ")
 
 
-def _caption(grid: GridInfo, manifest: Manifest, energies: Mapping[str, Any] | None, given: Mapping[str, Any]) -> str:
+def _caption(
+    grid: GridInfo, manifest: Manifest, energies: Energies | None, given: Mapping[str, AtReferenceLengths]
+) -> str:
     report = manifest.report
     cells = [cell for row in grid.cells for cell in row if cell is not None]
     measured = [cell for cell in cells if cell.system in given]
@@ -71,7 +74,7 @@ def _caption(grid: GridInfo, manifest: Manifest, energies: Mapping[str, Any] | N
     if measured:
         scorers = " or ".join(dict.fromkeys(str(cell.scorer) for cell in measured))
         told.append(
-            f"At the references' lengths on {energies['split']}: energy in nats a sentence under {scorers}, and in "
+            f"At the references' lengths on {energies.split}: energy in nats a sentence under {scorers}, and in "
             f"brackets BLEU ({counted}); {removed}."
         )
     if len(measured) < len(cells):

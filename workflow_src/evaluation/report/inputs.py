@@ -11,6 +11,7 @@ from typing import Any
 from workflow_src.config.display import build
 from workflow_src.config.manifest import Manifest, RowInfo
 from workflow_src.data.lines import read_lines
+from workflow_src.evaluation.analyses.contents import Analyses
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses, figures_learning, results
 from workflow_src.evaluation.report.carried import UNREACHABLE
@@ -107,7 +108,7 @@ class Inputs:
     qualities: dict[str, dict[str, Any]]
     logs: list[figures_learning.Log]
     systems: list[dict[str, str]]
-    analyses: dict[str, dict[str, Any]]
+    analyses: Analyses
     choices: list[results.Choice]
     significance: results.Significance | None
     speed: Speed | None

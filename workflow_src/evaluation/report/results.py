@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
+from workflow_src.evaluation.analyses.contents import Energies
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
@@ -178,7 +179,7 @@ def build_rows(
     split: str,
     significance: Significance | None = None,
     where: str = "results.json",
-    energies: dict[str, Any] | None = None,
+    energies: Energies | None = None,
 ) -> tuple[Row, ...]:
     """Schema rows, in the experiment's order.
 
@@ -211,12 +212,12 @@ def build_rows(
     return checked(Rows, {"rows": rows}, f"results in {where}", AGAIN).rows
 
 
-def _energies(energies: dict[str, Any] | None, split: str) -> dict[tuple[str, str, int, str], dict[str, float]]:
+def _energies(energies: Energies | None, split: str) -> dict[tuple[str, str, int, str], dict[str, float | None]]:
     """What the analysis of energies found, by system, name, seed and removal; nothing where it is of another split."""
-    rows = energies["rows"] if energies and energies["split"] == split else []
+    rows = energies.rows if energies and energies.split == split else ()
     return {
-        (row["system"], row["name"], row["seed"], row["repetitions_removed"]): {
-            "energy_per_sentence": row["per_sentence"], "energy_per_token": row["per_token"],
+        (row.system, row.name, row.seed, row.repetitions_removed): {
+            "energy_per_sentence": row.per_sentence, "energy_per_token": row.per_token,
         }
         for row in rows
     }  # fmt: skip

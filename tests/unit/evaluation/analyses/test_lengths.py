@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import analysed
 import miniatures
 import pytest
 import torch
@@ -94,7 +95,7 @@ def test_a_search_that_takes_lengths_is_followed_with_the_series_of_its_entry(ba
 
 def test_the_table_has_the_labels_of_such_rows():
     bleu = {"predicted": 20.0, "reference": 21.5, "oracle": 25.0}
-    row = {"system": "one", "search": "mask-predict", "label": "mask-predict, T = 3", "steps": 0, "bleu": bleu}
-    found = {"models": {"one": {}}, "candidates": 5, "rows": [row]}
+    row = {"system": "one", "search": "mask-predict", "model": "one", "iterations": 3, "steps": 0, "bleu": bleu}
+    found = analysed.read(analysed.raw("lengths", rows=[row | {"label": "mask-predict, T = 3"}])).lengths
     table = analysis_tables.length_table(found, SimpleNamespace(title=lambda search: search))
     assert table["rows"] == [["mask-predict, T = 3", "20.0", "21.5", "25.0"]]

@@ -3,155 +3,27 @@
 import json
 import re
 
+import analysed
 import markupsafe
 import numpy as np
 import pytest
 import reports
 
+from workflow_src.evaluation.analyses import contents
+from workflow_src.evaluation.analyses.curves import Entry
 from workflow_src.evaluation.report import analyses, analysis_captions, analysis_figures, analysis_tables, figures
 from workflow_src.records.atomic import ArtifactError
 
 MANIFEST = reports.manifest()
-ENTRIES = [
-    {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"},
-    {"system": "score", "search": "score", "step_size": 1.0, "model": "lvm"},
-]
-
-
-def _marginal():
-    keys = ("error", "spread", "gain", "gain_error", "risen", "fallen")
-    points = [
-        dict.fromkeys(keys, 0.1 * steps) | {"steps": steps, "log_probability": -7 + steps, "effective_samples": 80.4}
-        for steps in (0, 1, 4)
-    ]
-    return {"sentences": 1200, "samples": 500, "curves": [entry | {"points": points} for entry in ENTRIES]}
-
-
-def _tokens(relative=0.75):
-    points = [
-        {"steps": steps, "edit_distance": 1.25 * steps, "edit_distance_error": 0.2, "changed": 0.5, "repetitions": 1.5,
-         "relative_repetitions": relative, "relative_repetitions_error": relative and 0.05}
-        for steps in (0, 2)
-    ]  # fmt: skip
-    return {"sentences": 100, "curves": [entry | {"points": points} for entry in ENTRIES]}
-
-
-def _lengths():
-    accuracy = {"exact": 0.32, "within_1": 0.74, "within_2": 0.85, "bias": -0.71, "within_top": [0.32, 0.57, 0.852]}
-    bleu = {"predicted": 36.55, "reference": 38.83, "oracle": 43.81}
-    rows = [ENTRIES[0] | {"search": "prior-mean", "steps": 0, "bleu": bleu}, ENTRIES[1] | {"steps": 1, "bleu": bleu}]
-    told = {"sentences": 100, "candidates": 3, "remove_repetitions": "words"}
-    return told | {"models": {"lvm": accuracy}, "rows": rows}
-
-
-def _latent_space():
-    cells = np.full((9, 9), 7)
-    cells[:, 4:] = 8
-    cells[6:, :2] = 9
-    panel = {
-        "centre": [1.0, -2.0], "half": 0.9, "regions": cells.tolist(), "prior": [0.9, -2.0], "posterior": [1.5, -2.4],
-        "arrows": [[0.5, -2.5, 0.1, 0.2], [1.5, -2.5, 0.0, 0.0], [0.5, -1.5, -0.1, 0], [1.5, -1.5, 0, -0.3]],
-        "delta": [[0.9, -2.0], [1.5, -2.4], [1.5, -2.4]], "score": [[0.9, -2.0], [1.2, -2.1], [1.3, -2.3]],
-    }  # fmt: skip
-    outputs = {"posterior": [8, 7], "prior": [7, 7], "delta": [8, 7], "score": [8, 7]}
-    return {
-        "sentence": 6, "system": "score-2d", "source": "Hund & <i>Katze</i>", "reference": "dogs", "steps": 2,
-        "pieces": {"7": "▁dog", "8": "s", "9": "▁"}, "texts": dict.fromkeys(outputs, "dog <b>s"), "outputs": outputs,
-        "panels": [panel, panel],
-    }  # fmt: skip
-
-
-def _convergence():
-    points = [
-        {"steps": steps, "bound": -20.0 + steps, "bound_error": 1.5, "gain": 1.0 * steps, "gain_error": 0.25,
-         "risen": 0.5, "fallen": 0.25, "bleu": 20.0 + steps, "stopped": 0.6 if steps else 0.0}
-        for steps in (0, 1, 2)
-    ]  # fmt: skip
-    told = {"sentences": 100, "samples": 20, "remove_repetitions": "words"}
-    return told | {"curves": [entry | {"points": points} for entry in ENTRIES]}
-
-
-def _latent_paths():
-    keys = ("from_start", "step", "from_reference", "log_prior", "log_posterior", "cosine", "changed")
-    points = [
-        {"steps": steps, "moving": 90 if steps else 0}
-        | {key: -1 - 0.5 * steps if key.startswith("log") else 0.25 * steps for key in keys}
-        | {f"{key}_error": 0.0625 for key in keys}
-        for steps in (0, 1, 2)
-    ]
-    points[0] |= dict.fromkeys([*("step", "cosine", "changed"), *("step_error", "cosine_error", "changed_error")])
-    still = points[2] | {"moving": 0, "cosine": None, "cosine_error": None}
-    curves = [ENTRIES[0] | {"points": points}, ENTRIES[1] | {"points": [*points[:2], still]}]
-    return {"sentences": 100, "curves": curves}
-
-
-def _samples():
-    example = {"index": 3, "source": "Hund <x>", "reference": "the dog", "sampled": "a dog dog", "refined": "a big dog"}
-    return {"sentences": 100, "search": ENTRIES[1] | {"steps": 1}, "examples": [example]}
-
-
-def _energies():
-    told = {"seed": 1, "repetitions_removed": "none", "error": 0.52, "sentences": 98, "unscored": 2}
-    rows = [
-        told | {"system": "teacher", "name": "beam-4", "per_sentence": 9.04, "per_token": 0.81},
-        told | {"system": "lvm", "name": "delta-2", "per_sentence": None, "per_token": None},
-    ]
-    reference = {"per_sentence": 20.0, "per_token": 1.5, "error": 1.0, "sentences": 100, "unscored": 0}
-    return {"scorer": "teacher", "reference": reference, "rows": rows}
-
-
-def _components():
-    systems = [
-        {"system": name, "latents": 1234, "width": 3, "shares": shares, "components": 2, "participation": 1.875,
-         "variance": 0.1234, "noise": 2.5}
-        for name, shares in (("lvm", [0.7, 0.29, 0.01]), ("lvm-raw", [1.0, 0.0, 0.0]))
-    ]  # fmt: skip
-    return {"sentences": 100, "share": 0.95, "systems": systems}
-
-
-def _reordering():
-    group = {"sentences": 60, "moved": 0.125, "displacement": 0.5, "change": 1.0, "spread": 4.0}
-    systems = [
-        {"system": "one-pass", "same": group, "other": group | {"moved": 0.25, "displacement": 1.5},
-         "correlation": 0.256},
-        {"system": "lanmt", "same": None, "other": group | {"spread": 0.0}, "correlation": None},
-    ]  # fmt: skip
-    distances = [[0.1, 1.0, 1.0], [1.0, 0.9, 0.2], [1.0, 0.1, 0.8]]
-    panels = [{"system": one["system"], "distances": distances, "assigned": [0, 2, 1]} for one in systems]
-    places = [{"slots": 6, "places": [[0], [3, 4]]}, {"slots": 6, "places": None}]
-    panels[0]["alignments"] = places
-    example = {
-        "target_pieces": [["▁x", "y$"], ["▁z"]],
-        "sentence": 6,
-        "order": 0.5,
-        "pieces": ["▁a", "$b", "</s>"],
-        "texts": ["a <b> c", "c a"],
-        "panels": panels,
-    }
-    translations = {"system": "teacher", "name": "beam-4"}
-    return {"sentences": 200, "compared": 120, "translations": translations, "systems": systems, "example": example}
-
-
-EVERY = {
-    "energies": _energies(),
-    "marginal": _marginal(), "tokens": _tokens(), "lengths": _lengths(), "latent_space": _latent_space(),
-    "convergence": _convergence(), "latent_paths": _latent_paths(), "components": _components(),
-    "reordering": _reordering(),
-    "samples": _samples(),
-}  # fmt: skip
-
-
-def _found(*names):
-    return {name: {"analysis": name, "split": "dev"} | EVERY[name] for name in names}
 
 
 def _page(found):
-    pictures = {name: markupsafe.Markup(f"<svg>{name}</svg>") for name in found}
+    pictures = {name: markupsafe.Markup(f"<svg>{name}</svg>") for name in found.made()}
     return str(analyses.render(analyses.context_of(found, MANIFEST), pictures, 5, ("de", "en")))
 
 
 def test_tables_say_the_figures():
-    context = analyses.context_of(_found(*EVERY), MANIFEST)
+    context = analyses.context_of(analysed.found(*analysed.EVERY), MANIFEST)
     marginal, tokens = context["tables"]["marginal"]["rows"], context["tables"]["tokens"]["rows"]
     # The prior mean, which both procedures start from, stands once.
     assert [row[:2] for row in marginal] == [
@@ -192,7 +64,7 @@ def test_tables_say_the_figures():
 
 
 def test_energies_are_of_the_references_and_of_every_row():
-    context = analyses.context_of(_found("energies"), MANIFEST)
+    context = analyses.context_of(analysed.found("energies"), MANIFEST)
     assert context["tables"]["energies"]["rows"] == [
         ["references", "20.0 ± 1.0", "1.50", "0"],
         ["teacher, beam 4", "9.0 ± 0.5", "0.81", "2"],
@@ -203,16 +75,14 @@ def test_energies_are_of_the_references_and_of_every_row():
 
 def _several():
     """Under two scorers, and at the references' lengths."""
-    found, other = _found("energies"), _energies()["reference"] | {"per_sentence": 33.25}
-    energies = found["energies"]
+    energies, other = analysed.energies(), analysed.energies()["reference"] | {"per_sentence": 33.25}
     one, two = (row | {"others": {"seq2seq": other}} for row in energies["rows"])
     bleu = {"bleu": 20.04, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.96}
     given = {key: value for key, value in one.items() if key != "seed"} | {"bleu": bleu, "system": "lvm"}
-    found["energies"] = energies | {
-        "reference": energies["reference"] | {"others": {"seq2seq": other}}, "rows": [one, two],
-        "at_reference_lengths": [given | {"name": name} for name in ("delta-2", "prior-mean")],
-    }  # fmt: skip
-    return found
+    return analysed.read(analysed.raw(
+        "energies", reference=energies["reference"] | {"others": {"seq2seq": other}}, rows=[one, two],
+        at_reference_lengths=[given | {"name": name} for name in ("delta-2", "prior-mean")],
+    ))  # fmt: skip
 
 
 def test_every_scorer_has_columns_of_its_own():
@@ -228,7 +98,7 @@ def test_every_scorer_has_columns_of_its_own():
     ]
     assert "in nats under teacher and seq2seq, the mean" in context["captions"]["energies"]
     # Columns of the main table are under the first alone.
-    assert "in nats under teacher, the mean" in analysis_captions.energies_words(_several()["energies"])
+    assert "in nats under teacher, the mean" in analysis_captions.energies_words(_several().energies)
 
 
 def test_rows_at_the_references_lengths_have_a_table_of_their_own():
@@ -250,7 +120,7 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     text = str(analyses.render(context, {}, 5, ("de", "en")))
     assert "At the references’ lengths" in text and "At the references' lengths" in analyses.markdown(context)
     unmatched = analysis_tables.unmatched_reference_lengths
-    assert unmatched(_several()["energies"], told.report.expected_reference_lengths) == {
+    assert unmatched(_several().energies, told.report.expected_reference_lengths) == {
         "lvm/delta-9 (at the references' lengths)": 1.0
     }
     assert len(unmatched(None, told.report.expected_reference_lengths)) == 2
@@ -260,7 +130,7 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
 
 
 def test_the_page_numbers_escapes_and_marks():
-    text = _page(_found(*EVERY))
+    text = _page(analysed.found(*analysed.EVERY))
     assert re.findall(r"Figure (\d+)\.</b>", text) == ["4", "5", "6", "7", "8", "9", "10"]
     assert re.findall(r"Table (\d+)\.</b>", text) == [str(number) for number in range(3, 13)]
     assert "What Figure 4 shows, with its errors." in text and "What Figure 9 shows." in text
@@ -269,9 +139,9 @@ def test_the_page_numbers_escapes_and_marks():
     assert '<span class="n">5</span>Analyses' in text
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", analysed.EVERY)
 def test_each_stands_alone(name):
-    found = _found(name)
+    found = analysed.found(name)
     text = _page(found)
     assert text.count("<h3>") == 1 and "None" not in text
     markdown = analyses.markdown(analyses.context_of(found, MANIFEST))
@@ -280,45 +150,44 @@ def test_each_stands_alone(name):
 
 
 def test_the_panel_of_an_end_symbol_is_told_and_drawn():
-    plain = _found("latent_space")
-    panels = plain["latent_space"]["panels"]
+    plain = analysed.raw("latent_space")
+    panels = plain["panels"]
     cells = np.array(panels[-1]["regions"])
     cells[:4, 4:] = 2
     last = panels[-1] | {"regions": cells.tolist()}
-    outputs = {name: [*ids, 2] for name, ids in plain["latent_space"]["outputs"].items()}
-    ended = {"latent_space": plain["latent_space"] | {
-        "end_symbol": 2, "panels": [*panels, last], "outputs": outputs,
-        "pieces": plain["latent_space"]["pieces"] | {"2": "</s>"},
-    }}  # fmt: skip
-    captions = [analyses.context_of(found, MANIFEST)["captions"]["latent_space"] for found in (plain, ended)]
+    outputs = {name: [*ids, 2] for name, ids in plain["outputs"].items()}
+    pieces = plain["pieces"] | {"2": "</s>"}
+    ended = analysed.read(plain | {"end_symbol": 2, "panels": [*panels, last], "outputs": outputs, "pieces": pieces})
+    pair = (analysed.read(plain), ended)
+    captions = [analyses.context_of(found, MANIFEST)["captions"]["latent_space"] for found in pair]
     assert "a panel for each target subword, at the reference's length." in captions[0]
     assert captions[1] == captions[0].replace("subword, at", "subword and one for the end symbol (</s>: nothing is "
                                               "said), at")  # fmt: skip
     assert "&lt;/s&gt;: nothing is said" in _page(ended)
-    figure = analysis_figures.latent_space(ended["latent_space"], MANIFEST)
+    figure = analysis_figures.latent_space(ended.latent_space, MANIFEST)
     shown = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
     assert len(shown) == 3 and "posterior: </s>" in shown[2] and "score: </s>" in shown[2]
     assert "</s>" in [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
 
 
 def test_without_analyses_there_is_no_section():
-    assert analyses.markdown(analyses.context_of({}, MANIFEST)) == ""
+    assert analyses.markdown(analyses.context_of(contents.Analyses(), MANIFEST)) == ""
 
 
 def test_markdown_has_the_tables():
-    told = reports.squeezed(analyses.markdown(analyses.context_of(_found(*EVERY), MANIFEST)))
+    told = reports.squeezed(analyses.markdown(analyses.context_of(analysed.found(*analysed.EVERY), MANIFEST)))
     assert "| delta | 4 | −3.00 ± 0.40 | +0.40 ± 0.40 | 40 | 40 | 80 |" in told
     assert "- refined: a big dog" in told
 
 
 def test_searches_that_share_a_name_are_told_apart():
-    other = ENTRIES[0] | {"system": "lvm-raw", "model": "lvm-raw"}
-    curves = [entry | {"points": _marginal()["curves"][0]["points"]} for entry in [*ENTRIES, other]]
-    found = {"marginal": {"analysis": "marginal", "split": "dev"} | _marginal() | {"curves": curves}}
+    other = analysed.ENTRIES[0] | {"system": "lvm-raw", "model": "lvm-raw"}
+    curves = [entry | {"points": analysed.marginal()["curves"][0]["points"]} for entry in [*analysed.ENTRIES, other]]
+    found = analysed.read(analysed.raw("marginal", curves=curves))
     names = [row[0] for row in analyses.context_of(found, MANIFEST)["tables"]["marginal"]["rows"]]
     assert names == ["prior mean · lvm", *["delta · lvm"] * 2, *["score"] * 2, "prior mean · lvm-raw",
                      *["delta · lvm-raw"] * 2]  # fmt: skip
-    smaller = [ENTRIES[1], ENTRIES[1] | {"step_size": 0.5}]
+    smaller = [Entry.model_validate(analysed.ENTRIES[1] | {"step_size": size}) for size in (1.0, 0.5)]
     assert [analysis_figures.curve_label(entry, smaller, MANIFEST) for entry in smaller] == [
         "score · step size 1",
         "score · step size 0.5",
@@ -329,16 +198,27 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
     paths = []
     for name in ("samples", "marginal"):
         paths.append(tmp_path / f"{name}.json")
-        paths[-1].write_text(json.dumps(_found(name)[name]))
-    assert list(analyses.read(paths)) == ["marginal", "samples"]
+        paths[-1].write_text(json.dumps(analysed.raw(name)))
+    assert list(analyses.read(paths).made()) == ["marginal", "samples"]
+    assert analyses.read(paths) == analysed.found("samples", "marginal")
     (tmp_path / "other.json").write_text('{"rows": []}')
     with pytest.raises(ArtifactError, match="other.json is no analysis .*; make it again"):
         analyses.read([tmp_path / "other.json"])
 
 
+def test_a_damaged_file_is_told_with_the_key_that_is_wrong(tmp_path):
+    path = tmp_path / "marginal.json"
+    told = analysed.raw("marginal")
+    del told["curves"][0]["points"][2]["gain"]
+    path.write_text(json.dumps(told))
+    words = f"file {path}: curves.0.points.2.gain: Field required; make it again."
+    with pytest.raises(ArtifactError, match=f"^{re.escape(words)}$"):
+        analyses.read([path])
+
+
 @pytest.mark.parametrize("name", analysis_figures.DRAWN)
 def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
-    draw = lambda: figures.save(analyses.draw(_found(name), MANIFEST)[name], tmp_path, name)  # noqa: E731
+    draw = lambda: figures.save(analyses.draw(analysed.found(name), MANIFEST)[name], tmp_path, name)  # noqa: E731
     inline = draw()
     assert inline == draw()
     assert "<image" not in inline and not re.search(r'(href|src)="(?!#)', inline)
@@ -355,7 +235,8 @@ def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
 
 
 def test_without_repetitions_the_picture_says_so(tmp_path):
-    inline = figures.save(analysis_figures.tokens(_tokens(None), MANIFEST), tmp_path, "tokens")
+    found = analysed.read(analysed.raw("tokens", **analysed.tokens(None)))
+    inline = figures.save(analysis_figures.tokens(found.tokens, MANIFEST), tmp_path, "tokens")
     assert "no repetitions at L = 0" in inline and ">score<" in inline
 
 

@@ -5,6 +5,7 @@ import dataclasses
 from reports import manifest, row
 
 from workflow_src.config.manifest import GridCell, GridInfo
+from workflow_src.evaluation.analyses.contents import Energies
 from workflow_src.evaluation.report import grids, tables
 
 GRID = GridInfo(
@@ -14,15 +15,16 @@ GRID = GridInfo(
 )  # fmt: skip
 BLEU = {"bleu": 20.0, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.04}
 UNDER = {"per_sentence": 9.04, "per_token": 0.8, "error": 0.5, "sentences": 8, "unscored": 0}
-ENERGIES = {
-    "split": "dev", "scorer": "teacher",
+GIVEN = UNDER | {"bleu": BLEU, "repetitions_removed": "subwords", "others": {"other": UNDER}}
+NOTHING = Energies.model_validate({"split": "test", "scorer": "teacher", "reference": UNDER, "rows": []})
+ENERGIES = Energies.model_validate({
+    "split": "dev", "scorer": "teacher", "reference": UNDER, "rows": [],
     "at_reference_lengths": [
-        UNDER | {"system": "lvm", "name": "delta-1", "bleu": BLEU,
-                 "others": {"other": UNDER | {"per_sentence": 55.54}}},
-        UNDER | {"system": "lvm", "name": "delta-2", "bleu": BLEU, "others": {"other": UNDER}},
-        UNDER | {"system": "score", "name": "score-1", "bleu": BLEU, "per_sentence": None, "others": {"other": UNDER}},
+        GIVEN | {"system": "lvm", "name": "delta-1", "others": {"other": UNDER | {"per_sentence": 55.54}}},
+        GIVEN | {"system": "lvm", "name": "delta-2"},
+        GIVEN | {"system": "score", "name": "score-1", "per_sentence": None},
     ],
-}  # fmt: skip
+})  # fmt: skip
 ROWS = [
     row("lvm-raw", "prior-mean", 30.0, bleu_intl_lowercase=33.0, removed="subwords"),
     row("lvm-raw", "prior-mean", 10.0, bleu_intl_lowercase=10.0, removed="none"),
@@ -51,7 +53,7 @@ def test_cells_have_energy_and_bleu_at_the_references_lengths_or_bleu_of_the_fir
 
 
 def test_without_energies_cells_have_the_bleu_of_the_main_table():
-    for energies in (None, {"split": "test", "scorer": "teacher", "rows": []}):
+    for energies in (None, NOTHING):
         one = made(energies)
         assert one["rows"] == [["SX", "–", "–"], ["ST", "–", "30.5"]]
         assert "energy" not in one["caption"] and "Figures are BLEU (sacreBLEU) of a system" in one["caption"]
