@@ -143,7 +143,7 @@ def test_the_grid_has_both_tables_of_operators():
             chosen = f"{name}-{one.objective.input_operator}-{one.objective.output_operator}".lower()
             assert (system, one.init_from, one.roles) == (chosen, start, {"energy": energy})
         assert {(decode.search, decode.splits) for decode in experiment.decodes if decode.system in grid} == {
-            ("argmax", ("dev", "test"))
+            ("argmax", ("test",))
         }
     networks = [one for one in experiment.systems.values() if one.roles]
     assert len({one.training.canonical() for one in networks}) == 1 and networks[0].training.keep == "best"
