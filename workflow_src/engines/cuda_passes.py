@@ -31,7 +31,8 @@ Key = tuple[Hashable, int, int]
 class CapturedPasses:
     """The searches of a system that have programs, without scores. `models` are its networks by family.
 
-    Programs live as long as this object. They share memory: a program's outputs are read before another one runs.
+    Programs live as long as this object. They share the memory that they compute in, and each keeps that of its
+    outputs, which are read before another one runs: logits, where a search reads these.
     """
 
     def __init__(self, models: Mapping[str, nn.Module], device: torch.device):
@@ -51,7 +52,7 @@ class CapturedPasses:
     ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch; scores are 0.
 
-        `networks` by role are what a search works with beside the graph; None: the system's own.
+        `networks` by role are all that a search works with, the system's own model among them; None: its own alone.
         """
         count = len(sources)
         key = _graph(settings), rows(count), bucket(max(map(len, sources)) + 1, self.limit)

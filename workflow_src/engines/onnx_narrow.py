@@ -92,6 +92,8 @@ def narrow_attention(graph: onnx.GraphProto) -> None:
     What is rounded is the same: the product's input and weights. The attention is not.
     """
     constants, readers, gone = constants_of(graph), readers_of(graph), set()
+    for value in graph.output:
+        readers.setdefault(value.name, []).append(value)
     made = {name: node for node in graph.node for name in node.output}
     for place, node in enumerate(graph.node):
         chain = _packed_product(node, made, readers)
@@ -99,7 +101,7 @@ def narrow_attention(graph: onnx.GraphProto) -> None:
             continue
         _, add, _, scale, _, product = chain
         narrow, bias, step = made[product.input[0]], _constant(add, constants), _constant(scale, constants)
-        if bias is None or step is None:
+        if bias is None or step is None or not _in_thirds(chain[0], bias, constants):
             continue
         zeros = f"{node.name}_zeros"
         graph.initializer.append(numpy_helper.from_array(np.zeros(constants[bias].dims[0], np.int8), zeros))
@@ -114,6 +116,16 @@ def narrow_attention(graph: onnx.GraphProto) -> None:
     del graph.node[:]
     graph.node.extend(left)
     drop_unused(graph)
+
+
+def _in_thirds(split: onnx.NodeProto, bias: str, constants: dict[str, onnx.TensorProto]) -> bool:
+    """Whether a split along the last axis gives queries, keys and values of one width."""
+    given, width = {attribute.name: attribute.i for attribute in split.attribute}, constants[bias].dims
+    if given.get("axis", 0) not in (-1, 2) or len(width) != 1 or width[0] % 3:
+        return False
+    if not split.input[1:]:
+        return given.get("num_outputs") == 3
+    return split.input[1] in constants and set(numpy_helper.to_array(constants[split.input[1]])) == {width[0] // 3}
 
 
 def _constant(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) -> str | None:
@@ -133,7 +145,8 @@ def _packed_product(
         return parts[0] if len(parts) == len(found) == 1 else None
 
     chain = []
-    if node.op_type != "MultiHeadAttention" or any(node.input[3:]):
+    plain = [attribute.name for attribute in node.attribute] == ["num_heads"] and len(node.output) == 1
+    if node.op_type != "MultiHeadAttention" or any(node.input[3:]) or not plain:
         return None
     for after, kind in ((-1, "Split"), (0, "Add"), (1, "Mul"), (2, "Mul"), (2, "Cast"), (4, "MatMulInteger")):
         found = before(node if after < 0 else chain[after], kind)

@@ -478,3 +478,56 @@ def test_a_matrix_that_two_products_share_is_turned_once():
     # Products of pooled states stay in float32.
     assert found[0] == pytest.approx(a @ weight.T + bias, abs=1e-6)
     assert found[1] == pytest.approx(b @ weight.T, abs=1e-6)
+
+
+def packed(outputs=("y",), axis=-1, sizes=(4, 4, 4), mask=(), zero=False, **attributes):
+    """A graph of a product in 8 bits for queries, keys and values, and their attention."""
+    from onnx import helper
+
+    draw, node = np.random.default_rng(0), helper.make_node
+    constants = {
+        "w": draw.integers(-127, 128, (4, 12)).astype(np.int8), "s": draw.random(12).astype(np.float32) / 100,
+        "b": draw.normal(size=12).astype(np.float32), "sizes": np.array(sizes), "zero": np.zeros(12, np.int8),
+        "mask": np.ones((1, 5), np.int32),
+    }  # fmt: skip
+    nodes = [
+        node("DynamicQuantizeLinear", ["x"], ["n", "xs", "xz"]),
+        node("MatMulInteger", ["n", "w", "xz", *(["zero"] if zero else [])], ["i"]),
+        node("Cast", ["i"], ["f"], to=1),
+        node("Mul", ["xs", "s"], ["scale"]),
+        node("Mul", ["f", "scale"], ["p"]),
+        node("Add", ["p", "b"], ["sum"]),
+        node("Split", ["sum", "sizes"], ["q", "k", "v"], axis=axis),
+        node("MultiHeadAttention", ["q", "k", "v", *mask], ["y"], "attention", domain="com.microsoft", num_heads=2,
+             **attributes),
+    ]  # fmt: skip
+    model = graph_of(nodes, constants, ["x"], outputs)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return model
+
+
+def test_an_attention_that_is_joined_with_its_product_puts_out_the_same():
+    from workflow_src.engines.onnx_narrow import narrow_attention
+
+    model, x = packed(), np.random.default_rng(1).normal(size=(1, 5, 4)).astype(np.float32)
+    (wanted,) = computed(model, x)
+    narrow_attention(model.graph)
+    assert [node.op_type for node in model.graph.node] == ["DynamicQuantizeLinear", "QAttention"]
+    np.testing.assert_allclose(computed(model, x)[0], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mask": ("", "mask")}, {"outputs": ("y", "k")}, {"outputs": ("y", "p")}, {"zero": True}, {"sizes": (4, 2, 6)},
+        {"axis": 1}, {"scale": 0.5}, {"unidirectional": 1},
+    ],
+)  # fmt: skip
+def test_what_one_operator_would_compute_otherwise_stays_in_parts(changes):
+    """Masks, values that are read elsewhere, weights that are not symmetric, other widths, other settings."""
+    from workflow_src.engines.onnx_narrow import narrow_attention
+
+    model = packed(**changes)
+    before = [node.op_type for node in model.graph.node]
+    narrow_attention(model.graph)
+    assert [node.op_type for node in model.graph.node] == before

@@ -13,7 +13,7 @@ from workflow_src.config.manifest import words
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table
-from workflow_src.evaluation.report.results import Results, Row
+from workflow_src.evaluation.report.results import EARLIER_SETTINGS, Results, Row
 from workflow_src.registry import families, searches
 from workflow_src.spec import ALIGNED, MODEL, Search, SearchSettings
 
@@ -70,7 +70,9 @@ def row_key(row: Row) -> Key:
         label = search.title if search else row.title or row.search
         label += f", {row.series} {row.value:g}" if row.series and row.value is not None else ""
         label += f", {row.candidates} candidates" if row.candidates else ""
-        label += f", {words(row.settings)}" if row.settings and not row.series else ""
+        # What rows of earlier results tell, too: those of both kinds stand in one line.
+        told = {name: row.settings[name] for name in EARLIER_SETTINGS if row.settings.get(name)}
+        label += f", {words(told)}" if told and not row.series else ""
     engine = engine_info(row.engine)
     label += "" if engine.own else f", {engine.label}"
     # Experiments may choose different values of the same setting.
@@ -79,16 +81,12 @@ def row_key(row: Row) -> Key:
 
 
 def _settings(row: Row, search: Search | None) -> SearchSettings | None:
-    """Settings that a row is labelled by; None where it does not tell enough, or its search is not declared.
+    """Settings that a row is labelled by: the series of its search, as earlier results tell no others.
 
-    A label tells the series alone where the search has one, and else nothing, but for searches with details, which need
-    all settings: earlier results do not tell them.
+    None where that is not enough: for a search with details, and for one that is not declared.
     """
-    if search is None:
+    if search is None or search.details is not None:
         return None
-    if search.details is not None:
-        told = row.settings.keys() >= search.settings.model_fields.keys()
-        return search.settings.model_validate(row.settings) if told else None
     if search.series is None:
         return search.settings()
     value = row.value if row.value is not None else row.settings.get(search.series)
@@ -220,7 +218,8 @@ def _preference(row: Row) -> tuple[Any, ...] | None:
     settings = _settings(row, search)
     if settings is None or search.reference is None:
         return None
-    return row.system == "teacher", engine_info(row.engine).own, not row.chosen, *search.reference(settings)
+    alone = not any(row.settings.get(name) for name in search.settings.named("role"))
+    return row.system == "teacher", engine_info(row.engine).own, not row.chosen, alone, *search.reference(settings)
 
 
 def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:

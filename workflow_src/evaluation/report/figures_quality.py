@@ -144,7 +144,8 @@ def quality_speed(groups: list[Group]) -> Figure:
         many, texts = crowded(groups), short_labels(every)
         best = best_first(every, times) if many else []
         named = _own_lines(curves) if many else {id(line) for line in every}
-        told = listed([(line, f"{texts[id(line)]} ({_reached(line, times)})") for line in best])
+        reached = _reached(best, times)
+        told = listed([(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(best, reached, strict=True)])
         heights = (5.2, LINE * (len(told) + 1)) if many else (3.9,)
         figure = _figure(7.2, sum(heights))
         upper, *below = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False).flatten()
@@ -176,9 +177,11 @@ def _point(line: Line, times: Times) -> tuple[float, float]:
     return times[line.decode.key], line.figures["bleu"]
 
 
-def _reached(line: Line, times: Times) -> str:
-    milliseconds, bleu = _point(line, times)
-    return f"{bleu:.1f} BLEU in {milliseconds:.3g} ms"
+def _reached(lines: list[Line], times: Times) -> list[str]:
+    """BLEU and milliseconds of lines, with as many digits of BLEU as tell them apart, two at most."""
+    points = [_point(line, times) for line in lines]
+    digits = 1 if len({f"{bleu:.1f}" for _, bleu in points}) == len(points) else 2
+    return [f"{bleu:.{digits}f} BLEU in {milliseconds:.3g} ms" for milliseconds, bleu in points]
 
 
 def draw_best(axes: Axes, lines: list[Line], times: Times) -> set[int]:

@@ -32,7 +32,7 @@ class Strict(pydantic.BaseModel):
 
 
 class Row(Strict):
-    """One system, seed, search and variant. What does not apply is null; every key is always there."""
+    """One system, seed, search and variant. What does not apply is null; files of earlier versions lack some keys."""
 
     system: str = Field(min_length=1)
     family: str = Field(min_length=1)
@@ -46,7 +46,9 @@ class Row(Strict):
     chosen: dict[str, float | str] | None = Field(None, description="settings chosen on dev")
     search: str = Field(min_length=1)
     title: str = Field("", description="of the search")
-    settings: dict[str, bool | int | float | str | None] = Field({}, description="of the search, every one of them")
+    settings: dict[str, bool | int | float | str | None] = Field(
+        {}, description="all of the search's; files of before tell two at most"
+    )
     series: str | None = Field(None, description="the setting that curves of the search run over")
     value: float | None = Field(None, description="of the series")
     engine: str = Field("continuum", min_length=1)

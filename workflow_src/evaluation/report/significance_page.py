@@ -83,7 +83,7 @@ def _control_table(
     aligned = {decode.aligned for _, decode in tested}
     caption = (
         f"Trained networks against {control}, which needs none: each row against the {control} row of the same model "
-        f"that has the same settings in the configuration and the same engine; "
+        f"that has the same settings and engine (of settings that dev chooses, the same candidates); "
         f"{removal_words(removed, aligned)}. {_words(significance.test)}.{_corrected(len(cells))}"
     )
     heads = ["", *(["seed"] if several else []), "BLEU", "ΔBLEU", "p"]

@@ -316,14 +316,17 @@ def markdown(table: list[Group], convention: Convention = "sacrebleu") -> str:
 
 
 def csv_text(rows: Iterable[Row]) -> str:
-    """All rows, one a line, keys as in results.json; the interval in two columns, what was chosen and the rounds in
-    one each, null as nothing."""
+    """All rows, one a line, keys as in results.json; the interval in two columns, the settings, what was chosen and the
+    rounds in one each, null as nothing."""
     flat = []
     for row in rows:
         low, high = row.bleu_ci or (None, None)
-        chosen = " ".join(f"{name}={_short(value)}" for name, value in (row.chosen or {}).items()) or None
+        settings, chosen = (
+            " ".join(f"{name}={_short(value)}" for name, value in (told or {}).items() if value is not None) or None
+            for told in (row.settings, row.chosen)
+        )
         rounds = " ".join(map(str, row.latency_rounds or ())) or None
-        plain = row.model_dump(mode="json", exclude={"bleu_ci"}) | {"chosen": chosen}
+        plain = row.model_dump(mode="json", exclude={"bleu_ci"}) | {"settings": settings, "chosen": chosen}
         flat.append(plain | {"latency_rounds": rounds, "bleu_low": low, "bleu_high": high})
     file = io.StringIO()
     if flat:
@@ -333,5 +336,5 @@ def csv_text(rows: Iterable[Row]) -> str:
     return file.getvalue()
 
 
-def _short(value: float | str) -> str:
-    return f"{value:g}" if isinstance(value, float) else value
+def _short(value: bool | float | str) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

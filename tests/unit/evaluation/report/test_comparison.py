@@ -32,6 +32,7 @@ def results(name, rows):
 
 
 SEARCHED = all_settings("latent-search", lengths=3, samples=5, steps=2, refinement="delta")
+WITH_MODEL = all_settings("beam", beam=4, language_model="lm")
 FIRST = results(
     "one",
     [row("teacher", "transformer", "beam", seed, 40.0 + seed, beam=4) for seed in (1, 2, 3)]
@@ -42,6 +43,7 @@ FIRST = results(
 SECOND = results(
     "two",
     [
+        row("teacher", "transformer", "beam", 1, 60.0, settings=WITH_MODEL, name="with-model"),
         row("teacher", "transformer", "beam", 1, 50.0, beam=4, validity=0.95, latency_ms=10.0, speedup=1.0),
         row("score", "score", "score", 1, 45.0, "subwords", steps=1, validity=0.5, latency_ms=2.5, speedup=4.0),
         row("score", "score", "latent-search", 1, 49.0, "subwords", settings={"steps": 1}, candidates=25),
@@ -61,10 +63,12 @@ def test_cells_are_means_and_deviations_over_seeds():
     assert found.cells["gap"][key][0].mean == pytest.approx(statistics.fmean(gaps))
     assert found.cells["gap"][key][0].deviation == pytest.approx(statistics.stdev(gaps))
     assert found.cells["validity"][key][1].mean == 50.0
-    # Rows that do not tell all settings are named by those that they tell.
-    for label, bleu in (("latent search, 25 candidates, steps 1", 49.0), ("delta, search 3 × 5, L = 2", 50.0)):
-        first, second = found.cells["bleu"]["score", label, "distilled"]
+    # Rows that do not tell all settings, and those that do, are named by what both tell.
+    for label, bleu in (("25 candidates, steps 1", 49.0), ("15 candidates, steps 2", 50.0)):
+        first, second = found.cells["bleu"]["score", f"latent search, {label}", "distilled"]
         assert first is None and second.mean == bleu
+    # The gap is to the plain beam: a language model beside it is another system.
+    assert found.cells["gap"][key][1].mean == 50.0 - 45.0
 
 
 def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_gap():
@@ -152,7 +156,7 @@ def test_the_command_writes_a_page_and_markdown(tmp_path, capsys):
     for path, content in zip(paths, (FIRST, SECOND), strict=True):
         write_results(path, content)
     main(["compare", *map(str, paths), "--output", str(tmp_path / "out" / "all.html")])
-    assert "5 rows of 2 experiments" in capsys.readouterr().out
+    assert "6 rows of 2 experiments" in capsys.readouterr().out
     page = (tmp_path / "out" / "all.html").read_text()
     assert "34.0 ± 2.0" in page and "<style>" in page and "http" not in page
     assert "34.0 ± 2.0" in (tmp_path / "out" / "all.md").read_text()

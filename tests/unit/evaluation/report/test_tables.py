@@ -202,6 +202,9 @@ def test_csv_reads_back():
     rows = list(csv.DictReader(io.StringIO(tables.csv_text(ROWS))))
     assert len(rows) == len(ROWS)
     assert rows[0]["system"] == "score" and float(rows[0]["bleu_low"]) == 33.0 and rows[0]["validity"] == ""
+    settings = {"steps": 2, "step_size": 0.5, "length_quantile": None, "stop_unchanged": True}
+    told = next(csv.DictReader(io.StringIO(tables.csv_text([row("score", "score-2", 30.0, settings=settings)]))))
+    assert told["settings"] == "steps=2 step_size=0.5 stop_unchanged=True"
 
 
 def _timed(name, bleu, ms):
