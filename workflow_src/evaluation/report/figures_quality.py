@@ -66,8 +66,9 @@ def undominated(points: list[tuple[float, float]]) -> list[int]:
 
 
 def _own_lines(curves: list[Curve]) -> set[int]:
-    """Rows of our own engine without settings of their own, by identity; the last of each curve."""
-    return {id(curve.lines[-1]) for curve in curves if curve.decode.engine.own and curve.decode.plain}
+    """Rows of our own engine without settings of their own, by identity; the last of each curve. None of too many."""
+    found = {id(curve.lines[-1]) for curve in curves if curve.decode.engine.own and curve.decode.plain}
+    return found if len(found) <= CROWDED else set()
 
 
 def legend_entries(lines: list[Line]) -> dict[str, dict[str, Any]]:
@@ -132,8 +133,8 @@ def quality_speed(groups: list[Group]) -> Figure:
     """BLEU against milliseconds a sentence (log scale), one point a row; steps of one search are joined.
 
     A grey line joins the rows that no other row is faster and at least as good as. Where there are many rows, those
-    have numbers and stand in a list below, the best first; the plain rows of our own engine are named, and a legend
-    tells the rest.
+    have numbers and stand in a list below, the best first; the plain rows of our own engine are named, unless these are
+    many too, and a legend tells the rest.
     """
     times = table_times(groups)
     curves = timed_curves(groups, times)

@@ -237,6 +237,14 @@ def test_in_a_crowded_picture_the_rows_that_no_other_beats_have_numbers_and_a_li
     assert numbers == {str(number): point for number, point in enumerate(best, 1)}
 
 
+def test_of_very_many_systems_those_with_numbers_are_named_alone():
+    systems = reports.SYSTEMS | {f"lvm{i}": reports.SYSTEMS["lvm"] for i in range(figures_quality.CROWDED)}
+    decodes = {(name, "prior-mean"): {"search": "prior-mean"} for name in systems if name.startswith("lvm")}
+    figure = figures_quality.quality_speed(table(reports.manifest(decodes, systems)))
+    names = [text.get_text() for text in figure.axes[0].texts if text.get_text()]
+    assert names and all(name.isdigit() for name in names)
+
+
 def test_a_list_goes_on_in_another_line_where_it_is_too_wide():
     line = next(line for group in table(MANIFEST) for line in group.lines)
     lines = figures_quality.listed([(line, "beam 4, " * 40), (line, "greedy")])
