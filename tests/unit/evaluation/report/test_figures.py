@@ -237,8 +237,9 @@ def test_in_a_crowded_picture_the_rows_that_no_other_beats_have_numbers_and_a_li
     assert numbers == {str(number): point for number, point in enumerate(best, 1)}
 
 
-def test_of_very_many_systems_those_with_numbers_are_named_alone():
+def test_of_very_many_systems_those_with_numbers_are_named_alone(monkeypatch):
     systems = reports.SYSTEMS | {f"lvm{i}": reports.SYSTEMS["lvm"] for i in range(figures_quality.CROWDED)}
+    monkeypatch.setattr(reports, "SYSTEMS", systems)
     decodes = {(name, "prior-mean"): {"search": "prior-mean"} for name in systems if name.startswith("lvm")}
     figure = figures_quality.quality_speed(table(reports.manifest(decodes, systems)))
     names = [text.get_text() for text in figure.axes[0].texts if text.get_text()]
