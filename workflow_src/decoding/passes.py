@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -91,6 +92,13 @@ def own_networks(models: Mapping[str, nn.Module], settings: SearchSettings) -> d
 def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
     """The program of a search, made for these networks (by role) and settings."""
     return registry.import_object(registry.search_of(settings).program)(networks, settings, scored)
+
+
+def graph_key(settings: SearchSettings, *more: Any) -> str:
+    """What tells the graphs of a system's searches apart, as text; `more` is what an engine adds to it."""
+    search = registry.search_of(settings)
+    matters = search.graph(settings) if search.graph else settings.model_dump(mode="json")
+    return json.dumps([search.name, matters, *more], sort_keys=True)
 
 
 @dataclasses.dataclass(frozen=True)

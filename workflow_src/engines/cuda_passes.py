@@ -8,15 +8,14 @@ tests compare with eager inference. Latent inference has programs of its own (`c
 
 from __future__ import annotations
 
-import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from workflow_src import registry
-from workflow_src.decoding.passes import Pass, make_pass, own_networks, width_of
+from workflow_src.decoding.passes import Pass, graph_key, make_pass, own_networks, width_of
 from workflow_src.engines.cuda_graphs import CapturedLatent, Program, bucket, filled, open_latent, rows
 from workflow_src.nn.layers import check_length
 from workflow_src.spec import SearchSettings
@@ -25,7 +24,7 @@ from workflow_src.types import Hypotheses
 # What a search works with, by role.
 Networks = Mapping[str, nn.Module] | None
 # A graph, sentences and source width.
-Key = tuple[Hashable, int, int]
+Key = tuple[str, int, int]
 
 
 class CapturedPasses:
@@ -39,8 +38,8 @@ class CapturedPasses:
         self.models, self.device = dict(models), device
         self.limit = min(model.config.max_positions for model in models.values())
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        # By settings: the networks that a search works with, and the pass that was made with them.
-        self._passes: dict[SearchSettings, tuple[Networks, Pass]] = {}
+        # By settings: the networks that a search works with, the pass made with them, and what tells its graph.
+        self._passes: dict[SearchSettings, tuple[Networks, Pass, str]] = {}
         # By graph, sentences and source width: the ids, and how wide outputs were.
         self._sources: dict[Key, Tensor] = {}
         self._widths: dict[Key, int] = {}
@@ -55,8 +54,9 @@ class CapturedPasses:
         `networks` by role are all that a search works with, the system's own model among them; None: its own alone.
         """
         count = len(sources)
-        key = _graph(settings), rows(count), bucket(max(map(len, sources)) + 1, self.limit)
-        made, ids = self._pass(settings, networks), filled(sources, *key[1:])
+        made, graph = self._pass(settings, networks)
+        key = graph, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
+        ids = filled(sources, *key[1:])
         # Rows to spare are read no further. A search may have several for a sentence.
         outputs = [part[: count * (len(part) // len(ids))] for part in self._outputs(key, made, ids)]
         if made.read_tensors is not None:
@@ -103,18 +103,12 @@ class CapturedPasses:
             self._programs[key] = Program(compute, self.device, self.pool)
         return self._programs[key]
 
-    def _pass(self, settings: SearchSettings, networks: Networks) -> Pass:
-        known, made = self._passes.get(settings, (None, None))
-        if made is None or (known is not networks and known != networks):
+    def _pass(self, settings: SearchSettings, networks: Networks) -> tuple[Pass, str]:
+        known = self._passes.get(settings)
+        if known is None or (known[0] is not networks and known[0] != networks):
             made = make_pass(networks or own_networks(self.models, settings), settings, False)
-            self._passes[settings] = networks, made
-        return made
-
-
-def _graph(settings: SearchSettings) -> Hashable:
-    """What tells the graphs of a system apart."""
-    search = registry.search_of(settings)
-    return settings if search.graph is None else json.dumps([search.name, search.graph(settings)], sort_keys=True)
+            known = self._passes[settings] = networks, made, graph_key(settings)
+        return known[1:]
 
 
 class Captured:

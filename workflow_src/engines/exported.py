@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
-from workflow_src.decoding.passes import Compiled, Pass, make_pass, own_networks
+from workflow_src.decoding.passes import Compiled, Pass, graph_key, make_pass, own_networks
 from workflow_src.records.atomic import atomic
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses
@@ -221,9 +221,7 @@ class ExportedGraphs:
     @staticmethod
     def _key(settings: SearchSettings, scored: bool, alone: bool) -> str:
         """What tells the graphs of a system apart."""
-        search = registry.search_of(settings)
-        matters = search.graph(settings) if search.graph else settings.model_dump(mode="json")
-        return json.dumps([search.name, matters, scored, alone], sort_keys=True)
+        return graph_key(settings, scored, alone)
 
 
 def _run(session: Any, feed: Mapping[str, np.ndarray], what: Callable[[], str]) -> list[np.ndarray]:

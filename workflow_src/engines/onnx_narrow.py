@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from workflow_src.engines.onnx_graph import constants_of, drop_unused, products_of, readers_of
+from workflow_src.engines.onnx_graph import constants_of, drop_unused, products_of, readers_of, remove
 
 # Matrices with a side below this stay in float32: latents, heads of distributions and of lengths.
 NARROWEST = 32
@@ -91,7 +91,7 @@ def narrow_attention(graph: onnx.GraphProto) -> None:
 
     What is rounded is the same: the product's input and weights. The attention is not.
     """
-    constants, readers, gone = constants_of(graph), readers_of(graph), set()
+    constants, readers, gone = constants_of(graph), readers_of(graph), []
     for value in graph.output:
         readers.setdefault(value.name, []).append(value)
     made = {name: node for node in graph.node for name in node.output}
@@ -111,10 +111,8 @@ def narrow_attention(graph: onnx.GraphProto) -> None:
             "QAttention", given, list(node.output), node.name, domain="com.microsoft", num_heads=heads
         )
         graph.node[place].CopyFrom(joined)
-        gone |= {one.output[0] for one in chain}
-    left = [node for node in graph.node if node.output[0] not in gone]
-    del graph.node[:]
-    graph.node.extend(left)
+        gone += chain
+    remove(graph, gone)
     drop_unused(graph)
 
 

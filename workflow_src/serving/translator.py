@@ -78,8 +78,7 @@ class Translator(BaseTranslator):
         self.engine, declared = choose_mode(engine, self.device, self.precision, families[0], self.searches)
         if declared is not None:
             # What only fills roles is handed over with a search, and may be of the same families.
-            others = bundle.roles(self.description).values()
-            own = {family.name: self.models[name] for name, family in self._families if name not in others}
+            own = {family.name: self.models[name] for name, family in self._families if name not in self._others}
             self._fast = open_engine(declared, own, self.engine, self.runtime.device)
         return self
 
@@ -150,9 +149,8 @@ class Translator(BaseTranslator):
 
     def _find(self, settings: SearchSettings, systems: Mapping[str, BaseTranslator]) -> dict[str, nn.Module]:
         declared = registry.search_of(settings)
-        others = bundle.roles(self.description).values()
         for name, family in self._families:
-            if name not in others and (reason := family.refuses(self.models[name].config, declared, settings)):
+            if name not in self._others and (reason := family.refuses(self.models[name].config, declared, settings)):
                 raise ValueError(f"search {declared.name} of family {family.name} {reason}.")
         needed = registry.needs(settings)
         carried = bundle.roles(self.description)

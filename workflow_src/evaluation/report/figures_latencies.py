@@ -107,9 +107,11 @@ def _numbers(drawn: Drawn) -> dict[Key, int]:
 def _panel(axes: Axes, latency: Latency, curves: list[Curve], numbers: Mapping[Key, int]) -> list[Name]:
     """Draw a panel; returns the numbers at the points that its grey line joins."""
     lines, times = [line for curve in curves for line in curve.lines], latency.times
-    best = draw_best(axes, lines, times)
+    best = best_first(lines, times)
+    draw_best(axes, best, times)
+    named = set(map(id, best))
     for curve in curves:
         draw_curve(axes, curve, times)
     scale(axes, [times[line.decode.key] for line in lines], TICKS)
     axes.set_title(latency.title)
-    return [numbered(line, times, numbers[line.decode.key]) for line in lines if id(line) in best]
+    return [numbered(line, times, numbers[line.decode.key]) for line in lines if id(line) in named]

@@ -43,14 +43,13 @@ Times = Mapping[Key, float]
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """A label: the point that it names in figures of the axes, its text, colour and size, and its row's identity."""
+    """A label: the point that it names in figures of the axes, its text, colour and size."""
 
     x: float
     y: float
     text: str
     colour: str
     size: float
-    line: int
 
 
 def undominated(points: list[tuple[float, float]]) -> list[int]:
@@ -143,22 +142,20 @@ def quality_speed(groups: list[Group]) -> Figure:
     with matplotlib.rc_context(STYLE):
         every = [line for curve in curves for line in curve.lines]
         many, texts = crowded(groups), short_labels(every)
-        best = best_first(every, times) if many else []
-        named = _own_lines(curves) if many else {id(line) for line in every}
+        best = best_first(every, times)
+        named = _own_lines(curves) - set(map(id, best)) if many else set(map(id, every))
         reached = _reached(best, times)
         told = listed([(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(best, reached, strict=True)])
         heights = (5.2, LINE * (len(told) + 1)) if many else (3.9,)
         figure = _figure(7.2, sum(heights))
         upper, *below = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False).flatten()
         axes = upper.subplots()
-        draw_best(axes, every, times)
+        draw_best(axes, best, times)
         for curve in curves:
             draw_curve(axes, curve, times)
         names = [name for curve in curves for name in _names(curve, times, named, many, texts)]
         if many:
             legend(axes, every)
-            numbers = {id(line): number for number, line in enumerate(best, 1)}
-            names = [name for name in names if name.line not in numbers]
             names += [numbered(line, times, number) for number, line in enumerate(best, 1)]
             write_list(below[0], told)
         scale(axes, [times[line.decode.key] for line in every])
@@ -185,16 +182,14 @@ def _reached(lines: list[Line], times: Times) -> list[str]:
     return [f"{bleu:.{digits}f} BLEU in {milliseconds:.3g} ms" for milliseconds, bleu in points]
 
 
-def draw_best(axes: Axes, lines: list[Line], times: Times) -> set[int]:
-    """Join the rows that no other row beats in both by a grey line; returns their identities."""
-    best = best_first(lines, times)
+def draw_best(axes: Axes, best: list[Line], times: Times) -> None:
+    """Join the rows that no other row beats in both by a grey line."""
     axes.plot(*zip(*[_point(line, times) for line in best], strict=True), color=RULE, linewidth=3, zorder=1)
-    return set(map(id, best))
 
 
 def numbered(line: Line, times: Times, number: int) -> Name:
     """The number of a row at its point."""
-    return Name(*_point(line, times), str(number), line.decode.look.colour, 7.5, id(line))
+    return Name(*_point(line, times), str(number), line.decode.look.colour, 7.5)
 
 
 def listed(rows: list[tuple[Line, str]]) -> list[tuple[str, str, str]]:
@@ -258,7 +253,7 @@ def _names(curve: Curve, times: Times, named: set[int], many: bool, texts: dict[
             short = line.decode.value and line is not curve.lines[-1] and not many
             text = f"{line.decode.value:g}" if short else texts[id(line)] + addition
             size = 6.5 if short else 7.5
-            names.append(Name(*_point(line, times), text, curve.decode.look.colour, size, id(line)))
+            names.append(Name(*_point(line, times), text, curve.decode.look.colour, size))
     return names
 
 
