@@ -5,14 +5,21 @@ each with the probability of its alignments that end in a blank and of those tha
 
 This is plain Python on numbers: a slot has few symbols, and tensors of a handful of elements cost more than they
 compute. A prefix is a number, and what is known of it stands in lists, because objects cost as much as the search.
+`compiled` holds the same steps for Numba, which takes a few percent of the time; this module is what it is tested
+against, and what serves without Numba and with language models that are no n-grams.
 """
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
 from math import inf, log
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from workflow_src.searches.ctc_beam.slots import Row
 from workflow_src.types import EOS, LanguageModel
 
 # Continuations that are remembered across sentences, at most: some 40 MB.
@@ -34,6 +41,35 @@ class Slot(NamedTuple):
 
 NO_BLANK = (-inf, 0.0)
 BLANK_ALONE = Slot((0.0, 1.0), ())
+
+# Score and subwords.
+Output = tuple[float, tuple[int, ...]]
+
+
+def slots_of(row: Row, blank: int) -> list[Slot]:
+    """The slots of a sentence, their symbols sorted; of equally probable ones the first comes first."""
+    probabilities = np.exp(row.values).tolist()
+    every = zip(row.symbols.tolist(), row.values.tolist(), probabilities, strict=True)
+    found = []
+    for count in row.counts.tolist():
+        first = next(every)
+        if count > 1:
+            found.append(_slot([first, *itertools.islice(every, count - 1)], blank))
+        else:
+            found.append(Slot(NO_BLANK, [first]) if first[0] != blank else BLANK_ALONE)
+    return found
+
+
+_VALUE = operator.itemgetter(1)
+
+
+def _slot(symbols: list[tuple[int, float, float]], blank: int) -> Slot:
+    symbols.sort(key=_VALUE, reverse=True)
+    for place, (symbol, value, probability) in enumerate(symbols):
+        if symbol == blank:
+            del symbols[place]
+            return Slot((value, probability), symbols)
+    return Slot(NO_BLANK, symbols)
 
 
 class Following(dict[int, tuple[float, "Following"]]):
@@ -122,13 +158,33 @@ class Prefixes:
         return tuple(reversed(found))
 
 
+class PrefixBeam:
+    """The search with its settings; what words add is remembered from sentence to sentence.
+
+    Called with the row of a sentence, it gives what `prefix_beam` gives.
+    """
+
+    def __init__(
+        self,
+        blank: int,
+        width: int,
+        threshold: float | None,
+        language_model: LanguageModel | None,
+        lm_weight: float,
+        word_bonus: float,
+    ):
+        self.blank, self.width, self.threshold = blank, width, threshold
+        self.extra = Extra(language_model, lm_weight, word_bonus)
+
+    def __call__(self, row: Row) -> list[Output]:
+        return prefix_beam(slots_of(row, self.blank), self.width, self.extra, self.threshold)
+
+
 # Score, prefix, and the probabilities of its alignments that end in a blank and in its last symbol.
 Beam = list[tuple[float, int, float, float]]
 
 
-def prefix_beam(
-    slots: Sequence[Slot], width: int, extra: Extra, threshold: float | None = None
-) -> list[tuple[float, tuple[int, ...]]]:
+def prefix_beam(slots: Sequence[Slot], width: int, extra: Extra, threshold: float | None = None) -> list[Output]:
     """(score, output) of the best prefixes after all slots, best first, at most `width`.
 
     Scores are log p(y|x), relative to the best symbol of every slot, plus `extra`. Continuations whose score is more

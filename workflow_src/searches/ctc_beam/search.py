@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import itertools
+import importlib
 import math
-import operator
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import drawn, noise_table
 from workflow_src.decoding.ctc import slot_logits
+from workflow_src.decoding.ngram import NgramModel
 from workflow_src.decoding.passes import Compiled, Pass
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
 from workflow_src.decoding.settings import LM, RESCORER
-from workflow_src.searches.ctc_beam import CtcBeamSettings
-from workflow_src.searches.ctc_beam.prefixes import BLANK_ALONE, NO_BLANK, Extra, Slot, prefix_beam
+from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
+from workflow_src.searches.ctc_beam.prefixes import PrefixBeam as Beam
+from workflow_src.searches.ctc_beam.slots import Row, rows_of_arrays, rows_of_tensors
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses, LanguageModel, wide
 
@@ -44,80 +46,26 @@ class LogitsPass(nn.Module):
         return wide(self.model.logits(hidden)), mask.sum(1)
 
 
-# What is below may not be put out.
-LEAST = -1e30
-# The slots of a sentence, and the log-probability of their best symbols, which scores are relative to.
-Row = tuple[list[Slot], float]
+@functools.cache
+def _compiled() -> ModuleType | None:
+    """The module that needs Numba, where that is installed: it is of the extra `fast`."""
+    try:
+        return importlib.import_module("workflow_src.searches.ctc_beam.compiled")
+    except ImportError:
+        return None
 
 
-def _below(min_ratio: float) -> float:
-    return math.log(min_ratio) if min_ratio else -math.inf
+def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel | None) -> Beam:
+    """What reads the best outputs off the rows of sentences: compiled where it can be."""
+    return _beam(blank, settings.beam, settings.beam_threshold, language_model, settings.lm_weight, settings.word_bonus)
 
 
-def probable(logits: np.ndarray, blank: int, min_ratio: float) -> list[Slot]:
-    """The symbols of slots that are at least `min_ratio` times as probable as the best, of logits (N, V)."""
-    best = logits.max(-1, keepdims=True)
-    places = np.flatnonzero(logits >= np.maximum(best + _below(min_ratio), LEAST))
-    rows, symbols = np.divmod(places, logits.shape[1])
-    return _slots(np.bincount(rows), symbols, logits.ravel()[places] - best[rows, 0], blank)
-
-
-def certainty(logits: np.ndarray) -> float:
-    """Sum over slots of the log-probability of the best symbol, which scores are relative to, of logits (N, V)."""
-    return -float(np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)).sum())
-
-
-def rows_of_arrays(logits: np.ndarray, slots: np.ndarray, blank: int, min_ratio: float, compared: bool) -> list[Row]:
-    """Sentences from logits (B, N, V) and slots (B,); the second number is 0 unless `compared`."""
-    own = [row[:count] for row, count in zip(logits, slots.tolist(), strict=True)]
-    return [(probable(row, blank, min_ratio), certainty(row) if compared else 0.0) for row in own]
-
-
-def rows_of_tensors(logits: Tensor, slots: Tensor, blank: int, min_ratio: float, compared: bool) -> list[Row]:
-    """The same of tensors: few numbers leave their device, once for all sentences."""
-    width = logits.size(1)
-    best = logits.amax(-1, keepdim=True)
-    mask = torch.arange(width, device=logits.device) < slots[:, None]
-    found = (logits >= (best + _below(min_ratio)).clamp(min=LEAST)) & mask[..., None]
-    row, place, symbols = found.nonzero(as_tuple=True)
-    values = logits[row, place, symbols] - best[row, place, 0]
-    sums = ((best[..., 0] - logits.logsumexp(-1)) * mask).sum(1) if compared else torch.zeros_like(slots)
-    # Integers of this size are exact in float64, so that all may travel together.
-    parts = [part.double() for part in (slots, sums, row * width + place, symbols, values)]
-    sizes = np.cumsum([len(part) for part in parts])[:-1]
-    counts, bases, owners, symbols, values = np.split(torch.cat(parts).cpu().numpy(), sizes)
-    number = np.bincount(owners.astype(np.int64), minlength=len(counts) * width).reshape(-1, width)
-    every = [number[row, :count] for row, count in enumerate(counts.astype(np.int64))]
-    slots_of_all = _slots(np.concatenate(every), symbols.astype(np.int64), values, blank)
-    following = iter(slots_of_all)
-    return [
-        (list(itertools.islice(following, len(own))), base) for own, base in zip(every, bases.tolist(), strict=True)
-    ]
-
-
-def _slots(counts: np.ndarray, symbols: np.ndarray, values: np.ndarray, blank: int) -> list[Slot]:
-    """Slots of so many symbols each, from all symbols and their log-probabilities relative to the best of the slot."""
-    every = zip(symbols.tolist(), values.tolist(), np.exp(values.astype(np.float64)).tolist(), strict=True)
-    slots = []
-    for count in counts.tolist():
-        first = next(every)
-        if count > 1:
-            slots.append(_slot([first, *itertools.islice(every, count - 1)], blank))
-        else:
-            slots.append(Slot(NO_BLANK, [first]) if first[0] != blank else BLANK_ALONE)
-    return slots
-
-
-_VALUE = operator.itemgetter(1)
-
-
-def _slot(symbols: list[tuple[int, float, float]], blank: int) -> Slot:
-    symbols.sort(key=_VALUE, reverse=True)
-    for place, (symbol, value, probability) in enumerate(symbols):
-        if symbol == blank:
-            del symbols[place]
-            return Slot((value, probability), symbols)
-    return Slot(NO_BLANK, symbols)
+@functools.lru_cache(maxsize=1)
+def _beam(blank: int, width: int, threshold: float | None, language_model: LanguageModel | None, *weights) -> Beam:
+    """Kept from batch to batch: what it remembers of one serves the next."""
+    usable = language_model is None or isinstance(language_model, NgramModel)
+    module = (_compiled() if usable else None) or prefixes
+    return module.PrefixBeam(blank, width, threshold, language_model, *weights)
 
 
 def _compared(settings: CtcBeamSettings, rescorer: Any, scored: bool) -> bool:
@@ -129,7 +77,7 @@ def searched(
     rows: Sequence[Row],
     source: Tensor,
     settings: CtcBeamSettings,
-    extra: Extra,
+    beam: Beam,
     rescorer: Rescorer | Compiled | None = None,
     scored: bool = True,
 ) -> Hypotheses:
@@ -140,19 +88,13 @@ def searched(
     """
     each = max(1, settings.draws)
     found: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
-    for row, (slots, base) in enumerate(rows):
-        outputs = found[row // each]
-        for score, output in prefix_beam(slots, settings.beam, extra, settings.beam_threshold):
-            outputs[output] = max(score + base, outputs.get(output, -math.inf))
+    for number, row in enumerate(rows):
+        outputs = found[number // each]
+        for score, output in beam(row):
+            outputs[output] = max(score + row.base, outputs.get(output, -math.inf))
     if rescorer is not None:
         found = rescored(rescorer, source, found, scored=scored)
     return best_of(found)
-
-
-@functools.lru_cache(maxsize=1)
-def _extra(language_model: LanguageModel | None, lm_weight: float, word_bonus: float) -> Extra:
-    """What words add, kept from batch to batch: what it remembers of one serves the next."""
-    return Extra(language_model, lm_weight, word_bonus)
 
 
 @torch.no_grad()
@@ -171,15 +113,15 @@ def ctc_beam(
     none to the only candidate of a sentence.
     """
     logits, slots = LogitsPass(model, settings)(source)
-    extra = _extra(language_model, settings.lm_weight, settings.word_bonus)
-    about = model.blank, settings.min_ratio, _compared(settings, rescorer, scored)
+    beam = beam_of(model.blank, settings, language_model)
+    about = settings.min_ratio, _compared(settings, rescorer, scored)
     # On a CPU, NumPy takes less time for the few numbers of a sentence.
     rows = (
         rows_of_tensors(logits, slots, *about)
         if logits.is_cuda
         else rows_of_arrays(logits.numpy(), slots.numpy(), *about)
     )
-    return searched(rows, source, settings, extra, rescorer, scored)
+    return searched(rows, source, settings, beam, rescorer, scored)
 
 
 def _others(networks: Mapping[str, Any]) -> tuple[LanguageModel | None, Rescorer | None]:
@@ -190,19 +132,20 @@ def _others(networks: Mapping[str, Any]) -> tuple[LanguageModel | None, Rescorer
 def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool) -> Pass:
     """The pass in a graph; the prefixes, the language model and the rescorer beside it.
 
-    The graph hands out all logits: to find the most probable symbols, ONNX Runtime's TopK takes longer than NumPy.
+    The graph hands out all logits: to find the most probable symbols, ONNX Runtime's TopK takes longer than this.
     """
     model, (language_model, rescorer) = networks[MODEL], _others(networks)
-    extra = Extra(language_model, settings.lm_weight, settings.word_bonus)
-    about = model.blank, settings.min_ratio, _compared(settings, rescorer, scored)
+    beam = beam_of(model.blank, settings, language_model)
+    about = settings.min_ratio, _compared(settings, rescorer, scored)
 
     @torch.no_grad()
     def read(source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
-        return searched(rows_of_arrays(*outputs, *about), torch.from_numpy(source), settings, extra, rescorer, scored)
+        rows = rows_of_arrays(*outputs, *about)
+        return searched(rows, torch.from_numpy(source), settings, beam, rescorer, scored)
 
     @torch.no_grad()
     def read_tensors(source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
-        return searched(rows_of_tensors(*outputs, *about), source, settings, extra, rescorer, scored)
+        return searched(rows_of_tensors(*outputs, *about), source, settings, beam, rescorer, scored)
 
     return Pass(LogitsPass(model, settings), outputs=("logits", "slots"), read=read, read_tensors=read_tensors)
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies
 from miniatures import nat, tokens, transformer
 
 from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.ngram import estimate
 from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
 from workflow_src.searches.ctc_beam.prefixes import Extra
-from workflow_src.searches.ctc_beam.search import _slot, certainty, ctc_beam, probable, rows_of_tensors
+from workflow_src.searches.ctc_beam.search import beam_of, ctc_beam
+from workflow_src.searches.ctc_beam.slots import Row, certainty, probable, rows_of_tensors
 from workflow_src.searches.ctc_greedy.search import ctc_greedy
 from workflow_src.types import EOS
 
@@ -161,7 +164,16 @@ def textbook(slots, width, extra):
     return sorted(((score(prefix, sum(masses), True), prefix) for prefix, masses in beam.items()), reverse=True)
 
 
-def random_slots(generator, count):
+def row_of(slots) -> Row:
+    """A row of slots, each symbols with their values; symbols ascend, as they do in logits."""
+    ascending = [sorted(slot) for slot in slots]
+    symbols = [symbol for slot in ascending for symbol, _ in slot]
+    values = [value for slot in ascending for _, value in slot]
+    counts = [len(slot) for slot in slots]
+    return Row(np.array(counts, np.int64), np.array(symbols, np.int64), np.array(values, np.float64), 0.0)
+
+
+def random_row(generator, count):
     """Slots with the blank alone, one certain symbol, the same once more, and several with and without a blank."""
     slots = []
     for _ in range(count):
@@ -169,26 +181,113 @@ def random_slots(generator, count):
         values = [0.0, *(-generator.exponential(2.0, 4))]
         order = [SIZE - 1, *symbols] if not symbols or generator.random() < 0.5 else symbols
         generator.shuffle(order)
-        entries = [(symbol, float(value), math.exp(value)) for symbol, value in zip(order, values, strict=False)]
-        slots.append(_slot(entries, SIZE - 1))
+        slots.append(list(zip(order, values, strict=False)))
         if len(order) == 1 and generator.random() < 0.3:
             # Of two equal slots with a choice, outputs would be exactly as probable as others.
             slots.append(slots[-1])
-    return slots
+    return row_of(slots)
+
+
+def searches():
+    """The search in plain Python, and where Numba is installed the compiled one."""
+    found = [pytest.param(prefixes.PrefixBeam, id="python")]
+    try:
+        from workflow_src.searches.ctc_beam.compiled import PrefixBeam
+    except ImportError:
+        return [*found, pytest.param(None, id="compiled", marks=pytest.mark.skip("needs numba (the extra fast)"))]
+    return [*found, pytest.param(PrefixBeam, id="compiled")]
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 30])
 @pytest.mark.parametrize("with_model", [False, True])
-def test_a_pruned_beam_keeps_what_the_textbook_keeps(language_model, width, with_model):
+@pytest.mark.parametrize("search", searches())
+def test_a_pruned_beam_keeps_what_the_textbook_keeps(language_model, width, with_model, search):
     generator, kinds = np.random.default_rng(width), set()
+    about = language_model if with_model else None, 0.6, 0.8
+    beam = search(SIZE - 1, width, None, *about)
     for _ in range(40):
-        slots = random_slots(generator, 12)
-        extra = Extra(language_model if with_model else None, 0.6, 0.8)
-        found, wanted = prefixes.prefix_beam(slots, width, extra), textbook(slots, width, extra)
+        row = random_row(generator, 12)
+        slots = prefixes.slots_of(row, SIZE - 1)
+        found, wanted = beam(row), textbook(slots, width, Extra(*about))
         assert [output for _, output in found] == [output for _, output in wanted]
         assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-9)
         kinds |= {(min(len(slot.symbols), 2), slot.blank is prefixes.NO_BLANK) for slot in slots}
     assert kinds == {(0, False), (1, False), (1, True), (2, False), (2, True)}
+
+
+@pytest.fixture(scope="module")
+def language_models(language_model):
+    """By order: none, of single words alone, and others."""
+    drawn = np.random.default_rng(5).integers(3, SIZE - 1, 60)
+    others = {order: estimate(drawn, np.arange(0, 61, 4), SIZE, order) for order in (1, 2, 4)}
+    return {0: None, 3: language_model, **others}
+
+
+@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.given(
+    slots=strategies.lists(
+        # Values of few kinds, so that prefixes are exactly as good as others; and such that probabilities vanish.
+        strategies.dictionaries(
+            strategies.integers(3, SIZE - 1), strategies.sampled_from([0.0, -0.5, -1.0, -30.0, -400.0]), min_size=1
+        ),
+        max_size=14,
+    ),
+    times=strategies.integers(1, 8),
+    width=strategies.sampled_from([1, 2, 3, 7, 10**6]),
+    threshold=strategies.sampled_from([None, 1e-6, 0.5, 3.0, 40.0]),
+    order=strategies.sampled_from([0, 1, 2, 3, 4]),
+    weights=strategies.sampled_from([(0.0, 0.0), (0.5, 0.0), (0.4, 2.5), (1.0, -1.0)]),
+)
+def test_the_compiled_search_finds_what_plain_python_finds(
+    language_models, slots, times, width, threshold, order, weights
+):
+    compiled = pytest.importorskip("workflow_src.searches.ctc_beam.compiled", reason="needs numba (the extra fast)")
+    # The best symbol of a slot has the value 0. Unlimited beams double with every slot.
+    every = [{symbol: value - max(slot.values()) for symbol, value in slot.items()} for slot in slots]
+    every = every[:7] if width == 10**6 else every * times
+    about = SIZE - 1, width, threshold, language_models[order], *weights
+    row = row_of([list(slot.items()) for slot in every])
+    found, wanted = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
+    assert [output for _, output in found] == [output for _, output in wanted]
+    assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-9)
+
+
+def test_slots_of_very_many_symbols_are_sorted(language_model):
+    compiled = pytest.importorskip("workflow_src.searches.ctc_beam.compiled", reason="needs numba (the extra fast)")
+    generator = np.random.default_rng(0)
+    # Of so few values that many symbols are as probable as others.
+    logits = generator.integers(0, 40, (6, 5 * compiled.FEW)).astype(np.float32)
+    row = Row(*probable(logits, 0.0), 0.0)
+    about = len(logits[0]) - 1, 20, None, language_model, 0.3, 1.0
+    found, wanted = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
+    assert [output for _, output in found] == [output for _, output in wanted]
+    assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-9)
+
+
+def test_what_is_remembered_changes_nothing(language_model, monkeypatch):
+    """Each sentence after others as by itself, where every continuation takes the place of another one."""
+    compiled = pytest.importorskip("workflow_src.searches.ctc_beam.compiled", reason="needs numba (the extra fast)")
+    generator, about = np.random.default_rng(7), (SIZE - 1, 6, None, language_model, 0.6, 0.8)
+    rows = [random_row(generator, 8) for _ in range(20)]
+    alone = [compiled.PrefixBeam(*about)(row) for row in rows]
+    monkeypatch.setattr(compiled, "REMEMBERED", 4)
+    beam = compiled.PrefixBeam(*about)
+    assert [beam(row) for row in rows] == alone and len(beam._words.known) == 4
+
+
+@pytest.mark.parametrize("kind", ["n-gram", "other", "none", "without numba"])
+def test_the_compiled_search_serves_where_it_can(language_model, monkeypatch, kind):
+    compiled = pytest.importorskip("workflow_src.searches.ctc_beam.compiled", reason="needs numba (the extra fast)")
+    from workflow_src.searches.ctc_beam import search
+
+    if kind == "without numba":
+        monkeypatch.setattr(search, "_compiled", lambda: None)
+    model = {"other": Asked(language_model), "none": None}.get(kind, language_model)
+    settings = CtcBeamSettings(beam=3, language_model=model and "lm", lm_weight=0.37)
+    search._beam.cache_clear()
+    module = compiled if kind in ("n-gram", "none") else prefixes
+    assert isinstance(beam_of(SIZE - 1, settings, model), module.PrefixBeam)
+    search._beam.cache_clear()
 
 
 @pytest.mark.parametrize("threshold", [1e-6, 1.0, 1e3])
@@ -209,16 +308,17 @@ def test_a_threshold_drops_prefixes_and_not_the_probability_of_those_that_stay(m
 @pytest.mark.parametrize("min_ratio", [0.0, 0.05, 1.0])
 def test_symbols_of_tensors_are_those_of_arrays(model, min_ratio):
     logits = slot_logits(model, SOURCE)[0][0].detach()
-    slots = probable(logits.numpy(), model.blank, min_ratio)
-    ((others, sums),) = rows_of_tensors(logits[None], torch.tensor([len(logits)]), model.blank, min_ratio, True)
-    assert slots == others
+    counts, symbols, values = probable(logits.numpy(), min_ratio)
+    (row,) = rows_of_tensors(logits[None], torch.tensor([len(logits)]), min_ratio, True)
+    assert all(map(np.array_equal, row[:3], (counts, symbols, values)))
+    slots = prefixes.slots_of(row, model.blank)
     ratios = (logits - logits.amax(-1, keepdim=True)).exp()
-    for slot, row in zip(slots, ratios, strict=True):
-        wanted = {symbol: p for symbol, p in enumerate(row.tolist()) if p >= min_ratio and p > 0}
+    for slot, own in zip(slots, ratios, strict=True):
+        wanted = {symbol: p for symbol, p in enumerate(own.tolist()) if p >= min_ratio and p > 0}
         assert slot.blank[1] == pytest.approx(wanted.pop(model.blank, 0.0))
         assert {symbol: p for symbol, _, p in slot.symbols} == pytest.approx(wanted)
         assert [p for *_, p in slot.symbols] == sorted((p for *_, p in slot.symbols), reverse=True)
-    assert certainty(logits.numpy()) == pytest.approx(sums, abs=1e-9)
+    assert certainty(logits.numpy()) == pytest.approx(row.base, abs=1e-9)
     assert certainty(logits.numpy()) == pytest.approx(float((logits.amax(-1) - logits.logsumexp(-1)).sum()), abs=1e-9)
 
 

@@ -14,8 +14,9 @@ from workflow_src.registry import searches
 from workflow_src.searches.argmax import ArgmaxSettings
 from workflow_src.searches.argmax.search import run as argmax
 from workflow_src.searches.ctc_beam import CtcBeamSettings
-from workflow_src.searches.ctc_beam.prefixes import Extra, prefix_beam
-from workflow_src.searches.ctc_beam.search import certainty, ctc_beam, probable
+from workflow_src.searches.ctc_beam.prefixes import PrefixBeam
+from workflow_src.searches.ctc_beam.search import ctc_beam
+from workflow_src.searches.ctc_beam.slots import rows_of_arrays
 from workflow_src.searches.ctc_greedy.search import ctc_greedy
 from workflow_src.searches.npd import NpdSettings
 from workflow_src.searches.npd.search import run as npd
@@ -115,10 +116,10 @@ def test_prefixes_of_several_draws_keep_their_best_score():
         every: dict[tuple[int, ...], float] = {}
         for draw in range(5):
             hidden, mask = made.hidden(memory, z=mean + 2.0 * deviation * noise[draw, : mean.size(1)])
-            logits = made.logits(hidden)[0, : int(mask.sum())].detach().numpy()
-            symbols = probable(logits, made.blank, 0.0)
-            for score, output in prefix_beam(symbols, 4, Extra(None, 0.0, 0.5), None):
-                every[output] = max(every.get(output, -math.inf), score + certainty(logits))
+            logits, slots = made.logits(hidden).detach().numpy(), mask.sum(1).numpy()
+            (found_in,) = rows_of_arrays(logits, slots, 0.0, True)
+            for score, output in PrefixBeam(made.blank, 4, None, None, 0.0, 0.5)(found_in):
+                every[output] = max(every.get(output, -math.inf), score + found_in.base)
         best = max(every, key=every.__getitem__)
         assert tuple(found.tokens[row]) == best and found.candidates[row] == len(every)
         assert found.scores[row] == pytest.approx(every[best], abs=1e-9)

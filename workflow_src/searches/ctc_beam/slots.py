@@ -1,0 +1,80 @@
+"""The symbols of slots that are probable enough to be searched, from logits."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# What is below may not be put out.
+LEAST = -1e30
+
+
+class Row(NamedTuple):
+    """The probable symbols of a sentence's slots, one after another.
+
+    counts  (N,) int64, symbols of each slot
+    symbols (K,) int64, ascending within a slot
+    values  (K,) float64, log-probabilities relative to the best of the slot
+    base    sum of the log-probabilities of the best, which scores are relative to; 0 where nobody compares
+    """
+
+    counts: np.ndarray
+    symbols: np.ndarray
+    values: np.ndarray
+    base: float
+
+
+def below(min_ratio: float) -> float:
+    return math.log(min_ratio) if min_ratio else -math.inf
+
+
+def probable(logits: np.ndarray, min_ratio: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Counts, symbols and values as in `Row` of those at least `min_ratio` times as probable as the best of their
+    slot, of logits (N, V)."""
+    best = logits.max(-1, keepdims=True)
+    places = np.flatnonzero(logits >= np.maximum(best + below(min_ratio), LEAST))
+    rows, symbols = np.divmod(places, logits.shape[1])
+    values = logits.ravel()[places] - best[rows, 0]
+    return np.bincount(rows, minlength=len(logits)), symbols, values.astype(np.float64)
+
+
+def certainty(logits: np.ndarray) -> float:
+    """Sum over slots of the log-probability of the best symbol, which scores are relative to, of logits (N, V)."""
+    return -float(np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)).sum())
+
+
+def rows_of_arrays(
+    logits: np.ndarray,
+    slots: np.ndarray,
+    min_ratio: float,
+    compared: bool,
+) -> list[Row]:
+    """Sentences from logits (B, N, V) and slots (B,); `base` is 0 unless `compared`."""
+    own = [row[:count] for row, count in zip(logits, slots.tolist(), strict=True)]
+    return [Row(*probable(row, min_ratio), certainty(row) if compared else 0.0) for row in own]
+
+
+def rows_of_tensors(logits: Tensor, slots: Tensor, min_ratio: float, compared: bool) -> list[Row]:
+    """The same of tensors: few numbers leave their device, once for all sentences."""
+    width = logits.size(1)
+    best = logits.amax(-1, keepdim=True)
+    mask = torch.arange(width, device=logits.device) < slots[:, None]
+    found = (logits >= (best + below(min_ratio)).clamp(min=LEAST)) & mask[..., None]
+    row, place, symbols = found.nonzero(as_tuple=True)
+    values = logits[row, place, symbols] - best[row, place, 0]
+    sums = ((best[..., 0] - logits.logsumexp(-1)) * mask).sum(1) if compared else torch.zeros_like(slots)
+    # Integers of this size are exact in float64, so that all may travel together.
+    parts = [part.double() for part in (slots, sums, row * width + place, symbols, values)]
+    sizes = np.cumsum([len(part) for part in parts])[:-1]
+    counts, bases, owners, symbols, values = np.split(torch.cat(parts).cpu().numpy(), sizes)
+    number = np.bincount(owners.astype(np.int64), minlength=len(counts) * width).reshape(-1, width)
+    ends = number.sum(1).cumsum()[:-1]
+    parts = zip(
+        number, counts.astype(np.int64), np.split(symbols.astype(np.int64), ends), np.split(values, ends), bases,
+        strict=True,
+    )  # fmt: skip
+    return [Row(own[:count], words, logs, float(base)) for own, count, words, logs, base in parts]
