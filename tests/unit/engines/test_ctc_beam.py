@@ -12,7 +12,9 @@ from miniatures import nat
 from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.decoding.ngram import estimate
-from workflow_src.searches.ctc_beam.slots import probable, rows_of_tensors
+from workflow_src.searches.ctc_beam import CtcBeamSettings
+from workflow_src.searches.ctc_beam.search import beam_of
+from workflow_src.searches.ctc_beam.slots import probable, rows_of_arrays, rows_of_tensors
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS
 
@@ -36,6 +38,9 @@ def logits_of(sharpness: float, rows: int = 5, slots: int = 6) -> torch.Tensor:
 def test_slots_of_a_batch_on_a_device_are_those_of_sentences_one_by_one(min_ratio, sharpness):
     logits, slots = logits_of(sharpness), torch.tensor([6, 4, 1, 5, 6])
     wanted = [probable(row[:count].numpy(), min_ratio) for row, count in zip(logits, slots, strict=True)]
+    chosen = beam_of(BLANK, CtcBeamSettings(), None).probable
+    for row, own in zip(rows_of_arrays(logits.numpy(), slots.numpy(), min_ratio, False, chosen), wanted, strict=True):
+        assert all(map(np.array_equal, row[:3], own))
     found = rows_of_tensors(logits, slots, min_ratio, True)
     for row, parts in zip(found, wanted, strict=True):
         assert all(map(np.array_equal, row[:3], parts))

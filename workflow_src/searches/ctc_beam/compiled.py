@@ -9,16 +9,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from math import exp, inf, log
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
 
 from workflow_src.decoding.ngram import NgramModel
 from workflow_src.searches.ctc_beam.prefixes import SMALLEST, Output
-from workflow_src.searches.ctc_beam.slots import Row
+from workflow_src.searches.ctc_beam.slots import LEAST, Probable, Row, below
 from workflow_src.types import EOS, UNK
 
+# Logits that are compared at once; few parts hold a probable symbol.
+PART = 256
+# Symbols of a slot that there is room for at first, on average.
+ROOM = 16
 # Slots of more symbols on average are sorted by NumPy first.
 FEW = 64
 # Continuations that are remembered from sentence to sentence, a power of two; later ones replace earlier ones.
@@ -49,32 +53,23 @@ def _compiled(function: Callable, **options: Any) -> Callable:
 _plain = functools.partial(_compiled, _nrt=False)
 
 
-class Words(NamedTuple):
-    """What words add to scores: an n-gram model as a trie, its weight, the bonus, and what was found already.
-
-    Node 0 of the trie is the empty context, the n-grams of each order follow. `last` has their last words, `nodes` the
-    first child (the last one is before the first child of the next node) and the node of the n-gram without its first
-    word, `logs` log p(last word | others) and the logarithm of the backoff weight. Nodes from `longest` on have no
-    children. `size` is the number of words, 0 where there is no model: then nothing is added but the bonus.
-    """
-
-    last: np.ndarray
-    nodes: np.ndarray
-    logs: np.ndarray
-    size: int
-    longest: int
-    start: int
-    weight: float
-    bonus: float
-    known: np.ndarray
-    gains: np.ndarray
+# What words add to scores is one argument of what is compiled: a trie, what was found in it, the weight of its
+# logarithms, and the bonus. They are plain tuples: a file of Numba's cache that names a class cannot be read once the
+# class has another name.
+Trie = tuple[np.ndarray, np.ndarray, np.ndarray, int, int]
 
 
 @functools.lru_cache(maxsize=1)
-def _trie(model: NgramModel | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, int, int]:
-    """The first fields of `Words`."""
+def _trie(model: NgramModel | None) -> tuple[Trie, int]:
+    """An n-gram model as a trie (last, nodes, logs, size, longest), and the node that sentences start at.
+
+    Node 0 is the empty context, the n-grams of each order follow. `last` has their last words; `nodes` the first child
+    (the last one is before the first child of the next node) and the node of the n-gram without its first word; `logs`
+    log p(last word | others) and the logarithm of the backoff weight. Nodes from `longest` on have no children. `size`
+    is the number of words, 0 where there is no model: then log p is 0.
+    """
     if model is None:
-        return np.zeros(UNK + 2, np.int32), np.zeros((UNK + 2, 2), np.int32), np.zeros((UNK + 2, 2)), 0, 0, 0
+        return (np.zeros(UNK + 2, np.int32), np.zeros((UNK + 2, 2), np.int32), np.zeros((UNK + 2, 2)), 0, 0), 0
     tables = model.tables
     offsets = np.cumsum([1, *map(len, tables)])
     last, nodes = np.zeros(offsets[-1], np.int32), np.zeros((offsets[-1] + 1, 2), np.int32)
@@ -91,42 +86,73 @@ def _trie(model: NgramModel | None) -> tuple[np.ndarray, np.ndarray, np.ndarray,
             nodes[rows, FIRST] = offsets[order + 1] + children
     length, row = model.start
     start = int(offsets[length - 1] + row) if length else 0
-    return last, nodes, logs, model.size, int(offsets[-2]), start
+    return (last, nodes, logs, model.size, int(offsets[-2])), start
 
 
 @_plain
-def _step(words, node, word):
+def _step(trie, node, word):
     """log p(word | node), and the node after it, as `NgramModel.step`."""
-    if not 0 <= word < words.size:
+    last, nodes, logs, size, longest = trie
+    if not 0 <= word < size:
         word = UNK
     total = 0.0
     while node:
-        low, end = words.nodes[node, FIRST], words.nodes[node + 1, FIRST]
+        low, end = nodes[node, FIRST], nodes[node + 1, FIRST]
         high = end
         while low < high:
             middle = (low + high) // 2
-            if words.last[middle] < word:
+            if last[middle] < word:
                 low = middle + 1
             else:
                 high = middle
-        if low < end and words.last[low] == word:
-            return total + words.logs[low, LOGP], words.nodes[low, SUFFIX] if low >= words.longest else low
-        total += words.logs[node, BACKOFF]
-        node = words.nodes[node, SUFFIX]
+        if low < end and last[low] == word:
+            return total + logs[low, LOGP], nodes[low, SUFFIX] if low >= longest else low
+        total += logs[node, BACKOFF]
+        node = nodes[node, SUFFIX]
     place = 1 + word
-    return total + words.logs[place, LOGP], words.nodes[place, SUFFIX] if place >= words.longest else place
+    return total + logs[place, LOGP], nodes[place, SUFFIX] if place >= longest else place
 
 
 @_plain
 def _added(words, node, word):
     """What a word adds to a score, and the node after it."""
-    known, gains = words.known, words.gains
+    trie, (known, gains), weight, bonus = words
     place = (node * SPREAD + word) & (len(known) - 1)
     if known[place, 0] != node or known[place, 1] != word:
-        value, following = _step(words, node, word)
+        value, following = _step(trie, node, word)
         known[place, 0], known[place, 1], known[place, 2] = node, word, following
-        gains[place] = words.bonus + words.weight * value
+        gains[place] = bonus + weight * value
     return gains[place], known[place, 2]
+
+
+@_plain
+def _many(part, floor):
+    """How many are at least `floor`. Only so plain a loop compares several numbers at once."""
+    count = 0
+    for i in range(part.shape[0]):
+        count += part[i] >= floor
+    return count
+
+
+@_plain
+def _probable(logits, best, below, least, counts, symbols, values):
+    """Fills the fields of `slots.Row` and gives the number of symbols, or -1 where there is no room for them."""
+    found = 0
+    for slot in range(logits.shape[0]):
+        floor, before = max(best[slot] + below, least), found
+        for begin in range(0, logits.shape[1], PART):
+            end = min(logits.shape[1], begin + PART)
+            many = _many(logits[slot, begin:end], floor)
+            if not many:
+                continue
+            if found + many > len(symbols):
+                return -1
+            for i in range(begin, end):
+                if logits[slot, i] >= floor:
+                    symbols[found], values[found] = i, logits[slot, i] - best[slot]
+                    found += 1
+        counts[slot] = found - before
+    return found
 
 
 @_compiled
@@ -251,7 +277,7 @@ def _continued(
 ):  # fmt: skip
     """All prefixes after a slot that are within the gap; fills `entries` and `places`, and gives their number."""
     beams, choices, number, reached = len(prefix), len(symbols), 0, 0
-    best, most = beam[0, SCORE], max(0.0, words.bonus)
+    best, most = beam[0, SCORE], max(0.0, words[3])
     for i in range(1, beams):
         best = max(best, beam[i, SCORE])
     least = best + log_blank - gap
@@ -350,10 +376,11 @@ def _outputs(tree, prefix, order):
 
 
 @_compiled
-def search(counts, symbols, values, blank, width, gap, words):
-    """The prefixes after all slots, best first: scores, their symbols one after another, and where each begins."""
+def search(counts, symbols, values, blank, width, gap, words, start, wanted):
+    """The prefixes after all slots, best first: scores; of the first `wanted`, symbols one after another, and where
+    each begins."""
     tree, masses = np.zeros((256, 6), np.int64), np.zeros((256, 2))
-    tree[0, PARENT], tree[0, LAST], tree[0, NODE], tree[0, OPENED] = -1, -1, words.start, -1
+    tree[0, PARENT], tree[0, LAST], tree[0, NODE], tree[0, OPENED] = -1, -1, start, -1
     prefix, beam = np.zeros(1, np.int64), np.zeros((1, 3))
     beam[0, ENDED] = 1.0
     scale, certain, used, end = 0.0, -1, 1, 0
@@ -391,11 +418,11 @@ def search(counts, symbols, values, blank, width, gap, words):
         if number != len(prefix):
             prefix, beam = np.empty(len(order), np.int64), np.empty((len(order), 3))
         used = _next(entries, places, order, prefix, beam, tree, masses, used)
-    scores = beam[:, SCORE] + scale
+    scores, (trie, _, weight, _) = beam[:, SCORE] + scale, words
     for i in range(len(scores)):
-        scores[i] += words.weight * _step(words, tree[prefix[i], NODE], EOS)[0]
+        scores[i] += weight * _step(trie, tree[prefix[i], NODE], EOS)[0]
     order = _best(scores, prefix, prefix, len(scores))
-    return scores[order], *_outputs(tree, prefix, order)
+    return scores[order], *_outputs(tree, prefix, order[:wanted])
 
 
 class PrefixBeam:
@@ -410,17 +437,38 @@ class PrefixBeam:
         lm_weight: float,
         word_bonus: float,
     ):
-        self._about = blank, width, inf if threshold is None else float(threshold)
-        known = np.full((REMEMBERED, 3), -1), np.zeros(REMEMBERED)
-        self._words = Words(*_trie(language_model), float(lm_weight), float(word_bonus), *known)
+        self._blank, self._width, self._gap = blank, width, inf if threshold is None else float(threshold)
+        trie, self._start = _trie(language_model)
+        self.known = np.full((REMEMBERED, 3), -1), np.zeros(REMEMBERED)
+        self._words = trie, self.known, float(lm_weight), float(word_bonus)
+
+    @staticmethod
+    def probable(logits: np.ndarray, min_ratio: float) -> Probable:
+        """As `slots.probable`."""
+        kind, best = logits.dtype.type, logits.max(-1)
+        counts, room = np.empty(len(logits), np.int64), ROOM * len(logits)
+        while True:
+            symbols, values = np.empty(room, np.int64), np.empty(room)
+            found = _probable(logits, best, kind(below(min_ratio)), kind(LEAST), counts, symbols, values)
+            if found >= 0:
+                return counts, symbols[:found], values[:found]
+            room = logits.size
 
     def __call__(self, row: Row) -> list[Output]:
-        counts, symbols, values, _ = row
-        if len(values) > FEW * len(counts):
-            order = np.lexsort((-values, np.repeat(np.arange(len(counts)), counts)))
-            symbols, values = symbols[order], values[order]
-        scores, words, ends = search(counts, symbols, values, *self._about, self._words)
+        scores, words, ends = self._search(row, self._width)
         words, ends = words.tolist(), ends.tolist()
         return [
             (score, tuple(words[begin:end])) for score, begin, end in zip(scores.tolist(), ends, ends[1:], strict=False)
         ]
+
+    def best(self, row: Row) -> tuple[Output, int]:
+        """The first of what a call gives, and how many there are."""
+        scores, words, _ = self._search(row, 1)
+        return (scores.item(0), tuple(words.tolist())), len(scores)
+
+    def _search(self, row: Row, wanted: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        counts, symbols, values, _ = row
+        if len(values) > FEW * len(counts):
+            order = np.lexsort((-values, np.repeat(np.arange(len(counts)), counts)))
+            symbols, values = symbols[order], values[order]
+        return search(counts, symbols, values, self._blank, self._width, self._gap, self._words, self._start, wanted)

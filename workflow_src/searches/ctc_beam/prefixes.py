@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from workflow_src.searches.ctc_beam import slots
 from workflow_src.searches.ctc_beam.slots import Row
 from workflow_src.types import EOS, LanguageModel
 
@@ -164,6 +165,8 @@ class PrefixBeam:
     Called with the row of a sentence, it gives what `prefix_beam` gives.
     """
 
+    probable = staticmethod(slots.probable)
+
     def __init__(
         self,
         blank: int,
@@ -178,6 +181,11 @@ class PrefixBeam:
 
     def __call__(self, row: Row) -> list[Output]:
         return prefix_beam(slots_of(row, self.blank), self.width, self.extra, self.threshold)
+
+    def best(self, row: Row) -> tuple[Output, int]:
+        """The first of what a call gives, and how many there are."""
+        found = self(row)
+        return found[0], len(found)
 
 
 # Score, prefix, and the probabilities of its alignments that end in a blank and in its last symbol.

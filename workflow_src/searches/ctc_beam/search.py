@@ -87,6 +87,10 @@ def searched(
     sentences whose beam holds one output at the end.
     """
     each = max(1, settings.draws)
+    if rescorer is None and each == 1:
+        best = [beam.best(row) for row in rows]
+        scores = [score + row.base for ((score, _), _), row in zip(best, rows, strict=True)]
+        return Hypotheses([list(output) for (_, output), _ in best], scores, candidates=[count for _, count in best])
     found: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
     for number, row in enumerate(rows):
         outputs = found[number // each]
@@ -119,7 +123,7 @@ def ctc_beam(
     rows = (
         rows_of_tensors(logits, slots, *about)
         if logits.is_cuda
-        else rows_of_arrays(logits.numpy(), slots.numpy(), *about)
+        else rows_of_arrays(logits.numpy(), slots.numpy(), *about, beam.probable)
     )
     return searched(rows, source, settings, beam, rescorer, scored)
 
@@ -140,7 +144,7 @@ def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool
 
     @torch.no_grad()
     def read(source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
-        rows = rows_of_arrays(*outputs, *about)
+        rows = rows_of_arrays(*outputs, *about, beam.probable)
         return searched(rows, torch.from_numpy(source), settings, beam, rescorer, scored)
 
     @torch.no_grad()

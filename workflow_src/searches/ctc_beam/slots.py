@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,11 +29,14 @@ class Row(NamedTuple):
     base: float
 
 
+Probable = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
 def below(min_ratio: float) -> float:
     return math.log(min_ratio) if min_ratio else -math.inf
 
 
-def probable(logits: np.ndarray, min_ratio: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def probable(logits: np.ndarray, min_ratio: float) -> Probable:
     """Counts, symbols and values as in `Row` of those at least `min_ratio` times as probable as the best of their
     slot, of logits (N, V)."""
     best = logits.max(-1, keepdims=True)
@@ -52,6 +56,7 @@ def rows_of_arrays(
     slots: np.ndarray,
     min_ratio: float,
     compared: bool,
+    probable: Callable[[np.ndarray, float], Probable] = probable,
 ) -> list[Row]:
     """Sentences from logits (B, N, V) and slots (B,); `base` is 0 unless `compared`."""
     own = [row[:count] for row, count in zip(logits, slots.tolist(), strict=True)]

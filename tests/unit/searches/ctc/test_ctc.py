@@ -250,6 +250,8 @@ def test_the_compiled_search_finds_what_plain_python_finds(
     found, wanted = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
     assert [output for _, output in found] == [output for _, output in wanted]
     assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-9)
+    assert compiled.PrefixBeam(*about).best(row) == (found[0], len(found))
+    assert prefixes.PrefixBeam(*about).best(row) == (wanted[0], len(wanted))
 
 
 def test_slots_of_very_many_symbols_are_sorted(language_model):
@@ -257,7 +259,8 @@ def test_slots_of_very_many_symbols_are_sorted(language_model):
     generator = np.random.default_rng(0)
     # Of so few values that many symbols are as probable as others.
     logits = generator.integers(0, 40, (6, 5 * compiled.FEW)).astype(np.float32)
-    row = Row(*probable(logits, 0.0), 0.0)
+    row = Row(*compiled.PrefixBeam.probable(logits, 0.0), 0.0)
+    assert all(map(np.array_equal, row[:3], probable(logits, 0.0)))
     about = len(logits[0]) - 1, 20, None, language_model, 0.3, 1.0
     found, wanted = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
     assert [output for _, output in found] == [output for _, output in wanted]
@@ -272,7 +275,7 @@ def test_what_is_remembered_changes_nothing(language_model, monkeypatch):
     alone = [compiled.PrefixBeam(*about)(row) for row in rows]
     monkeypatch.setattr(compiled, "REMEMBERED", 4)
     beam = compiled.PrefixBeam(*about)
-    assert [beam(row) for row in rows] == alone and len(beam._words.known) == 4
+    assert [beam(row) for row in rows] == alone and len(beam.known[0]) == 4
 
 
 @pytest.mark.parametrize("kind", ["n-gram", "other", "none", "without numba"])
@@ -306,9 +309,10 @@ def test_a_threshold_drops_prefixes_and_not_the_probability_of_those_that_stay(m
 
 
 @pytest.mark.parametrize("min_ratio", [0.0, 0.05, 1.0])
-def test_symbols_of_tensors_are_those_of_arrays(model, min_ratio):
+@pytest.mark.parametrize("search", searches())
+def test_symbols_of_tensors_are_those_of_arrays(model, min_ratio, search):
     logits = slot_logits(model, SOURCE)[0][0].detach()
-    counts, symbols, values = probable(logits.numpy(), min_ratio)
+    counts, symbols, values = search.probable(logits.numpy(), min_ratio)
     (row,) = rows_of_tensors(logits[None], torch.tensor([len(logits)]), min_ratio, True)
     assert all(map(np.array_equal, row[:3], (counts, symbols, values)))
     slots = prefixes.slots_of(row, model.blank)

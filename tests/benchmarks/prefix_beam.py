@@ -1,0 +1,62 @@
+"""The search over prefixes by itself: milliseconds a sentence in Python and compiled by Numba. A benchmark.
+
+    python tests/benchmarks/prefix_beam.py --bundle results/tatoeba/systems/ctc-raw/seed-1/bundle \
+        --source results/tatoeba/corpus/test.de
+
+The logits of all sentences are computed once. Every round reads all of them by every row; a row's time is the least of
+its rounds' means. The bundle's own language model is used, with the weights that it names. Outputs must be the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import torch
+
+from workflow_src.data.lines import read_lines
+from workflow_src.searches.ctc_beam import compiled, prefixes
+from workflow_src.searches.ctc_beam.search import LogitsPass
+from workflow_src.searches.ctc_beam.slots import rows_of_arrays
+from workflow_src.serving.translator import Translator
+from workflow_src.types import EOS
+
+ROWS = ((5, 0.05, None), (5, 0.02, None), (20, 0.05, 2), (20, 0.02, 3), (20, 0.05, None), (20, 0.02, None))
+
+
+def timed(beam, rows) -> tuple[float, list]:
+    begin = time.perf_counter()
+    found = [beam(row) for row in rows]
+    return 1000 * (time.perf_counter() - begin) / len(rows), [[output for _, output in outputs] for outputs in found]
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--bundle", required=True)
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--sentences", type=int, default=600)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    translator = Translator.load(given.bundle, "cpu")
+    settings, _ = translator.settings("ctc-beam")
+    model = translator.models["nat"]
+    language_model = translator.models["ngram"].scorer
+    lines = [line for line in read_lines(given.source) if line.strip()][: given.sentences]
+    network, logits = LogitsPass(model), []
+    for ids in translator.subwords.encode_source(lines):
+        logits.append([part.numpy() for part in network(torch.tensor([[*ids, EOS]]))])
+    print("| beam | `min_ratio` | `beam_threshold` | Python | compiled |\n|---|---|---|---|---|")
+    for width, min_ratio, threshold in ROWS:
+        rows = [rows_of_arrays(*one, min_ratio, False)[0] for one in logits]
+        about = model.blank, width, threshold, language_model, settings.lm_weight, settings.word_bonus
+        python, fast = prefixes.PrefixBeam(*about), compiled.PrefixBeam(*about)
+        rounds = [(timed(python, rows), timed(fast, rows)) for _ in range(given.rounds)]
+        assert all(one == other for (_, one), (_, other) in rounds)
+        slow, quick = (min(times) for times in zip(*((a, b) for (a, _), (b, _) in rounds), strict=True))
+        print(f"| {width} | {min_ratio} | {threshold or '–'} | {slow:.2f} | {quick:.3f} |")
+
+
+if __name__ == "__main__":
+    main()
