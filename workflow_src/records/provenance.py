@@ -22,7 +22,7 @@ from workflow_src.registry import plugins
 PACKAGE = Path(__file__).resolve().parents[1]
 PACKAGES = (
     "torch", "numpy", "sentencepiece", "subword-nmt", "sacremoses", "sacrebleu", "snakemake", "safetensors",
-    "ctranslate2",
+    "ctranslate2", "onnxruntime", "numba",
 )  # fmt: skip
 
 

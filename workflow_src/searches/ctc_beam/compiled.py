@@ -1,21 +1,24 @@
-"""The prefix beam of `prefixes`, compiled by Numba: the same outputs, in a few percent of the time.
+"""Probable symbols and the prefix beam, compiled by Numba: what `slots` and `prefixes` find, in less time.
 
 The steps stand in the same order as there, down to the order in which equal prefixes are kept. A prefix is a row of two
-arrays, a state of the language model a node of its trie. Compiling takes some ten seconds, once for each machine.
+arrays, a state of the language model a node of its trie.
+
+Numba keeps what it compiled on disk, until this file changes; no other file counts. So constants of others are
+arguments here, and no class is: a file that names one could not be read once it has another name.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from math import exp, inf, log
-from typing import Any
+from math import inf, log
+from pathlib import Path
 
 import numba
 import numpy as np
 
 from workflow_src.decoding.ngram import NgramModel
-from workflow_src.searches.ctc_beam.prefixes import SMALLEST, Output
+from workflow_src.searches.ctc_beam.prefixes import SMALLEST, VANISHED, Output
 from workflow_src.searches.ctc_beam.slots import LEAST, Probable, Row, below
 from workflow_src.types import EOS, UNK
 
@@ -41,35 +44,28 @@ SCORE, ENDED, OPEN = range(3)
 GROWS, BY, AFTER = range(3)
 
 
-def _compiled(function: Callable, **options: Any) -> Callable:
-    """Compiled at the first call, and kept on disk where there is a folder to write to."""
-    try:
-        return numba.njit(cache=True, error_model="numpy", **options)(function)
-    except RuntimeError:
-        return numba.njit(error_model="numpy", **options)(function)
-
-
+# Raises RuntimeError where there is no folder to keep it in: to compile in every process takes longer than Python.
+_compiled: Callable = numba.njit(cache=True, error_model="numpy")
 # Of what allocates nothing. Counting references to its arrays would take most of its time.
-_plain = functools.partial(_compiled, _nrt=False)
+_plain: Callable = numba.njit(cache=True, error_model="numpy", _nrt=False)
 
 
 # What words add to scores is one argument of what is compiled: a trie, what was found in it, the weight of its
-# logarithms, and the bonus. They are plain tuples: a file of Numba's cache that names a class cannot be read once the
-# class has another name.
-Trie = tuple[np.ndarray, np.ndarray, np.ndarray, int, int]
+# logarithms, and the bonus.
+Trie = tuple[np.ndarray, np.ndarray, np.ndarray, int, int, int]
 
 
 @functools.lru_cache(maxsize=1)
 def _trie(model: NgramModel | None) -> tuple[Trie, int]:
-    """An n-gram model as a trie (last, nodes, logs, size, longest), and the node that sentences start at.
+    """An n-gram model as a trie (last, nodes, logs, size, longest, unknown), and the node that sentences start at.
 
     Node 0 is the empty context, the n-grams of each order follow. `last` has their last words; `nodes` the first child
     (the last one is before the first child of the next node) and the node of the n-gram without its first word; `logs`
     log p(last word | others) and the logarithm of the backoff weight. Nodes from `longest` on have no children. `size`
-    is the number of words, 0 where there is no model: then log p is 0.
+    is the number of words, 0 where there is no model: then log p is 0. Others are taken for the word `unknown`.
     """
     if model is None:
-        return (np.zeros(UNK + 2, np.int32), np.zeros((UNK + 2, 2), np.int32), np.zeros((UNK + 2, 2)), 0, 0), 0
+        return (np.zeros(UNK + 2, np.int32), np.zeros((UNK + 2, 2), np.int32), np.zeros((UNK + 2, 2)), 0, 0, UNK), 0
     tables = model.tables
     offsets = np.cumsum([1, *map(len, tables)])
     last, nodes = np.zeros(offsets[-1], np.int32), np.zeros((offsets[-1] + 1, 2), np.int32)
@@ -86,15 +82,15 @@ def _trie(model: NgramModel | None) -> tuple[Trie, int]:
             nodes[rows, FIRST] = offsets[order + 1] + children
     length, row = model.start
     start = int(offsets[length - 1] + row) if length else 0
-    return (last, nodes, logs, model.size, int(offsets[-2])), start
+    return (last, nodes, logs, model.size, int(offsets[-2]), UNK), start
 
 
 @_plain
 def _step(trie, node, word):
     """log p(word | node), and the node after it, as `NgramModel.step`."""
-    last, nodes, logs, size, longest = trie
+    last, nodes, logs, size, longest, unknown = trie
     if not 0 <= word < size:
-        word = UNK
+        word = unknown
     total = 0.0
     while node:
         low, end = nodes[node, FIRST], nodes[node + 1, FIRST]
@@ -117,6 +113,7 @@ def _step(trie, node, word):
 def _added(words, node, word):
     """What a word adds to a score, and the node after it."""
     trie, (known, gains), weight, bonus = words
+    # No lock: compiled code runs alone, because it holds Python's own (no `nogil`).
     place = (node * SPREAD + word) & (len(known) - 1)
     if known[place, 0] != node or known[place, 1] != word:
         value, following = _step(trie, node, word)
@@ -156,22 +153,22 @@ def _probable(logits, best, below, least, counts, symbols, values):
 
 
 @_compiled
-def _sorted(symbols, values, blank):
+def _sorted(symbols, values, probabilities, blank):
     """The symbols of a slot, the best first, of equal ones the first; and the blank's values, as `prefixes.Slot`."""
-    own, own_values = np.empty(len(symbols), np.int64), np.empty(len(symbols))
+    size = len(symbols)
+    own, logs, shares = np.empty(size, np.int64), np.empty(size), np.empty(size)
     log_blank, p_blank, count = -inf, 0.0, 0
-    for i in range(len(symbols)):
-        value = values[i]
+    for i in range(size):
         if symbols[i] == blank:
-            log_blank, p_blank = value, exp(value)
+            log_blank, p_blank = values[i], probabilities[i]
             continue
         place = count
-        while place and own_values[place - 1] < value:
-            own[place], own_values[place] = own[place - 1], own_values[place - 1]
+        while place and logs[place - 1] < values[i]:
+            own[place], logs[place], shares[place] = own[place - 1], logs[place - 1], shares[place - 1]
             place -= 1
-        own[place], own_values[place] = symbols[i], value
+        own[place], logs[place], shares[place] = symbols[i], values[i], probabilities[i]
         count += 1
-    return own[:count], own_values[:count], log_blank, p_blank
+    return own[:count], logs[:count], shares[:count], log_blank, p_blank
 
 
 @_plain
@@ -226,10 +223,12 @@ def _add(tree, masses, number, parent, symbol, extra, node):
 
 
 @_compiled
-def _scaled(beam, scale):
+def _scaled(beam, scale, smallest):
     largest = (beam[:, ENDED] + beam[:, OPEN]).max()
-    if largest >= SMALLEST:
+    if largest >= smallest:
         return scale
+    if not largest:
+        return -inf
     for i in range(len(beam)):
         beam[i, SCORE] -= log(largest)
         beam[i, ENDED] /= largest
@@ -376,9 +375,9 @@ def _outputs(tree, prefix, order):
 
 
 @_compiled
-def search(counts, symbols, values, blank, width, gap, words, start, wanted):
+def search(counts, symbols, values, probabilities, blank, width, gap, words, start, end_of_sentence, smallest, wanted):
     """The prefixes after all slots, best first: scores; of the first `wanted`, symbols one after another, and where
-    each begins."""
+    each begins. Nothing where no prefix has a probability any more."""
     tree, masses = np.zeros((256, 6), np.int64), np.zeros((256, 2))
     tree[0, PARENT], tree[0, LAST], tree[0, NODE], tree[0, OPENED] = -1, -1, start, -1
     prefix, beam = np.zeros(1, np.int64), np.zeros((1, 3))
@@ -395,8 +394,10 @@ def search(counts, symbols, values, blank, width, gap, words, start, wanted):
         if alone and symbols[begin] == certain:
             continue
         certain = symbols[begin] if alone else -1
-        if beam[0, ENDED] + beam[0, OPEN] < SMALLEST:
-            scale = _scaled(beam, scale)
+        if beam[0, ENDED] + beam[0, OPEN] < smallest:
+            scale = _scaled(beam, scale, smallest)
+            if scale == -inf:
+                return beam[:0, SCORE], symbols[:0], counts[:0]
         # At most so many prefixes are looked at, and may be new.
         most = len(prefix) * (counts[slot] + 1)
         if used + most > len(tree):
@@ -405,10 +406,14 @@ def search(counts, symbols, values, blank, width, gap, words, start, wanted):
             grown, used = _one_more(certain, prefix, beam, tree, masses, used, words)
             if grown:
                 continue
-        own, logs, log_blank, p_blank = _sorted(symbols[begin:end], values[begin:end], blank)
+        own, logs, shares, log_blank, p_blank = _sorted(
+            symbols[begin:end], values[begin:end], probabilities[begin:end], blank
+        )
         entries, places, opened = np.empty((most, 3)), np.empty((most, 3), np.int64), np.empty(most, np.int64)
         about = log_blank, p_blank, prefix, beam, tree, masses, opened, entries, places, gap, words
-        number = _continued(slot, own, logs, np.exp(logs), *about)
+        number = _continued(slot, own, logs, shares, *about)
+        if not number:
+            return beam[:0, SCORE], symbols[:0], counts[:0]
         if gap < inf:
             number = _within(entries, places, number, gap)
         if number > width:
@@ -420,7 +425,7 @@ def search(counts, symbols, values, blank, width, gap, words, start, wanted):
         used = _next(entries, places, order, prefix, beam, tree, masses, used)
     scores, (trie, _, weight, _) = beam[:, SCORE] + scale, words
     for i in range(len(scores)):
-        scores[i] += weight * _step(trie, tree[prefix[i], NODE], EOS)[0]
+        scores[i] += weight * _step(trie, tree[prefix[i], NODE], end_of_sentence)[0]
     order = _best(scores, prefix, prefix, len(scores))
     return scores[order], *_outputs(tree, prefix, order[:wanted])
 
@@ -471,4 +476,32 @@ class PrefixBeam:
         if len(values) > FEW * len(counts):
             order = np.lexsort((-values, np.repeat(np.arange(len(counts)), counts)))
             symbols, values = symbols[order], values[order]
-        return search(counts, symbols, values, self._blank, self._width, self._gap, self._words, self._start, wanted)
+        # NumPy's exponential, as in Python: another one may differ in the last digit, which decides between equal ones.
+        found = search(
+            counts,
+            symbols,
+            values,
+            np.exp(values),
+            self._blank,
+            self._width,
+            self._gap,
+            self._words,
+            self._start,
+            EOS,
+            SMALLEST,
+            wanted,
+        )
+        if not len(found[0]):
+            raise ValueError(VANISHED)
+        return found
+
+
+def try_out() -> None:
+    """Compiles both functions, or reads them from disk, and runs them."""
+    made = PrefixBeam(1, 1, None, None, 0.0, 0.0)
+    made.best(Row(*made.probable(np.zeros((1, 2), np.float32), 0.5), 0.0))
+
+
+def is_kept() -> bool:
+    """Whether a file of an earlier process, perhaps of another processor or version, is there."""
+    return any(Path(search.stats.cache_path).glob(f"{Path(__file__).stem}.search-*.nbi"))

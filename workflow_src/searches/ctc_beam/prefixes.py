@@ -5,8 +5,8 @@ each with the probability of its alignments that end in a blank and of those tha
 
 This is plain Python on numbers: a slot has few symbols, and tensors of a handful of elements cost more than they
 compute. A prefix is a number, and what is known of it stands in lists, because objects cost as much as the search.
-`compiled` holds the same steps for Numba, which takes a few percent of the time; this module is what it is tested
-against, and what serves without Numba and with language models that are no n-grams.
+`compiled` holds the same steps for Numba, which takes less time; this module is what it is tested against, and what
+serves without Numba and with language models that are no n-grams.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from workflow_src.types import EOS, LanguageModel
 
 # Continuations that are remembered across sentences, at most: some 40 MB.
 REMEMBERED = 2**17
+VANISHED = "no translation has a probability any more: use smaller values of lm_weight and word_bonus."
 # Below this, probabilities are scaled before they vanish.
 SMALLEST = 1e-100
 
@@ -225,6 +226,8 @@ def _scaled(beam: Beam, scale: float) -> tuple[Beam, float]:
     most = max(ended + open_ for _, _, ended, open_ in beam)
     if most >= SMALLEST:
         return beam, scale
+    if not most:
+        raise ValueError(VANISHED)
     gone = log(most)
     return [(score - gone, prefix, ended / most, open_ / most) for score, prefix, ended, open_ in beam], scale + gone
 
@@ -298,6 +301,8 @@ def _after(
     for prefix, open_ in opens.items():
         if open_:
             every.append((log(open_) + extras[prefix], prefix, -1, open_, 0.0))
+    if not every:
+        raise ValueError(VANISHED)
     if gap < inf:
         least = max(every)[0] - gap
         every = [one for one in every if one[0] >= least]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -24,6 +26,8 @@ from workflow_src.searches.ctc_beam.prefixes import PrefixBeam as Beam
 from workflow_src.searches.ctc_beam.slots import Row, rows_of_arrays, rows_of_tensors
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses, LanguageModel, wide
+
+log = logging.getLogger("continuum")
 
 
 class LogitsPass(nn.Module):
@@ -48,11 +52,25 @@ class LogitsPass(nn.Module):
 
 @functools.cache
 def _compiled() -> ModuleType | None:
-    """The module that needs Numba, where that is installed: it is of the extra `fast`."""
-    try:
-        return importlib.import_module("workflow_src.searches.ctc_beam.compiled")
-    except ImportError:
+    """The module that needs Numba (the extra `fast`), where that is installed and works."""
+    if importlib.util.find_spec("numba") is None:
         return None
+    try:
+        module = importlib.import_module("workflow_src.searches.ctc_beam.compiled")
+        if not module.is_kept():
+            log.info("compiling the search over prefixes; this takes some ten seconds, once")
+        module.try_out()
+    except Exception as failure:
+        # Of Numba, LLVM, their cache, or the folder of it: translations are the same without them.
+        what = " ".join(str(failure).split())[:200]
+        log.warning(
+            "warning: Numba cannot be used (%s: %s), and beams take longer; a folder in NUMBA_CACHE_DIR that can be "
+            "written to may help",
+            type(failure).__name__,
+            what,
+        )
+        return None
+    return module
 
 
 def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel | None) -> Beam:

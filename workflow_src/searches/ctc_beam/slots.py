@@ -46,6 +46,14 @@ def probable(logits: np.ndarray, min_ratio: float) -> Probable:
     return np.bincount(rows, minlength=len(logits)), symbols, values.astype(np.float64)
 
 
+def _whole(row: Row) -> Row:
+    if not row.counts.all():
+        raise ValueError(
+            "the model forbids every symbol of a slot, or its logits are not numbers: look at its training."
+        )
+    return row
+
+
 def certainty(logits: np.ndarray) -> float:
     """Sum over slots of the log-probability of the best symbol, which scores are relative to, of logits (N, V)."""
     return -float(np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)).sum())
@@ -60,7 +68,7 @@ def rows_of_arrays(
 ) -> list[Row]:
     """Sentences from logits (B, N, V) and slots (B,); `base` is 0 unless `compared`."""
     own = [row[:count] for row, count in zip(logits, slots.tolist(), strict=True)]
-    return [Row(*probable(row, min_ratio), certainty(row) if compared else 0.0) for row in own]
+    return [_whole(Row(*probable(row, min_ratio), certainty(row) if compared else 0.0)) for row in own]
 
 
 def rows_of_tensors(logits: Tensor, slots: Tensor, min_ratio: float, compared: bool) -> list[Row]:
@@ -82,4 +90,4 @@ def rows_of_tensors(logits: Tensor, slots: Tensor, min_ratio: float, compared: b
         number, counts.astype(np.int64), np.split(symbols.astype(np.int64), ends), np.split(values, ends), bases,
         strict=True,
     )  # fmt: skip
-    return [Row(own[:count], words, logs, float(base)) for own, count, words, logs, base in parts]
+    return [_whole(Row(own[:count], words, logs, float(base))) for own, count, words, logs, base in parts]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import itertools
 import math
+import os
+import subprocess
+import sys
 
 import hypothesis
 import numpy as np
@@ -17,7 +22,7 @@ from workflow_src.decoding.ngram import estimate
 from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
 from workflow_src.searches.ctc_beam.prefixes import Extra
 from workflow_src.searches.ctc_beam.search import beam_of, ctc_beam
-from workflow_src.searches.ctc_beam.slots import Row, certainty, probable, rows_of_tensors
+from workflow_src.searches.ctc_beam.slots import Row, certainty, probable, rows_of_arrays, rows_of_tensors
 from workflow_src.searches.ctc_greedy.search import ctc_greedy
 from workflow_src.types import EOS
 
@@ -191,11 +196,17 @@ def random_row(generator, count):
 def searches():
     """The search in plain Python, and where Numba is installed the compiled one."""
     found = [pytest.param(prefixes.PrefixBeam, id="python")]
-    try:
-        from workflow_src.searches.ctc_beam.compiled import PrefixBeam
-    except ImportError:
+    if importlib.util.find_spec("numba") is None:
         return [*found, pytest.param(None, id="compiled", marks=pytest.mark.skip("needs numba (the extra fast)"))]
+    from workflow_src.searches.ctc_beam.compiled import PrefixBeam
+
     return [*found, pytest.param(PrefixBeam, id="compiled")]
+
+
+@pytest.fixture
+def compiled():
+    pytest.importorskip("numba", reason="needs numba (the extra fast)")
+    return importlib.import_module("workflow_src.searches.ctc_beam.compiled")
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 30])
@@ -223,7 +234,9 @@ def language_models(language_model):
     return {0: None, 3: language_model, **others}
 
 
-@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.settings(
+    max_examples=300, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
 @hypothesis.given(
     slots=strategies.lists(
         # Values of few kinds, so that prefixes are exactly as good as others; and such that probabilities vanish.
@@ -239,9 +252,8 @@ def language_models(language_model):
     weights=strategies.sampled_from([(0.0, 0.0), (0.5, 0.0), (0.4, 2.5), (1.0, -1.0)]),
 )
 def test_the_compiled_search_finds_what_plain_python_finds(
-    language_models, slots, times, width, threshold, order, weights
+    compiled, language_models, slots, times, width, threshold, order, weights
 ):
-    compiled = pytest.importorskip("workflow_src.searches.ctc_beam.compiled", reason="needs numba (the extra fast)")
     # The best symbol of a slot has the value 0. Unlimited beams double with every slot.
     every = [{symbol: value - max(slot.values()) for symbol, value in slot.items()} for slot in slots]
     every = every[:7] if width == 10**6 else every * times
@@ -254,8 +266,7 @@ def test_the_compiled_search_finds_what_plain_python_finds(
     assert prefixes.PrefixBeam(*about).best(row) == (wanted[0], len(wanted))
 
 
-def test_slots_of_very_many_symbols_are_sorted(language_model):
-    compiled = pytest.importorskip("workflow_src.searches.ctc_beam.compiled", reason="needs numba (the extra fast)")
+def test_slots_of_very_many_symbols_are_sorted(compiled, language_model):
     generator = np.random.default_rng(0)
     # Of so few values that many symbols are as probable as others.
     logits = generator.integers(0, 40, (6, 5 * compiled.FEW)).astype(np.float32)
@@ -267,9 +278,8 @@ def test_slots_of_very_many_symbols_are_sorted(language_model):
     assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-9)
 
 
-def test_what_is_remembered_changes_nothing(language_model, monkeypatch):
+def test_what_is_remembered_changes_nothing(compiled, language_model, monkeypatch):
     """Each sentence after others as by itself, where every continuation takes the place of another one."""
-    compiled = pytest.importorskip("workflow_src.searches.ctc_beam.compiled", reason="needs numba (the extra fast)")
     generator, about = np.random.default_rng(7), (SIZE - 1, 6, None, language_model, 0.6, 0.8)
     rows = [random_row(generator, 8) for _ in range(20)]
     alone = [compiled.PrefixBeam(*about)(row) for row in rows]
@@ -278,19 +288,99 @@ def test_what_is_remembered_changes_nothing(language_model, monkeypatch):
     assert [beam(row) for row in rows] == alone and len(beam.known[0]) == 4
 
 
-@pytest.mark.parametrize("kind", ["n-gram", "other", "none", "without numba"])
-def test_the_compiled_search_serves_where_it_can(language_model, monkeypatch, kind):
-    compiled = pytest.importorskip("workflow_src.searches.ctc_beam.compiled", reason="needs numba (the extra fast)")
+@pytest.fixture
+def chosen(compiled):
+    """What reads outputs off rows, chosen anew."""
     from workflow_src.searches.ctc_beam import search
 
-    if kind == "without numba":
-        monkeypatch.setattr(search, "_compiled", lambda: None)
-    model = {"other": Asked(language_model), "none": None}.get(kind, language_model)
-    settings = CtcBeamSettings(beam=3, language_model=model and "lm", lm_weight=0.37)
+    def choose(model):
+        search._compiled.cache_clear()
+        search._beam.cache_clear()
+        settings = CtcBeamSettings(beam=3, language_model=model and "lm", lm_weight=0.37)
+        return type(beam_of(SIZE - 1, settings, model))
+
+    yield choose
+    search._compiled.cache_clear()
     search._beam.cache_clear()
-    module = compiled if kind in ("n-gram", "none") else prefixes
-    assert isinstance(beam_of(SIZE - 1, settings, model), module.PrefixBeam)
-    search._beam.cache_clear()
+
+
+def test_the_compiled_search_serves_n_gram_models_and_none(compiled, chosen, language_model, monkeypatch, caplog):
+    assert chosen(language_model) is chosen(None) is compiled.PrefixBeam
+    assert chosen(Asked(language_model)) is prefixes.PrefixBeam
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert chosen(language_model) is chosen(None) is prefixes.PrefixBeam
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("failure", [OSError("libLLVM.so: no such file"), EOFError("Ran out of input")])
+def test_python_serves_where_numba_fails_and_says_so(compiled, chosen, monkeypatch, caplog, failure):
+    def fail():
+        raise failure
+
+    monkeypatch.setattr(compiled, "try_out", fail)
+    assert chosen(None) is prefixes.PrefixBeam
+    (record,) = caplog.records
+    assert f"Numba cannot be used ({type(failure).__name__}: {failure}), and beams take longer" in record.message
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_users_are_told_that_compiling_takes_a_while(compiled, chosen, monkeypatch, caplog, kept):
+    compiled.try_out()
+    assert compiled.is_kept()
+    monkeypatch.setattr(compiled, "is_kept", lambda: kept)
+    with caplog.at_level("INFO"):
+        assert chosen(None) is compiled.PrefixBeam
+    assert [record.message for record in caplog.records] == (
+        [] if kept else ["compiling the search over prefixes; this takes some ten seconds, once"]
+    )
+
+
+@pytest.mark.parametrize("search", searches())
+def test_rows_that_leave_the_range_of_numbers_are_refused(search):
+    row = row_of([[(3, 0.0), (SIZE - 1, value)] for value in (-200.0, -600.0, -1.0)])
+    with pytest.raises(ValueError, match="^no translation has a probability any more: use smaller values of lm_weight"):
+        search(SIZE - 1, 1, None, None, 0.0, -900.0)(row)
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_slots_without_a_symbol_are_refused(value):
+    logits = torch.zeros(1, 3, SIZE)
+    logits[0, 1] = value
+    message = "^the model forbids every symbol of a slot, or its logits are not numbers: look at its training.$"
+    with pytest.raises(ValueError, match=message):
+        rows_of_tensors(logits, torch.tensor([3]), 0.1, False)
+    for search in (one.values[0] for one in searches() if one.values[0]):
+        with pytest.raises(ValueError, match=message):
+            rows_of_arrays(logits.numpy(), np.array([3]), 0.1, False, search.probable)
+
+
+BOUNDS = """
+import numpy as np
+from workflow_src.decoding.ngram import estimate
+from workflow_src.searches.ctc_beam import prefixes
+from workflow_src.searches.ctc_beam.compiled import PrefixBeam
+from workflow_src.searches.ctc_beam.slots import Row
+draw, size = np.random.default_rng(3), 7
+model = estimate(draw.integers(3, size - 1, 60), np.arange(0, 61, 4), size, 3)
+for number in range(3000):
+    counts = draw.integers(1, 5, draw.integers(1, 8))
+    symbols = np.concatenate([np.sort(draw.permutation(np.arange(3, size))[:count]) for count in counts])
+    values = -draw.choice([0.5, 1.0, 30.0], len(symbols))
+    values[np.cumsum([0, *counts[:-1]])] = 0.0
+    threshold = (None, 0.5, 3.0)[number % 3]
+    about = size - 1, (1, 2, 5, 10**6)[number % 4], threshold, (None, model)[number % 2], 0.4, 0.5
+    row = Row(counts, symbols, values, 0.0)
+    assert [words for _, words in PrefixBeam(*about)(row)] == [words for _, words in prefixes.PrefixBeam(*about)(row)]
+"""
+
+
+@pytest.mark.slow
+def test_no_array_is_read_or_written_beyond_its_end(compiled, tmp_path):
+    """Numba looks at bounds only where it is told to when it compiles."""
+    told = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", BOUNDS], env=told, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert any(tmp_path.rglob("*.nbi"))
 
 
 @pytest.mark.parametrize("threshold", [1e-6, 1.0, 1e3])
