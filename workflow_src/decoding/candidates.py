@@ -97,11 +97,17 @@ def followed(best: Sequence[list[int]], seen: Sequence[Sequence[list[int]]]) -> 
 
 
 def winners(
-    outputs: Tensor, scores: Sequence[float], each: int, source: Tensor, rescorer: Rescorer | None
+    outputs: Tensor,
+    scores: Sequence[float],
+    each: int,
+    source: Tensor,
+    rescorer: Rescorer | None,
+    scored: bool = True,
 ) -> Hypotheses:
     """The best of the `each` candidates of every sentence: outputs (B * each, N), padded, with their scores.
 
-    Of equal outputs the best score counts. A rescorer ranks them by its own log p(y|x) / (|y| + 1).
+    Of equal outputs the best score counts. A rescorer ranks them by its own log p(y|x) / (|y| + 1). Unless `scored`, it
+    is not asked about sentences all of whose candidates are equal.
     """
     rows = [tuple(row) for row in unpadded(outputs)]
     candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
@@ -109,5 +115,5 @@ def winners(
         found = candidates[place // each]
         found[row] = max(score, found.get(row, float("-inf")))
     if rescorer is not None:
-        candidates = rescored(rescorer, source, candidates)
+        candidates = rescored(rescorer, source, candidates, scored=scored)
     return best_of(candidates)

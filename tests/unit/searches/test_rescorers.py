@@ -11,6 +11,7 @@ from miniatures import lvm, nat, one, padded, pairs, transformer
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding import ranking
+from workflow_src.decoding.candidates import winners
 from workflow_src.decoding.ctc import collapse
 from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.losses.ctc import ctc_loss
@@ -215,3 +216,39 @@ def test_a_sentence_by_itself_is_scored_without_padding(kind, monkeypatch):
     ]
     for one_of, other in zip(found, whole, strict=True):
         assert one_of == pytest.approx(other, abs=1e-9)
+
+
+class Counted:
+    """A rescorer that says how many outputs it was asked about."""
+
+    def __init__(self, model):
+        self.model, self.config, self.asked = model, model.config, 0
+
+    def scoring_states(self, source):
+        return self.model.scoring_states(source)
+
+    def log_probability(self, states, target):
+        self.asked += len(target)
+        return self.model.log_probability(states, target)
+
+
+@torch.no_grad()
+def test_equal_candidates_are_ranked_only_where_scores_are_wanted():
+    rescorer = Counted(transformer(V, V, seed=2))
+    # The first and the last sentence have one output twice.
+    outputs = torch.tensor([[3, 4], [3, 4], [3, 4], [4, 4], [5, 0], [5, 0]])
+    scores = [-1.0, -0.5, -2.0, -3.0, -1.5, -1.0]
+    wanted = winners(outputs, scores, 2, SOURCE, rescorer)
+    assert rescorer.asked == 4
+    found = winners(outputs, scores, 2, SOURCE, rescorer, scored=False)
+    assert rescorer.asked == 4 + 2 and found.tokens == wanted.tokens and found.candidates == [1, 2, 1]
+    assert found.scores == pytest.approx([-0.5, wanted.scores[1], -1.0], abs=1e-12)
+
+
+@torch.no_grad()
+def test_latent_search_asks_about_different_outputs_alone():
+    made, rescorer = lvm(V, V, seed=1), Counted(transformer(V, V, seed=2))
+    every = latent_search(made, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer)
+    assert rescorer.asked == 3
+    found = latent_search(made, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer, scored=False)
+    assert rescorer.asked == 3 and found.tokens == every.tokens

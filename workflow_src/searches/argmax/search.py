@@ -45,8 +45,10 @@ def _pass(model, settings: ArgmaxSettings, scored: bool) -> ArgmaxPass:
     return ArgmaxPass(model, settings, settings.lengths > 1 and settings.rescorer is None or scored)
 
 
-def _read(source: Tensor, outputs: Tensor, scores: Tensor, rescorer: Rescorer | None) -> Hypotheses:
-    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer)
+def _read(
+    source: Tensor, outputs: Tensor, scores: Tensor, rescorer: Rescorer | None, scored: bool = True
+) -> Hypotheses:
+    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer, scored)
 
 
 def program(networks: Mapping[str, Any], settings: ArgmaxSettings, scored: bool) -> Pass:
@@ -54,7 +56,7 @@ def program(networks: Mapping[str, Any], settings: ArgmaxSettings, scored: bool)
 
     @torch.no_grad()
     def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
-        return _read(torch.from_numpy(source), *map(torch.from_numpy, found), rescorer)
+        return _read(torch.from_numpy(source), *map(torch.from_numpy, found), rescorer, scored)
 
     return Pass(_pass(networks[MODEL], settings, scored), outputs=("outputs", "scores"), read=read)
 
@@ -64,7 +66,7 @@ def run(
     models: Mapping[str, Any], source: Tensor, settings: ArgmaxSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what outputs were ranked by."""
-    return _read(source, *_pass(models[MODEL], settings, scored)(source), models.get(RESCORER))
+    return _read(source, *_pass(models[MODEL], settings, scored)(source), models.get(RESCORER), scored)
 
 
 @torch.no_grad()

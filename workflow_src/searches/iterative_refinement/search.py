@@ -47,7 +47,7 @@ def program(networks: Mapping[str, Any], settings: IterativeRefinementSettings, 
     def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
         outputs, scores = map(torch.from_numpy, found)
         used = torch.full((len(outputs),), settings.passes)
-        return _best(torch.from_numpy(source), outputs, scores, used, rescorer)
+        return _best(torch.from_numpy(source), outputs, scores, used, rescorer, scored)
 
     module = RefinementPass(networks[MODEL], settings, _ranks(settings, scored))
     return Pass(module, outputs=("outputs", "scores"), read=read)
@@ -74,7 +74,7 @@ def run(
     else:
         outputs, scores = passed(model, memory, lengths, settings.passes, ranks, watch)
         used = torch.full_like(lengths, settings.passes)
-    found = _best(source, outputs, scores, used, models.get(RESCORER))
+    found = _best(source, outputs, scores, used, models.get(RESCORER), scored)
     if trace:
         # Sentences that stopped early keep what they had.
         seen += [outputs] * (settings.passes - len(seen))
@@ -88,8 +88,9 @@ def _best(
     scores: Tensor,
     used: Tensor,
     rescorer: Rescorer | None,
+    scored: bool,
 ) -> Hypotheses:
     """The best of the K candidates (B * K, N) of every sentence, and the passes that its candidates took."""
-    found = winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer)
+    found = winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer, scored)
     found.steps = used.view(len(source), -1).amax(1).tolist()
     return found

@@ -71,7 +71,7 @@ def run(
         settings.lengths, settings.samples, settings.search_seed, settings.mean_first, settings.lengthening
     )
     make_step = step_maker(models, settings) if settings.steps else None
-    return latent_search(models[MODEL], source, make_step, settings.steps, candidates, models.get(RESCORER))
+    return latent_search(models[MODEL], source, make_step, settings.steps, candidates, models.get(RESCORER), scored)
 
 
 @torch.no_grad()
@@ -82,11 +82,13 @@ def latent_search(
     steps: int,
     candidates: Candidates,
     rescorer: Rescorer | None = None,
+    scored: bool = True,
 ) -> Hypotheses:
     """Translate source (B, S) by latent search, refining with `steps` steps (0 steps, or None: samples as drawn).
 
     Scores are the winners': the rescorer's log p(y|x) / (|y| + 1), end symbol counted, or the model's own mean
-    log p(y_t|z,x). Of equal candidates the first wins, in the order of candidates.
+    log p(y_t|z,x). Of equal candidates the first wins, in the order of candidates. Unless `scored`, a rescorer is not
+    asked about sentences all of whose candidates are equal.
     """
     steps = steps if make_step else 0
     tried = _at_source if says_lengths(model) else _at_target
@@ -97,7 +99,7 @@ def latent_search(
     # A dictionary keeps the first of equal candidates. Its own score is that of its best z.
     distinct = [_distinct([(tuple(tokens[i]), scores[i]) for i in group]) for group in groups]
     if rescorer is not None:
-        distinct = rescored(rescorer, source, distinct)
+        distinct = rescored(rescorer, source, distinct, scored=scored)
     return dataclasses.replace(best_of(distinct), steps=[steps] * sentences)
 
 

@@ -45,11 +45,13 @@ class MaskPredictPass(nn.Module):
         return model.output(symbols, mask), mean_chance(chances, mask)
 
 
-def _read(source: Tensor, parts: Sequence[tuple[Tensor, Tensor]], rescorer: Rescorer | None) -> Hypotheses:
+def _read(
+    source: Tensor, parts: Sequence[tuple[Tensor, Tensor]], rescorer: Rescorer | None, scored: bool = True
+) -> Hypotheses:
     width = max(outputs.size(1) for outputs, _ in parts)
     outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in parts])
     scores = torch.cat([scores for _, scores in parts])
-    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer)
+    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer, scored)
 
 
 def program(networks: Mapping[str, Any], settings: MaskPredictSettings, scored: bool) -> Pass:
@@ -58,7 +60,7 @@ def program(networks: Mapping[str, Any], settings: MaskPredictSettings, scored: 
     @torch.no_grad()
     def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
         outputs, scores = map(torch.from_numpy, found)
-        return _read(torch.from_numpy(source), [(outputs, scores)], rescorer)
+        return _read(torch.from_numpy(source), [(outputs, scores)], rescorer, scored)
 
     return Pass(MaskPredictPass(networks[MODEL], settings), outputs=("outputs", "scores"), read=read)
 
@@ -86,7 +88,7 @@ def run(
             next(passes).extend(unpadded(model.output(symbols, mask)))
 
         parts.append(network(part, watch if trace else None))
-    found = _read(source, parts, models.get(RESCORER))
+    found = _read(source, parts, models.get(RESCORER), scored)
     if trace:
         found.traces = followed(found.tokens, seen)
     return found

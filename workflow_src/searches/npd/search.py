@@ -45,10 +45,12 @@ def _pass(model, settings: NpdSettings, scored: bool) -> DrawsPass:
     return DrawsPass(model, settings, scored or settings.rescorer is None)
 
 
-def _read(source: Tensor, parts: list[tuple[Tensor, Tensor]], draws: int, rescorer: Rescorer | None) -> Hypotheses:
+def _read(
+    source: Tensor, parts: list[tuple[Tensor, Tensor]], draws: int, rescorer: Rescorer | None, scored: bool
+) -> Hypotheses:
     width = max(outputs.size(1) for outputs, _ in parts)
     outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in parts])
-    return winners(outputs, torch.cat([scores for _, scores in parts]).tolist(), draws, source, rescorer)
+    return winners(outputs, torch.cat([scores for _, scores in parts]).tolist(), draws, source, rescorer, scored)
 
 
 def program(networks: Mapping[str, Any], settings: NpdSettings, scored: bool) -> Pass:
@@ -57,7 +59,7 @@ def program(networks: Mapping[str, Any], settings: NpdSettings, scored: bool) ->
     @torch.no_grad()
     def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
         outputs, scores = map(torch.from_numpy, found)
-        return _read(torch.from_numpy(source), [(outputs, scores)], settings.draws, rescorer)
+        return _read(torch.from_numpy(source), [(outputs, scores)], settings.draws, rescorer, scored)
 
     return Pass(_pass(networks[MODEL], settings, scored), outputs=("outputs", "scores"), read=read)
 
@@ -70,4 +72,4 @@ def run(
     network = _pass(models[MODEL], settings, scored)
     # So many sentences that no more than ROWS candidates are decoded together.
     parts = [network(part) for part in source.split(max(1, ROWS // settings.draws))]
-    return _read(source, parts, settings.draws, models.get(RESCORER))
+    return _read(source, parts, settings.draws, models.get(RESCORER), scored)
