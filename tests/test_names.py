@@ -13,11 +13,10 @@ from workflow_src import registry
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT / "workflow_src"
 OWN = ("families", "searches", "engines")
-# Words that mean something else there: a figure of a translation, a key of records, a setting, a package.
+# Words that mean something else there: a figure of a translation, a key of records, a setting.
 MEANS = {
     "data/shards.py": {"score"},
     "evaluation/report/results.py": {"beam"},
-    "records/provenance.py": {"ctranslate2"},
     "serving/decode.py": {"score"},
     "stages/distill.py": {"score"},
     "stages/merge_distilled.py": {"score"},

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.records.atomic import ArtifactError, read_json, sha256, write_json
-from workflow_src.registry import plugins
+from workflow_src.registry import engines, plugins
 
 # The folder workflow_src.
 PACKAGE = Path(__file__).resolve().parents[1]
+# Of those, versions are kept, and of the packages of engines.
 PACKAGES = (
-    "torch", "numpy", "sentencepiece", "subword-nmt", "sacremoses", "sacrebleu", "snakemake", "safetensors",
-    "ctranslate2", "onnxruntime", "numba",
+    "torch", "numpy", "sentencepiece", "subword-nmt", "sacremoses", "sacrebleu", "snakemake", "safetensors", "numba",
 )  # fmt: skip
 
 
@@ -104,11 +104,12 @@ def provenance(
     `inputs` are name -> path; their digests are kept, and the records that describe them. `files` are the digests of
     the files that the record with this provenance vouches for (see `digests`). `continuum verify` follows both.
     """
+    packages = dict.fromkeys([*PACKAGES, *(package for engine in engines().values() for package in engine.packages)])
     return {
         "settings": settings,
         "inputs": {name: _input(path) for name, path in (inputs or {}).items()},
         "files": files or {},
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in packages},
         "commit": _commit(),
         **({"plugins": [loaded.record() for loaded in plugins()]} if plugins() else {}),
         "hardware": {
