@@ -159,7 +159,7 @@ def test_a_package_of_that_name_that_was_imported_before_is_told(tmp_path):
     [
         (["--config", "experiment=dmo"], 'unknown experiment "dmo"; allowed: '),
         (["--config", "sedes=[1]"], 'unknown setting "sedes" in the configuration; allowed: '),
-        (["--config", "seeds=[one]"], "setting seeds.0 has the value 'one': "),
+        (["--config", "seeds=[one]"], "setting seeds[0] has the value 'one': "),
         (["--config", "runtime={device: tpu}"], "setting runtime.device has the value 'tpu': "),
     ],
 )

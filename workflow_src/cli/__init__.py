@@ -25,7 +25,7 @@ def read_configuration(name: str) -> Loaded:
     """
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
-        return load(merge(read_yaml(CONFIG_FOLDER / "config.yaml"), read_yaml(path)))
+        return load(merge(read_yaml(CONFIG_FOLDER / "config.yaml"), read_yaml(path), null_removes=False))
     return load_experiment(name)
 
 

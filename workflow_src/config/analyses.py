@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
-from workflow_src.config.base import Frozen
+from workflow_src.config.base import Frozen, distinct
 
-Steps = tuple[int, ...]
+Steps = Annotated[tuple[Annotated[int, Field(ge=0)], ...], AfterValidator(distinct)]
 
 
 class AnalysisConfig(Frozen):
@@ -120,9 +120,7 @@ class LatentPathsConfig(AnalysisConfig):
 
     enabled: bool = False
     sentences: int = Field(100, gt=0, description="first sentences of dev")
-    steps: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (1, 2, 4, 8), min_length=1, description="beside 0, the prior mean"
-    )
+    steps: Steps = Field((1, 2, 4, 8), min_length=1, description="beside 0, the prior mean")
 
 
 class ReorderingConfig(AnalysisConfig):

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pydantic
+from pydantic import AfterValidator
 
-from workflow_src.spec import Frozen
+from workflow_src.spec import Frozen, place, problem, shown
 
-__all__ = ["ConfigError", "Frozen", "nearest", "parse", "unknown"]
+__all__ = ["ConfigError", "Frozen", "distinct", "named", "nearest", "parse", "unknown", "shown", "written"]
+
+# Names that users give become parts of names of files, which file systems limit to 255 bytes.
+LONGEST_NAME = 100
 
 ALTERNATIVE = re.compile(r"^(str|int|float|tuple\[.*|[A-Z]\w*Config|function-.*)$")
 
@@ -32,6 +37,37 @@ def unknown(kind: str, name: str, allowed: list[str], where: str = "") -> Config
     return ConfigError(f'unknown {kind} "{name}"{place}; allowed: {choices}.{nearest(name, allowed)}')
 
 
+def written(pattern: str, rule: str) -> AfterValidator:
+    """Checks text that is a code, an address or the like; `rule` says what all of it must look like."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(rule)
+        return value
+
+    return AfterValidator(check)
+
+
+def named(pattern: str, rule: str) -> AfterValidator:
+    """`written`, for names: they are not longer than names of files can bear."""
+    form = written(pattern, rule)
+
+    def check(value: str) -> str:
+        if len(value) > LONGEST_NAME:
+            raise ValueError(f"a name has at most {LONGEST_NAME} characters, and this one has {len(value)}")
+        return form.func(value)
+
+    return AfterValidator(check)
+
+
+def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A list without anything twice, as a validator."""
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"it has {value} twice; name every one once")
+    return values
+
+
 def parse(model: type[Frozen], raw: Any, where: str) -> Any:
     """`raw` as a validated `model`.
 
@@ -49,20 +85,36 @@ def parse(model: type[Frozen], raw: Any, where: str) -> Any:
 
 def _sentence(model: type[Frozen], error: dict[str, Any], where: str) -> str:
     # Pydantic names the tried alternative of a union in between: no user wrote that.
-    location = [str(part) for part in error["loc"] if not ALTERNATIVE.match(str(part))]
-    path = ".".join(filter(None, [where, *location]))
+    location = [part for part in error["loc"] if not ALTERNATIVE.match(str(part))]
+    *above, last = location or [""]
+    path = _path(where, location)
     if error["type"] == "extra_forbidden":
         allowed = _fields_at(model, error["loc"][:-1])
-        place = ".".join(filter(None, [where, *location[:-1]])) or "the configuration"
-        return (
-            f'unknown setting "{location[-1]}" in {place}; allowed: {", ".join(sorted(allowed))}.'
-            f"{nearest(location[-1], allowed)}"
-        )
+        section = _path(where, above) or "the configuration"
+        return f'unknown setting "{last}" in {section}; allowed: {", ".join(sorted(allowed))}.{nearest(last, allowed)}'
+    if error["type"] == "missing" and isinstance(last, int):
+        return f"setting {_path(where, above)} has too few entries: entry {last + 1} is missing; add it."
     if error["type"] == "missing":
         return f"missing setting {path}: add it to the configuration."
-    problem = error["msg"].removeprefix("Value error, ")
-    problem = problem[0].lower() + problem[1:]
-    return f"setting {path} has the value {error['input']!r}: {problem}; change it in the configuration."
+    if last == "[key]":
+        # Of a mapping's name. YAML reads 5 and yes as a number and as true.
+        section, value = _path(where, above[:-1]), error["input"]
+        if isinstance(value, str):
+            return f'{section}: the name "{_cut(value)}" cannot be used: {problem(error)}.'
+        return f"{section}: the name {shown(value)} is no text; write it in quotes, or choose another."
+    if error["type"] == "value_error" and (not path or isinstance(error["input"], dict)):
+        # Of several settings together: the sentence names those that it is about.
+        return f"setting {path}: {problem(error)}." if path else f"{problem(error)}."
+    return f"setting {path} has the value {shown(error['input'])}: {problem(error)}; change it in the configuration."
+
+
+def _cut(name: str) -> str:
+    printable = name.encode("unicode_escape").decode("ascii") if not name.isprintable() else name
+    return printable if len(printable) <= 40 else printable[:37] + "..."
+
+
+def _path(where: str, location: Sequence[str | int]) -> str:
+    return ".".join(filter(None, [where, place(location)]))
 
 
 def _fields_at(model: type[Frozen], location: tuple[Any, ...]) -> list[str]:

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from workflow_src.config.base import Frozen
+from workflow_src.config.base import Frozen, distinct, named, written
 
-HEX64 = r"^[0-9a-f]{64}$"
-NAME = r"^[a-z0-9][a-z0-9._-]*$"
-LANGUAGE = r"^[a-z]{2,3}$"
+NAME = r"[a-z0-9][a-z0-9._-]*"
+Address = Annotated[str, written(r"https?://.+", "an address begins with http:// or https://")]
+Digest = Annotated[str, written(r"[0-9a-f]{64}", "a SHA-256 has 64 digits of 0-9 and a-f")]
+DatasetName = Annotated[str, named(r"[a-z0-9][a-z0-9-]*", "a dataset's name is made of small letters, digits and -")]
+RecipeName = Annotated[str, named(NAME, "a recipe's name is made of small letters, digits, -, _ and .")]
+Language = Annotated[str, written(r"[a-z]{2,3}", "a language is a code of two or three small letters")]
+# The name becomes a folder beside those of raw and of teachers' texts.
+DistilledName = Annotated[
+    str,
+    named(
+        rf"(?!raw$|distilled-by-){NAME}",
+        "a distilled text is named by small letters, digits, -, _ and .; raw and distilled-by-SYSTEM are taken",
+    ),
+]
+
+
+def _path(value: str) -> str:
+    if not value:
+        raise ValueError("it must name a file")
+    # Snakemake takes what stands in braces for a wildcard.
+    if "{" in value or "}" in value:
+        raise ValueError("paths may not have { or }; rename the file")
+    return value
+
+
+# Of the user's, or a key of a dataset's files.
+FilePath = Annotated[str, AfterValidator(_path)]
 
 
 class RemoteFile(Frozen):
     """One file to download; mirrors hold it under HOST/PATH of its URL."""
 
-    url: str = Field(pattern=r"^https?://")
-    sha256: str | None = Field(None, pattern=HEX64, description="null: the first download prints it and stops")
+    url: Address
+    sha256: Digest | None = Field(None, description="null: the first download prints it and stops")
     size: int | None = Field(None, gt=0, description="bytes")
     filename: str | None = Field(None, description="name on disk where the URL's own does not serve")
 
@@ -30,8 +53,8 @@ class Part(Frozen):
     the dataset's `files` or a path of the user's; `.gz` is decompressed by itself.
     """
 
-    texts: dict[str, str] | None = Field(None, description="language -> line-aligned text")
-    table: str | None = Field(None, description="a text with columns, tab-separated unless separator says otherwise")
+    texts: dict[str, FilePath] | None = Field(None, description="language -> line-aligned text")
+    table: FilePath | None = Field(None, description="a text with columns, tab-separated unless separator says so")
     columns: dict[str, Annotated[int, Field(ge=0)]] | None = Field(
         None, description="language -> column of the table, from 0"
     )
@@ -71,9 +94,18 @@ class Split(Frozen):
         return self
 
 
+class GeneratorConfig(Frozen):
+    """Size and seed of a generated corpus: the same settings give the same corpus."""
+
+    train: int = Field(24000, gt=0, description="pairs")
+    dev: int = Field(1000, gt=0, description="pairs")
+    test: int = Field(1000, gt=0, description="pairs")
+    seed: int = Field(1, ge=0)
+
+
 class DatasetConfig(Frozen):
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
-    languages: tuple[str, ...] = Field(min_length=2)
+    name: DatasetName
+    languages: Annotated[tuple[Language, ...], AfterValidator(distinct)] = Field(min_length=2)
     kind: Literal["files", "generated", "folder"] = Field("files", description="folder: the user gives the files")
     files: dict[str, RemoteFile] = {}
     folder_hint: str | None = Field(None, description="what the user must put into the folder, and from where")
@@ -90,18 +122,14 @@ class DatasetConfig(Frozen):
     homepage: str = ""
     notes: str = ""
 
-    @field_validator("languages")
-    @classmethod
-    def _codes(cls, value):
-        for code in value:
-            if not re.match(LANGUAGE, code):
-                raise ValueError(f"a language is a code of two or three small letters, not {code!r}")
-        return value
-
     @model_validator(mode="after")
     def _complete(self):
         if self.kind == "generated":
+            if set(self.languages) != {"de", "en"}:
+                raise ValueError(f"a generated corpus is of de and en, not of {' and '.join(self.languages)}")
             return self
+        if self.generator:
+            raise ValueError(f"generator belongs to kind generated, and kind is {self.kind}; remove generator")
         if not self.train:
             raise ValueError("a dataset needs at least one part under train")
         if self.split is None and not (self.dev and self.test):
@@ -155,33 +183,21 @@ class SubwordsConfig(Frozen):
 class RecipeConfig(Frozen):
     """A data recipe: a dataset, its direction, its preparation and its subwords; `name` is its folder in results."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    name: RecipeName
     dataset: str | DatasetConfig
-    folder: str | None = Field(None, description="the user's folder, for datasets that cannot be downloaded")
-    source: str = Field(pattern=LANGUAGE)
-    target: str = Field(pattern=LANGUAGE)
+    folder: FilePath | None = Field(None, description="the user's folder, for datasets that cannot be downloaded")
+    source: Language
+    target: Language
     normalisation: dict[str, Any] = {}
     subwords: SubwordsConfig = SubwordsConfig()
     max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")
     limits: dict[Literal["train", "dev", "test"], Annotated[int, Field(gt=0)]] = Field(
         {}, description="only the first so many pairs"
     )
-    distilled: dict[str, str] = Field({}, description="name -> the user's own distilled target text for train")
-
-    @field_validator("distilled")
-    @classmethod
-    def _names(cls, value):
-        for name in value:
-            # The name becomes a folder beside those of raw and of teachers' texts.
-            if not re.match(NAME, name) or name == "raw" or name.startswith("distilled-by-"):
-                raise ValueError(
-                    f'a distilled text is named by small letters, digits, -, _ and ., not "{name}"; raw and '
-                    "distilled-by-SYSTEM are taken"
-                )
-        return value
+    distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
 
     @model_validator(mode="after")
     def _direction(self):
         if self.source == self.target:
-            raise ValueError("source and target must be different languages")
+            raise ValueError(f"source and target are both {self.source}; they must be different languages")
         return self

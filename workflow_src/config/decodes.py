@@ -36,6 +36,9 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
     search = searches()[section.search]
     fields = _own_fields(section, search, where)
     listed = [name for name, value in fields.items() if isinstance(value, (list, tuple))]
+    for name in [*listed, *(["compute_type"] if isinstance(section.compute_type, tuple) else [])]:
+        if not (fields | {"compute_type": section.compute_type})[name]:
+            raise ConfigError(f"{where}.{name} is an empty list; give one value or more, or remove the decode.")
     tune = _tune(section, search, where)
     made, every = [], []
     values = (fields[name] for name in listed)
@@ -206,6 +209,11 @@ def _tune(section: DecodeConfig, search: Search, where: str) -> dict[str, list[A
             raise unknown("setting", name, list(allowed), f"{where}.tune")
         if not values:
             raise ConfigError(f"{where}.tune.{name} is empty; list the values to choose from.")
+        if name in (section.model_extra or {}):
+            given = section.model_extra[name]
+            raise ConfigError(
+                f"{where}.{name} is {given}, and tune.{name} lists values to choose from; remove one of the two."
+            )
         for value in values:
             _checked(search, {name: value}, f"{where}.tune")
     # Numbers are handed to rules as they always were.
@@ -247,7 +255,9 @@ def _engine(
             raise ConfigError(f"{where}: compute_type belongs to engine {others}; remove it, or add the engine.")
     elif compute_type is not None and compute_type not in engine.compute_types:
         allowed = " or ".join(engine.compute_types)
-        raise ConfigError(f"{where}: engine {engine.name} computes in {allowed}, not in {compute_type}.")
+        raise ConfigError(
+            f"{where}: engine {engine.name} computes in {allowed}, not in {compute_type}; correct compute_type."
+        )
     for settings in tried:
         reason = engine.serves(system.family, search, settings)
         if reason:

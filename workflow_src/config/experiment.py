@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import pydantic
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from workflow_src.config.analyses import AnalysesConfig
-from workflow_src.config.base import Frozen
+from workflow_src.config.base import Frozen, distinct, named, written
 from workflow_src.config.datasets import RecipeConfig
 from workflow_src.registry import distilling_search
 from workflow_src.spec import Grown, SearchSettings
@@ -33,8 +33,17 @@ def removal(autoregressive: bool, aligned: bool, wanted: Removal | None = None) 
 
 # How BLEU is counted: sacreBLEU's default, over the cased tokens of Moses, or over international tokens without case.
 Convention = Literal["sacrebleu", "tokenised", "intl-lowercase"]
-NAME = r"^[a-z0-9][a-z0-9_-]*$"
-PARTITION = r"^[A-Za-z0-9_.,-]+$"
+NAME = r"[a-z0-9][a-z0-9_-]*"
+ExperimentName = Annotated[str, named(NAME, "a name is made of small letters, digits, - and _")]
+SystemName = Annotated[str, named(NAME, "a system's name is made of small letters, digits, - and _")]
+DecodeName = Annotated[str, named(r"[a-z0-9][a-z0-9._-]*", "a name is made of small letters, digits, -, _ and .")]
+Partition = Annotated[str, written(r"[A-Za-z0-9_.,-]+", "a partition is named by letters, digits, -, _ and .")]
+Device = Annotated[str, written(r"auto|cpu|cuda(:\d+)?", "it must be auto, cpu, cuda, or cuda:N for one of several")]
+Package = Annotated[
+    str, written(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package is named as Python imports it, such as my_package")
+]
+# How fast a moving average of gradients forgets.
+Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class TrainingConfig(Grown):
@@ -49,7 +58,7 @@ class TrainingConfig(Grown):
     schedule: Literal["inverse-sqrt", "polynomial"] = "inverse-sqrt"
     decay_power: float = Field(0.9, gt=0, description="polynomial: (1 - step/max_steps) ** this")
     warmup_steps: int = Field(300, ge=0)
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple[Beta, Beta] = (0.9, 0.98)
     epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(1.0, gt=0)
@@ -96,6 +105,12 @@ class SystemConfig(Frozen):
     objective: dict[str, Any] = {}
     training: TrainingConfig | None = Field(None, description="how long it learns; none where it is counted at once")
 
+    @model_validator(mode="after")
+    def _one_start(self):
+        if self.init_from is not None and self.initial_weights is not None:
+            raise ValueError("it starts from init_from and from initial_weights; remove one of them")
+        return self
+
 
 class DistillationConfig(Frozen):
     """How a teacher translates the training source; the settings of its search stand beside these."""
@@ -135,8 +150,8 @@ class DecodeConfig(Frozen):
 
     system: str
     search: str
-    name: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9._-]*$", description="default: made from the settings")
-    tune: dict[str, tuple[bool | int | float | str, ...]] = Field(
+    name: DecodeName | None = Field(None, description="default: made from the settings")
+    tune: dict[str, Annotated[tuple[bool | int | float | str, ...], AfterValidator(distinct)]] = Field(
         {}, description="values to choose from on dev, all combinations"
     )
     engine: str | None = Field(None, description="what computes; none: our own code; others: extra fast")
@@ -145,7 +160,7 @@ class DecodeConfig(Frozen):
     )
     batch: int = Field(64, gt=0, description="sentences decoded together")
     shards: int = Field(1, gt=0, description="jobs that each split is spread over")
-    splits: tuple[Literal["dev", "test"], ...] = ("test",)
+    splits: Annotated[tuple[Literal["dev", "test"], ...], AfterValidator(distinct)] = Field(("test",), min_length=1)
 
 
 class SpeedConfig(Frozen):
@@ -155,7 +170,7 @@ class SpeedConfig(Frozen):
     warmup: int = Field(10, ge=0, description="untimed sentences of each row and round")
     repeats: int = Field(5, gt=0, description="rounds, alternating between rows")
     batch: int = Field(64, gt=0, description="sentences decoded together for throughput on CPUs")
-    protocols: tuple[Protocol, ...] = Field(
+    protocols: Annotated[tuple[Protocol, ...], AfterValidator(distinct)] = Field(
         ("cpu-1-thread",), min_length=1, description="the first gives the table's figures; gpu comes first where one is"
     )
 
@@ -215,7 +230,7 @@ class RuntimeConfig(Frozen):
     Rounding is the machine's; so is how an update's batch is cut, where `accumulate` is no multiple of the processes.
     """
 
-    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: Device = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
     training_threads: int = Field(2, gt=0, description="CPU threads of a training process")
@@ -223,8 +238,8 @@ class RuntimeConfig(Frozen):
     nodes: int = Field(1, gt=0, description="nodes that a training uses, under Slurm")
     split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice for it")
     log_every: int = Field(100, gt=0)
-    partition: str | None = Field(None, pattern=PARTITION, description="of a cluster; none: its default")
-    gpu_partition: str | None = Field(None, pattern=PARTITION, description="of jobs on GPUs; none: partition")
+    partition: Partition | None = Field(None, description="of a cluster; none: its default")
+    gpu_partition: Partition | None = Field(None, description="of jobs on GPUs; none: partition")
     longest_job: int = Field(1440, gt=0, description="minutes that a cluster lets a job run")
     largest_job: int | None = Field(None, gt=0, description="MB that no job asks for more of; none: no such limit")
     download_attempts: int = Field(4, gt=0, description="times that a file is asked for before giving up")
@@ -260,14 +275,14 @@ class RuntimeConfig(Frozen):
 class WorkflowConfig(Frozen):
     """The whole configuration of one run."""
 
-    experiment: str = Field(pattern=NAME)
+    experiment: ExperimentName
     extends: str | None = None
     # Not inherited through `extends`; nor are the report's title, notes and expected figures.
     description: str = ""
     recipe: RecipeConfig
-    systems: dict[str, SystemConfig] = Field(min_length=1)
+    systems: dict[SystemName, SystemConfig] = Field(min_length=1)
     distillation: dict[str, DistillationConfig] = {}
-    seeds: tuple[Seed, ...] = Field((1,), min_length=1)
+    seeds: Annotated[tuple[Seed, ...], AfterValidator(distinct)] = Field((1,), min_length=1)
     decodes: tuple[DecodeConfig, ...] = Field(min_length=1)
     speed: SpeedConfig = SpeedConfig()
     analyses: AnalysesConfig = AnalysesConfig()
@@ -275,15 +290,4 @@ class WorkflowConfig(Frozen):
     runtime: RuntimeConfig = RuntimeConfig()
     mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")
     allow_unpinned: bool = False
-    plugins: tuple[str, ...] = Field((), description="packages with families, searches or engines of their own")
-
-    @model_validator(mode="after")
-    def _distinct(self):
-        import re
-
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError("seeds must differ from each other")
-        for name in self.systems:
-            if not re.match(NAME, name):
-                raise ValueError(f"a system's name is made of small letters, digits, - and _, not {name!r}")
-        return self
+    plugins: tuple[Package, ...] = Field((), description="packages with families, searches or engines of their own")

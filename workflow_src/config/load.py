@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from workflow_src.config.base import ConfigError, parse, unknown
-from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
+from workflow_src.config.base import ConfigError, parse, shown, unknown
+from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
 from workflow_src.config.resolved import Loaded, System
@@ -20,15 +20,38 @@ PROJECT = Path(__file__).resolve().parents[2]
 CONFIG_FOLDER = PROJECT / "config"
 
 
+class _Loader(yaml.SafeLoader):
+    """A safe loader that refuses a name twice in one section, of which YAML would take the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
+        for name in names:
+            if names.count(name) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f'it has "{name}" twice in one section; remove one', node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+# What `<<` is tagged with: a section may take in several others.
+MERGE = "tag:yaml.org,2002:merge"
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file. Tags that build objects are refused (safe loader).
 
     Raises ConfigError when the file is missing, is not YAML or holds no mapping.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
         raise ConfigError(f"configuration file {path} does not exist.") from None
+    except IsADirectoryError:
+        raise ConfigError(f"configuration {path} is a folder; name a file.") from None
+    except OSError as failure:
+        raise ConfigError(f"configuration file {path} cannot be read: {failure.strerror}.") from None
+    except RecursionError:
+        raise ConfigError(f"configuration file {path} nests too deeply; check its brackets.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as failure:
         reason = " ".join(str(failure).split())
         raise ConfigError(f"configuration file {path} is not valid YAML: {reason}") from None
@@ -37,14 +60,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """`above` laid over `below`: mappings merge key by key, anything else replaces, null removes a key."""
+def merge(below: dict[str, Any], above: dict[str, Any], null_removes: bool = True) -> dict[str, Any]:
+    """`above` laid over `below`: mappings merge key by key, anything else replaces, null removes a key.
+
+    Without `null_removes` null replaces too, as when Snakemake lays one configuration file over another.
+    """
     merged = dict(below)
     for key, value in above.items():
-        if value is None:
+        if value is None and null_removes:
             merged.pop(key, None)
         elif isinstance(value, dict) and isinstance(merged.get(key), dict):
-            merged[key] = merge(merged[key], value)
+            merged[key] = merge(merged[key], value, null_removes)
         else:
             merged[key] = value
     return merged
@@ -59,7 +85,10 @@ def experiment_names() -> list[str]:
     return _names("experiments")
 
 
-def _experiment(name: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+def _experiment(name: Any, setting: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The settings of the experiment that `setting` names, laid over what it extends."""
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{setting} is {shown(name)}; it must name an experiment of config/experiments/.")
     if name in seen:
         raise ConfigError(f"experiments extend each other in a circle: {' -> '.join([*seen, name])}.")
     if name not in experiment_names():
@@ -89,7 +118,7 @@ def _extended(raw: dict[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]
     """`raw` laid over what it extends. The result extends nothing, so that a key removed by null stays removed."""
     parent = raw.get("extends")
     own = {key: value for key, value in raw.items() if key != "extends"}
-    return merge(_inherited(_experiment(str(parent), seen)), own) if parent else raw
+    return raw if parent is None else merge(_inherited(_experiment(parent, "extends", seen)), own)
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:
@@ -107,12 +136,12 @@ def load(raw: dict[str, Any]) -> Loaded:
     """
     recipe = raw.get("recipe", {})
     partial = isinstance(recipe, dict) and "name" not in recipe and raw.get("experiment") in experiment_names()
-    if raw.get("extends") or not partial and "recipe" in raw:
+    if raw.get("extends") is not None or not partial and "recipe" in raw:
         raw = _extended(raw)
     else:
         if "experiment" not in raw:
             raise ConfigError("missing setting experiment: name a file of config/experiments/.")
-        raw = merge(_experiment(str(raw["experiment"])), raw)
+        raw = merge(_experiment(raw["experiment"], "experiment"), raw)
     config: WorkflowConfig = parse(WorkflowConfig, raw, "")
     try:
         use(config.plugins)
@@ -122,6 +151,8 @@ def load(raw: dict[str, Any]) -> Loaded:
     for code in (config.recipe.source, config.recipe.target):
         if code not in dataset.languages:
             raise unknown("language", code, list(dataset.languages), f"dataset {dataset.name}")
+    _check_parts(dataset, (config.recipe.source, config.recipe.target))
+    parse(GeneratorConfig, dataset.generator, "recipe.dataset.generator")
     normalisation = parse(
         NormalisationConfig, merge(dataset.normalisation, config.recipe.normalisation), "recipe.normalisation"
     )
@@ -138,6 +169,17 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
     if chosen not in _names("datasets"):
         raise unknown("dataset", chosen, _names("datasets"))
     return parse(DatasetConfig, read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml"), f"datasets/{chosen}.yaml")
+
+
+def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
+    """Every part has both sides of the direction. Raises ConfigError."""
+    for split in ("train", "dev", "test"):
+        for number, part in enumerate(getattr(dataset, split)):
+            kind, given = ("texts", part.texts) if part.texts is not None else ("columns", part.columns)
+            for language in languages:
+                if language not in given:
+                    where = f"{split}[{number}].{kind} of dataset {dataset.name}"
+                    raise ConfigError(f"{where} has no {language}; it has {', '.join(sorted(given))}. Add {language}.")
 
 
 def _preset(family: Family, preset: str, system: str) -> dict[str, Any]:
@@ -173,6 +215,11 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
             raise unknown("engine", distillation.engine, known, f"distillation.{name}")
         declared, search = engines().get(distillation.engine), distilling_search()
         family = families()[config.systems[name].family]
+        if not family.autoregressive:
+            raise ConfigError(
+                f"distillation.{name}: a system of family {family.name} cannot teach; name one of family "
+                f"{_having(AUTOREGRESSIVE)}, or remove it."
+            )
         if declared and (reason := declared.serves(family, search, settings)):
             raise ConfigError(f"distillation.{name}: engine {declared.name} {reason}.")
     _refuse_cycles(config)

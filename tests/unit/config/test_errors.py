@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workflow_src.cli import read_configuration
 from workflow_src.config import ConfigError, Plan, load, load_experiment
 from workflow_src.config.load import CONFIG_FOLDER, experiment_names, merge, read_yaml
 
@@ -57,33 +58,36 @@ def test_an_unknown_key_is_told_with_the_nearest(changes, parts):
     ("changes", "parts"),
     [
         ({"seeds": "many"}, ["setting seeds ", "'many'"]),
-        ({"runtime": {"devices": 0}}, ["setting runtime.devices has the value 0", "greater than 0"]),
+        ({"runtime": {"devices": 0}}, ["setting runtime.devices has the value 0", "above 0"]),
         (
             {"runtime": {"devices": 2, "device": "cuda:1"}},
-            ["setting runtime ", "device cuda:1 names one GPU, devices is 2; say cuda or auto"],
+            ["setting runtime: device cuda:1 names one GPU, devices is 2; say cuda or auto"],
         ),
         (
             {"systems": {"lvm": {"training": {"explode_factor": 1}}}},
-            ["setting systems.lvm.training.explode_factor has the value 1", "greater than 1"],
+            ["setting systems.lvm.training.explode_factor has the value 1", "above 1"],
         ),
         ({"systems": {"lvm": {"training": {"max_skipped": -1}}}}, ["systems.lvm.training.max_skipped", "-1"]),
         ({"seeds": []}, ["setting seeds ", "[]", "at least 1"]),
-        ({"seeds": [1, 1]}, ["seeds must differ"]),
+        ({"seeds": [1, 1]}, ["setting seeds has the value [1, 1]: it has 1 twice; name every one once"]),
         ({"systems": {"teacher": {"training": {"max_steps": -1}}}}, ["systems.teacher.training.max_steps", "-1"]),
         (
             {"systems": {"teacher": {"training": {"learning_rate": 0}}}},
-            ["learning_rate has the value 0", "greater than 0"],
+            ["learning_rate has the value 0", "above 0"],
         ),
         ({"systems": {"teacher": {"training": {"schedule": "cosine"}}}}, ["'cosine'", "inverse-sqrt", "polynomial"]),
         (
             {"systems": {"teacher": {"model": {"dropout": 1.5}}}},
-            ["systems.teacher.model.dropout", "1.5", "less than 1"],
+            ["systems.teacher.model.dropout", "1.5", "below 1"],
         ),
         ({"systems": {"teacher": {"model": {"heads": 3}}}}, ["dim 32 must be a multiple of heads 3"]),
-        ({"systems": {"teacher": {"training": {"batch_tokens": "lots"}}}}, ["batch_tokens", "'lots'", "integer"]),
+        (
+            {"systems": {"teacher": {"training": {"batch_tokens": "lots"}}}},
+            ["batch_tokens", "'lots'", "a whole number"],
+        ),
         ({"recipe": {"source": "English"}}, ["recipe.source", "'English'"]),
-        ({"recipe": {"target": "de"}}, ["source and target must be different"]),
-        ({"recipe": {"subwords": {"vocabulary_size": 2}}}, ["vocabulary_size", "greater than 8"]),
+        ({"recipe": {"target": "de"}}, ["source and target are both de; they must be different languages"]),
+        ({"recipe": {"subwords": {"vocabulary_size": 2}}}, ["vocabulary_size", "above 8"]),
         ({"runtime": {"device": "tpu"}}, ["runtime.device", "'tpu'"]),
         (
             {"report": {"remove_repetitions": True}},
@@ -96,7 +100,10 @@ def test_an_unknown_key_is_told_with_the_nearest(changes, parts):
         ),
         ({"report": {"expected_convention": "intl"}}, ["report.expected_convention", "'intl-lowercase'"]),
         ({"runtime": {"precision": "float8"}}, ["runtime.precision", "'float8'", "bfloat16"]),
-        ({"systems": {"Big Model": {"family": "lvm"}}}, ["systems.Big Model"]),
+        (
+            {"systems": {"Big Model": {"family": "lvm"}}},
+            ['systems: the name "Big Model" cannot be used: a system\'s name is made of small letters'],
+        ),
     ],
 )
 def test_a_wrong_value_is_told_with_what_is_allowed(changes, parts):
@@ -181,7 +188,7 @@ def test_an_unknown_name_is_told_with_the_nearest(changes, parts):
             ['unknown engine "onnx" in decodes[0]; allowed: continuum, ctranslate2, onnxruntime'],
         ),
         ({"speed": {"protocols": []}}, ["speed.protocols", "at least 1"]),
-        ({"speed": {"protocols": ["tpu"]}}, ["speed.protocols.0", "'tpu'", "cpu-all-threads"]),
+        ({"speed": {"protocols": ["tpu"]}}, ["speed.protocols[0]", "'tpu'", "cpu-all-threads"]),
         ({"decodes": [{"system": "teacher", "search": "beam", "beam": 0}]}, ["decodes[0].beam is 0", "1 or more"]),
         ({"decodes": [{"system": "lvm", "search": "delta", "steps": [1, 1]}]}, ['two decodes named "delta-1"']),
     ],
@@ -196,6 +203,168 @@ def test_the_readmes_own_text_file_is_valid():
     own = Plan(load(yaml.safe_load(readme.split("```yaml")[1].split("```")[0])))
     assert own.loaded.dataset.own_files(("de", "en")) == ["my.de", "my.en"]
     assert own.report == "results/mine/report"
+
+
+TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"decodes": [TEACHER | {"splits": ["test", "test"]}]},
+            "setting decodes[0].splits has the value ['test', 'test']: it has test twice; name every one once; ",
+        ),
+        (
+            {"decodes": [TEACHER | {"splits": []}]},
+            "setting decodes[0].splits has the value []: it is empty; it must have at least 1 entry; ",
+        ),
+        (
+            {"decodes": [TEACHER | {"beam": []}]},
+            "decodes[0].beam is an empty list; give one value or more, or remove the decode.",
+        ),
+        (
+            {"decodes": [TEACHER | {"engine": "ctranslate2", "compute_type": []}]},
+            "decodes[0].compute_type is an empty list; give one value or more, or remove the decode.",
+        ),
+        (
+            {"decodes": [TEACHER | {"engine": "ctranslate2", "compute_type": "int4"}]},
+            "decodes[0]: engine ctranslate2 computes in float32 or int8 or float16, not in int4; correct compute_type.",
+        ),
+        (
+            {"decodes": [TEACHER | {"length_penalty": 1.0, "tune": {"length_penalty": [0.8, 1.0]}}]},
+            "decodes[0].length_penalty is 1.0, and tune.length_penalty lists values to choose from; remove one of the ",
+        ),
+        (
+            {"decodes": [TEACHER | {"tune": {"length_penalty": [0.8, 0.8]}}]},
+            "setting decodes[0].tune.length_penalty has the value [0.8, 0.8]: it has 0.8 twice; name every one once; ",
+        ),
+        (
+            {"decodes": [TEACHER | {"length_penalty": float("inf")}]},
+            "decodes[0].length_penalty is inf; it must be a finite number, 0 or more.",
+        ),
+        ({"seeds": 1}, "setting seeds has the value 1: it must be a list, such as [a, b]; "),
+        (
+            {"systems": {"teacher": "hello"}},
+            "setting systems.teacher has the value 'hello': it must be a section of `name: value` lines; ",
+        ),
+        ({"systems": {5: {}}}, "systems: the name 5 is no text; write it in quotes, or choose another."),
+        (
+            {"systems": {"lehrer\n": {"family": "transformer", "preset": "tiny"}}},
+            'systems: the name "lehrer\\n" cannot be used: a system\'s name is made of small letters, digits, - and _.',
+        ),
+        (
+            {"systems": {"a" * 101: {"family": "transformer", "preset": "tiny"}}},
+            f'systems: the name "{"a" * 37}..." cannot be used: a name has at most 100 characters, and this one '
+            "has 101.",
+        ),
+        (
+            {"systems": {"teacher": {"training": {"keep": "average", "patience": 3}}}},
+            "setting systems.teacher.training: patience is 3, and keep is average; say keep: best, or remove patience.",
+        ),
+        (
+            {"systems": {"teacher": {"training": {"betas": [1.5, 2]}}}},
+            "setting systems.teacher.training.betas[0] has the value 1.5: it must be below 1; ",
+        ),
+        (
+            {"systems": {"teacher": {"training": {"betas": [0.9]}}}},
+            "setting systems.teacher.training.betas has too few entries: entry 2 is missing; add it.",
+        ),
+        (
+            {"systems": {"teacher": {"training": {"learning_rate": float("inf")}}}},
+            "setting systems.teacher.training.learning_rate has the value inf: it must be a finite number; ",
+        ),
+        (
+            {"systems": {"lvm": {"init_from": "teacher", "initial_weights": "mine.safetensors"}}},
+            "setting systems.lvm: it starts from init_from and from initial_weights; remove one of them.",
+        ),
+        (
+            {"runtime": {"device": "gpu"}},
+            "setting runtime.device has the value 'gpu': it must be auto, cpu, cuda, or cuda:N for one of several; ",
+        ),
+        (
+            {"speed": {"protocols": ["gpu", "gpu"]}},
+            "setting speed.protocols has the value ['gpu', 'gpu']: it has gpu twice; name every one once; ",
+        ),
+        (
+            {"analyses": {"tokens": {"steps": [-1]}}},
+            "setting analyses.tokens.steps[0] has the value -1: it must be 0 or more; ",
+        ),
+        (
+            {"plugins": [".x"]},
+            "setting plugins[0] has the value '.x': a package is named as Python imports it, such as my_package; ",
+        ),
+        (
+            {"distillation": {"lvm": {}}},
+            "distillation.lvm: a system of family lvm cannot teach; name one of family transformer or seq2seq, or ",
+        ),
+        ({"extends": ["smoke", "demo"]}, "extends is ['smoke', 'demo']; it must name an experiment of "),
+        ({"extends": ""}, "extends is ''; it must name an experiment of config/experiments/."),
+        (
+            {"recipe": {"dataset": {"generator": {"many": 3}}}},
+            'unknown setting "many" in recipe.dataset.generator; allowed: dev, seed, test, train.',
+        ),
+        (
+            {"recipe": {"dataset": {"generator": {"train": -5}}}},
+            "setting recipe.dataset.generator.train has the value -5: it must be above 0; ",
+        ),
+        (
+            {"recipe": {"dataset": {"languages": ["fr", "it"]}, "source": "fr", "target": "it"}},
+            "setting recipe.dataset: a generated corpus is of de and en, not of fr and it.",
+        ),
+        (
+            {"recipe": {"dataset": {"languages": ["de", "de"]}}},
+            "setting recipe.dataset.languages has the value ['de', 'de']: it has de twice; name every one once; ",
+        ),
+    ],
+)
+def test_one_sentence_says_what_is_wrong(changes, sentence):
+    message = told(changes)
+    assert message.startswith(sentence), message
+
+
+OWN = {"name": "mine", "languages": ["de", "en"], "split": {"method": "connected-groups", "dev": 5, "test": 5}}
+
+
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        ({"texts": {"de": "my.de"}}, "train[0].texts of dataset mine has no en; it has de. Add en."),
+        ({"table": "my.tsv", "columns": {"en": 0}}, "train[0].columns of dataset mine has no de; it has en. Add de."),
+        (
+            {"texts": {"de": "a {b}.de", "en": "my.en"}},
+            "setting recipe.dataset.train[0].texts.de has the value 'a {b}.de': paths may not have { or }; rename the ",
+        ),
+        (
+            {"texts": {"de": "", "en": "my.en"}},
+            "setting recipe.dataset.train[0].texts.de has the value '': it must name a file; ",
+        ),
+    ],
+)
+def test_texts_that_no_rule_can_read_are_refused_before_anything_runs(part, sentence):
+    with pytest.raises(ConfigError) as refused:
+        load(SMOKE | {"recipe": {"name": "mine", "dataset": OWN | {"train": [part]}, "source": "de", "target": "en"}})
+    assert str(refused.value).startswith(sentence)
+
+
+def test_long_values_are_cut_in_messages():
+    message = told({"seeds": [["a"] * 1000]})
+    assert len(message) < 250 and message.startswith("setting seeds[0] has the value ['a', 'a', ")
+
+
+@pytest.mark.parametrize("key", ["systems", "decodes", "recipe", "experiment"])
+def test_a_null_is_refused_by_check_as_by_snakemake(key, tmp_path):
+    """Snakemake lays a configuration file over `config.yaml` so that a null stays one."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        f"experiment: mine\nextends: smoke\n{key}:\n".replace("experiment: mine\n" * (key == "experiment"), "")
+    )
+    given = yaml.safe_load(file.read_text())
+    with pytest.raises(ConfigError) as of_snakemake:
+        load(read_yaml(CONFIG_FOLDER / "config.yaml") | given)
+    with pytest.raises(ConfigError) as of_check:
+        read_configuration(str(file))
+    assert str(of_check.value) == str(of_snakemake.value) == f"missing setting {key}: add it to the configuration."
 
 
 def test_no_part_of_a_message_is_pydantics_own():
@@ -233,6 +402,10 @@ def test_files_that_are_no_configuration(tmp_path):
     assert "is not valid YAML" in refused_file("a: [1", tmp_path)
     assert "must hold settings" in refused_file("- a\n- b\n", tmp_path)
     assert "is not valid YAML" in refused_file(b"a: \xff\xfe", tmp_path)
+    assert 'it has "seeds" twice in one section; remove one' in refused_file("seeds: [1]\na: 2\nseeds: [2]\n", tmp_path)
+    assert "nests too deeply; check its brackets." in refused_file("a: " + "[" * 3000, tmp_path)
+    with pytest.raises(ConfigError, match="is a folder; name a file."):
+        read_yaml(tmp_path)
     with pytest.raises(ConfigError, match="nothing.yaml does not exist"):
         read_yaml(tmp_path / "nothing.yaml")
 
@@ -274,9 +447,11 @@ def test_whatever_is_given_either_loads_or_is_refused_in_a_sentence(value, key):
         assert str(error)
 
 
-@pytest.mark.parametrize("name", ["raw", "../x", "distilled-by-teacher", "A b"])
+@pytest.mark.parametrize("name", ["raw", "../x", "distilled-by-teacher", "A b", "mine\n"])
 def test_names_of_distilled_texts_that_would_clash_or_leave_the_folder_are_refused(name):
-    with pytest.raises(ConfigError, match=r"recipe\.distilled.*a distilled text is named by small letters"):
+    with pytest.raises(
+        ConfigError, match=r"recipe\.distilled: the name .*: a distilled text is named by small letters"
+    ):
         load_experiment("demo", recipe={"distilled": {name: "mine.en"}})
 
 

@@ -95,7 +95,7 @@ def test_published_figures_of_a_grid_are_not_inherited():
          'inference-tagger); allowed: one, three, two.'),
         ({"published": {"GX": {"SX": "1"}}}, {}, 'unknown row "GX" in report.grids[0].published; allowed: ST, SX.'),
         ({"published": {"SX": {"GX": "1"}}}, {}, 'unknown column "GX" in report.grids[0].published.SX; allowed: ST'),
-        ({"colums": "x"}, {}, 'unknown setting "colums" in report.grids.0; allowed: '),
+        ({"colums": "x"}, {}, 'unknown setting "colums" in report.grids[0]; allowed: '),
     ],
 )  # fmt: skip
 def test_what_cannot_be_laid_out_is_refused_in_a_sentence(grid, systems, sentence):

@@ -26,7 +26,7 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
     [
         ({}, {"passes": 0}, "decodes[0].passes is 0; it must be 1 or more."),
         ({}, {}, "decodes[0]: search iterative-refinement needs passes; add passes."),
-        ({}, {"passes": 2, "stop": "never"}, "decodes[0].stop is 'never': input should be 'fixed' or 'adaptive'."),
+        ({}, {"passes": 2, "stop": "never"}, "decodes[0].stop is 'never': it must be 'fixed' or 'adaptive'."),
         (
             {},
             {"passes": 2, "patience": 2},
@@ -54,7 +54,7 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
         (
             {"objective": {"corruptions": ["shuffle"]}},
             {"passes": 2},
-            "objective.corruptions.0 has the value 'shuffle': input should be 'swap', 'replace' or 'repeat'",
+            "objective.corruptions[0] has the value 'shuffle': it must be 'swap', 'replace' or 'repeat'",
         ),
         (
             {"objective": {"corruptions": ["swap", "swap"]}},
@@ -65,18 +65,18 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
         (
             {"objective": {"dae_mix": 1.5}},
             {"passes": 2},
-            "systems.one.objective.dae_mix has the value 1.5: input should be less than or equal to 1",
+            "systems.one.objective.dae_mix has the value 1.5: it must be 1 or less",
         ),
         ({"objective": {"dae_mix": -0.1}}, {"passes": 2}, "systems.one.objective.dae_mix has the value -0.1"),
         (
             {"objective": {"corruption_share": 0}},
             {"passes": 2},
-            "systems.one.objective.corruption_share has the value 0: input should be greater than 0",
+            "systems.one.objective.corruption_share has the value 0: it must be above 0",
         ),
         (
             {"objective": {"passes": 1}},
             {"passes": 2},
-            "systems.one.objective.passes has the value 1: input should be greater than or equal to 2",
+            "systems.one.objective.passes has the value 1: it must be 2 or more",
         ),
         ({"objective": {"guess": "best"}}, {"passes": 2}, "'argmax' or 'sample'"),
         (

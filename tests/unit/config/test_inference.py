@@ -55,13 +55,13 @@ def test_they_are_decoded_as_the_networks_that_they_start_from(decode):
         (
             ENGINE,
             {"engine": {"objective": {"input_operator": "SOFT"}}},
-            "setting systems.engine.objective.input_operator has the value 'SOFT': input should be 'SX', 'STL', 'SG', "
+            "setting systems.engine.objective.input_operator has the value 'SOFT': it must be 'SX', 'STL', 'SG', "
             "'ST' or 'GX'; change it in the configuration.",
         ),
         (
             ENGINE,
             {"engine": {"objective": {"length_weight": 0}}},
-            "setting systems.engine.objective.length_weight has the value 0: input should be greater than 0; change it",
+            "setting systems.engine.objective.length_weight has the value 0: it must be above 0; change it",
         ),
         (
             ENGINE,

@@ -165,7 +165,7 @@ def test_what_refiners_of_a_one_pass_model_cannot_do(system, decode, sentence):
     assert sentence in str(refused.value)
 
 
-@pytest.mark.parametrize("values", [[0.1, 0.0], [0.0, 0.1], [0.0, 0.1, 0.0]])
+@pytest.mark.parametrize("values", [[0.1, 0.0], [0.0, 0.1], [0.0, 0.1, 0.2]])
 def test_every_value_that_dev_may_choose_is_checked(values):
     system = {"model": {"latent": "vae"}}
     decode = {"system": "one", "search": "delta", "steps": 1, "tune": {"lengthening": values}}

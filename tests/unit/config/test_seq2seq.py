@@ -92,8 +92,8 @@ def test_it_distils_with_the_engine_that_computes_it(engine, refused):
     "model, sentence",
     [
         ({"heads": 4}, "heads"),
-        ({"encoder_dim": 0}, "systems.lstm.model.encoder_dim has the value 0: input should be greater than 0"),
-        ({"dropout": 1.0}, "systems.lstm.model.dropout has the value 1.0: input should be less than 1"),
+        ({"encoder_dim": 0}, "systems.lstm.model.encoder_dim has the value 0: it must be above 0"),
+        ({"dropout": 1.0}, "systems.lstm.model.dropout has the value 1.0: it must be below 1"),
     ],
 )
 def test_settings_that_it_has_not_are_refused(model, sentence):

@@ -570,10 +570,13 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
         (("--steps", "-2"), "error: steps is -2; it must be 0 or more.\n"),
         (("--batch", "0"), "error: batch is 0; it must be 1 or more.\n"),
         (("--search", "latent-search", "--step-size", "0"), "error: step_size is 0; it must be above 0.\n"),
-        (("--search", "latent-search", "--step-size", "nan"), "error: step_size is nan; it must be above 0.\n"),
+        (
+            ("--search", "latent-search", "--step-size", "nan"),
+            "error: step_size is nan; it must be a finite number, above 0.\n",
+        ),
         (("--length-quantile", "1.5"), "error: length_quantile is 1.5; it must be above 0 and below 1.\n"),
         (("--lengthening", "-0.1"), "error: lengthening is -0.1; it must be 0 or more.\n"),
-        (("--lengthening", "inf"), "error: lengthening is inf; it must be 0 or more.\n"),
+        (("--lengthening", "inf"), "error: lengthening is inf; it must be a finite number, 0 or more.\n"),
         (("--beam", "4"), "error: --beam belongs to beam, ctc-beam, and the search is delta; remove one of the two.\n"),
         (
             ("--lengths", "3"),

@@ -16,12 +16,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from workflow_src.config.base import parse
+from workflow_src.config.datasets import GeneratorConfig
 from workflow_src.data.toy import forest as forest
 from workflow_src.data.toy.forest import DE, EN, Node
 from workflow_src.data.toy.lexicon import NOUNS
 from workflow_src.data.toy.sentences import grammar
 
-DEFAULTS = {"train": 24000, "dev": 1000, "test": 1000, "seed": 1}
 SPLITS = ("train", "dev", "test")
 DIRECTIONS = {"de-en": (DE, EN), "en-de": (EN, DE)}
 MIN_WORDS, MAX_WORDS, MAX_TRANSLATIONS = 4, 25, 256
@@ -140,15 +141,6 @@ def is_held_out(pair: tuple[str, str]) -> bool:
     return int.from_bytes(digest[:4]) < HELD_OUT_COMBINATIONS * 2**32
 
 
-def _settings(settings: Mapping[str, Any]) -> dict[str, int]:
-    for name, value in settings.items():
-        if name not in DEFAULTS:
-            raise ValueError(f"setting {name!r} of the toy corpus is unknown; known are {', '.join(DEFAULTS)}.")
-        if isinstance(value, bool) or not isinstance(value, int) or value < (0 if name == "seed" else 1):
-            raise ValueError(f"setting {name!r} of the toy corpus is {value!r}; it must be a positive whole number.")
-    return DEFAULTS | dict(settings)
-
-
 def _draw(random_: random.Random) -> tuple[str, str, bool]:
     """A random pair within the limits of length and translations, and whether it has a held-out combination."""
     while True:
@@ -171,7 +163,7 @@ def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[
     No German and no English sentence occurs twice in the corpus. The reference of a pair is one of the valid
     translations, at random. Held-out combinations are in dev and test only. Raises ValueError on a bad setting.
     """
-    settings = _settings(settings or {})
+    settings = parse(GeneratorConfig, settings or {}, "generator").model_dump()
     random_ = random.Random(settings["seed"])
     seen: tuple[set[str], set[str]] = (set(), set())
     corpus: dict[str, list[tuple[str, str]]] = {}

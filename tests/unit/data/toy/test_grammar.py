@@ -260,9 +260,9 @@ def test_verbs_and_structures_occur(corpus):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"trian": 5}, "setting 'trian' of the toy corpus is unknown; known are train, dev, test, seed"),
-        ({"train": 0}, "setting 'train' of the toy corpus is 0; it must be a positive whole number"),
-        ({"seed": "x"}, "setting 'seed' of the toy corpus is 'x'"),
+        ({"trian": 5}, 'unknown setting "trian" in generator; allowed: dev, seed, test, train'),
+        ({"train": 0}, "setting generator.train has the value 0: it must be above 0"),
+        ({"seed": "x"}, "setting generator.seed has the value 'x': it must be a whole number"),
     ],
 )
 def test_bad_settings(settings, message):

@@ -1,0 +1,75 @@
+"""What may be declared: model families, searches, engines, and the roles between systems.
+
+A declaration says everything that the rest of the project needs to know of a member: configuration, names of files,
+command-line options, choices on dev, costs, labels and looks follow from it. Code is named as "module:object" and is
+imported inside of jobs only, so that planning needs no torch. Standard library and pydantic only.
+"""
+
+from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Weights, single
+from workflow_src.spec.sections import Frozen, Grown, place, problem, shown
+from workflow_src.spec.settings import Option, SearchSettings
+from workflow_src.spec.traits import (
+    ALIGNED,
+    AUTOREGRESSIVE,
+    BASE,
+    BOS,
+    BOUND,
+    EOS,
+    ITERATIVE,
+    LANGUAGE_MODEL,
+    LATENT,
+    LATENT_LENGTHS,
+    LENGTHS,
+    MASKED,
+    MODEL,
+    PAD,
+    PHRASES,
+    REFINER,
+    SCORER,
+    SOURCE_LATENT,
+    TARGET_LATENT,
+    UNK,
+    VECTOR_FIELD,
+    phrase,
+)
+
+__all__ = [
+    "ALIGNED",
+    "AUTOREGRESSIVE",
+    "BASE",
+    "BOS",
+    "BOUND",
+    "EOS",
+    "ITERATIVE",
+    "LANGUAGE_MODEL",
+    "LATENT",
+    "LATENT_LENGTHS",
+    "LENGTHS",
+    "MASKED",
+    "MODEL",
+    "PAD",
+    "PHRASES",
+    "REFINER",
+    "SCORER",
+    "SOURCE_LATENT",
+    "TARGET_LATENT",
+    "UNK",
+    "VECTOR_FIELD",
+    "Engine",
+    "Export",
+    "Family",
+    "Frozen",
+    "Grown",
+    "Look",
+    "Option",
+    "Plugin",
+    "Role",
+    "Search",
+    "SearchSettings",
+    "Weights",
+    "phrase",
+    "place",
+    "problem",
+    "shown",
+    "single",
+]

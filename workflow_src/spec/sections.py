@@ -1,0 +1,88 @@
+"""Sections of a configuration, and what is wrong with one in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import pydantic
+
+# The longest value that a message shows.
+SHOWN = 100
+# What a value must be, by pydantic's type of error; `{...}` are entries of its context.
+REQUIRED = {
+    "greater_than": "above {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "below {lt}",
+    "less_than_equal": "{le} or less",
+    "finite_number": "a finite number",
+    "literal_error": "{expected}",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a smaller number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list, such as [a, b]",
+    "list_type": "a list, such as [a, b]",
+    "dict_type": "a section of `name: value` lines",
+    "model_type": "a section of `name: value` lines",
+    "model_attributes_type": "a section of `name: value` lines",
+}
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it: as Python writes it, and not longer than a line."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 4] + " ..."
+
+
+def place(location: Sequence[str | int]) -> str:
+    """Where a setting is, as YAML is read: `decodes[0].beam`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
+
+
+def problem(error: Mapping[str, Any]) -> str:
+    """What is wrong with a value, from one of pydantic's errors: `it must be above 0`."""
+    kind = error["type"]
+    context = {name: f"{v:g}" if isinstance(v, float) else v for name, v in error.get("ctx", {}).items()}
+    if kind in REQUIRED:
+        return "it must be " + REQUIRED[kind].format(**context)
+    if kind in ("too_short", "too_long"):
+        limit = context.get("min_length", context.get("max_length"))
+        if not error["input"]:
+            return "it is empty; it must have at least 1 entry"
+        return f"it must have {'at least' if kind == 'too_short' else 'at most'} {limit} entries"
+    if kind == "string_too_short":
+        return "it must not be empty"
+    said = error["msg"].removeprefix("Value error, ")
+    return said[0].lower() + said[1:]
+
+
+class Frozen(pydantic.BaseModel):
+    """A configuration section: immutable, unknown keys refused."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False)
+
+    def canonical(self) -> str:
+        """JSON with sorted keys: equal sections give equal text, so that Snakemake can compare them."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+
+
+class Grown(Frozen):
+    """A section that got settings after runs were made with it.
+
+    The settings of `later` are left out of what is written while they have their default, so that rules are handed
+    what they were handed before.
+    """
+
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_later(self, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        unset = {name for name in self.later if getattr(self, name) == type(self).model_fields[name].default}
+        return {name: value for name, value in handler(self).items() if name not in unset}

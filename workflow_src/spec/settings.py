@@ -1,0 +1,156 @@
+"""Settings of searches: what each is called, where it is allowed, and what it adds to names of files."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+import pydantic
+
+from workflow_src.spec.sections import Frozen, problem, shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """What a field of a search's settings means outside of the search; goes into the field's `Annotated`.
+
+    required  every decode of a configuration says it
+    tune      dev may choose it
+    part      its part of a decode's name: a format such as "-size{:g}", or a function of the value
+    always    the part also stands there when the value is the field's default
+    omit      rules are not handed the setting while it has its default (settings that came later: old files stay valid)
+    role      the value names a system that fills this role of the search
+    carried   bundles may carry the system that it names: `carries` of a system in a configuration
+    steps     the value names the search whose steps are taken; None: the first search of the family that has steps
+    length    it decides target lengths: rows that differ in it are not compared as if lengths were equal
+    follow    analyses that follow a search step by step keep the setting; rows with any other are left out
+    stop      it decides after how many steps a sentence stops: tables say the mean
+    only_with  the setting that must name a system, or be above 0, or this one does nothing
+    """
+
+    required: bool = False
+    tune: bool = False
+    part: str | Callable[[Any], str] | None = None
+    always: bool = False
+    omit: bool = False
+    role: str | None = None
+    carried: bool = False
+    steps: bool = False
+    length: bool = False
+    follow: bool = False
+    stop: bool = False
+    only_with: str | None = None
+
+
+# Pydantic's kinds of errors of numbers out of range.
+RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
+
+
+@functools.cache
+def _options(settings: type[SearchSettings]) -> dict[str, Option]:
+    """The `Option` of every field. Cached: a plan asks for them many times for each decode."""
+    return {
+        name: next((item for item in field.metadata if isinstance(item, Option)), Option())
+        for name, field in settings.model_fields.items()
+    }
+
+
+@functools.cache
+def _named(settings: type[SearchSettings], what: str) -> tuple[str, ...]:
+    return tuple(name for name, option in _options(settings).items() if getattr(option, what))
+
+
+class SearchSettings(Frozen):
+    """Base of every search's settings: one class is the only place that knows its settings."""
+
+    # What rules are handed beside the settings, for the sake of files that were made with it.
+    constants: ClassVar[Mapping[str, Any]] = {}
+
+    @classmethod
+    def option(cls, name: str) -> Option:
+        """The `Option` of a field; an empty one where none was given."""
+        return _options(cls)[name]
+
+    @classmethod
+    def named(cls, what: str) -> tuple[str, ...]:
+        """Fields whose `Option` says `what`: `named("tune")` are those that dev may choose."""
+        return _named(cls, what)
+
+    @classmethod
+    def default(cls, name: str) -> Any:
+        return cls.model_fields[name].get_default(call_default_factory=True)
+
+    @classmethod
+    def limits(cls, name: str) -> str:
+        """The range of a number, in words: `above 0 and below 1`."""
+        said = {type(item).__name__: item for item in cls.model_fields[name].metadata}
+        words = [f"{said['Ge'].ge:g} or more"] if "Ge" in said else []
+        words += [f"above {said['Gt'].gt:g}"] if "Gt" in said else []
+        words += [f"below {said['Lt'].lt:.0f}"] if "Lt" in said else []
+        words += [f"{said['Le'].le:g} or less"] if "Le" in said else []
+        return " and ".join(words)
+
+    @classmethod
+    def checked(cls, fields: Mapping[str, Any], where: str = "") -> Self:
+        """Settings from `fields`. Raises ValueError with one sentence for the first that is wrong.
+
+        `where` comes before the name of the setting, such as `decodes[0].`.
+        """
+        try:
+            return cls.model_validate(dict(fields))
+        except pydantic.ValidationError as failure:
+            error = failure.errors()[0]
+        if not error["loc"]:
+            # Of several settings together.
+            together = where.removesuffix(".")
+            raise ValueError(f"{together}{': ' * bool(together)}{problem(error)}.") from None
+        name, value = str(error["loc"][0]), shown(error["input"])
+        if error["type"] == "extra_forbidden":
+            raise ValueError(f"{where}{name} is no setting here; allowed: {', '.join(cls.model_fields)}.") from None
+        if error["type"] in RANGES:
+            finite = ["a finite number"] if error["type"] == "finite_number" else []
+            limits = ", ".join(filter(None, [*finite, cls.limits(name)]))
+            # The command hands over text: `--steps -2` was given, not '-2'.
+            raise ValueError(f"{where}{name} is {error['input']}; it must be {limits}.") from None
+        raise ValueError(f"{where}{name} is {value}: {problem(error)}.") from None
+
+    def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), where: str = "") -> None:
+        """Raises ValueError for a setting that does nothing, because the one that it is `only_with` is off: None or 0.
+
+        Such a setting may have its default, and dev may not choose it (`tune`).
+        """
+        for name in self.named("only_with"):
+            other, value, default = self.option(name).only_with, getattr(self, name), self.default(name)
+            if not getattr(self, other) and (name in tune or value != default):
+                place = f"{where}tune.{name} is {list(tune[name])}" if name in tune else f"{where}{name} is {value}"
+                without = f"a {other}" if other in self.named("role") else other
+                raise ValueError(
+                    f"{place}, and without {without} nothing but the default, {default}, is allowed: add {other}, or "
+                    f"remove {name}."
+                )
+
+    def name_part(self, name: str) -> str:
+        """What one setting adds to a decode's name."""
+        part, value = self.option(name).part, getattr(self, name)
+        if part is None:
+            return f"-{name.replace('_', '-')}{value}"
+        return part(value) if callable(part) else part.format(value)
+
+    def name_parts(self) -> str:
+        """What the settings add to a search's name in names of files: `-4-quantile0.6`."""
+        shown = (
+            name
+            for name in type(self).model_fields
+            if self.option(name).part is not None
+            and (self.option(name).always or getattr(self, name) != self.default(name))
+        )
+        return "".join(self.name_part(name) for name in shown)
+
+    def handed(self) -> dict[str, Any]:
+        """Settings as rules are handed them: exactly what changes translations."""
+        content = self.model_dump(mode="json")
+        kept = (n for n in content if not (self.option(n).omit and getattr(self, n) == self.default(n)))
+        return {**self.constants, **{name: content[name] for name in kept}}
