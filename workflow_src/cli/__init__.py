@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from workflow_src.config import ConfigError, Plan, costs, load
 from workflow_src.config.experiment import REMOVALS
 from workflow_src.config.load import CONFIG_FOLDER, experiment_names, load_experiment, merge, read_yaml
 from workflow_src.config.resolved import Loaded
+from workflow_src.runtime import console
 
 
 def read_configuration(name: str) -> Loaded:
@@ -133,11 +133,6 @@ def main(words: list[str] | None = None) -> None:
         translate(words[1:])
         return
     arguments = parser().parse_args(words)
-    try:
+    with console.command():
+        console.standard_output()
         arguments.run(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has closed the pipe (`| head`): no error, and nothing may be written at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
+
+
+def _opened(path: str | Path) -> IO[bytes]:
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise ValueError(f"text {path} does not exist.") from None
+    except IsADirectoryError:
+        raise ValueError(f"text {path} is a folder; name a file.") from None
+    except OSError as failure:
+        raise ValueError(f"text {path} cannot be read: {failure.strerror}.") from None
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
@@ -12,11 +24,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
     Raises ValueError naming the file, when it is missing, or file, line and byte (both from 1, the byte within the
     file) where it is not UTF-8.
     """
-    try:
-        file = open(path, "rb")
-    except FileNotFoundError:
-        raise ValueError(f"text {path} does not exist.") from None
-    with file:
+    with _opened(path) as file:
         before = 0
         for number, raw in enumerate(file, start=1):
             try:
@@ -35,14 +43,11 @@ def count_lines(path: str | Path) -> int:
 
     Raises ValueError naming the file when it is missing.
     """
-    try:
-        with open(path, "rb") as file:
-            count, last = 0, b"\n"
-            while block := file.read(1 << 20):
-                count += block.count(b"\n")
-                last = block[-1:]
-    except FileNotFoundError:
-        raise ValueError(f"text {path} does not exist.") from None
+    with _opened(path) as file:
+        count, last = 0, b"\n"
+        while block := file.read(1 << 20):
+            count += block.count(b"\n")
+            last = block[-1:]
     return count + (last != b"\n")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.engines.ctranslate2_spec import library
+from workflow_src.runtime.device import check_device
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses
 
@@ -20,9 +21,14 @@ COMPUTE_TYPES = ("float32", "int8", "float16")
 
 
 def device_and_index(device: str) -> tuple[str, int]:
-    """`auto`, `cpu`, `cuda` or `cuda:N` as the library names it. auto is a GPU if it sees one."""
+    """`auto`, `cpu`, `cuda` or `cuda:N` as the library names it. auto is a GPU if it sees one.
+
+    Raises ValueError for a device that is not there.
+    """
+    there = library().get_cuda_device_count()
     if device == "auto":
-        device = "cuda" if library().get_cuda_device_count() else "cpu"
+        device = "cuda" if there else "cpu"
+    check_device(device, there)
     kind, _, index = device.partition(":")
     return kind, int(index or 0)
 

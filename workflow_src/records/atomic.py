@@ -127,15 +127,45 @@ def _begin(path: Path) -> tuple[int, str]:
             os.unlink(name)
 
 
+def _replaceable(path: Path) -> Path:
+    """Where a file is that shall be replaced: what a link points to. Raises ArtifactError for what is no file."""
+    if path.is_symlink():
+        path = Path(os.path.realpath(path))
+    if path.is_dir():
+        raise ArtifactError(f"{path} is a folder; name a file in it.")
+    if path.exists() and not path.is_file():
+        raise ArtifactError(
+            f"{path} is a pipe or a device, which cannot be replaced as a whole; name a file, or write to standard "
+            "output."
+        )
+    return path
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turns the system's reasons why `path` cannot be begun into one sentence; no space has a sentence of its own."""
+    try:
+        yield
+    except OSError as failure:
+        if failure.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        reason = "a part of its path is a file" if isinstance(failure, FileExistsError) else failure.strerror
+        raise ArtifactError(f"{path} cannot be written: {reason}; name a file elsewhere.") from None
+
+
 @contextlib.contextmanager
 def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file beside `path`; on success it is flushed to disk and renamed, on any error removed.
 
     A process that is killed leaves it; the next one that writes `path` removes it, but not one that is being written.
-    Text is UTF-8 with plain newlines. A reader sees the old file or the whole new one, never a part.
+    Text is UTF-8 with plain newlines. A reader sees the old file or the whole new one, never a part. A link stays, and
+    the file that it points to is replaced.
+
+    Raises ArtifactError before anything is written where `path` cannot be a file: a folder, a pipe or a device, or in
+    a folder that cannot be written.
     """
-    path = Path(path)
-    with room_for(path):
+    path = _replaceable(Path(path))
+    with room_for(path), _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
         handle, name = _begin(path)
@@ -187,7 +217,7 @@ def read_json(path: str | Path) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ArtifactError(f"file {path} does not exist.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as failure:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise ArtifactError(f"file {path} is damaged ({failure}); delete it and make it again.") from None
 
 

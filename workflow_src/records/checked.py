@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import pydantic
 
 from workflow_src.records.atomic import ArtifactError
+from workflow_src.spec import place, problem, shown
 
 Content = TypeVar("Content", bound=pydantic.BaseModel)
 
@@ -23,7 +24,10 @@ def checked(model: type[Content], content: Any, where: str, advice: str) -> Cont
         return model.model_validate(content)
     except pydantic.ValidationError as failure:
         error = failure.errors()[0]
-        key = ".".join(str(part) for part in error["loc"]) or "the whole"
-        problem = error["msg"].removeprefix("Value error, ")
-        value = "" if error["type"] == "missing" else f" (value {str(error['input'])[:80]!r})"
-        raise ArtifactError(f"{where}: {key}{value}: {problem}; {advice}.") from None
+        key = place(error["loc"])
+        if not key:
+            # Of several entries together, or of something that is no object.
+            raise ArtifactError(f"{where}: {problem(error)}; {advice}.") from None
+        if error["type"] == "missing":
+            raise ArtifactError(f"{where}: {key} is missing; {advice}.") from None
+        raise ArtifactError(f"{where}: {key} is {shown(error['input'])}: {problem(error)}; {advice}.") from None

@@ -57,6 +57,8 @@ class Chain:
     """The records below `folder` and all that they were made from. Paths are relative to the workflow's folder."""
 
     def __init__(self, folder: str | Path):
+        if Path(folder).is_file():
+            raise ArtifactError(f"{folder} is a file; name the folder results/EXPERIMENT of a finished run.")
         if not Path(folder).is_dir():
             raise ArtifactError(f"folder {folder} does not exist; name results/EXPERIMENT of a finished run.")
         self.folder, self.base = _place(Path(folder))

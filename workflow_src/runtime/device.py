@@ -7,6 +7,8 @@ import ctypes
 import dataclasses
 import os
 import platform
+import re
+from typing import Any
 
 import torch
 
@@ -36,6 +38,14 @@ class Runtime:
             torch.cuda.synchronize(self.device)
 
 
+def check_device(name: Any, there: int) -> None:
+    """Raises ValueError for anything but cpu, cuda and cuda:N, and for a GPU that is none of the `there` first ones."""
+    if not isinstance(name, str) or not (found := re.fullmatch(r"cpu|cuda(?::(\d+))?", name)):
+        raise ValueError(f'unknown device "{name}"; allowed: auto, cpu, cuda, cuda:N.')
+    if name != "cpu" and int(found[1] or 0) >= there:
+        raise ValueError(f'device "{name}" is not there ({there} CUDA devices found); use cpu or auto.')
+
+
 def choose(device: str = "auto", precision: str = "auto", compile: bool = False, training: bool = True) -> Runtime:
     """The runtime for these settings.
 
@@ -48,15 +58,8 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool = False,
     if precision not in PRECISIONS:
         raise ValueError(f'unknown precision "{precision}"; allowed: {", ".join(PRECISIONS)}.')
     name = device if device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f'unknown device "{name}"; allowed: auto, cpu, cuda, cuda:N.') from None
-    if chosen.type not in ("cpu", "cuda"):
-        raise ValueError(f'device "{name}" is not supported; allowed: auto, cpu, cuda, cuda:N.')
-    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        there = torch.cuda.device_count()
-        raise ValueError(f'device "{name}" is not there ({there} CUDA devices found); use cpu or auto.')
+    check_device(name, torch.cuda.device_count())
+    chosen = torch.device(name)
     if precision == "auto":
         on_gpu = chosen.type == "cuda"
         wide = torch.cuda.is_bf16_supported(including_emulation=False) if on_gpu else training and _cpu_has_bfloat16()

@@ -20,7 +20,8 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.engines.choose import EAGER
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
-from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings
+from workflow_src.serving.arguments import check_lines, check_systems
+from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, shown
 from workflow_src.types import Hypotheses
 
 
@@ -77,6 +78,8 @@ class BaseTranslator(ABC):
         Repetitions are removed as in the tables of reports: `remove_repetitions` (see `text`) is none for
         autoregressive searches and models with alignments, and subwords for all others, unless it is given.
         """
+        check_lines(lines)
+        check_systems(systems)
         settings, others = self.settings(search, **fields)
         found = self.search(lines, settings, {**(systems or {}), **others}, batch, False, False, normalised, first_line)
         if remove_repetitions is None:
@@ -112,6 +115,7 @@ class BaseTranslator(ABC):
         self, lines: list[str], search: str | SearchSettings | None = None, normalised: bool = False, **fields: Any
     ) -> list[list[str]]:
         """For each line its translation after 0, 1, … steps, repetitions kept. Raises ValueError without any steps."""
+        check_lines(lines)
         settings, others = self.settings(search, **fields)
         declared = registry.search_of(settings)
         if not declared.traceable:
@@ -139,7 +143,14 @@ class BaseTranslator(ABC):
         began = time.perf_counter()
         if not normalised:
             lines = [self._source.line(line) for line in lines]
-        sources = self.subwords.encode_source(lines)
+        try:
+            sources = self.subwords.encode_source(lines)
+        except UnicodeEncodeError as failure:
+            broken = (number for number, line in enumerate(lines, first_line) if any(map(_is_half, line)))
+            number = next(broken, first_line)
+            raise ValueError(
+                f"line {number} has half of a character, {shown(failure.object[failure.start])}; read it as UTF-8."
+            ) from None
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         self._check_lengths(sources, first_line)
         return sources
@@ -242,6 +253,6 @@ class BaseTranslator(ABC):
                 )
 
 
-def check_batch(batch: int) -> None:
-    if batch < 1:
-        raise ValueError(f"batch is {batch}; it must be 1 or more.")
+def _is_half(character: str) -> bool:
+    """Whether it is a surrogate, which no text in UTF-8 has."""
+    return "\ud800" <= character <= "\udfff"

@@ -8,31 +8,84 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import Field, model_validator
 from torch import nn
 
 from workflow_src import registry
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.weights import load_weights
 from workflow_src.records.atomic import ArtifactError, copy_file, read_json, sha256
+from workflow_src.records.checked import Told, checked
 from workflow_src.runtime.device import Runtime
 from workflow_src.spec import BASE, MODEL, Family, Search
 
 FORMAT = 1
 DESCRIPTION = "bundle.json"
-KEYS = ("models", "searches", "defaults", "languages", "normalisation")
+
+
+class Sizes(Told):
+    source: int = Field(gt=0)
+    target: int = Field(gt=0)
+    joint: bool
+    symbols: tuple[str, ...] = ()
+
+
+class Network(Told):
+    """One network of a bundle. Bundles of earlier versions do not say roles."""
+
+    family: str
+    model: dict[str, Any]
+    sizes: Sizes
+    weights: str
+    sha256: str
+    role: str | None = None
+
+
+class Languages(Told):
+    source: str
+    target: str
+
+
+class Needed(Told):
+    """A plug-in that a bundle needs."""
+
+    name: str
+    version: str
+    module: str
+
+
+class Description(Told):
+    """What every bundle says of itself; who made it, and what engines add, is not read here."""
+
+    system: str
+    models: dict[str, Network] = Field(min_length=1)
+    searches: tuple[str, ...]
+    defaults: dict[str, Any]
+    search_defaults: dict[str, dict[str, Any]] = {}
+    languages: Languages
+    normalisation: NormalisationConfig
+    plugins: tuple[Needed, ...] = ()
+    engine: str | None = None
+
+    @model_validator(mode="after")
+    def _a_network_of_its_own(self):
+        if all(one.role not in (None, MODEL) for one in self.models.values()):
+            raise ValueError(f"no network has the role {MODEL}")
+        return self
 
 
 def read_bundle(folder: Path) -> dict[str, Any]:
     """The description of a bundle. Raises ArtifactError where the folder is none, or a plug-in of it is missing."""
+    if folder.is_file():
+        raise ArtifactError(f"{folder} is a file; name the folder of a bundle, such as {folder.parent}.")
     if not (folder / DESCRIPTION).is_file():
         raise ArtifactError(f"{folder} is no bundle: it has no {DESCRIPTION}; export a trained system first.")
     description = read_json(folder / DESCRIPTION)
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ArtifactError(f"{folder / DESCRIPTION} is not of bundle format {FORMAT}; export the system again.")
-    missing = [key for key in KEYS if key not in description]
-    if missing:
-        raise ArtifactError(f"{folder / DESCRIPTION} lacks {missing[0]}; export the system again.")
+    checked(Description, description, str(folder / DESCRIPTION), "export the system again")
     _check_plugins(folder, description)
     return description
 
@@ -48,6 +101,11 @@ def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
     for name, part in description["models"].items():
         if part.get("family") not in registry.families():
             raise ArtifactError(f'{folder}: {name} is of family "{part.get("family")}", which nobody declares here.')
+    for name in description["searches"]:
+        if name not in registry.searches():
+            raise ArtifactError(f'{folder} knows search "{name}", which nobody declares here; export the system again.')
+    if (engine := description.get("engine")) is not None and engine not in registry.engines():
+        raise ArtifactError(f'{folder} is for engine "{engine}", which nobody declares here; export the system again.')
 
 
 def networks(description: dict[str, Any]) -> list[tuple[str, Family]]:
@@ -128,6 +186,8 @@ def load_models(folder: Path, description: dict[str, Any], runtime: Runtime) -> 
             raise ArtifactError(f"bundle {folder} lacks {part['weights']}; export the system again.")
         if sha256(path) != part["sha256"]:
             raise ArtifactError(f"weights {path} do not match the checksum in {DESCRIPTION}; copy the bundle again.")
+        declared = registry.families()[part["family"]].model
+        checked(declared, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", "export the system again")
         model = build(part["family"], part["model"], part["sizes"])
         load_weights(model, path)
         models[name] = _placed(model, runtime).eval()

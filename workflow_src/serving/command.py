@@ -6,8 +6,6 @@ import argparse
 import contextlib
 import itertools
 import logging
-import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,17 +14,21 @@ from workflow_src import registry
 from workflow_src.config.experiment import REMOVALS
 from workflow_src.data.lines import read_lines
 from workflow_src.records.atomic import ArtifactError, atomic
+from workflow_src.runtime import console
 from workflow_src.serving import bundle
+from workflow_src.serving.arguments import check_batch
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Search
 
 log = logging.getLogger("continuum")
 
 
-def _positive(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"it is {number} and must be 1 or more")
-    return number
+def _number(text: str) -> int | str:
+    """A whole number; other text stays, and the check of the value says what is wrong with it."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def _parser(search: Search | None, defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
@@ -45,11 +47,11 @@ def _parser(search: Search | None, defaults: Mapping[str, Any]) -> argparse.Argu
     made.add_argument("--remove-repetitions", choices=REMOVALS,
                       help="default: none for autoregressive searches and models with alignments, subwords for all "
                       "others")  # fmt: skip
-    made.add_argument("--batch", type=int, default=64, help="sentences translated together")
+    made.add_argument("--batch", type=_number, default=64, help="sentences translated together")
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16", "int8", "float16"),
                       help="int8 and float16 are for folders of other engines; default: auto")  # fmt: skip
-    made.add_argument("--threads", type=_positive, help="CPU threads")
+    made.add_argument("--threads", type=_number, help="CPU threads")
     made.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8; see docs/inference.md")
     made.add_argument("--input", type=Path, help="a file instead of standard input")
     made.add_argument("--output", type=Path, help="a file instead of standard output; written as a whole")
@@ -93,10 +95,6 @@ def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 def _told(given: argparse.Namespace, translator: Translator) -> dict[str, Any]:
     """The settings that the user gave. Raises ValueError for one that the search does not take."""
-    if given.engine != "auto" and "engine" in translator.description:
-        raise ValueError(
-            f"--engine {given.engine} is for bundles, and {given.bundle} is a folder of another engine; remove it."
-        )
     told = {name: getattr(given, name) for name in _settings() if getattr(given, name) is not None}
     search = registry.search_of(translator.settings(given.search)[0])
     for name in told:
@@ -114,6 +112,7 @@ def _told(given: argparse.Namespace, translator: Translator) -> dict[str, Any]:
 
 
 def _translated(given: argparse.Namespace) -> Iterator[str]:
+    check_batch(given.batch)
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads, given.engine)
     settings, systems = translator.settings(given.search, **_told(given, translator))
     if note := translator.why_eager(settings):
@@ -122,7 +121,7 @@ def _translated(given: argparse.Namespace) -> Iterator[str]:
     translator.search([], settings, systems, batch=given.batch)
     done = 0
     # Sorting by length works within a chunk, so chunks are much larger than batches.
-    for chunk in _chunks(read_lines(given.input or "/dev/stdin"), 64 * max(1, given.batch)):
+    for chunk in _chunks(read_lines(given.input or "/dev/stdin"), 64 * given.batch):
         yield from translator.translate(
             chunk, settings, batch=given.batch, first_line=done + 1, systems=systems,
             remove_repetitions=given.remove_repetitions,
@@ -151,22 +150,16 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
 
 def main(words: list[str] | None = None) -> None:
     """The command: exit code 0, or 1 with one sentence on standard error."""
-    try:
+    with console.command():
         given = _parse(words)
         if given.output:
             with atomic(given.output) as file:
                 file.writelines(f"{line}\n" for line in _translated(given))
         else:
+            output = console.standard_output(", or use --output")
             # The same bytes whatever the terminal's own encoding is.
-            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-            for line in _translated(given):
-                print(line)
-            sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has closed the pipe (`| head`): no error, and nothing may be written at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError) as failure:
-        sys.exit(f"error: {failure}")
+            output.reconfigure(encoding="utf-8", newline="\n")
+            console.write(output, _translated(given))
 
 
 if __name__ == "__main__":

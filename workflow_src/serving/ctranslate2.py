@@ -13,7 +13,8 @@ from workflow_src.engines.ctranslate2 import Engine, device_and_index
 from workflow_src.records.atomic import ArtifactError, sha256
 from workflow_src.registry import engines, search_of
 from workflow_src.runtime.device import Runtime, cores, set_threads
-from workflow_src.serving.base import BaseTranslator, check_batch
+from workflow_src.serving.arguments import check_batch
+from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.bundle import DESCRIPTION
 from workflow_src.spec import SearchSettings
 from workflow_src.types import Hypotheses

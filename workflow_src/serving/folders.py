@@ -38,7 +38,8 @@ def open_engine(folder: Path, device: str, precision: str, threads: int | None, 
 
     name, compute_type = settings.get("engine"), settings.get("compute_type")
     engine = engines()[name] if name else default_engine()
-    own = engine.modes.get(compute_type, "eager")
+    # A folder that another engine reads has no modes.
+    own = "auto" if engine.exports else engine.modes.get(compute_type, "eager")
     # It serves on one kind of devices: on another its mode would mean another engine.
     only = engine.devices[0] if len(engine.devices) == 1 else None
     if only and not engine.exports:

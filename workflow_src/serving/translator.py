@@ -22,9 +22,10 @@ from workflow_src.decoding.batches import search_all, search_rows
 from workflow_src.engines.choose import Opened, choose_mode, open_engine, why_not
 from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
-from workflow_src.serving.base import BaseTranslator, check_batch
+from workflow_src.serving.arguments import check_batch, check_folder, check_threads
+from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.bundle import load_models, read_bundle
-from workflow_src.spec import Role, SearchSettings, phrase
+from workflow_src.spec import Role, SearchSettings, phrase, shown
 from workflow_src.types import Hypotheses
 
 # An export takes 5 to 9 seconds, and a graph saves 0.5 to 2 milliseconds a sentence.
@@ -57,9 +58,12 @@ class Translator(BaseTranslator):
         Raises ArtifactError when the folder is no bundle or a file of it is missing, damaged or of another model;
         ValueError for a device that is not there or an engine that cannot serve.
         """
-        folder = Path(folder)
+        folder = check_folder(folder)
+        check_threads(threads)
         description = read_bundle(folder)
         if "engine" in description:
+            if engine != "auto":
+                raise ValueError(f"engine {engine} is for bundles, and {folder} is a folder of another; remove it.")
             opens = registry.import_object(registry.engines()[description["engine"]].open)
             return opens.open(folder, description, device, precision, threads)
         runtime = choose(device, precision, training=False)
@@ -149,6 +153,7 @@ class Translator(BaseTranslator):
 
     def _find(self, settings: SearchSettings, systems: Mapping[str, BaseTranslator]) -> dict[str, nn.Module]:
         declared = registry.search_of(settings)
+        _check_systems(systems, registry.needs(settings))
         for name, family in self._families:
             if name not in self._others and (reason := family.refuses(self.models[name].config, declared, settings)):
                 raise ValueError(f"search {declared.name} of family {family.name} {reason}.")
@@ -164,7 +169,10 @@ class Translator(BaseTranslator):
             elif role in carried and getattr(settings, name) == self.description["defaults"].get(name):
                 named[role] = self.models[carried[role]]
             elif getattr(settings, name) is not None:
-                raise ValueError(f'{name} is "{getattr(settings, name)}", and its bundle is not given; give it.')
+                raise ValueError(
+                    f'{name} is "{getattr(settings, name)}", and its bundle is not given; open it with '
+                    f"Translator.load, and give the translator as {name}."
+                )
         own = [(self.models[name], family) for name, family in self._families]
         return registry.fill(needed, own, named)
 
@@ -228,3 +236,12 @@ class Translator(BaseTranslator):
     @functools.cached_property
     def _longest(self) -> int:
         return min(model.config.max_positions for name, model in self.models.items() if name not in self._others)
+
+
+def _check_systems(systems: Mapping[str, Any], roles: Mapping[str, Role]) -> None:
+    """Raises ValueError for a role that the search has not, and for what is no translator."""
+    for role, system in systems.items():
+        if role not in roles:
+            raise ValueError(f"systems has the role {shown(role)}; allowed: {', '.join(roles)}.")
+        if not isinstance(system, BaseTranslator):
+            raise ValueError(f"systems.{role} is {shown(system)}; give a translator, which Translator.load opens.")

@@ -57,6 +57,8 @@ def problem(error: Mapping[str, Any]) -> str:
         if not error["input"]:
             return "it is empty; it must have at least 1 entry"
         return f"it must have {'at least' if kind == 'too_short' else 'at most'} {limit} entries"
+    if kind == "extra_forbidden":
+        return "there is no such setting"
     if kind == "string_too_short":
         return "it must not be empty"
     said = error["msg"].removeprefix("Value error, ")

@@ -4,7 +4,9 @@ import json
 import os
 import pickle
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -210,7 +212,7 @@ def test_normalised_lines_are_not_normalised_again(tiny_bundles, bundle):
         ({"search": "energy"}, 'unknown search "energy"; allowed: delta, prior-mean, latent-search, score.'),
         ({"search": "beam"}, 'unknown search "beam"; allowed: delta, prior-mean, latent-search, score.'),
         ({"steps": -1}, "steps is -1; it must be 0 or more."),
-        ({"batch": 0}, "batch is 0; it must be 1 or more."),
+        ({"batch": 0}, "batch is 0; it must be a whole number from 1 to 1,000,000."),
         (
             {"step": 2},
             "search score takes no step; it takes steps, step_size, length_quantile, lengthening, stop_threshold."
@@ -273,6 +275,12 @@ def poison(bundle):
     rewrite(bundle, lambda description: None)
 
 
+def replace(bundle, **entries):
+    """Change bundle.json, and no checksum in it."""
+    description = json.loads((bundle / "bundle.json").read_text())
+    (bundle / "bundle.json").write_text(json.dumps(description | entries))
+
+
 def pickled(bundle):
     (bundle / "score.safetensors").write_bytes(pickle.dumps({"head.weight": [1.0]}))
     rewrite(bundle, lambda description: None)
@@ -288,7 +296,7 @@ SPOILT = {
     "damaged": (lambda b: (b / "bundle.json").write_text('{"format": 1,'), "file {b}/bundle.json is damaged ("),
     "incomplete": (
         lambda b: rewrite(b, lambda d: d.pop("searches")),
-        "{b}/bundle.json lacks searches; export the system again.",
+        "{b}/bundle.json: searches is missing; export the system again.",
     ),
     "no weights": (
         lambda b: (b / "lvm.safetensors").unlink(),
@@ -314,8 +322,61 @@ SPOILT = {
     ),
     "wrong model": (
         lambda b: rewrite(b, lambda d: d["models"]["lvm"]["model"].update(head=2)),
-        'unknown setting "head" in lvm.model; allowed: ',
+        "{b}/bundle.json: models.lvm.model: head is 2: there is no such setting; export the system again.",
     ),
+    "no network": (
+        lambda b: rewrite(b, lambda d: d.update(models={})),
+        "{b}/bundle.json: models is {{}}: it is empty; ",
+    ),
+    "networks in a list": (
+        lambda b: replace(b, models=[]),
+        "{b}/bundle.json: models is []: it must",
+    ),
+    "a word for a network": (
+        lambda b: replace(b, models={"lvm": "x"}),
+        "{b}/bundle.json: models.lvm is 'x': it must be a section",
+    ),
+    "no sizes": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"].pop("sizes")),
+        "{b}/bundle.json: models.lvm.sizes is missing; export the system again.",
+    ),
+    "negative sizes": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"]["sizes"].update(target=-10)),
+        "{b}/bundle.json: models.lvm.sizes.target is -10: it must be above 0; export the system again.",
+    ),
+    "other roles": (
+        lambda b: rewrite(b, lambda d: [part.update(role="foo") for part in d["models"].values()]),
+        "{b}/bundle.json: no network has the role model; export the system again.",
+    ),
+    "unknown search": (
+        lambda b: rewrite(b, lambda d: d.update(searches=["foo"])),
+        '{b} knows search "foo", which nobody declares here; export the system again.',
+    ),
+    "unknown engine": (
+        lambda b: rewrite(b, lambda d: d.update(engine="foo")),
+        '{b} is for engine "foo", which nobody declares here; export the system again.',
+    ),
+    "no defaults": (
+        lambda b: rewrite(b, lambda d: d.update(defaults=None)),
+        "{b}/bundle.json: defaults is None: it must be a section",
+    ),
+    "no language": (
+        lambda b: rewrite(b, lambda d: d["languages"].pop("source")),
+        "{b}/bundle.json: languages.source is missing; export the system again.",
+    ),
+    "plug-ins without a version": (
+        lambda b: rewrite(b, lambda d: d.update(plugins=[{"name": "x"}])),
+        "{b}/bundle.json: plugins[0].version is missing; export the system again.",
+    ),
+    "other normalisation": (
+        lambda b: rewrite(b, lambda d: d["normalisation"].update(unicode="X")),
+        "{b}/bundle.json: normalisation.unicode is 'X': it must be 'NFC' or 'NFKC'; export the system again.",
+    ),
+    "width in words": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"]["model"].update(dim="abc")),
+        "{b}/bundle.json: models.lvm.model: dim is 'abc': it must be a whole number; export the system again.",
+    ),
+    "deep": (lambda b: (b / "bundle.json").write_text("[" * 100_000), "file {b}/bundle.json is damaged ("),
     "no subwords": (lambda b: shutil.rmtree(b / "subwords"), "file {b}/subwords/subwords.json does not exist."),
     "damaged subwords": (
         lambda b: flip(b / "subwords/joint.model"),
@@ -568,7 +629,7 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
             'error: unknown search "prior_mean"; allowed: delta, prior-mean, latent-search. Did you mean',
         ),
         (("--steps", "-2"), "error: steps is -2; it must be 0 or more.\n"),
-        (("--batch", "0"), "error: batch is 0; it must be 1 or more.\n"),
+        (("--batch", "0"), "error: batch is 0; it must be a whole number from 1 to 1,000,000.\n"),
         (("--search", "latent-search", "--step-size", "0"), "error: step_size is 0; it must be above 0.\n"),
         (
             ("--search", "latent-search", "--step-size", "nan"),
@@ -589,6 +650,10 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
         ),
         (("--engine", "eagre"), 'error: unknown engine "eagre"; allowed: auto, eager, fast, fast-int8. Did you mean'),
         (("--device", "cuda:7"), 'error: device "cuda:7" is not there ('),
+        (("--batch", "x"), "error: batch is 'x'; it must be a whole number from 1 to 1,000,000.\n"),
+        (("--batch", "9" * 23), "error: batch is 99999999999999999999999; it must be a whole number from 1 to "),
+        (("--threads", "0"), "error: threads is 0; it must be a whole number from 1 to 1,024.\n"),
+        (("--threads", "1000000"), "error: threads is 1000000; it must be a whole number from 1 to 1,024.\n"),
     ],
     ids=str,
 )
@@ -598,6 +663,105 @@ def test_the_command_refuses_in_one_line(tiny_bundles, tmp_path, capsys, words, 
         command.main(["--bundle", str(tiny_bundles["lvm"]), "--input", str(tmp_path / "in"), *words])
     assert f"{left.value.code}\n".startswith(message) and "\n" not in left.value.code
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["folder", "below a file", "pipe", "nothing"])
+def test_an_output_that_cannot_be_is_refused_before_anything_is_read(tiny_bundles, tmp_path, in_process, kind):
+    (tmp_path / "file").write_text("kept")
+    os.mkfifo(tmp_path / "pipe")
+    output, message = {
+        "folder": (tmp_path, f"{tmp_path} is a folder; name a file in it."),
+        "below a file": (tmp_path / "file/x", f"{tmp_path}/file/x cannot be written: a part of its path is a file; "),
+        "pipe": (tmp_path / "pipe", f"{tmp_path}/pipe is a pipe or a device, which cannot be replaced as a whole; "),
+        "nothing": ("", ". is a folder; name a file in it."),
+    }[kind]
+    # An input that does not exist would be refused too, if it were read.
+    words = ("--bundle", tiny_bundles["lvm"], "--input", tmp_path / "none", "--output", output)
+    code, out, error = in_process(*words)
+    assert (code, out) == (1, "") and error.startswith(f"error: {message}")
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "file").read_text() == "kept"
+
+
+def test_the_file_behind_a_link_is_written_and_the_link_stays(tiny_bundles, tmp_path, in_process):
+    target, link = tmp_path / "far/target.txt", tmp_path / "link.txt"
+    target.parent.mkdir()
+    target.write_text("before")
+    link.symlink_to(target)
+    (tmp_path / "in").write_text("\n")
+    assert in_process("--bundle", tiny_bundles["lvm"], "--input", tmp_path / "in", "--output", link) == (0, "", "")
+    assert link.is_symlink() and target.read_text() == "\n" and os.listdir(target.parent) == ["target.txt"]
+
+
+def test_a_closed_or_full_standard_output_is_told_in_a_sentence(tiny_bundles, tmp_path):
+    (tmp_path / "in").write_text("\n" * 3)
+    start = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(tiny_bundles["lvm"]), "--input"]
+    words = " ".join(shlex.quote(word) for word in [*start, str(tmp_path / "in")])
+    for rest, message in (
+        (">&-", "error: standard output is closed; redirect it to a file, or use --output.\n"),
+        (
+            "> /dev/full",
+            "error: standard output cannot be written: No space left on device; make room, or write elsewhere.\n",
+        ),
+    ):
+        done = subprocess.run(["bash", "-c", f"{words} {rest}"], stderr=subprocess.PIPE, text=True, cwd=PROJECT)
+        assert (done.returncode, done.stderr) == (1, message)
+
+
+def test_ctrl_c_ends_the_command_without_a_traceback(tiny_bundles, tmp_path):
+    os.mkfifo(tmp_path / "in")
+    start = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(tiny_bundles["lvm"]), "--input"]
+    running = subprocess.Popen(
+        [*start, str(tmp_path / "in"), "--output", str(tmp_path / "out")], stderr=subprocess.PIPE, cwd=PROJECT
+    )
+    # The command has come to its input once the other end of the pipe opens.
+    with open(tmp_path / "in", "w"):
+        running.send_signal(signal.SIGINT)
+        assert running.communicate(timeout=60)[1] == b"" and running.returncode == 130
+    assert sorted(os.listdir(tmp_path)) == ["in"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lines": "Der Hund."}, "lines is 'Der Hund.'; give a list of lines, such as "),
+        ({"lines": None}, "lines is None; give a list of lines"),
+        ({"lines": ["a", 1]}, "line 2 is 1; every line must be text (str)."),
+        ({"lines": [b"a"]}, "line 1 is b'a'; every line must be text (str)."),
+        ({"lines": ["a", "b\ud800"]}, "line 2 has half of a character, '\\ud800'; read it as UTF-8."),
+        ({"batch": "8"}, "batch is '8'; it must be a whole number from 1 to 1,000,000."),
+        ({"batch": 2.5}, "batch is 2.5; it must be a whole number"),
+        ({"batch": True}, "batch is True; it must be a whole number"),
+        ({"systems": [1]}, "systems is [1]; give a dict of translators by role."),
+        ({"systems": {"foo": 1}}, "systems has the role 'foo'; allowed: "),
+    ],
+    ids=str,
+)
+def test_other_types_than_those_of_the_api_are_refused_in_a_sentence(translators, given, message):
+    with pytest.raises(ValueError) as refused:
+        translators["lvm"].translate(**{"lines": ["der Hund"], **given})
+    assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"folder": None}, "folder is None; give the path of an exported bundle."),
+        ({"threads": -1}, "threads is -1; it must be a whole number from 1 to 1,024."),
+        ({"threads": "a"}, "threads is 'a'; it must be a whole number from 1 to 1,024."),
+        ({"device": None}, 'unknown device "None"; allowed: auto, cpu, cuda, cuda:N.'),
+    ],
+    ids=str,
+)
+def test_what_no_bundle_can_be_opened_with_is_refused_in_a_sentence(tiny_bundles, given, message):
+    with pytest.raises(ValueError) as refused:
+        Translator.load(**{"folder": tiny_bundles["lvm"], **given})
+    assert str(refused.value) == message
+
+
+def test_the_file_in_a_bundle_is_no_bundle(tiny_bundles):
+    file = tiny_bundles["lvm"] / "bundle.json"
+    with pytest.raises(ArtifactError, match=f"is a file; name the folder of a bundle, such as {file.parent}"):
+        Translator.load(file)
 
 
 def test_the_command_lengthens_and_refuses_to_for_searches_without_predicted_lengths(

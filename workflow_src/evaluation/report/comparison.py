@@ -14,6 +14,7 @@ from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.results import EARLIER_SETTINGS, Results, Row
+from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import families, searches
 from workflow_src.spec import ALIGNED, MODEL, Search, SearchSettings
 
@@ -262,5 +263,11 @@ def results_path(name: str) -> Path:
     """Where the results of an experiment lie, given its name, its report folder, or the file itself."""
     path = Path(name)
     if path.is_dir():
-        return path / "results.json"
-    return path if path.suffix == ".json" else Path("results") / name / "report" / "results.json"
+        path = path / "results.json"
+    elif path.suffix != ".json":
+        path = Path("results") / name / "report" / "results.json"
+    if not path.is_file():
+        raise ArtifactError(
+            f"results {path} do not exist; name a finished experiment, its report folder, or a results.json."
+        )
+    return path

@@ -211,7 +211,7 @@ def test_a_damaged_file_is_told_with_the_key_that_is_wrong(tmp_path):
     told = analysed.raw("marginal")
     del told["curves"][0]["points"][2]["gain"]
     path.write_text(json.dumps(told))
-    words = f"file {path}: curves.0.points.2.gain: Field required; make it again."
+    words = f"file {path}: curves[0].points[2].gain is missing; make it again."
     with pytest.raises(ArtifactError, match=f"^{re.escape(words)}$"):
         analyses.read([path])
 

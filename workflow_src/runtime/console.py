@@ -1,0 +1,64 @@
+"""How commands write and end: whole lines, one sentence for an error, no traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import NoReturn, TextIO
+
+# What shells give a command that Ctrl-C ended.
+INTERRUPTED = 130
+
+
+@contextlib.contextmanager
+def command() -> Iterator[None]:
+    """Ends a command with a code: 1 after one sentence on standard error for a wrong input, 130 after Ctrl-C."""
+    try:
+        yield
+        if sys.stdout is not None:
+            write(sys.stdout, ())
+    except BrokenPipeError:
+        # The reader has closed the pipe (`| head`): no error.
+        _drop_output()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except (ValueError, OSError) as failure:
+        sys.exit(f"error: {failure}")
+
+
+def standard_output(instead: str = "") -> TextIO:
+    """Standard output. Raises ValueError where the caller has closed it; `instead` is what else would serve."""
+    if sys.stdout is None:
+        raise ValueError(f"standard output is closed; redirect it to a file{instead}.")
+    return sys.stdout
+
+
+def write(output: TextIO, lines: Iterable[str]) -> None:
+    """Write lines to standard output, flushed at the end. Raises ValueError where there is no room for them."""
+    for line in lines:
+        with _room():
+            output.write(f"{line}\n")
+    with _room():
+        output.flush()
+
+
+@contextlib.contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        _refuse(failure)
+
+
+def _refuse(failure: OSError) -> NoReturn:
+    _drop_output()
+    raise ValueError(f"standard output cannot be written: {failure.strerror}; make room, or write elsewhere.") from None
+
+
+def _drop_output() -> None:
+    """Nothing may be written to it at exit, which would end with a message of Python's."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

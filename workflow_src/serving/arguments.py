@@ -1,0 +1,50 @@
+"""Checks of what callers of the Python API and of `continuum translate` hand over, each a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workflow_src.spec import shown
+
+# More sentences than fit into any memory, more threads than any machine has: typing errors.
+MOST_SENTENCES, MOST_THREADS = 1_000_000, 1024
+
+
+def check_batch(batch: Any) -> None:
+    """Raises ValueError for a number of sentences that cannot be translated together."""
+    _check_number("batch", batch, MOST_SENTENCES)
+
+
+def check_threads(threads: Any) -> None:
+    """Raises ValueError for a number of CPU threads that cannot be; None is the library's own choice."""
+    if threads is not None:
+        _check_number("threads", threads, MOST_THREADS)
+
+
+def _check_number(name: str, value: Any, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise ValueError(f"{name} is {shown(value)}; it must be a whole number from 1 to {most:,}.")
+
+
+def check_lines(lines: Any) -> None:
+    """Raises ValueError for anything but a list of text: of a text by itself every letter would be a line."""
+    if not isinstance(lines, Sequence) or isinstance(lines, (str, bytes)):
+        raise ValueError(f'lines is {shown(lines)}; give a list of lines, such as ["Der Hund schläft."].')
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, str):
+            raise ValueError(f"line {number} is {shown(line)}; every line must be text (str).")
+
+
+def check_systems(systems: Any) -> None:
+    """Raises ValueError for anything but a dict of translators by role, or None."""
+    if systems is not None and not isinstance(systems, Mapping):
+        raise ValueError(f"systems is {shown(systems)}; give a dict of translators by role.")
+
+
+def check_folder(folder: Any) -> Path:
+    """The path of a bundle. Raises ValueError for what is no path."""
+    if not isinstance(folder, (str, Path)) or not str(folder):
+        raise ValueError(f"folder is {shown(folder)}; give the path of an exported bundle.")
+    return Path(folder)
