@@ -251,7 +251,10 @@ def test_yaml_that_builds_objects_is_refused_and_nothing_runs(how, hollow_projec
         done = dry_run(how, value, folder=tmp_path)
     told = done.stdout + done.stderr
     assert done.returncode not in (0, 70) and "Traceback" not in told
-    wanted = {"--configfile": "not valid JSON or YAML", "--config": "unknown experiment"}
+    wanted = {
+        "--configfile": "not valid JSON or YAML",
+        "--config": "it must name an experiment of config/experiments/.",
+    }
     assert wanted.get(how, "evil.yaml is not valid YAML: could not determine a constructor for the tag") in told
     assert not (tmp_path / "sprung").exists()
 

@@ -147,7 +147,10 @@ def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch,
     with pytest.raises(SystemExit):
         run("measure_convergence")
     told = capsys.readouterr().err
-    assert "analysis convergence, which is not written: curves.0.points.0.bleu (value 'nan'): " in told
+    assert (
+        "analysis convergence, which is not written: curves[0].points[0].bleu is nan: it must be a finite number; "
+        in told
+    )
     assert "train the systems that it follows again, or switch analyses.convergence off." in told
     assert not list(tmp_path.glob("*.json"))
 

@@ -285,7 +285,7 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
         (lambda f: (f / "quality/lvm/delta-1-1.json").write_text('{"kept": {}}'), "has no kept.bleu; score"),
         (_without("without_repeated_subwords"), "has no without_repeated_subwords.bleu; score the translations again"),
         (lambda f: (f / "speed.json").write_text("{"), "speed.json is damaged"),
-        (lambda f: (f / "speed.json").write_text("{}"), "speed.json: rows: Field required; measure speed again."),
+        (lambda f: (f / "speed.json").write_text("{}"), "speed.json: rows is missing; measure speed again."),
         (
             lambda f: (f / "significance.json").write_text('{"rows": []}'),
             "does not say which test .*; compare the rows",
@@ -311,7 +311,7 @@ def test_scores_out_of_range_are_refused_before_anything_is_written(report_input
     path.write_text(json.dumps(spoilt))
     with pytest.raises(SystemExit):
         _build(words)
-    assert re.search(r"rows.0.bleu \(value '141.0'\)", capsys.readouterr().err)
+    assert re.search(r"rows\[0\].bleu is 141.0: it must be 100 or less", capsys.readouterr().err)
     assert not (tmp_path / "report").exists()
 
 

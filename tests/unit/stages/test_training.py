@@ -214,7 +214,7 @@ def _without_header(path):
         (lambda f: f.with_name("config.json").write_text("[1]"), "{c} does not describe a system (missing or unknown"),
         (
             lambda f: f.with_name("config.json").write_text(f.with_name("config.json").read_text().replace("16", "15")),
-            "setting lvm.model has the value",
+            "setting lvm.model: dim 15 must be a multiple of heads 2.",
         ),
     ],
     ids=["missing", "damaged", "others", "a bit", "no description", "empty description", "a list", "wrong description"],
