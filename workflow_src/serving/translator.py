@@ -1,6 +1,6 @@
 """Text in, text out, from an exported bundle: for people who just want translations.
 
-from workflow_src.serving.translator import Translator
+from workflow_src import Translator
 translator = Translator.load("results/tatoeba/systems/score/seed-1/bundle")
 print(translator.translate(["Das ist ein Satz."]))
 """
@@ -53,7 +53,11 @@ class Translator(BaseTranslator):
         threads: int | None = None,
         engine: str = "auto",
     ) -> BaseTranslator:
-        """Read a bundle folder. `engine` is what computes where it can serve, see `use`.
+        """Read a bundle folder, or the folder of another engine.
+
+        `device`: auto, cpu, cuda or cuda:N. `precision`: auto, float32 or bfloat16 (int8 and float16 for folders of
+        other engines). `threads`: CPU threads, unchanged by default. `engine`: what computes where it can serve, see
+        `use`.
 
         Raises ArtifactError when the folder is no bundle or a file of it is missing, damaged or of another model;
         ValueError for a device that is not there or an engine that cannot serve.
