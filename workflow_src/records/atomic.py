@@ -129,11 +129,13 @@ def _begin(path: Path) -> tuple[int, str]:
 
 def _replaceable(path: Path) -> Path:
     """Where a file is that shall be replaced: what a link points to. Raises ArtifactError for what is no file."""
-    if path.is_symlink():
+    # /dev/stdout and the like are links to what a process has open, which may be a file that others go on writing to.
+    opened = path.is_symlink() and path.absolute().parts[1] in ("dev", "proc")
+    if path.is_symlink() and not opened:
         path = Path(os.path.realpath(path))
     if path.is_dir():
         raise ArtifactError(f"{path} is a folder; name a file in it.")
-    if path.exists() and not path.is_file():
+    if opened or (path.exists() and not path.is_file()):
         raise ArtifactError(
             f"{path} is a pipe or a device, which cannot be replaced as a whole; name a file, or write to standard "
             "output."
