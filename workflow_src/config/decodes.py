@@ -209,8 +209,7 @@ def _tune(section: DecodeConfig, search: Search, where: str) -> dict[str, list[A
             raise unknown("setting", name, list(allowed), f"{where}.tune")
         if not values:
             raise ConfigError(f"{where}.tune.{name} is empty; list the values to choose from.")
-        if name in (section.model_extra or {}):
-            given = section.model_extra[name]
+        if (given := (section.model_extra or {}).get(name)) is not None:
             raise ConfigError(
                 f"{where}.{name} is {given}, and tune.{name} lists values to choose from; remove one of the two."
             )

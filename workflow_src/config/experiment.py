@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen, distinct, named, written
-from workflow_src.config.datasets import RecipeConfig
+from workflow_src.config.datasets import FilePath, RecipeConfig
 from workflow_src.registry import distilling_search
 from workflow_src.spec import Grown, SearchSettings
 
@@ -100,7 +100,7 @@ class SystemConfig(Frozen):
         {}, description="settings by search that its bundle searches with unless it is told otherwise"
     )
     init_from: str | None = Field(None, description="a system whose weights it starts from where shapes agree")
-    initial_weights: str | None = Field(None, description="a safetensors file of the user's to start from")
+    initial_weights: FilePath | None = Field(None, description="a safetensors file of the user's to start from")
     model: dict[str, Any] = Field({}, description="settings that differ from the preset's")
     objective: dict[str, Any] = {}
     training: TrainingConfig | None = Field(None, description="how long it learns; none where it is counted at once")

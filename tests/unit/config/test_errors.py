@@ -279,6 +279,10 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
             "setting systems.lvm: it starts from init_from and from initial_weights; remove one of them.",
         ),
         (
+            {"systems": {"lvm": {"initial_weights": "{mine}.safetensors"}}},
+            "setting systems.lvm.initial_weights has the value '{mine}.safetensors': paths may not have { or }; ",
+        ),
+        (
             {"runtime": {"device": "gpu"}},
             "setting runtime.device has the value 'gpu': it must be auto, cpu, cuda, or cuda:N for one of several; ",
         ),
