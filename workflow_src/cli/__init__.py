@@ -24,6 +24,8 @@ def read_configuration(name: str) -> Loaded:
     A file is laid over `config/config.yaml`, as `snakemake --configfile` does. Raises ConfigError.
     """
     path = Path(name)
+    if path.is_dir() and name not in experiment_names():
+        raise ConfigError(f"{name} is a folder; give the name of an experiment or a YAML file.")
     if path.suffix in (".yaml", ".yml") or path.is_file():
         return load(merge(read_yaml(CONFIG_FOLDER / "config.yaml"), read_yaml(path), null_removes=False))
     return load_experiment(name)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, get_args
 
 import pydantic
+from pydantic_core import PydanticKnownError
 
 # The longest value that a message shows.
 SHOWN = 100
@@ -65,10 +67,36 @@ def problem(error: Mapping[str, Any]) -> str:
     return said[0].lower() + said[1:]
 
 
+@cache
+def _leaves(section: type[pydantic.BaseModel], name: str) -> frozenset[Any]:
+    """The types that a field's values can have, inside lists and unions too."""
+    found, left = set(), [section.model_fields[name].annotation]
+    while left:
+        annotation = left.pop()
+        inner = get_args(annotation)
+        left += inner
+        if not inner:
+            found.add(type(annotation) if isinstance(annotation, bool) else annotation)
+    return frozenset(found)
+
+
 class Frozen(pydantic.BaseModel):
     """A configuration section: immutable, unknown keys refused."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False)
+
+    @pydantic.field_validator("*", mode="before")
+    @classmethod
+    def _refuse_flags(cls, value: Any, info: pydantic.ValidationInfo) -> Any:
+        """Refuses true and false where a number is meant: pydantic takes them for 1 and 0."""
+        entries = value if isinstance(value, list | tuple) else [value]
+        types = _leaves(cls, info.field_name)
+        if any(isinstance(entry, bool) for entry in entries) and bool not in types:
+            if int in types:
+                raise PydanticKnownError("int_type")
+            if float in types:
+                raise PydanticKnownError("float_type")
+        return value
 
     def canonical(self) -> str:
         """JSON with sorted keys: equal sections give equal text, so that Snakemake can compare them."""

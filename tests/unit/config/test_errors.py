@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,13 @@ def test_an_unknown_key_is_told_with_the_nearest(changes, parts):
         ),
         ({"systems": {"lvm": {"training": {"max_skipped": -1}}}}, ["systems.lvm.training.max_skipped", "-1"]),
         ({"seeds": []}, ["setting seeds ", "[]", "at least 1"]),
+        ({"seeds": [True]}, ["setting seeds has the value [True]: it must be a whole number"]),
+        ({"systems": {"teacher": {"training": {"max_steps": True}}}}, ["max_steps has the value True", "whole number"]),
+        ({"systems": {"teacher": {"training": {"learning_rate": False}}}}, ["the value False", "must be a number"]),
+        (
+            {"decodes": [{"system": "lvm", "search": "delta", "steps": [1, True]}]},
+            ["decodes[0].steps", "True"],
+        ),
         ({"seeds": [1, 1]}, ["setting seeds has the value [1, 1]: it has 1 twice; name every one once"]),
         ({"systems": {"teacher": {"training": {"max_steps": -1}}}}, ["systems.teacher.training.max_steps", "-1"]),
         (
@@ -369,6 +377,11 @@ def test_a_null_is_refused_by_check_as_by_snakemake(key, tmp_path):
     with pytest.raises(ConfigError) as of_check:
         read_configuration(str(file))
     assert str(of_check.value) == str(of_snakemake.value) == f"missing setting {key}: add it to the configuration."
+
+
+def test_a_folder_is_no_configuration(tmp_path):
+    with pytest.raises(ConfigError, match=f"{re.escape(str(tmp_path))} is a folder; give the name of an experiment or"):
+        read_configuration(str(tmp_path))
 
 
 def test_no_part_of_a_message_is_pydantics_own():
