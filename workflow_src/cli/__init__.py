@@ -73,7 +73,6 @@ def compare(arguments: argparse.Namespace) -> None:
         output.with_suffix(".html"): page.render(context, "comparison.html.j2"),
     }
     for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
         with atomic(path) as file:
             file.write(text)
     print(f"{output.with_suffix('.html')}: {len(compared.rows)} rows of {len(found)} experiments")
@@ -130,9 +129,11 @@ def main(words: list[str] | None = None) -> None:
     """Run the command. For bad input, print one sentence and exit with code 1."""
     words = sys.argv[1:] if words is None else words
     if words[:1] == ["translate"]:
-        from workflow_src.serving.command import main as translate
+        # Ctrl-C may come while the libraries are read.
+        with console.command():
+            from workflow_src.serving.command import main as translate
 
-        translate(words[1:])
+            translate(words[1:])
         return
     arguments = parser().parse_args(words)
     with console.command():

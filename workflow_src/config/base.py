@@ -34,7 +34,7 @@ def unknown(kind: str, name: str, allowed: list[str], where: str = "") -> Config
     """The error for a name that is none of `allowed`."""
     place = f" in {where}" if where else ""
     choices = ", ".join(sorted(allowed)) or "none are defined"
-    return ConfigError(f'unknown {kind} "{name}"{place}; allowed: {choices}.{nearest(name, allowed)}')
+    return ConfigError(f'unknown {kind} "{_cut(str(name))}"{place}; allowed: {choices}.{nearest(name, allowed)}')
 
 
 def written(pattern: str, rule: str) -> AfterValidator:
@@ -96,6 +96,9 @@ def _sentence(model: type[Frozen], error: dict[str, Any], where: str) -> str:
         return f"setting {_path(where, above)} has too few entries: entry {last + 1} is missing; add it."
     if error["type"] == "missing":
         return f"missing setting {path}: add it to the configuration."
+    if error["type"] == "invalid_key":
+        section = _path(where, above) or "the configuration"
+        return f"{section}: the name {shown(error['input'])} is no text; write it in quotes, or choose another."
     if last == "[key]":
         # Of a mapping's name. YAML reads 5 and yes as a number and as true.
         section, value = _path(where, above[:-1]), error["input"]

@@ -9,7 +9,13 @@ from pydantic import AfterValidator, Field, model_validator
 from workflow_src.config.base import Frozen, distinct, named, written
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
-Address = Annotated[str, written(r"https?://.+", "an address begins with http:// or https://")]
+Address = Annotated[
+    str,
+    written(
+        r"https?://[^\s{}]+",
+        "an address begins with http:// or https:// and has no spaces, { or }; write %20, %7B and %7D",
+    ),
+]
 Digest = Annotated[str, written(r"[0-9a-f]{64}", "a SHA-256 has 64 digits of 0-9 and a-f")]
 DatasetName = Annotated[str, named(r"[a-z0-9][a-z0-9-]*", "a dataset's name is made of small letters, digits and -")]
 RecipeName = Annotated[str, named(NAME, "a recipe's name is made of small letters, digits, -, _ and .")]
@@ -30,11 +36,14 @@ def _path(value: str) -> str:
     # Snakemake takes what stands in braces for a wildcard.
     if "{" in value or "}" in value:
         raise ValueError("paths may not have { or }; rename the file")
+    if not value.isprintable():
+        raise ValueError("paths have no line breaks or other control characters; rename the file")
     return value
 
 
 # Of the user's, or a key of a dataset's files.
 FilePath = Annotated[str, AfterValidator(_path)]
+FileName = Annotated[str, written(r"(?!\.{1,2}$)[^/{}\0-\x1f]+", "a file's name has no /, { or }, and is not . or ..")]
 
 
 class RemoteFile(Frozen):
@@ -43,7 +52,7 @@ class RemoteFile(Frozen):
     url: Address
     sha256: Digest | None = Field(None, description="null: the first download prints it and stops")
     size: int | None = Field(None, gt=0, description="bytes")
-    filename: str | None = Field(None, description="name on disk where the URL's own does not serve")
+    filename: FileName | None = Field(None, description="name on disk where the URL's own does not serve")
 
 
 class Part(Frozen):

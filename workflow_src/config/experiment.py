@@ -38,7 +38,11 @@ ExperimentName = Annotated[str, named(NAME, "a name is made of small letters, di
 SystemName = Annotated[str, named(NAME, "a system's name is made of small letters, digits, - and _")]
 DecodeName = Annotated[str, named(r"[a-z0-9][a-z0-9._-]*", "a name is made of small letters, digits, -, _ and .")]
 Partition = Annotated[str, written(r"[A-Za-z0-9_.,-]+", "a partition is named by letters, digits, -, _ and .")]
-Device = Annotated[str, written(r"auto|cpu|cuda(:\d+)?", "it must be auto, cpu, cuda, or cuda:N for one of several")]
+Device = Annotated[
+    str, written(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?", "it must be auto, cpu, cuda, or cuda:N for one of several")
+]
+# What every random-number generator takes.
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Package = Annotated[
     str, written(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package is named as Python imports it, such as my_package")
 ]
@@ -119,7 +123,7 @@ class DistillationConfig(Frozen):
 
     batch: int = Field(128, gt=0, description="sentences decoded together")
     shards: int = Field(1, gt=0, description="jobs")
-    seed: int | None = Field(None, description="which of the teacher's seeds; default the first")
+    seed: Seed | None = Field(None, description="which of the teacher's seeds; default the first")
     engine: str = Field(
         "auto", description="what computes; auto: the fastest that is installed, on CPUs; outputs are the same"
     )
@@ -137,10 +141,6 @@ class DistillationConfig(Frozen):
         Raises ValueError with one sentence, whose settings begin with `where`, for a value that the search refuses.
         """
         return distilling_search().settings.checked(self.model_extra or {}, where)
-
-
-# What every random-number generator takes.
-Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class DecodeConfig(Frozen):

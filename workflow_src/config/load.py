@@ -23,14 +23,30 @@ CONFIG_FOLDER = PROJECT / "config"
 class _Loader(yaml.SafeLoader):
     """A safe loader that refuses a name twice in one section, of which YAML would take the last without a word."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
-        for name in names:
+    def get_single_node(self) -> yaml.Node | None:
+        # Before `<<` is replaced by what it takes in, which a section may say anew.
+        top = super().get_single_node()
+        left, seen = [top], set()
+        while left:
+            node = left.pop()
+            if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+                continue
+            seen.add(id(node))
+            if isinstance(node, yaml.MappingNode):
+                self._refuse_twice(node)
+                left += [part for pair in node.value for part in pair]
+            else:
+                left += node.value
+        return top
+
+    def _refuse_twice(self, section: yaml.MappingNode) -> None:
+        keys = [key for key, _ in section.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
+        names = [self.construct_object(key) for key in keys]
+        for key, name in zip(keys, names, strict=True):
             if names.count(name) > 1:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f'it has "{name}" twice in one section; remove one', node.start_mark
+                    None, None, f'it has "{key.value}" twice in one section; remove one', section.start_mark
                 )
-        return super().construct_mapping(node, deep)
 
 
 # What `<<` is tagged with: a section may take in several others.
@@ -52,7 +68,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"configuration file {path} cannot be read: {failure.strerror}.") from None
     except RecursionError:
         raise ConfigError(f"configuration file {path} nests too deeply; check its brackets.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as failure:
+    except KeyError as failure:
+        raise ConfigError(f"configuration file {path}: {failure} is not what its tag says.") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as failure:
+        # Text that is no UTF-8, days that no month has, numbers of thousands of digits.
         reason = " ".join(str(failure).split())
         raise ConfigError(f"configuration file {path} is not valid YAML: {reason}") from None
     if not isinstance(content, dict):
@@ -213,6 +232,9 @@ def _systems(config: WorkflowConfig) -> dict[str, System]:
         known = ["auto", default_engine().name, *(engine.name for engine in distilling_engines())]
         if distillation.engine not in known:
             raise unknown("engine", distillation.engine, known, f"distillation.{name}")
+        if distillation.seed is not None and distillation.seed not in config.seeds:
+            allowed = ", ".join(map(str, config.seeds))
+            raise ConfigError(f"distillation.{name}.seed is {distillation.seed}; allowed: {allowed} (seeds).")
         declared, search = engines().get(distillation.engine), distilling_search()
         family = families()[config.systems[name].family]
         if not family.autoregressive:

@@ -23,6 +23,8 @@ from typing import IO, Any
 LEFT_ALONE = 3600
 # What follows the name of a file in that of its partial file: the machine, and letters by chance.
 PARTIAL = r"(?:([0-9a-f]{8})\.)?[a-z0-9_]{8}\.partial"
+# As many links as Linux follows.
+LINKS = 40
 
 
 class ArtifactError(ValueError):
@@ -127,10 +129,24 @@ def _begin(path: Path) -> tuple[int, str]:
             os.unlink(name)
 
 
+def _opened(path: Path) -> bool:
+    """Whether a path leads to what a process has open, as /dev/stdout does, over whatever links."""
+    place = os.path.join(os.getcwd(), path)
+    for _ in range(LINKS):
+        folder, name = os.path.split(place)
+        place = os.path.join(os.path.realpath(folder), name)
+        if re.fullmatch(r"/proc/.+/fd/\d+", place):
+            return True
+        if not os.path.islink(place):
+            return False
+        place = os.path.join(os.path.dirname(place), os.readlink(place))
+    return False
+
+
 def _replaceable(path: Path) -> Path:
     """Where a file is that shall be replaced: what a link points to. Raises ArtifactError for what is no file."""
-    # /dev/stdout and the like are links to what a process has open, which may be a file that others go on writing to.
-    opened = path.is_symlink() and path.absolute().parts[1] in ("dev", "proc")
+    # What a process has open may be a file that others go on writing to.
+    opened = _opened(path)
     if path.is_symlink() and not opened:
         path = Path(os.path.realpath(path))
     if path.is_dir():
@@ -166,8 +182,8 @@ def atomic(path: str | Path, mode: str = "w") -> Iterator[IO]:
     Raises ArtifactError before anything is written where `path` cannot be a file: a folder, a pipe or a device, or in
     a folder that cannot be written.
     """
-    path = _replaceable(Path(path))
-    with room_for(path), _told(path):
+    with room_for(path), _told(Path(path)):
+        path = _replaceable(Path(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
         handle, name = _begin(path)

@@ -40,7 +40,7 @@ class Runtime:
 
 def check_device(name: Any, there: int) -> None:
     """Raises ValueError for anything but cpu, cuda and cuda:N, and for a GPU that is none of the `there` first ones."""
-    if not isinstance(name, str) or not (found := re.fullmatch(r"cpu|cuda(?::(\d+))?", name)):
+    if not isinstance(name, str) or not (found := re.fullmatch(r"cpu|cuda(?::(0|[1-9][0-9]*))?", name)):
         raise ValueError(f'unknown device "{name}"; allowed: auto, cpu, cuda, cuda:N.')
     if name != "cpu" and int(found[1] or 0) >= there:
         raise ValueError(f'device "{name}" is not there ({there} CUDA devices found); use cpu or auto.')

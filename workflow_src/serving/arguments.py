@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ def check_threads(threads: Any) -> None:
 
 
 def _check_number(name: str, value: Any, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not 1 <= value <= most:
         raise ValueError(f"{name} is {shown(value)}; it must be a whole number from 1 to {most:,}.")
 
 

@@ -34,7 +34,6 @@ def export_arpa(folder: Path, output: Path) -> str:
     if not isinstance(model, NgramModel):
         raise ArtifactError(f"{name} in {folder} has no table of n-grams, and ARPA files have nothing else.")
     subwords = Subwords.load(folder / "subwords")
-    output.parent.mkdir(parents=True, exist_ok=True)
     write_arpa(model, output, subwords.names()["target"])
     counts = ", ".join(f"{len(table):,} {n}-grams" for n, table in enumerate(model.tables, 1))
     return f"{output}: a model of target subwords with {counts}"

@@ -25,6 +25,17 @@ from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, s
 from workflow_src.types import Hypotheses
 
 
+def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
+    """Raises ValueError for a role that the settings of a search do not name, and for what is no translator."""
+    roles = settings.named("role")
+    for role, system in systems.items():
+        if role not in roles:
+            allowed = f"allowed: {', '.join(roles)}" if roles else "this search works with no other system"
+            raise ValueError(f"systems has the role {shown(role)}; {allowed}.")
+        if not isinstance(system, BaseTranslator):
+            raise ValueError(f"systems.{role} is {shown(system)}; give a translator, which Translator.load opens.")
+
+
 class BaseTranslator(ABC):
     """A trained system, ready to translate; a subclass searches.
 
@@ -78,7 +89,6 @@ class BaseTranslator(ABC):
         Repetitions are removed as in the tables of reports: `remove_repetitions` (see `text`) is none for
         autoregressive searches and models with alignments, and subwords for all others, unless it is given.
         """
-        check_lines(lines)
         check_systems(systems)
         settings, others = self.settings(search, **fields)
         found = self.search(lines, settings, {**(systems or {}), **others}, batch, False, False, normalised, first_line)
@@ -115,7 +125,6 @@ class BaseTranslator(ABC):
         self, lines: list[str], search: str | SearchSettings | None = None, normalised: bool = False, **fields: Any
     ) -> list[list[str]]:
         """For each line its translation after 0, 1, … steps, repetitions kept. Raises ValueError without any steps."""
-        check_lines(lines)
         settings, others = self.settings(search, **fields)
         declared = registry.search_of(settings)
         if not declared.traceable:
@@ -140,6 +149,7 @@ class BaseTranslator(ABC):
         """Subword hypotheses with scores for `lines`; see `Translator.search`."""
 
     def _sources(self, lines: list[str], normalised: bool, first_line: int) -> list[list[int]]:
+        check_lines(lines)
         began = time.perf_counter()
         if not normalised:
             lines = [self._source.line(line) for line in lines]

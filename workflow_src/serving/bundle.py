@@ -19,15 +19,15 @@ from workflow_src.nn.weights import load_weights
 from workflow_src.records.atomic import ArtifactError, copy_file, read_json, sha256
 from workflow_src.records.checked import Told, checked
 from workflow_src.runtime.device import Runtime
-from workflow_src.spec import BASE, MODEL, Family, Search
+from workflow_src.spec import BASE, MODEL, Family, Search, shown
 
 FORMAT = 1
 DESCRIPTION = "bundle.json"
 
 
 class Sizes(Told):
-    source: int = Field(gt=0)
-    target: int = Field(gt=0)
+    source: int = Field(gt=0, strict=True)
+    target: int = Field(gt=0, strict=True)
     joint: bool
     symbols: tuple[str, ...] = ()
 
@@ -104,8 +104,19 @@ def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
     for name in description["searches"]:
         if name not in registry.searches():
             raise ArtifactError(f'{folder} knows search "{name}", which nobody declares here; export the system again.')
-    if (engine := description.get("engine")) is not None and engine not in registry.engines():
-        raise ArtifactError(f'{folder} is for engine "{engine}", which nobody declares here; export the system again.')
+    known = description["searches"]
+    if known and (default := description["defaults"].get("search")) not in known:
+        raise ArtifactError(
+            f"{folder / DESCRIPTION}: defaults.search is {shown(default)}; allowed: {', '.join(known)}; export the "
+            "system again."
+        )
+    if "engine" in description:
+        engine = registry.engines().get(description["engine"])
+        if engine is None or not engine.exports:
+            raise ArtifactError(
+                f'{folder} is for engine "{description["engine"]}", which has no folders of its own here; export the '
+                "system again."
+            )
 
 
 def networks(description: dict[str, Any]) -> list[tuple[str, Family]]:
@@ -125,7 +136,7 @@ def networks(description: dict[str, Any]) -> list[tuple[str, Family]]:
 def roles(description: dict[str, Any]) -> dict[str, str]:
     """Names of a bundle's networks by the role that they fill beside the system's own and its base's."""
     parts = description["models"]
-    return {part["role"]: name for name, part in parts.items() if part.get("role", BASE) not in (MODEL, BASE)}
+    return {part["role"]: name for name, part in parts.items() if (part.get("role") or BASE) not in (MODEL, BASE)}
 
 
 def defaults(description: dict[str, Any], search: Search) -> dict[str, Any]:

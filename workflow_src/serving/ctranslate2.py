@@ -11,10 +11,11 @@ import torch
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.ctranslate2 import Engine, device_and_index
 from workflow_src.records.atomic import ArtifactError, sha256
-from workflow_src.registry import engines, search_of
+from workflow_src.records.checked import checked
+from workflow_src.registry import engines, families, search_of
 from workflow_src.runtime.device import Runtime, cores, set_threads
 from workflow_src.serving.arguments import check_batch
-from workflow_src.serving.base import BaseTranslator
+from workflow_src.serving.base import BaseTranslator, check_roles
 from workflow_src.serving.bundle import DESCRIPTION
 from workflow_src.spec import SearchSettings
 from workflow_src.types import Hypotheses
@@ -39,7 +40,12 @@ class CTranslate2Translator(BaseTranslator):
         auto is float32 on CPUs, float16 on GPUs. Raises ArtifactError when the model is missing or another one,
         ValueError when the library is not installed or cannot compute in this precision here.
         """
-        (part,) = description["models"].values()
+        name, *others = description["models"]
+        if others:
+            raise ArtifactError(f"{folder / DESCRIPTION} has more than one network; export the system again.")
+        part = description["models"][name]
+        declared = families()[part["family"]].model
+        checked(declared, part["model"], f"{folder / DESCRIPTION}: models.{name}.model", "export the system again")
         weights = folder / part["weights"]
         if not weights.is_file() or sha256(weights) != part["sha256"]:
             raise ArtifactError(
@@ -77,6 +83,7 @@ class CTranslate2Translator(BaseTranslator):
     ) -> Hypotheses:
         """As `Translator.search`. Raises ValueError for a search that the library cannot compute."""
         check_batch(batch)
+        check_roles(systems or {}, settings)
         search = self._search(search_of(settings).name)
         declared = engines()[self.description["engine"]]
         reason = declared.serves(self._families[0][1], search, settings)

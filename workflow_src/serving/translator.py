@@ -23,9 +23,9 @@ from workflow_src.engines.choose import Opened, choose_mode, open_engine, why_no
 from workflow_src.runtime.device import Runtime, choose, set_threads
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch, check_folder, check_threads
-from workflow_src.serving.base import BaseTranslator
+from workflow_src.serving.base import BaseTranslator, check_roles
 from workflow_src.serving.bundle import load_models, read_bundle
-from workflow_src.spec import Role, SearchSettings, phrase, shown
+from workflow_src.spec import Role, SearchSettings, phrase
 from workflow_src.types import Hypotheses
 
 # An export takes 5 to 9 seconds, and a graph saves 0.5 to 2 milliseconds a sentence.
@@ -157,7 +157,7 @@ class Translator(BaseTranslator):
 
     def _find(self, settings: SearchSettings, systems: Mapping[str, BaseTranslator]) -> dict[str, nn.Module]:
         declared = registry.search_of(settings)
-        _check_systems(systems, registry.needs(settings))
+        check_roles(systems, settings)
         for name, family in self._families:
             if name not in self._others and (reason := family.refuses(self.models[name].config, declared, settings)):
                 raise ValueError(f"search {declared.name} of family {family.name} {reason}.")
@@ -240,12 +240,3 @@ class Translator(BaseTranslator):
     @functools.cached_property
     def _longest(self) -> int:
         return min(model.config.max_positions for name, model in self.models.items() if name not in self._others)
-
-
-def _check_systems(systems: Mapping[str, Any], roles: Mapping[str, Role]) -> None:
-    """Raises ValueError for a role that the search has not, and for what is no translator."""
-    for role, system in systems.items():
-        if role not in roles:
-            raise ValueError(f"systems has the role {shown(role)}; allowed: {', '.join(roles)}.")
-        if not isinstance(system, BaseTranslator):
-            raise ValueError(f"systems.{role} is {shown(system)}; give a translator, which Translator.load opens.")

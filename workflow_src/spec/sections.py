@@ -12,6 +12,8 @@ from pydantic_core import PydanticKnownError
 
 # The longest value that a message shows.
 SHOWN = 100
+# Whole numbers have 64 bits in torch and NumPy.
+HUGE = 2**63
 # What a value must be, by pydantic's type of error; `{...}` are entries of its context.
 REQUIRED = {
     "greater_than": "above {gt}",
@@ -57,7 +59,7 @@ def problem(error: Mapping[str, Any]) -> str:
     if kind in ("too_short", "too_long"):
         limit = context.get("min_length", context.get("max_length"))
         if not error["input"]:
-            return "it is empty; it must have at least 1 entry"
+            return f"it is empty; it must have at least {limit} {'entry' if limit == 1 else 'entries'}"
         return f"it must have {'at least' if kind == 'too_short' else 'at most'} {limit} entries"
     if kind == "extra_forbidden":
         return "there is no such setting"
@@ -89,13 +91,22 @@ class Frozen(pydantic.BaseModel):
     @classmethod
     def _refuse_flags(cls, value: Any, info: pydantic.ValidationInfo) -> Any:
         """Refuses true and false where a number is meant: pydantic takes them for 1 and 0."""
-        entries = value if isinstance(value, list | tuple) else [value]
+        entries = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
         types = _leaves(cls, info.field_name)
         if any(isinstance(entry, bool) for entry in entries) and bool not in types:
             if int in types:
                 raise PydanticKnownError("int_type")
             if float in types:
                 raise PydanticKnownError("float_type")
+        return value
+
+    @pydantic.field_validator("*", mode="after")
+    @classmethod
+    def _refuse_huge(cls, value: Any) -> Any:
+        """Refuses whole numbers that nothing can count to, and that fit into no number of a library."""
+        entries = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(entry, int) and abs(entry) >= HUGE for entry in entries):
+            raise PydanticKnownError("int_parsing_size")
         return value
 
     def canonical(self) -> str:

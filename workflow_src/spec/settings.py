@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import pydantic
 
-from workflow_src.spec.sections import Frozen, problem, shown
+from workflow_src.spec.sections import SHOWN, Frozen, problem, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,7 @@ class SearchSettings(Frozen):
             finite = ["a finite number"] if error["type"] == "finite_number" else []
             limits = ", ".join(filter(None, [*finite, cls.limits(name)]))
             # The command hands over text: `--steps -2` was given, not '-2'.
-            raise ValueError(f"{where}{name} is {error['input']}; it must be {limits}.") from None
+            raise ValueError(f"{where}{name} is {str(error['input'])[:SHOWN]}; it must be {limits}.") from None
         raise ValueError(f"{where}{name} is {value}: {problem(error)}.") from None
 
     def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), where: str = "") -> None:

@@ -70,6 +70,16 @@ def test_an_unknown_key_is_told_with_the_nearest(changes, parts):
         ),
         ({"systems": {"lvm": {"training": {"max_skipped": -1}}}}, ["systems.lvm.training.max_skipped", "-1"]),
         ({"seeds": []}, ["setting seeds ", "[]", "at least 1"]),
+        ({"recipe": {"limits": {"train": True}}}, ["recipe.limits has the value {'train': True}", "whole number"]),
+        ({"seeds": [10**30]}, ["setting seeds", "must be below"]),
+        ({"systems": {"teacher": {"training": {"max_steps": 10**400}}}}, ["max_steps has", "a smaller number"]),
+        ({"recipe": {"subwords": {"vocabulary_size": 10**400}}}, ["vocabulary_size has", "a smaller number"]),
+        ({"decodes": [{"system": "lvm", "search": "delta", "steps": 10**400}]}, ["decodes[0].steps", "a smaller"]),
+        ({"distillation": {"teacher": {"seed": -1}}}, ["distillation.teacher.seed has the value -1", "0 or more"]),
+        ({"distillation": {"teacher": {"seed": 99}}}, ["distillation.teacher.seed is 99; allowed: 1 (seeds)"]),
+        ({"runtime": {"device": "cuda:01"}}, ["runtime.device", "'cuda:01'"]),
+        ({5: 3}, ["the configuration: the name 5 is no text"]),
+        ({"systems": {"teacher": {"family": "a\nb" + "x" * 400}}}, ['unknown family "a\\nbxxx', 'xxx..."']),
         ({"seeds": [True]}, ["setting seeds has the value [True]: it must be a whole number"]),
         ({"systems": {"teacher": {"training": {"max_steps": True}}}}, ["max_steps has the value True", "whole number"]),
         ({"systems": {"teacher": {"training": {"learning_rate": False}}}}, ["the value False", "must be a number"]),
@@ -425,6 +435,26 @@ def test_files_that_are_no_configuration(tmp_path):
         read_yaml(tmp_path)
     with pytest.raises(ConfigError, match="nothing.yaml does not exist"):
         read_yaml(tmp_path / "nothing.yaml")
+
+
+def test_a_name_that_a_section_says_anew_beside_what_it_takes_in_is_not_twice(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("x: {y: {a: &a {k: 1}, b: &b {<<: *a, k: 3}}}\nc: {<<: *b}\nd: {1: a, '1': b}\n")
+    assert read_yaml(file) == {"x": {"y": {"a": {"k": 1}, "b": {"k": 3}}}, "c": {"k": 3}, "d": {1: "a", "1": "b"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: {yes: 1, true: 2}", 'it has "yes" twice in one section'),
+        ("a: !!bool x", "'x' is not what its tag says"),
+        ("a: 2024-13-45", "is not valid YAML: month must be in 1..12"),
+        ("a: " + "9" * 5000, "is not valid YAML: "),
+    ],
+)
+def test_values_that_yaml_cannot_read_are_told_with_the_file(text, message, tmp_path):
+    said = refused_file(text, tmp_path)
+    assert message in said and "mine.yaml" in said
 
 
 @pytest.mark.parametrize("tag", ["!!python/object/apply:os.system", "!!python/name:os.system", "!!python/tuple"])

@@ -189,6 +189,50 @@ def test_a_disk_without_locks_is_written_to_and_nothing_is_removed(tmp_path, mon
     assert sorted(os.listdir(tmp_path)) == [left, "file"] and (tmp_path / "file").read_text() == "whole"
 
 
+@pytest.mark.parametrize("way", ["itself", "link", "link to a link", "folder", "parent"])
+def test_what_a_process_has_open_is_never_replaced(way, tmp_path, monkeypatch):
+    """A log that the caller goes on writing to, for one: standard output may lead to it."""
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "log"
+    with open(log, "w") as opened:
+        opened.write("before\n")
+        opened.flush()
+        real = f"/proc/{os.getpid()}/fd/{opened.fileno()}"
+        (tmp_path / "link").symlink_to(real)
+        (tmp_path / "second").symlink_to("link")
+        (tmp_path / "there").symlink_to("/proc/self/fd")
+        path = {
+            "itself": real,
+            "link": "link",
+            "link to a link": tmp_path / "second",
+            "folder": f"there/{opened.fileno()}",
+            "parent": f"../{tmp_path.name}/link",
+        }[way]
+        with pytest.raises(ArtifactError, match="is a pipe or a device"), atomic(path):
+            pass
+        opened.write("after\n")
+    assert log.read_text() == "before\nafter\n"
+
+
+def test_a_link_in_shared_memory_leads_to_its_file(tmp_path):
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("this machine has no /dev/shm")
+    link = Path(f"/dev/shm/continuum-test-{os.getpid()}")
+    link.symlink_to(tmp_path / "file")
+    try:
+        with atomic(link) as file:
+            file.write("new")
+    finally:
+        link.unlink()
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_a_name_that_no_file_can_have_is_told_in_a_sentence(tmp_path):
+    with pytest.raises(ArtifactError, match="cannot be written: File name too long; name a file elsewhere"):
+        with atomic(tmp_path / ("a" * 300)):
+            pass
+
+
 def test_text_is_utf8_with_plain_newlines_and_readable_by_whom_the_umask_allows(tmp_path):
     before = os.umask(0o027)
     try:

@@ -17,7 +17,7 @@ def test_a_device_that_is_not_there_is_named(name):
         choose(name)
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda:x", "cuda:-1", ""])
+@pytest.mark.parametrize("name", ["gpu", "cuda:x", "cuda:-1", "cuda:00", "cuda:01", "cuda:٣", ""])
 def test_an_unknown_device_is_named_with_what_is_allowed(name):
     with pytest.raises(ValueError, match=re.escape(f'unknown device "{name}"; allowed: auto, cpu, cuda, cuda:N.')):
         choose(name)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -354,7 +355,23 @@ SPOILT = {
     ),
     "unknown engine": (
         lambda b: rewrite(b, lambda d: d.update(engine="foo")),
-        '{b} is for engine "foo", which nobody declares here; export the system again.',
+        '{b} is for engine "foo", which has no folders of its own here; export the system again.',
+    ),
+    "an engine for bundles": (
+        lambda b: rewrite(b, lambda d: d.update(engine="onnxruntime")),
+        '{b} is for engine "onnxruntime", which has no folders of its own here; export the system again.',
+    ),
+    "no engine": (
+        lambda b: rewrite(b, lambda d: d.update(engine=None)),
+        '{b} is for engine "None", which has no folders of its own here; export the system again.',
+    ),
+    "no search by default": (
+        lambda b: rewrite(b, lambda d: d.update(defaults={})),
+        "{b}/bundle.json: defaults.search is None; allowed: delta, prior-mean, latent-search, score; export the system",
+    ),
+    "sizes in words": (
+        lambda b: rewrite(b, lambda d: d["models"]["lvm"]["sizes"].update(source="300")),
+        "{b}/bundle.json: models.lvm.sizes.source is '300': it must be a whole number; export the system again.",
     ),
     "no defaults": (
         lambda b: rewrite(b, lambda d: d.update(defaults=None)),
@@ -734,7 +751,9 @@ def test_ctrl_c_ends_the_command_without_a_traceback(tiny_bundles, tmp_path):
         ({"batch": 2.5}, "batch is 2.5; it must be a whole number"),
         ({"batch": True}, "batch is True; it must be a whole number"),
         ({"systems": [1]}, "systems is [1]; give a dict of translators by role."),
-        ({"systems": {"foo": 1}}, "systems has the role 'foo'; allowed: "),
+        ({"systems": {"foo": 1}}, "systems has the role 'foo'; this search works with no other system."),
+        ({"systems": {"model": 1}}, "systems has the role 'model'; this search works with no other system."),
+        ({"search": "latent-search", "systems": {"model": 1}}, "systems has the role 'model'; allowed: rescorer."),
     ],
     ids=str,
 )
@@ -742,6 +761,18 @@ def test_other_types_than_those_of_the_api_are_refused_in_a_sentence(translators
     with pytest.raises(ValueError) as refused:
         translators["lvm"].translate(**{"lines": ["der Hund"], **given})
     assert str(refused.value).startswith(message)
+
+
+def test_whole_numbers_of_numpy_are_numbers(translators):
+    lines = ["der Hund", "die Katze"]
+    assert translators["lvm"].translate(lines, batch=np.int64(1)) == translators["lvm"].translate(lines, batch=1)
+
+
+@pytest.mark.parametrize("lines", ["der Hund", None])
+def test_search_takes_lists_of_lines_as_translate_does(translators, lines):
+    settings, _ = translators["lvm"].settings("prior-mean")
+    with pytest.raises(ValueError, match="lines is .*; give a list of lines"):
+        translators["lvm"].search(lines, settings)
 
 
 @pytest.mark.parametrize(
