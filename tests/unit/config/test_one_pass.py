@@ -70,7 +70,7 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
             "positions; remove length_quantile.",
         ),
         (
-            {"objective": {"skip_penalty": 2.0}},
+            {"objective": {"skip_penalty": 3.0}},
             {"search": "ctc-greedy"},
             "systems.one: objective.skip_penalty is for model.loss: axe, and that is ctc; remove one of the two.",
         ),

@@ -112,7 +112,7 @@ def test_validation_is_that_of_sentences_one_by_one(loss):
         if loss == "ctc":
             nll += ctc_loss(hidden, weight, bias, mask, pair.target, model.blank)[0].item()
         elif loss == "axe":
-            nll += axe_loss(hidden, weight, bias, mask, pair.target, model.blank, 1.0).item()
+            nll += axe_loss(hidden, weight, bias, mask, pair.target, model.blank, settings.skip_penalty).item()
         else:
             nll += nn.functional.cross_entropy(hidden[0] @ weight.T + bias, pair.target[0], reduction="sum").item()
         if loss != "ctc":

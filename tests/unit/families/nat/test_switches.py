@@ -180,13 +180,13 @@ def test_settings_that_came_later_are_written_only_where_they_are_set():
     "model, objective, sentence",
     [
         ({}, {"label_smoothing": 0.1}, "objective.label_smoothing is for model.loss: ce, and that is ctc"),
-        ({"loss": "ce"}, {"skip_penalty": 2.0}, "objective.skip_penalty is for model.loss: axe, and that is ce"),
+        ({"loss": "ce"}, {"skip_penalty": 3.0}, "objective.skip_penalty is for model.loss: axe, and that is ce"),
         ({}, {"length_weight": 2.0}, "objective.length_weight is for model.loss: axe or ce, and that is ctc"),
         ({}, {"kl_budget": 2.0}, "objective.kl_budget is for model.latent: vae, and that is none"),
         ({}, {"glance_share": 0.3}, "objective.glance_share is for objective.glance: glat, and that is none"),
         ({}, {"glance": "random", "glance_count": "share"}, "objective.glance_count is for objective.glance: glat"),
         ({}, {}, None),
-        ({"loss": "axe", "latent": "vae"}, {"skip_penalty": 2.0, "kl_budget": 0.5, "glance": "glat"}, None),
+        ({"loss": "axe", "latent": "vae"}, {"skip_penalty": 3.0, "kl_budget": 0.5, "glance": "glat"}, None),
     ],
 )
 def test_settings_of_the_objective_that_do_nothing_are_refused(model, objective, sentence):
