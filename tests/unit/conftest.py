@@ -36,9 +36,11 @@ LAYERS = {
     "nat": {"encoder_layers": 1, "layers": 1},
     "seq2seq": {"embedding_dim": 16, "encoder_dim": 8, "encoder_layers": 1, "decoder_layers": 2},
     "cmlm": {"encoder_layers": 1, "layers": 1},
+    "inference-network": {"encoder_layers": 1, "layers": 1},
     "inat": {"encoder_layers": 1, "layers": 1},
     "lanmt": {"encoder_layers": 1, "layers": 1, "posterior_layers": 1, "latent_dim": 4},
     "tagger": {"embedding_dim": 16},
+    "inference-tagger": {"embedding_dim": 16},
 }
 TRAINING = {
     "max_steps": 12, "batch_tokens": 150, "learning_rate": 0.005, "warmup_steps": 4, "validate_every": 6,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from workflow_src.config.base import Frozen, distinct, named, written
+from workflow_src.spec import Grown
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 Address = Annotated[
@@ -163,14 +164,21 @@ class DatasetConfig(Frozen):
         return [f"{folder}/{name}" for name in own] if self.kind == "folder" and folder else own
 
 
-class NormalisationConfig(Frozen):
+class NormalisationConfig(Grown):
     """What turns raw lines into the text that models see and that scores are computed on."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"references"})
 
     unicode: Literal["NFC", "NFKC"] = "NFC"
     romanian: bool = Field(False, description="on Romanian text: cedilla to comma letters, then diacritics removed")
     moses_punctuation: bool = Field(False, description="sacremoses punctuation normalisation")
     moses_tokenise: bool = Field(False, description="sacremoses tokenisation; outputs are detokenised for scoring")
     lowercase: bool = False
+    references: Literal["given", "normalised"] = Field(
+        "given",
+        description="what outputs are scored against: the references as they are given, or normalised like training "
+        "text and detokenised like outputs",
+    )
     max_length_ratio: float | None = Field(None, gt=1, description="in words; training pairs beyond it are dropped")
     max_words: int | None = Field(None, gt=0, description="longer training sentences are dropped")
 

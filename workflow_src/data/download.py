@@ -46,8 +46,6 @@ def places(file: RemoteFile) -> list[str]:
     # A query may hold slashes, which would make folders of it.
     plain = f"{stem}/{last}" + (f"?{url.query}".replace("/", "%2F") if url.query else "")
     if file.filename:
-        if "/" in file.filename or file.filename in ("", ".", ".."):
-            raise ArtifactError(f'the filename "{file.filename}" of {file.url} must be a plain name without folders.')
         return [f"{stem}/{file.filename}", plain]
     return [plain]
 

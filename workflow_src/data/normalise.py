@@ -89,8 +89,13 @@ class Normaliser:
         # No escapes such as &apos;: subwords do not need them and detokenising would have to guess them back.
         return lambda text: tokenise(text, return_str=True, escape=False)
 
-    def clean(self, text: str) -> str:
-        """Unicode, control characters and whitespace only: for references that outputs are scored against."""
+    def reference(self, text: str) -> str:
+        """What outputs are scored against: clean Unicode and whitespace, or what becomes of an output with this text.
+
+        Outputs of models that learned from lowercased text, say, have no capitals to be right or wrong.
+        """
+        if self.settings.references == "normalised":
+            return self.detokenise(self.line(text))
         return clean(text, self.settings.unicode)
 
     def line(self, text: str) -> str:

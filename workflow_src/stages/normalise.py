@@ -51,7 +51,7 @@ def normalise_split(
         outputs[0].write(source + "\n")
         outputs[1].write(target + "\n")
         if len(outputs) > 2:
-            outputs[2].write(target_side.clean(target_text) + "\n")
+            outputs[2].write(target_side.reference(target_text) + "\n")
     if not kept:
         told = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
         raise ArtifactError(

@@ -113,7 +113,9 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
     sentences = next(iter(found.qualities.values())).get("sentences")
     timing = f"; speed on {speed.protocol.device_name or speed.processor}" if speed and speed.processor else ""
     trained, about = carried.report_words(manifest.dataset, found.sums, found.systems, rows)
-    caption = page.caption(removed, manifest, split, sentences, speed is not None, compared)
+    caption = page.caption(
+        removed, manifest, split, sentences, speed is not None, compared, found.corpus.get("normalisation")
+    )
     measured = found.analyses.energies
     energies = analysis_captions.energies_words(measured)
     source, target = page.language(manifest.source), page.language(manifest.target)

@@ -28,7 +28,7 @@ def test_lines_are_normal_clean_and_stay_as_they_are(normaliser, text):
     assert unicodedata.is_normalized(normaliser.settings.unicode, line)
     assert not any(unicodedata.category(character) == "Cc" for character in line)
     assert line == " ".join(line.split()) and len(line.splitlines()) <= 1
-    assert normaliser.clean(line) == line
+    assert normaliser.reference(line) == line
     if not normaliser.settings.moses_punctuation:
         assert normaliser.line(line) == line
 
@@ -86,9 +86,24 @@ def test_romanian_letters(text, expected):
 def test_romanian_is_for_romanian_text_and_not_for_references():
     settings = NormalisationConfig(romanian=True)
     assert Normaliser(settings, "ro").line("Iași") == "Iasi"
-    assert Normaliser(settings, "ro").clean("Iaşi ") == "Iaşi"
+    assert Normaliser(settings, "ro").reference("Iaşi ") == "Iaşi"
     assert Normaliser(settings, "en").line("Iași") == "Iași"
     assert Normaliser(NormalisationConfig(), "ro").line("Iaşi") == "Iaşi"
+
+
+@pytest.mark.parametrize("given", ["Iaşi, str. 5 (azi)!", "  „Şi”  a ZIS: 3,5 %", "It's 5 o'clock."])
+def test_normalised_references_are_outputs_without_an_error(given):
+    steps = {"romanian": True, "moses_punctuation": True, "moses_tokenise": True, "lowercase": True}
+    side = Normaliser(NormalisationConfig(**steps, references="normalised"), "ro")
+    # A model that puts out exactly its training target, and what decoding does with it.
+    assert side.reference(given) == side.detokenise(side.line(given))
+    assert side.reference(given) == side.reference(given).lower()
+    assert Normaliser(NormalisationConfig(**steps), "ro").reference(given) == clean(given)
+
+
+def test_rules_are_handed_what_they_were_before_references_could_be_normalised():
+    assert "references" not in NormalisationConfig().model_dump(mode="json")
+    assert NormalisationConfig(references="normalised").model_dump(mode="json")["references"] == "normalised"
 
 
 def test_news_of_the_wmt16_kind():

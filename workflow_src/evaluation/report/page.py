@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,15 +132,35 @@ def palette(manifest: Manifest) -> list[dict[str, str]]:
     ]
 
 
+def scored_words(normalisation: Mapping[str, Any]) -> str:
+    """What text BLEU and chrF are counted on, for captions."""
+    if normalisation.get("references") != "normalised":
+        return "BLEU and chrF are sacreBLEU's on detokenised, cased text"
+    case = "lowercased" if normalisation.get("lowercase") else "cased"
+    return (
+        f"BLEU and chrF are sacreBLEU's on detokenised, {case} text, against references that are normalised like the "
+        "training text"
+    )
+
+
 def caption(
-    removed: Removal | None, manifest: Manifest, split: str, sentences: int | None, timed: bool, compared: str = ""
+    removed: Removal | None,
+    manifest: Manifest,
+    split: str,
+    sentences: int | None,
+    timed: bool,
+    compared: str = "",
+    normalisation: Mapping[str, Any] | None = None,
 ) -> str:
-    """What a table's figures are; says which repetitions are removed from its rows. `compared` says what p is."""
+    """What a table's figures are; says which repetitions are removed from its rows.
+
+    `compared` says what p is; `normalisation` is that of `corpus.json`.
+    """
     count = f", {sentences:,} sentences" if sentences else ""
     seeds = len({row.seed for row in manifest.rows})
     text = f"Quality and speed on {split} of {manifest.dataset} ({manifest.source}→{manifest.target}{count}). "
     text += f"In non-autoregressive outputs, {conventions.removal_words(removed, manifest.aligned)}; "
-    text += "autoregressive outputs are scored as they are. BLEU and chrF are sacreBLEU's on detokenised, cased text; "
+    text += f"autoregressive outputs are scored as they are. {scored_words(normalisation or {})}; "
     text += (
         "brackets hold the 95 % bootstrap interval."
         if seeds == 1

@@ -147,7 +147,11 @@ def test_delta_lands_on_the_prior_mean_where_the_posterior_is_the_prior(model, b
 
 
 def test_the_loss_is_that_of_sentences_one_by_one(model, batch):
-    config = ElboConfig(label_smoothing=0.0, kl_budget=0.6, budget_hold=1.0, budget_until=1.0, length_weight=0.7)
+    each = torch.cat([divergences(model, one(batch, row)) for row in range(4)]).sort().values
+    # Below some positions and above others: the budget is one for each position.
+    free = each[len(each) // 2].item() + 1e-3
+    assert each[0] < free < each[-1]
+    config = ElboConfig(label_smoothing=0.0, kl_budget=free, budget_hold=1.0, budget_until=1.0, length_weight=0.7)
     terms = Elbo(config)(model, batch, context(seed=2))
     keys = sentence_keys(batch, torch.Generator().manual_seed(2))
     total = tokens = kl_sum = positions = 0.0
@@ -161,11 +165,27 @@ def test_the_loss_is_that_of_sentences_one_by_one(model, batch):
         joint = log_joint(model, memory, z, pair.target)
         classes = model.length(memory, z)[0].log_softmax(-1)
         own = classes[max(-4, min(4, pair.target.size(1) - pair.source.size(1) + 1)) + 4]
-        total += -(joint - own) - 0.7 * own + kl.clamp(min=0.6).sum()
+        total += -(joint - own) - 0.7 * own + kl.clamp(min=free).sum()
         tokens, kl_sum, positions = tokens + pair.target.size(1) + 1, kl_sum + kl.sum(), positions + len(kl)
     assert terms.count == tokens
     assert terms.total.item() == pytest.approx((total / tokens).item(), rel=1e-9)
     assert float(terms.figures["kl"]) == pytest.approx((kl_sum / positions).item(), rel=1e-9)
+
+
+def divergences(model, pair: Batch) -> torch.Tensor:
+    """KL of every source position of one sentence."""
+    prior, posterior = distributions(model, model.encode(pair.source), pair.target)
+    return torch.distributions.kl_divergence(posterior, prior).sum(-1)[0]
+
+
+def test_the_budget_falls_as_training_goes_on(model, batch):
+    schedule = ElboConfig(kl_budget=4.0, budget_hold=0.2, budget_until=0.6, budget_end=0.5)
+    for step, free in ((0, 4.0), (19, 4.0), (40, 2.25), (60, 0.5), (99, 0.5)):
+        held = ElboConfig(kl_budget=free, budget_hold=1.0, budget_until=1.0)
+        found = Elbo(schedule)(model, batch, context(step=step, total=100, seed=2))
+        expected = Elbo(held)(model, batch, context(seed=2))
+        assert found.total.item() == pytest.approx(expected.total.item(), rel=1e-12)
+        assert found.figures["kl_budget"] == pytest.approx(free)
 
 
 def test_padding_and_company_change_no_loss(model, batch):

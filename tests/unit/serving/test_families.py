@@ -1,0 +1,61 @@
+"""Systems of every other family from training to translation: exported, served in Python and as a command."""
+
+from __future__ import annotations
+
+import pytest
+
+from workflow_src.records.atomic import load_tensors
+from workflow_src.serving import command
+from workflow_src.serving.translator import Translator
+
+LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
+SEARCHES = {
+    "lanmt": ("delta", {"steps": 2}),
+    "cmlm": ("mask-predict", {"iterations": 3, "length_beam": 2}),
+    "tagger": ("argmax", {"lengths": 2}),
+    "seq2seq": ("beam", {"beam": 2}),
+}
+
+
+def check(bundle, search, settings, folder):
+    """A sentence by itself, a batch and the command put out the same."""
+    translator = Translator.load(bundle, device="cpu", threads=1, engine="eager")
+    outputs = translator.translate(LINES, search=search, **settings)
+    assert outputs == [translator.translate([line], search=search, **settings)[0] for line in LINES]
+    assert outputs[1] == ""
+    source, written = folder / "lines.de", folder / "lines.en"
+    source.write_text("".join(f"{line}\n" for line in LINES))
+    words = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    command.main(
+        ["--bundle", str(bundle), "--search", search, *words, "--engine", "eager", "--device", "cpu"]
+        + ["--input", str(source), "--output", str(written)]
+    )
+    assert written.read_text().splitlines() == outputs
+
+
+@pytest.mark.parametrize("family", SEARCHES)
+def test_a_trained_system_translates(family, tiny, training_words, export_words, run_stage, tmp_path):
+    run_stage("train", training_words(family, tmp_path / "model"))
+    run_stage("export_bundle", export_words(tmp_path / "model/model.safetensors", None, tmp_path / "bundle"))
+    check(tmp_path / "bundle", *SEARCHES[family], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "family, start, search",
+    [
+        ("inference-network", "cmlm", ("mask-predict", {"iterations": 1, "length_beam": 1})),
+        ("inference-tagger", "tagger", ("argmax", {"lengths": 1})),
+    ],
+)
+def test_a_network_that_learned_from_an_energy_translates_without_it(
+    family, start, search, tiny, training_words, export_words, run_stage, tmp_path
+):
+    run_stage("train_teacher", training_words("transformer", tmp_path / "energy", max_steps=2, validate_every=2))
+    run_stage("train", training_words(start, tmp_path / "start"))
+    words = training_words(family, tmp_path / "model", initial=tmp_path / "start/model.safetensors")
+    run_stage("train", [*words, "--roles", f"energy={tmp_path / 'energy/model.safetensors'}"])
+    run_stage("export_bundle", export_words(tmp_path / "model/model.safetensors", None, tmp_path / "bundle"))
+    own = load_tensors(tmp_path / "model/model.safetensors")
+    (bundled,) = (tmp_path / "bundle").glob("*.safetensors")
+    assert load_tensors(bundled).keys() == own.keys()
+    check(tmp_path / "bundle", *search, tmp_path)
