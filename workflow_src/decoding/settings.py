@@ -106,3 +106,15 @@ def too_many_iterations(longest: int, settings: SearchSettings) -> str | None:
         f"takes at most {longest} iterations, one for each position of its longest output (model.max_positions), and "
         f"iterations is {iterations}; say {longest} or fewer"
     )
+
+
+def too_many_lengths(difference: int, settings: SearchSettings) -> str | None:
+    """Why a model whose length head tells differences of at most this cannot be decoded so; None where it can."""
+    most = 2 * difference + 1
+    for name in ("lengths", "length_beam"):
+        if (value := getattr(settings, name, 1)) > most:
+            return (
+                f"takes at most {most} lengths, one for each class of its length head (model.max_length_difference is "
+                f"{difference}), and {name} is {value}; say {most} or fewer"
+            )
+    return None

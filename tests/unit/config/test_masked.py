@@ -68,6 +68,17 @@ def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
             "longest output (model.max_positions), and iterations is 65; say 64 or fewer.",
         ),
         (
+            {"iterations": 4, "length_beam": 6},
+            {"model": {"max_length_difference": 2}},
+            "decodes[1]: search mask-predict of system one takes at most 5 lengths, one for each class of its length "
+            "head (model.max_length_difference is 2), and length_beam is 6; say 5 or fewer.",
+        ),
+        (
+            {"iterations": 4, "tune": {"length_beam": [5, 6]}},
+            {"model": {"max_length_difference": 2}},
+            "and length_beam is 6; say 5 or fewer.",
+        ),
+        (
             {"iterations": 4, "length_quantile": 0.6},
             {},
             "length_quantile gives one length, and length_beam is 5; say length_beam: 1, or remove length_quantile",

@@ -271,3 +271,24 @@ def test_examples_show_other_systems_beside_refined_ones():
     # Models that refinement works in, their refiners and autoregressive systems have their places already.
     plan = Plan(load_experiment("demo", systems={"ctc": None, "lm": None}, decodes=REFINED))
     assert "beside" not in json.loads(plan.settings_analysis())
+
+
+LENGTH_SEARCHES = [
+    (family, search, name)
+    for family in registry.families().values()
+    for search in map(registry.searches().get, registry.searches_of(family))
+    for name in ("lengths", "length_beam")
+    if "max_length_difference" in family.model.model_fields and name in search.settings.model_fields
+]
+
+
+@pytest.mark.parametrize("family, search, name", LENGTH_SEARCHES, ids=lambda value: getattr(value, "name", value))
+def test_more_lengths_than_the_head_has_classes_are_refused(family, search, name):
+    model = family.model.model_construct(max_length_difference=2, max_positions=64, loss="ce", latent="none")
+    settings = {count: search.settings.model_construct(**{name: count}) for count in (5, 6)}
+    assert (family.refuses(model, search, settings[5]) or "").find("lengths") == -1
+    reason = family.refuses(model, search, settings[6])
+    if family.name == "nat" and search.name == "latent-search":
+        assert "needs model.latent: vae" in reason
+    else:
+        assert "takes at most 5 lengths" in reason and f"and {name} is 6; say 5 or fewer" in reason

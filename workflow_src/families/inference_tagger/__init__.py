@@ -22,6 +22,7 @@ FAMILY = Family(
     loss="workflow_src.families.inference:RelaxedEnergy",
     validation="workflow_src.families.inference:validate",
     searches=("argmax",),
+    refuses=tagger.FAMILY.refuses,
     weights=tagger.weights,
     layers=tagger.FAMILY.layers,
     training_cost=training_cost,

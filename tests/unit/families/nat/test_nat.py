@@ -87,7 +87,7 @@ def test_targets_out_of_reach_are_counted_and_change_nothing_else():
     both = pairs([4, 1], [3, 4])
     whole, first = (objective(model, x, context()) for x in (both, one(both, 0)))
     assert float(whole.figures["unreachable"]) == 0.5 and float(first.figures["unreachable"]) == 0
-    assert float(whole.total) * whole.count == pytest.approx(float(first.total) * first.count, rel=1e-9)
+    assert whole.total.item() * whole.count == pytest.approx(first.total.item() * first.count, rel=1e-9)
     assert whole.count == int((both.target != PAD).sum()) + 2
 
 

@@ -210,6 +210,7 @@ def test_settings_of_the_objective_that_do_nothing_are_refused(model, objective,
         ({"latent": "vae"}, "ctc-greedy", {}, None),
         ({"latent": "vae", "loss": "axe"}, "npd", {}, None),
         ({"loss": "axe"}, "argmax", {"lengths": 3}, None),
+        ({"loss": "axe", "max_length_difference": 1}, "argmax", {"lengths": 4}, "takes at most 3 lengths"),
         ({"latent": "vae"}, "score", {}, None),
     ],
 )
