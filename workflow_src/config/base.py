@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pydantic
@@ -80,12 +80,11 @@ def parse(model: type[Frozen], raw: Any, where: str) -> Any:
         errors = failure.errors()
         # Of a setting that is a name or a section, a section was meant where one is given.
         meant = [e for e in errors if not (e["type"] == "string_type" and isinstance(e["input"], dict))]
-        raise ConfigError(_sentence(model, (meant or errors)[0], where)) from None
+        raise ConfigError(_sentence(model, (meant or errors)[0], where, raw)) from None
 
 
-def _sentence(model: type[Frozen], error: dict[str, Any], where: str) -> str:
-    # Pydantic names the tried alternative of a union in between: no user wrote that.
-    location = [part for part in error["loc"] if not ALTERNATIVE.match(str(part))]
+def _sentence(model: type[Frozen], error: dict[str, Any], where: str, raw: Any) -> str:
+    location = _location(error["loc"], raw)
     *above, last = location or [""]
     path = _path(where, location)
     if error["type"] == "extra_forbidden":
@@ -109,6 +108,20 @@ def _sentence(model: type[Frozen], error: dict[str, Any], where: str) -> str:
         # Of several settings together: the sentence names those that it is about.
         return f"setting {path}: {problem(error)}." if path else f"{problem(error)}."
     return f"setting {path} has the value {shown(error['input'])}: {problem(error)}; change it in the configuration."
+
+
+def _location(parts: Sequence[str | int], raw: Any) -> list[str | int]:
+    """Where in `raw` an error is: between names that a user wrote, pydantic tells the tried alternative of a union."""
+    found = []
+    for part in parts:
+        if isinstance(raw, Mapping) and part in raw:
+            raw = raw[part]
+        elif isinstance(raw, list | tuple) and isinstance(part, int) and part < len(raw):
+            raw = raw[part]
+        elif ALTERNATIVE.match(str(part)):
+            continue
+        found.append(part)
+    return found
 
 
 def _cut(name: str) -> str:

@@ -122,6 +122,15 @@ def test_an_unknown_key_is_told_with_the_nearest(changes, parts):
             {"systems": {"Big Model": {"family": "lvm"}}},
             ['systems: the name "Big Model" cannot be used: a system\'s name is made of small letters'],
         ),
+        # A name that pydantic gives to an alternative of a union, too.
+        (
+            {"systems": {"BigConfig": {"family": "lvm"}}},
+            ['systems: the name "BigConfig" cannot be used: a system\'s name is made of small letters'],
+        ),
+        (
+            {"systems": {"str": {"family": "lvm", "preset": "miniature", "training": {"max_steps": "many"}}}},
+            ["setting systems.str.training.max_steps has the value 'many'"],
+        ),
     ],
 )
 def test_a_wrong_value_is_told_with_what_is_allowed(changes, parts):
