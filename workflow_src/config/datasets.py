@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -37,7 +38,7 @@ def _path(value: str) -> str:
     # Snakemake takes what stands in braces for a wildcard.
     if "{" in value or "}" in value:
         raise ValueError("paths may not have { or }; rename the file")
-    if not value.isprintable():
+    if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in value):
         raise ValueError("paths have no line breaks or other control characters; rename the file")
     return value
 

@@ -172,9 +172,10 @@ def load(raw: dict[str, Any]) -> Loaded:
             raise unknown("language", code, list(dataset.languages), f"dataset {dataset.name}")
     _check_parts(dataset, (config.recipe.source, config.recipe.target))
     parse(GeneratorConfig, dataset.generator, "recipe.dataset.generator")
-    normalisation = parse(
-        NormalisationConfig, merge(dataset.normalisation, config.recipe.normalisation), "recipe.normalisation"
-    )
+    steps = merge(dataset.normalisation, config.recipe.normalisation)
+    normalisation = parse(NormalisationConfig, steps, "recipe.normalisation")
+    if "references" not in steps:
+        _check_references(normalisation, config.recipe.target)
     systems = _systems(config)
     for system in systems.values():
         check_search_defaults(system, systems)
@@ -188,6 +189,17 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
     if chosen not in _names("datasets"):
         raise unknown("dataset", chosen, _names("datasets"))
     return parse(DatasetConfig, read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml"), f"datasets/{chosen}.yaml")
+
+
+def _check_references(normalisation: NormalisationConfig, target: str) -> None:
+    """Raises ConfigError where outputs lack what references have, and nobody said that this is meant."""
+    changed = [("lowercase", "capitals")] if normalisation.lowercase else []
+    changed += [("romanian", "diacritics")] if normalisation.romanian and target == "ro" else []
+    for setting, lacking in changed:
+        raise ConfigError(
+            f"setting recipe.normalisation.{setting} leaves no {lacking} in outputs, and references as they are given "
+            "have them; say references: normalised beside it, or references: given to score outputs so."
+        )
 
 
 def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:

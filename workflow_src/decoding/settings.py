@@ -6,12 +6,16 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from workflow_src.spec import MODEL, Option, SearchSettings, Weights
+from workflow_src.spec import MODEL, Option, Search, SearchSettings, Weights
 
 # Roles that settings of searches name systems for: what ranks candidates, and what scores words while outputs grow.
 RESCORER, LM = "rescorer", "language_model"
 # What ranking asks of a rescorer, for engines that compile it.
 SCORING = "workflow_src.decoding.ranking:scoring"
+
+# Settings that count lengths, or lengths and passes of a decoder: a model limits how many there can be.
+LENGTH_COUNTS = ("lengths", "length_beam")
+COUNTS = (*LENGTH_COUNTS, "iterations")
 
 # Each is declared here and nowhere else. Finished runs were made with the names of files that `part` gives.
 Steps = Annotated[int, Field(4, ge=0, description="refinement steps"), Option(required=True, part="-{}", always=True)]
@@ -97,6 +101,11 @@ def ranked_graph(settings: SearchSettings) -> dict[str, Any]:
     return without_roles(settings) | {"rescored": settings.rescorer is not None}
 
 
+def at_least(search: Search) -> SearchSettings:
+    """Settings of a search with the fewest iterations and lengths that there are, else its defaults."""
+    return search.settings(**{name: 1 for name in COUNTS if name in search.settings.model_fields})
+
+
 def too_many_iterations(longest: int, settings: SearchSettings) -> str | None:
     """Why a model whose outputs have at most so many subwords cannot be decoded so; None where it can."""
     iterations = getattr(settings, "iterations", 1)
@@ -111,7 +120,7 @@ def too_many_iterations(longest: int, settings: SearchSettings) -> str | None:
 def too_many_lengths(difference: int, settings: SearchSettings) -> str | None:
     """Why a model whose length head tells differences of at most this cannot be decoded so; None where it can."""
     most = 2 * difference + 1
-    for name in ("lengths", "length_beam"):
+    for name in LENGTH_COUNTS:
         if (value := getattr(settings, name, 1)) > most:
             return (
                 f"takes at most {most} lengths, one for each class of its length head (model.max_length_difference is "

@@ -13,6 +13,7 @@ from torch import nn
 
 from workflow_src import registry
 from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.decoding.settings import at_least
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.weights import load_weights
@@ -167,7 +168,7 @@ def describe(
 
     def refused(name: str) -> bool:
         search = registry.searches()[name]
-        return any(one.refuses(config, search, search.settings()) for one, config in configs)
+        return any(one.refuses(config, search, at_least(search)) for one, config in configs)
 
     known = [name for name in searches(families) if not refused(name)]
     default = next((name for name in family.searches if name in known), None)

@@ -104,7 +104,7 @@ class Frozen(pydantic.BaseModel):
     @classmethod
     def _refuse_huge(cls, value: Any) -> Any:
         """Refuses whole numbers that nothing can count to, and that fit into no number of a library."""
-        entries = value if isinstance(value, tuple) else (value,)
+        entries = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
         if any(isinstance(entry, int) and abs(entry) >= HUGE for entry in entries):
             raise PydanticKnownError("int_parsing_size")
         return value
@@ -118,7 +118,7 @@ class Grown(Frozen):
     """A section that got settings after runs were made with it.
 
     The settings of `later` are left out of what is written while they have their default, so that rules are handed
-    what they were handed before.
+    what they were handed before. Their defaults never change: finished runs that do not name them were made with these.
     """
 
     later: ClassVar[frozenset[str]] = frozenset()

@@ -344,6 +344,15 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
             "setting recipe.dataset: a generated corpus is of de and en, not of fr and it.",
         ),
         (
+            {"recipe": {"limits": {"train": 2**63}}},
+            "setting recipe.limits has the value ",
+        ),
+        (
+            {"recipe": {"normalisation": {"lowercase": True}}},
+            "setting recipe.normalisation.lowercase leaves no capitals in outputs, and references as they are given "
+            "have them; say references: normalised beside it, or references: given to score outputs so.",
+        ),
+        (
             {"recipe": {"dataset": {"languages": ["de", "de"]}}},
             "setting recipe.dataset.languages has the value ['de', 'de']: it has de twice; name every one once; ",
         ),

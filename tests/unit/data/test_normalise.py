@@ -91,13 +91,20 @@ def test_romanian_is_for_romanian_text_and_not_for_references():
     assert Normaliser(NormalisationConfig(), "ro").line("Iaşi") == "Iaşi"
 
 
-@pytest.mark.parametrize("given", ["Iaşi, str. 5 (azi)!", "  „Şi”  a ZIS: 3,5 %", "It's 5 o'clock."])
-def test_normalised_references_are_outputs_without_an_error(given):
+@pytest.mark.parametrize(
+    ("given", "scored"),
+    [
+        ("Iaşi, str. 5 (azi)!", "iasi, str. 5 (azi)!"),
+        ("  „Şi”  a ZIS: 3,5 %", '"si" a zis: 3,5%'),
+        # The rules of Romanian put spaces at these apostrophes, in outputs too.
+        ("It's 5 o'clock.", "it 's 5 o' clock."),
+    ],
+)
+def test_normalised_references_are_outputs_without_an_error(given, scored):
     steps = {"romanian": True, "moses_punctuation": True, "moses_tokenise": True, "lowercase": True}
     side = Normaliser(NormalisationConfig(**steps, references="normalised"), "ro")
     # A model that puts out exactly its training target, and what decoding does with it.
-    assert side.reference(given) == side.detokenise(side.line(given))
-    assert side.reference(given) == side.reference(given).lower()
+    assert side.reference(given) == side.detokenise(side.line(given)) == scored
     assert Normaliser(NormalisationConfig(**steps), "ro").reference(given) == clean(given)
 
 

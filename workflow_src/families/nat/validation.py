@@ -20,8 +20,8 @@ def validate(dev: DevSet, objective: NatObjectiveConfig, base: None = None) -> V
     With CTC, the share of targets without an alignment; where lengths are predicted, the share of exact ones, and the
     loss is that of the reference's length. With latents, the loss is that at the posterior mean and has the KL added,
     which is also reported by itself, a source position; `dev_bleu` is that of the prior mean and `dev_bleu_posterior`
-    that of the posterior mean of the reference. The latents carry nothing where the KL is near 0 and the two BLEUs
-    are alike: `dev_bleu_carried`, their difference, says so.
+    that of the posterior mean of the reference, at the same lengths. The latents carry nothing where the KL is near 0
+    and the two BLEUs are alike: `dev_bleu_carried`, their difference, says so.
 
     BLEU says which weights are best: the loss rises on dev while BLEU rises.
     """
@@ -56,7 +56,11 @@ def _measured(model, objective: NatObjectiveConfig, batch: Batch) -> tuple[dict[
         z, deviation = model.posterior(memory, batch.target)
         kl = float(gaussian_kl(z, deviation, *model.prior(memory))[memory.mask].sum())
     hidden, mask = model.hidden(memory, slots, z)
-    if z is not None:
+    if z is not None and model.length is not None:
+        # At lengths that the prior has too: the reference's would count for the latents.
+        free, places = model.hidden(memory, z=z)
+        best = dict(zip(batch.indices, _words(model, model.logits(free), places), strict=True))
+    elif z is not None:
         best = dict(zip(batch.indices, _words(model, model.logits(hidden), mask), strict=True))
     nll, _, more = output_loss(objective, model, hidden, mask, batch.target)
     exact = 0 if model.length is None else int((model.slots(memory) == batch.target_lengths).sum())

@@ -151,6 +151,16 @@ def test_a_caption_tells_what_several_seeds_mean_for_quality_and_for_speed():
     assert "means ± deviation over 3 seeds" in told(1, 2, 3) and "with the systems of the first seed." in told(1, 2, 3)
 
 
+def test_a_caption_tells_what_outputs_are_scored_against():
+    def told(**steps) -> str:
+        return page.caption("subwords", reports.manifest(), "test", 1000, timed=True, normalisation=steps)
+
+    assert "on detokenised, cased text; brackets" in told() and told(lowercase=True, references="given") == told()
+    assert "on detokenised, cased text, against references that are normalised like" in told(references="normalised")
+    both = told(lowercase=True, references="normalised")
+    assert "on detokenised, lowercased text, against references that are normalised like the training text" in both
+
+
 def test_the_table_of_systems_tells_what_cannot_be_reached_where_some_system_does(tmp_path):
     histories = {
         "teacher": [{"step": 2, "dev_bleu": 30.0}],

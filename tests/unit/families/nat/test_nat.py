@@ -97,4 +97,4 @@ def test_one_update_lowers_the_loss():
     before = objective(model, batch(), context())
     before.total.backward()
     optimiser.step()
-    assert float(objective(model, batch(), context()).total) < float(before.total)
+    assert objective(model, batch(), context()).total.item() < before.total.item()

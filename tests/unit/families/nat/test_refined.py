@@ -118,6 +118,8 @@ def test_validation_is_that_of_sentences_one_by_one(loss):
         if loss != "ctc":
             exact += int(model.length.predict(memory)) == pair.target.size(1)
         tokens, positions = tokens + pair.target.size(1) + 1, positions + pair.source.size(1)
+        # BLEU compares with the prior, which has no length of the reference.
+        hidden, mask = model.hidden(memory, None, mean)
         path = model.output(model.logits(hidden).argmax(-1), mask)[0]
         outputs.append([i for i in path.tolist() if i != PAD])
     found = validate(dev(), settings).figures(model)

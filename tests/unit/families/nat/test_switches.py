@@ -67,13 +67,13 @@ def test_cross_entropy_is_that_of_the_references_positions(smoothing):
 
 def test_aligned_cross_entropy_has_as_many_predictions_as_the_reference():
     model, pairs = nat(loss="axe"), batch()
-    found = terms(model, skip_penalty=2.0, length_weight=0.5)
+    found = terms(model, skip_penalty=3.0, length_weight=0.5)
     wanted = 0.0
     for row in range(4):
         pair = one(pairs, row)
         hidden, mask = model.hidden(model.encode(pair.source), torch.tensor([pair.target.size(1)]))
         weight, bias = model.target_embedding.weight, model.output_bias
-        wanted += float(axe_loss(hidden, weight, bias, mask, pair.target, model.blank, 2.0).detach())
+        wanted += float(axe_loss(hidden, weight, bias, mask, pair.target, model.blank, 3.0).detach())
         wanted += 0.5 * float(length_loss(model, model.encode(pair.source), pair)[0].detach())
     assert float(found.total.detach()) * found.count == pytest.approx(wanted, rel=1e-12)
 
@@ -238,3 +238,12 @@ def test_bundles_say_the_searches_that_their_model_learned_for(model, known, def
     # A refiner of such a base moves latents of source positions.
     refined = bundle.describe(registry.families()["score"], FAMILY, models=[network, {**sizes, "latent": "vae"}])
     assert refined["defaults"] == {"search": "score"} and "latent-search" not in refined["searches"]
+
+
+def test_bundles_have_searches_whose_defaults_ask_for_more_than_their_model_has():
+    """Five lengths and ten iterations are the defaults of mask-predict."""
+    sizes = {"dim": 8, "feed_forward": 8, "heads": 1, "encoder_layers": 1, "layers": 1}
+    for name, search in (("cmlm", "mask-predict"), ("lvm", "latent-search")):
+        latents = {"latent_dim": 2} if name == "lvm" else {}
+        model = {**sizes, **latents, "max_length_difference": 1, "max_positions": 4}
+        assert search in bundle.describe(registry.families()[name], models=[model])["searches"]
