@@ -76,14 +76,16 @@ def rescored(
     """The candidates of each sentence of source (B, S) with the rescorer's log p(y|x) / (|y| + 1) in nats.
 
     With a `weight`, that times the weight is added to the scores that candidates have. Outputs longer than the rescorer
-    has positions are left out. Where it can score none of a sentence's candidates, they keep the scores that they have.
+    has positions are left out. Where it can score none of a sentence's candidates, or has fewer positions than the
+    sentence, they keep the scores that they have.
     Unless `scored`, a candidate that is the only one of its sentence keeps its score too: it wins in any case.
     """
     if weight == 0:
         return [dict(before) for before in candidates]
     function = rescorer.function if isinstance(rescorer, Compiled) else Scoring(rescorer)
     limit = rescorer.config.max_positions - 1
-    asked = [(row, found) for row, found in enumerate(candidates) if scored or len(found) > 1]
+    fits = ((source != PAD).sum(1) <= rescorer.config.max_positions).tolist()
+    asked = [(row, found) for row, found in enumerate(candidates) if fits[row] and (scored or len(found) > 1)]
     flat = [(row, choice) for row, found in asked for choice in found if len(choice) <= limit]
     after: list[dict[tuple[int, ...], float]] = [{} for _ in candidates]
     for start in range(0, len(flat), ROWS):

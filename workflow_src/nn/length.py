@@ -44,14 +44,15 @@ class LengthClasses(nn.Module):
         """The `count` most probable target lengths (B, count), most probable first, different from each other.
 
         Classes of lengths that do not exist (below 1, or beyond the positions) count as the nearest that does, the
-        more probable one deciding. Where a sentence has fewer lengths than `count`, 1 fills up.
+        more probable one deciding. Where a sentence has fewer lengths than `count`, the most probable one fills up.
         """
         every = torch.arange(scores.size(-1), device=scores.device).expand_as(scores)
         lengths = self.lengths(every, memory, lengthening)
         # Lengths never fall from class to class: equal ones are neighbours.
         group = F.pad((lengths[:, 1:] != lengths[:, :-1]).cumsum(-1), (1, 0))
         best = scores.new_full(scores.shape, float("-inf")).scatter_reduce(1, group, scores, "amax")
-        of_group = torch.ones_like(lengths).scatter(1, group, lengths)
+        first = lengths.gather(1, scores.argmax(-1, keepdim=True))
+        of_group = first.expand_as(lengths).scatter(1, group, lengths)
         return of_group.gather(1, best.topk(min(count, scores.size(-1)), -1).indices)
 
     def lengths(self, classes: Tensor, memory: Memory, lengthening: float = 0.0) -> Tensor:

@@ -20,7 +20,7 @@ def translate(given: argparse.Namespace, lines: list[str], first_line: int = 1) 
     subwords."""
     settings = given.settings | (read_chosen(given.chosen) if given.chosen else {})
     translator = open_engine(given.bundle, given.device, given.precision, given.threads, settings)
-    search, systems = settings_of(settings), load_systems(given)
+    search, systems = settings_of(settings), load_systems(given, settings)
     began = time.perf_counter()
     found = translator.search(lines, search, systems, batch=given.batch, normalised=True, first_line=first_line)
     texts = translator.text(found.tokens)

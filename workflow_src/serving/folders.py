@@ -36,18 +36,37 @@ def open_engine(folder: Path, device: str, precision: str, threads: int | None, 
     """The translator that a decode's engine and compute type ask for; our own computes eagerly."""
     from workflow_src.serving.translator import Translator
 
-    name, compute_type = settings.get("engine"), settings.get("compute_type")
-    engine = engines()[name] if name else default_engine()
+    compute_type, engine = settings.get("compute_type"), _engine(settings)
     # A folder that another engine reads has no modes.
     own = "auto" if engine.exports else engine.modes.get(compute_type, "eager")
-    # It serves on one kind of devices: on another its mode would mean another engine.
-    only = engine.devices[0] if len(engine.devices) == 1 else None
-    if only and not engine.exports:
-        return Translator.load(folder, only if device == "auto" else device, "float32", threads, own)
+    if _only(engine):
+        return Translator.load(folder, *_placed(engine, device, precision), threads, own)
     # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
     # Only float16 needs a GPU, whose libraries an engine may not find; quality is the same on CPUs.
     on_cpu = device == "auto" and compute_type in ("float32", "int8")
     return Translator.load(folder, "cpu" if on_cpu else device, compute_type or precision, threads, own)
+
+
+def _engine(settings: dict[str, Any]) -> Any:
+    name = settings.get("engine")
+    return engines()[name] if name else default_engine()
+
+
+def _only(engine: Any) -> str | None:
+    """The one kind of devices that an engine which reads bundles serves on."""
+    return engine.devices[0] if len(engine.devices) == 1 and not engine.exports else None
+
+
+def _placed(engine: Any, device: str, precision: str) -> tuple[str, str]:
+    """Device and precision of bundles under an engine.
+
+    Where it serves on one kind of devices only, its mode would mean another engine on others: it stays there, in
+    float32, whatever device the other jobs of a run have.
+    """
+    only = _only(engine)
+    if only is None:
+        return device, precision
+    return device if device.split(":")[0] == only else only, "float32"
 
 
 def add_systems(made: argparse.ArgumentParser) -> None:
@@ -61,11 +80,12 @@ def systems_given(given: argparse.Namespace) -> dict[str, Path]:
     return {role: folder for role in roles() if (folder := getattr(given, role, None))}
 
 
-def load_systems(given: argparse.Namespace) -> dict[str, Any]:
-    """Translators of other systems on the command line, by role."""
+def load_systems(given: argparse.Namespace, settings: dict[str, Any]) -> dict[str, Any]:
+    """Translators of other systems on the command line, by role, where the decode's engine computes."""
     from workflow_src.serving.translator import Translator
 
+    device, precision = _placed(_engine(settings), given.device, given.precision)
     return {
-        role: Translator.load(folder, given.device, given.precision, given.threads, engine="eager")
+        role: Translator.load(folder, device, precision, given.threads, engine="eager")
         for role, folder in systems_given(given).items()
     }

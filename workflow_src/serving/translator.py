@@ -7,6 +7,7 @@ print(translator.translate(["Das ist ein Satz."]))
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -73,6 +74,9 @@ class Translator(BaseTranslator):
         runtime = choose(device, precision, training=False)
         set_threads(threads)
         models = load_models(folder, description, runtime)
+        if not any(one.dtype == runtime.dtype for model in models.values() for one in model.parameters()):
+            # Networks without parts that are narrowed compute as they are.
+            runtime = dataclasses.replace(runtime, dtype=torch.float32)
         return cls(description, models, Subwords.load(folder / "subwords"), runtime).use(engine)
 
     def use(self, engine: str) -> Translator:

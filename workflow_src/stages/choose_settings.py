@@ -23,7 +23,7 @@ def run(given) -> str:
     check_parallel(given.source, given.reference)
     sources, references = list(read_lines(given.source)), list(read_lines(given.reference))
     translator = Translator.load(given.bundle, given.device, given.precision, given.threads, engine="eager")
-    systems = load_systems(given)
+    systems = load_systems(given, {})
     kind = type(settings_of(settings["settings"]))
     # Numbers are handed over as they stand in a configuration; the settings know which are whole.
     tune = {n: [getattr(kind.checked({n: value}), n) for value in values] for n, values in settings["tune"].items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -131,6 +132,7 @@ def start_from(
     if took is not None:
         _check_start(family, took, model, given)
         if description and _is_whole(family, given):
+            _check_alike(family, description, model, given)
             check_subwords(description, subwords, given.initial)
         log.info("starts from %s: %d tensors", given.initial or given.base, len(took))
     elif family.continues is not None:
@@ -142,6 +144,20 @@ def start_from(
 def _is_whole(family: Family, given: argparse.Namespace) -> bool:
     """Whether given weights are used without training, or continued: they are then all of the model's."""
     return given.settings["training"]["max_steps"] == 0 or family.continues is not None
+
+
+def _check_alike(family: Family, description: dict[str, Any], model: nn.Module, given: argparse.Namespace) -> None:
+    """A family has the network that it continues, and settings that shape no tensor change what weights compute too.
+
+    Raises ArtifactError where they differ.
+    """
+    before, own = description["model"], model.config.model_dump(mode="json")
+    for name in family.continues or ():
+        if name in before and name in own and before[name] != own[name]:
+            raise ArtifactError(
+                f"weights {given.initial} have model.{name} {before[name]}, this model has {own[name]}; they must "
+                "agree."
+            )
 
 
 def _check_start(family: Family, took: list[str], model: nn.Module, given: argparse.Namespace) -> None:

@@ -33,6 +33,11 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
             "decodes[0]: patience is 2, and stop is fixed; remove patience, or say stop: adaptive.",
         ),
         ({}, {"passes": 2, "stop": "adaptive", "patience": 0}, "decodes[0].patience is 0; it must be 1 or more."),
+        (
+            {},
+            {"passes": 3, "stop": "adaptive", "patience": 3},
+            "decodes[0]: patience is 3, and of 3 passes at most 2 repeat the one before; say fewer, or stop: fixed.",
+        ),
         ({}, {"passes": 2, "lengths": 0}, "decodes[0].lengths is 0; it must be 1 or more."),
         (
             {},
@@ -83,6 +88,12 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
             {"objective": {"dae_mix": 0, "corruption_share": 0.1}},
             {"passes": 2},
             "systems.one: objective.corruption_share is for objective.dae_mix above 0, and that is 0; remove one of "
+            "the two.",
+        ),
+        (
+            {"objective": {"dae_mix": 1, "guess": "sample"}},
+            {"passes": 2},
+            "systems.one: objective.guess is sample, and with objective.dae_mix 1 no pass reads a guess; remove one of "
             "the two.",
         ),
     ],

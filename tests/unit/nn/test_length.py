@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import lvm, one, padded, pairs
+from miniatures import cmlm, lvm, one, padded, pairs
 
 from workflow_src.nn.layers import Memory, attention_bias
 from workflow_src.nn.length import LengthHead
@@ -128,6 +128,15 @@ def test_likely_lengths_are_lengthened_alike():
     assert (plain > 1).all() and (plain.sort(1).values.diff() > 0).all()
     assert torch.equal(model.predict_lengths(memory, None, 1 / 3), (plain + more)[:, 0])
     assert torch.equal(model.predict_lengths(memory, 0.8, 1 / 3), model.predict_lengths(memory, 0.8) + more[:, 0])
+
+
+def test_where_there_are_fewer_lengths_the_most_probable_fills_up():
+    """A length of 1 would be an output of its own, and the mean log-probability prefers short ones."""
+    model = cmlm(max_positions=12)
+    memory = model.encode(pairs([11, 11], [1, 1]).source)
+    found = model.length.likely(memory, 9)
+    assert found[:, :6].sort(1).values.tolist() == [[7, 8, 9, 10, 11, 12]] * 2
+    assert torch.equal(found[:, 6:], found[:, :1].expand(2, 3))
 
 
 def test_an_end_symbol_takes_one_of_the_positions():

@@ -252,3 +252,18 @@ def test_latent_search_asks_about_different_outputs_alone():
     assert rescorer.asked == 3
     found = latent_search(made, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer, scored=False)
     assert rescorer.asked == 3 and found.tokens == every.tokens
+
+
+def test_a_sentence_beyond_the_rescorers_positions_keeps_its_own_scores():
+    """As candidates do that are too long for it; the other sentences are ranked."""
+    sentences = pairs([7, 2], [1, 1], (V, V)).source
+    outputs = OUTPUTS[5:9]
+    own = [dict(zip(outputs, (-1.0, -2.0, -3.0, -4.0), strict=True)) for _ in range(2)]
+    small = transformer(V, V, seed=2, max_positions=7)
+    for weight in (None, 0.5):
+        found = rescored(small, sentences, own, weight)
+        assert found[0] == own[0]
+        wanted = word_by_word(small, sentences[1:, :3], outputs)
+        for words in outputs:
+            ranked = wanted[words] if weight is None else own[1][words] + weight * wanted[words]
+            assert found[1][words] == pytest.approx(ranked, rel=1e-4)

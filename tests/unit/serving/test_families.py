@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+import torch
 
 from workflow_src.records.atomic import load_tensors
 from workflow_src.serving import command
@@ -38,6 +41,24 @@ def test_a_trained_system_translates(family, tiny, training_words, export_words,
     run_stage("train", training_words(family, tmp_path / "model"))
     run_stage("export_bundle", export_words(tmp_path / "model/model.safetensors", None, tmp_path / "bundle"))
     check(tmp_path / "bundle", *SEARCHES[family], tmp_path)
+    # Recurrent layers of taggers compute in float32 whatever is asked for, and say so.
+    narrow = Translator.load(tmp_path / "bundle", device="cpu", precision="bfloat16", threads=1, engine="eager")
+    types = {one.dtype for model in narrow.models.values() for one in model.parameters()}
+    assert narrow.precision == ("bfloat16" if torch.bfloat16 in types else "float32")
+    assert (narrow.precision == "float32") == (family == "tagger")
+
+
+def test_weights_of_other_heads_are_not_continued(tiny, training_words, run_stage, refused, tmp_path):
+    """Heads shape no tensor: the network would be another with the same weights."""
+    run_stage("train_teacher", training_words("transformer", tmp_path / "energy", max_steps=2, validate_every=2))
+    run_stage("train", training_words("cmlm", tmp_path / "start", max_steps=2, validate_every=2))
+    given, described = tmp_path / "start/model.safetensors", tmp_path / "start/config.json"
+    description = json.loads(described.read_text())
+    described.write_text(json.dumps(description | {"model": description["model"] | {"heads": 4}}))
+    words = training_words("inference-network", tmp_path / "model", initial=given)
+    error = refused("train", [*words, "--roles", f"energy={tmp_path / 'energy/model.safetensors'}"])
+    assert error == f"weights {given} have model.heads 4, this model has 2; they must agree."
+    assert not (tmp_path / "model/model.safetensors").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """Which device and engine compute a decode, on real folders; the machine has a GPU or seems to have one."""
 
+import argparse
+
 import pytest
 import torch
 
-from workflow_src.serving.folders import open_engine
+from workflow_src.serving.folders import load_systems, open_engine
 
 
 @pytest.fixture
@@ -39,6 +41,19 @@ def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, seemin
     translator, how = opened(tiny_bundles["lvm"], "auto", settings)
     assert how == ("cpu", "float32", mode)
     assert translator._fast.declared.name == "onnxruntime"
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
+def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, seeming_gpu, device):
+    """Its tensors are handed over; and the decode says the engine, whatever device the other jobs of a run have."""
+    pytest.importorskip("onnxruntime")
+    settings = {"engine": "onnxruntime", "compute_type": "int8"}
+    assert opened(tiny_bundles["lvm"], device, settings)[1] == ("cpu", "float32", "fast-int8")
+    given = argparse.Namespace(rescorer=tiny_bundles["transformer"], device=device, precision="auto", threads=1)
+    ranks = load_systems(given, settings)["rescorer"]
+    assert (ranks.device, ranks.precision, ranks.engine) == ("cpu", "float32", "eager")
+    with pytest.raises((RuntimeError, AssertionError), match="CUDA|NVIDIA"):
+        load_systems(given, {})
 
 
 def test_without_an_engine_device_auto_is_the_gpu(tiny_bundles, seeming_gpu):

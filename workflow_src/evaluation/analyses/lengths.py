@@ -10,6 +10,7 @@ import torch
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.latent import StepMaker, translate_batch
+from workflow_src.decoding.settings import LENGTH_COUNTS
 from workflow_src.registry import import_object, search_of, searches, step_maker
 from workflow_src.spec import MODEL, SearchSettings
 from workflow_src.types import Hypotheses
@@ -95,11 +96,16 @@ def procedure(translator: Any, entry: dict[str, Any], steps: int) -> Procedure:
 
 def procedure_of(translator: Any, settings: SearchSettings) -> Procedure:
     """A search with these settings, with the networks of a bundle."""
-    networks, search = translator.networks(settings), search_of(settings)
+    search = search_of(settings)
+    label = search.row_label(settings)
+    if search.at_lengths:
+        # How many lengths are tried does nothing at given ones, and its default may be more than the model has.
+        counts = {name: 1 for name in LENGTH_COUNTS if name in type(settings).model_fields}
+        settings = settings.model_copy(update=counts)
+    networks = translator.networks(settings)
     model = networks[MODEL]
     if search.at_lengths:
         run = import_object(search.at_lengths)
-        label = search.row_label(settings)
         return Procedure(model, given=lambda source, lengths: run(networks, source, settings, lengths), label=label)
     make_step = step_maker(networks, settings)
     return Procedure(model, make_step, getattr(settings, search.series) if make_step else 0)

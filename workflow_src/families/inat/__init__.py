@@ -58,10 +58,15 @@ class InatObjectiveConfig(Frozen):
 
 
 def conflict(model: InatConfig, objective: InatObjectiveConfig) -> str | None:
-    """Settings of corruption where nothing is corrupted."""
+    """Settings of corruption where nothing is corrupted, and of guesses where nothing reads them."""
     for name in ("corruption_share", "corruptions"):
         if objective.dae_mix == 0 and getattr(objective, name) != type(objective).model_fields[name].default:
             return f"objective.{name} is for objective.dae_mix above 0, and that is 0; remove one of the two"
+    if objective.dae_mix == 1 and objective.guess != "argmax":
+        return (
+            f"objective.guess is {objective.guess}, and with objective.dae_mix 1 no pass reads a guess; remove one of "
+            "the two"
+        )
     return None
 
 

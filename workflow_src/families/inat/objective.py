@@ -25,13 +25,14 @@ STREAMS = 3
 
 
 class InatObjective:
-    """Figures: nats a target token of the first and the last pass, and the mean of all; those of the length head."""
+    """Figures: nats a subword of the target of the first and the last pass, and the mean of all; the length head's."""
 
     def __init__(self, config: InatObjectiveConfig):
         self.config = config
 
     def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
         config, count = self.config, batch.num_target_tokens
+        words = scored_words(batch)
         drawing = config.dae_mix > 0 or config.guess == "sample"
         keys = sentence_keys(batch, context.generator) if drawing else None
         memory = model.encode(batch.source)
@@ -46,13 +47,18 @@ class InatObjective:
             nll.append(plain)
         length, exact = length_loss(model, memory, batch)
         figures = {
-            "nll": sum(nll) / (count * config.passes),
-            "nll_first": nll[0] / count,
-            "nll_last": nll[-1] / count,
+            "nll": sum(nll) / (words * config.passes),
+            "nll_first": nll[0] / words,
+            "nll_last": nll[-1] / words,
             "length_nll": length.detach() / len(batch.target),
             "length_accuracy": exact,
         }
         return LossTerms((sum(terms) + config.length_weight * length) / count, count, figures)
+
+
+def scored_words(batch: Batch) -> int:
+    """Subwords that passes score: those of the target, without the end symbol that `num_target_tokens` counts."""
+    return max(1, int((batch.target != PAD).sum()))
 
 
 def pass_loss(model, hidden: Tensor, mask: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

@@ -7,13 +7,13 @@ from torch import nn
 
 from workflow_src.decoding.iterative import refined
 from workflow_src.families.inat import InatObjectiveConfig
-from workflow_src.families.inat.objective import guessed, pass_loss
+from workflow_src.families.inat.objective import guessed, pass_loss, scored_words
 from workflow_src.types import Batch, DevSet, Validation
 
 
 def validate(dev: DevSet, objective: InatObjectiveConfig, base: None = None) -> Validation:
-    """Loss in nats a target token of the first and the last of K passes, at the reference's length and with the best
-    words as guesses; the share of exact lengths; BLEU of K passes at predicted lengths.
+    """Loss in nats a subword of the target of the first and the last of K passes, at the reference's length and with
+    the best words as guesses; the share of exact lengths; BLEU of K passes at predicted lengths.
 
     BLEU says which weights are best: the loss rises on dev while BLEU rises.
     """
@@ -33,7 +33,7 @@ def validate(dev: DevSet, objective: InatObjectiveConfig, base: None = None) -> 
 
 
 def _measured(model, objective: InatObjectiveConfig, batch: Batch) -> tuple[float, float, int, int, int]:
-    """Sums over a batch: nats of the first and the last pass, target tokens, exact lengths, sentences."""
+    """Sums over a batch: nats of the first and the last pass, subwords of the target, exact lengths, sentences."""
     memory = model.encode(batch.source)
     hidden, mask = model.hidden(memory, batch.target_lengths.clamp(min=1))
     first = pass_loss(model, hidden, mask, batch.target, 0.0)[1]
@@ -41,4 +41,4 @@ def _measured(model, objective: InatObjectiveConfig, batch: Batch) -> tuple[floa
         hidden = model.refine(memory, guessed(model, hidden, mask), hidden, mask)
     last = pass_loss(model, hidden, mask, batch.target, 0.0)[1]
     exact = int((model.length.predict(memory) == batch.target_lengths).sum())
-    return float(first), float(last), batch.num_target_tokens, exact, len(mask)
+    return float(first), float(last), scored_words(batch), exact, len(mask)

@@ -12,6 +12,7 @@ from workflow_src.data.batching import pad
 from workflow_src.decoding.masked import mask_predict
 from workflow_src.evaluation.analyses import lengths
 from workflow_src.evaluation.report import analysis_tables
+from workflow_src.searches.mask_predict import MaskPredictSettings
 
 SOURCES = [[4, 7, 5], [6, 8, 9, 10, 11, 4], [5], [12, 3, 3, 4]]
 CPU = torch.device("cpu")
@@ -34,6 +35,14 @@ def test_the_likeliest_lengths_are_those_of_all_classes_in_order():
         assert best == different[:5]
         assert best[0] == int(model.predict_lengths(memory))
     assert len(lengths.candidates(model, SOURCES, 99, 64, CPU)[0]) == 9
+
+
+def test_given_lengths_need_no_number_of_them():
+    """The default of `length_beam` is more than this model's head knows, and does nothing here."""
+    asked = []
+    translator = SimpleNamespace(networks=lambda settings: asked.append(settings) or {"model": None})
+    lengths.procedure_of(translator, MaskPredictSettings(iterations=2, length_beam=5))
+    assert (asked[0].length_beam, asked[0].iterations) == (1, 2)
 
 
 def test_accuracy_by_hand():
