@@ -103,16 +103,19 @@ def winners(
     source: Tensor,
     rescorer: Rescorer | None,
     scored: bool = True,
+    length_penalty: float = 1.0,
 ) -> Hypotheses:
     """The best of the `each` candidates of every sentence: outputs (B * each, N), padded, with their scores.
 
-    Of equal outputs the best score counts. A rescorer ranks them by its own log p(y|x) / (|y| + 1). Unless `scored`, it
-    is not asked about sentences all of whose candidates are equal.
+    Scores are mean log-probabilities, which a `length_penalty` makes log p / |y| ** length_penalty. Of equal outputs
+    the best score counts. A rescorer ranks them by its own log p(y|x) / (|y| + 1). Unless `scored`, it is not asked
+    about sentences all of whose candidates are equal.
     """
     rows = [tuple(row) for row in unpadded(outputs)]
     candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
     for place, (row, score) in enumerate(zip(rows, scores, strict=True)):
         found = candidates[place // each]
+        score *= max(1, len(row)) ** (1.0 - length_penalty)
         found[row] = max(score, found.get(row, float("-inf")))
     if rescorer is not None:
         candidates = rescored(rescorer, source, candidates, scored=scored)

@@ -34,6 +34,16 @@ Lengthening = Annotated[
     Field(0.0, ge=0, allow_inf_nan=False, description="times |x|, rounded, is added to predicted target lengths"),
     Option(tune=True, part="-longer{:g}", omit=True, length=True),
 ]
+LengthPenalty = Annotated[
+    float,
+    Field(
+        1.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="exponent of the length that log-probabilities of outputs are divided by where lengths are ranked",
+    ),
+    Option(tune=True, part="-penalty{:g}", omit=True, length=True),
+]
 StopThreshold = Annotated[
     float | None,
     Field(None, gt=0, allow_inf_nan=False, description="a sentence stops after a step shorter than this"),
@@ -51,6 +61,22 @@ def check_one_length(lengths: int, quantile: float | None) -> None:
     """Raises ValueError where several `lengths` are tried and a `length_quantile` gives one."""
     if lengths > 1 and quantile is not None:
         raise ValueError(f"length_quantile gives one length, and lengths is {lengths}; remove one of the two")
+
+
+def check_penalty(penalty: float, name: str, lengths: int, rescorer: str | None) -> None:
+    """Raises ValueError where a `length_penalty` ranks nothing: one length (setting `name`), or beside a rescorer."""
+    if penalty == 1.0:
+        return
+    if lengths == 1:
+        raise ValueError(
+            f"length_penalty is {penalty:g} and ranks outputs of several lengths, and {name} is 1; raise {name}, or "
+            "remove length_penalty"
+        )
+    if rescorer is not None:
+        raise ValueError(
+            f"length_penalty is {penalty:g}, and the rescorer {rescorer!r} ranks outputs by scores of its own; remove "
+            "one of the two"
+        )
 
 
 class RefinementSettings(SearchSettings):
@@ -92,8 +118,8 @@ def ranking_weights(weights: Weights, outputs: int) -> float:
 
 
 def without_roles(settings: SearchSettings) -> dict[str, Any]:
-    """Settings that a graph depends on where other systems, such as a rescorer, stand beside it."""
-    return settings.model_dump(mode="json", exclude=set(settings.named("role")))
+    """Settings that a graph depends on where candidates are ranked beside it, such as by another system."""
+    return settings.model_dump(mode="json", exclude={*settings.named("role"), "length_penalty"})
 
 
 def ranked_graph(settings: SearchSettings) -> dict[str, Any]:

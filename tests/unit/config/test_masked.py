@@ -35,6 +35,11 @@ def test_settings_that_differ_from_defaults_stand_in_names():
     assert row.name == "mask-predict-4-lengths1-quantile0.6-longer0.1"
     (_, row) = load(experiment({"iterations": 4, "length_beam": 3, "rescorer": "teacher"})).decodes
     assert row.name == "mask-predict-4-lengths3-by-teacher"
+    (_, row) = load(experiment({"iterations": 4, "length_penalty": 1.5})).decodes
+    assert row.name == "mask-predict-4-penalty1.5" and row.values.handed()["length_penalty"] == 1.5
+    # Files of finished runs were made before there was this setting.
+    (_, row) = load(experiment({"iterations": 4, "length_penalty": 1.0})).decodes
+    assert row.name == "mask-predict-4" and "length_penalty" not in row.values.handed()
 
 
 def test_dev_may_choose_the_length_beam_and_engines_compute_it():
@@ -94,6 +99,19 @@ def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
             {"model": {"max_positions": 8}, "objective": {"dev_iterations": 9}},
             "systems.one: objective.dev_iterations is 9, and outputs have at most 8 subwords (model.max_positions); "
             "say 8 or fewer.",
+        ),
+        ({"iterations": 4, "length_penalty": -1}, {}, "decodes[1].length_penalty is -1; it must be "),
+        (
+            {"iterations": 4, "length_beam": 1, "length_penalty": 1.5},
+            {},
+            "length_penalty is 1.5 and ranks outputs of several lengths, and length_beam is 1; raise length_beam, or "
+            "remove length_penalty",
+        ),
+        (
+            {"iterations": 4, "rescorer": "teacher", "tune": {"length_penalty": [1.0, 1.5]}},
+            {},
+            "length_penalty is 1.5, and the rescorer 'teacher' ranks outputs by scores of its own; remove one of the "
+            "two",
         ),
         (
             {"system": "teacher", "iterations": 4},

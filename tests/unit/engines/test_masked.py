@@ -39,6 +39,7 @@ def our_own(networks, settings):
     "fields",
     [
         {"iterations": 2, "length_beam": 3, "rescorer": "teacher"},
+        {"iterations": 2, "length_beam": 3, "length_penalty": 2.0},
         {"iterations": 3, "length_beam": 1, "lengthening": 0.5},
     ],
 )

@@ -1,4 +1,4 @@
-"""Best symbols at lengths that are given: against the plain search, and sentence by sentence."""
+"""Best symbols at lengths that are given, and the best of several: against the plain search, and one by one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import pytest
 import torch
 from miniatures import cmlm, inat, nat, tokens
 
+from workflow_src.decoding.iterative import passed
 from workflow_src.searches.argmax import ArgmaxSettings
 from workflow_src.searches.argmax.search import at_lengths, run
+from workflow_src.searches.iterative_refinement import IterativeRefinementSettings
+from workflow_src.searches.iterative_refinement.search import run as refine
 from workflow_src.spec import MODEL
 
 SOURCE = tokens([3, 1, 5, 2], 9, end=True)
@@ -37,3 +40,41 @@ def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_by
         chances, words = model.logits(hidden)[0].log_softmax(-1).max(-1)
         assert found.tokens[row] == words.tolist()
         assert found.scores[row] == pytest.approx(float(chances.mean()), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@torch.no_grad()
+def test_of_several_lengths_the_best_by_the_length_penalty_wins(kind):
+    model, longest = MODELS[kind](), []
+    lengths = model.length.likely(model.encode(SOURCE), 4)
+    every = [at_lengths({MODEL: model}, SOURCE, ArgmaxSettings(), lengths[:, k]) for k in range(4)]
+    for penalty in (0.0, 1.0, 3.0):
+        found = run({MODEL: model}, SOURCE, ArgmaxSettings(lengths=4, length_penalty=penalty))
+        for row in range(4):
+            scores = {
+                # The mean is over symbols; of these models none is dropped.
+                tuple(one.tokens[row]): one.scores[row] * len(one.tokens[row]) / len(one.tokens[row]) ** penalty
+                for one in every
+            }
+            best = max(scores, key=scores.__getitem__)
+            assert tuple(found.tokens[row]) == best and found.scores[row] == pytest.approx(scores[best], abs=1e-12)
+        longest.append(sum(map(len, found.tokens)))
+    assert longest[0] < longest[-1]
+
+
+@torch.no_grad()
+def test_refined_outputs_of_several_lengths_are_ranked_alike():
+    model, penalty = MODELS["iterative"](), 3.0
+    memory = model.encode(SOURCE)
+    lengths = model.length.likely(memory, 4)
+    every = [passed(model, memory, lengths[:, k], 3, scored=True) for k in range(4)]
+    settings = IterativeRefinementSettings(passes=3, lengths=4, length_penalty=penalty)
+    for stop in ("fixed", "adaptive"):
+        found = refine({MODEL: model}, SOURCE, settings.model_copy(update={"stop": stop, "patience": 3}))
+        for row in range(4):
+            scores = [float(gains[row]) * int(lengths[row, k]) ** (1 - penalty) for k, (_, gains) in enumerate(every)]
+            best = max(range(4), key=scores.__getitem__)
+            assert found.tokens[row] == every[best][0][row, : lengths[row, best]].tolist()
+            assert found.scores[row] == pytest.approx(scores[best], abs=1e-12)
+    plain = refine({MODEL: model}, SOURCE, settings.model_copy(update={"length_penalty": 1.0}))
+    assert plain.tokens != found.tokens

@@ -8,8 +8,10 @@ from workflow_src.decoding.settings import (
     RESCORER,
     SCORING,
     Lengthening,
+    LengthPenalty,
     LengthQuantile,
     check_one_length,
+    check_penalty,
     ranked_graph,
     ranking_weights,
 )
@@ -24,13 +26,15 @@ class ArgmaxSettings(SearchSettings):
     )
     length_quantile: LengthQuantile
     lengthening: Lengthening
+    length_penalty: LengthPenalty
     rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
-        None, description="the system that ranks lengths; none: the model's mean log-probability"
+        None, description="the system that ranks lengths; none: the model's log-probability / |y| ** length_penalty"
     )
 
     @model_validator(mode="after")
-    def _a_quantile_is_one_length(self):
+    def _settings_have_lengths_to_choose_from(self):
         check_one_length(self.lengths, self.length_quantile)
+        check_penalty(self.length_penalty, "lengths", self.lengths, self.rescorer)
         return self
 
 

@@ -1,7 +1,7 @@
 """The best symbol of every position, at the most probable lengths (Gu et al. 2018; Ghazvininejad et al. 2020 for axe).
 
 Lengths and the copy of the source are those of the model; outputs of several lengths are ranked by a rescorer, or by
-the mean log-probability of their symbols.
+the log-probability of their symbols, divided by their number ** `length_penalty`: the mean, by default.
 """
 
 from __future__ import annotations
@@ -46,9 +46,14 @@ def _pass(model, settings: ArgmaxSettings, scored: bool) -> ArgmaxPass:
 
 
 def _read(
-    source: Tensor, outputs: Tensor, scores: Tensor, rescorer: Rescorer | None, scored: bool = True
+    source: Tensor,
+    outputs: Tensor,
+    scores: Tensor,
+    rescorer: Rescorer | None,
+    scored: bool = True,
+    length_penalty: float = 1.0,
 ) -> Hypotheses:
-    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer, scored)
+    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer, scored, length_penalty)
 
 
 def program(networks: Mapping[str, Any], settings: ArgmaxSettings, scored: bool) -> Pass:
@@ -56,7 +61,8 @@ def program(networks: Mapping[str, Any], settings: ArgmaxSettings, scored: bool)
 
     @torch.no_grad()
     def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
-        return _read(torch.from_numpy(source), *map(torch.from_numpy, found), rescorer, scored)
+        given = map(torch.from_numpy, found)
+        return _read(torch.from_numpy(source), *given, rescorer, scored, settings.length_penalty)
 
     return Pass(_pass(networks[MODEL], settings, scored), outputs=("outputs", "scores"), read=read)
 
@@ -66,7 +72,8 @@ def run(
     models: Mapping[str, Any], source: Tensor, settings: ArgmaxSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what outputs were ranked by."""
-    return _read(source, *_pass(models[MODEL], settings, scored)(source), models.get(RESCORER), scored)
+    found = _pass(models[MODEL], settings, scored)(source)
+    return _read(source, *found, models.get(RESCORER), scored, settings.length_penalty)
 
 
 @torch.no_grad()

@@ -47,7 +47,7 @@ def program(networks: Mapping[str, Any], settings: IterativeRefinementSettings, 
     def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
         outputs, scores = map(torch.from_numpy, found)
         used = torch.full((len(outputs),), settings.passes)
-        return _best(torch.from_numpy(source), outputs, scores, used, rescorer, scored)
+        return _best(torch.from_numpy(source), outputs, scores, used, rescorer, scored, settings)
 
     module = RefinementPass(networks[MODEL], settings, _ranks(settings, scored))
     return Pass(module, outputs=("outputs", "scores"), read=read)
@@ -74,7 +74,7 @@ def run(
     else:
         outputs, scores = passed(model, memory, lengths, settings.passes, ranks, watch)
         used = torch.full_like(lengths, settings.passes)
-    found = _best(source, outputs, scores, used, models.get(RESCORER), scored)
+    found = _best(source, outputs, scores, used, models.get(RESCORER), scored, settings)
     if trace:
         # Sentences that stopped early keep what they had.
         seen += [outputs] * (settings.passes - len(seen))
@@ -89,8 +89,10 @@ def _best(
     used: Tensor,
     rescorer: Rescorer | None,
     scored: bool,
+    settings: IterativeRefinementSettings,
 ) -> Hypotheses:
     """The best of the K candidates (B * K, N) of every sentence, and the passes that its candidates took."""
-    found = winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer, scored)
+    each = len(outputs) // len(source)
+    found = winners(outputs, scores.tolist(), each, source, rescorer, scored, settings.length_penalty)
     found.steps = used.view(len(source), -1).amax(1).tolist()
     return found

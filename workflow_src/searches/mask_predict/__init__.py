@@ -8,7 +8,9 @@ from workflow_src.decoding.settings import (
     RESCORER,
     SCORING,
     Lengthening,
+    LengthPenalty,
     LengthQuantile,
+    check_penalty,
     ranking_weights,
     without_roles,
 )
@@ -24,17 +26,19 @@ class MaskPredictSettings(SearchSettings):
     )
     length_quantile: LengthQuantile
     lengthening: Lengthening
+    length_penalty: LengthPenalty
     rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
-        None, description="the system that ranks lengths; none: the model's mean log-probability"
+        None, description="the system that ranks lengths; none: the model's log-probability / |y| ** length_penalty"
     )
 
     @model_validator(mode="after")
-    def _a_quantile_is_one_length(self):
+    def _settings_have_lengths_to_choose_from(self):
         if self.length_beam > 1 and self.length_quantile is not None:
             raise ValueError(
                 f"length_quantile gives one length, and length_beam is {self.length_beam}; say length_beam: 1, or "
                 "remove length_quantile"
             )
+        check_penalty(self.length_penalty, "length_beam", self.length_beam, self.rescorer)
         return self
 
 

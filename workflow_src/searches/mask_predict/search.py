@@ -1,6 +1,7 @@
 """Mask-predict at the most probable lengths, side by side (Ghazvininejad et al. 2019, section 3); the best output wins.
 
-Outputs are ranked by the mean log-probability of their subwords, each of the pass that predicted it, or by a rescorer.
+Outputs are ranked by the log-probability of their subwords, each of the pass that predicted it, divided by their number
+** `length_penalty` (the mean, by default), or by a rescorer.
 """
 
 from __future__ import annotations
@@ -46,12 +47,16 @@ class MaskPredictPass(nn.Module):
 
 
 def _read(
-    source: Tensor, parts: Sequence[tuple[Tensor, Tensor]], rescorer: Rescorer | None, scored: bool = True
+    source: Tensor,
+    parts: Sequence[tuple[Tensor, Tensor]],
+    rescorer: Rescorer | None,
+    scored: bool = True,
+    length_penalty: float = 1.0,
 ) -> Hypotheses:
     width = max(outputs.size(1) for outputs, _ in parts)
     outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in parts])
     scores = torch.cat([scores for _, scores in parts])
-    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer, scored)
+    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer, scored, length_penalty)
 
 
 def program(networks: Mapping[str, Any], settings: MaskPredictSettings, scored: bool) -> Pass:
@@ -60,7 +65,7 @@ def program(networks: Mapping[str, Any], settings: MaskPredictSettings, scored: 
     @torch.no_grad()
     def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
         outputs, scores = map(torch.from_numpy, found)
-        return _read(torch.from_numpy(source), [(outputs, scores)], rescorer, scored)
+        return _read(torch.from_numpy(source), [(outputs, scores)], rescorer, scored, settings.length_penalty)
 
     return Pass(MaskPredictPass(networks[MODEL], settings), outputs=("outputs", "scores"), read=read)
 
@@ -88,7 +93,7 @@ def run(
             next(passes).extend(unpadded(model.output(symbols, mask)))
 
         parts.append(network(part, watch if trace else None))
-    found = _read(source, parts, models.get(RESCORER), scored)
+    found = _read(source, parts, models.get(RESCORER), scored, settings.length_penalty)
     if trace:
         found.traces = followed(found.tokens, seen)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from types import SimpleNamespace
 
@@ -65,7 +66,29 @@ def test_outputs_and_scores_are_those_of_a_loop_over_single_places(iterations, b
     assert changed or iterations == 1
 
 
-@pytest.mark.parametrize("fields", [{}, {"lengthening": 0.5}, {"length_quantile": 0.8}, {"lengths": 4}])
+def test_a_larger_length_penalty_prefers_longer_outputs_and_scores_are_the_formula():
+    lengths = []
+    for penalty in (0.0, 1.0, 1.5, 3.0):
+        together = found(iterations=3, length_beam=4, length_penalty=penalty)
+        for row in range(5):
+            source, scores = one(BATCH, row).source, {}
+            for length in likely(MODEL, source, 4):
+                words, chances = by_hand(MODEL, source, length, 3)
+                scores[tuple(words)] = sum(chances) / length**penalty
+            best = max(scores, key=scores.__getitem__)
+            assert tuple(together.tokens[row]) == best
+            assert together.scores[row] == pytest.approx(scores[best], abs=1e-9)
+        lengths.append([len(row) for row in together.tokens])
+    # Word for word: of each sentence no output is shorter than with the penalty before.
+    for before, after in itertools.pairwise(lengths):
+        assert all(shorter <= longer for shorter, longer in zip(before, after, strict=True))
+    assert sum(lengths[0]) < sum(lengths[1]) < sum(lengths[-1])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"lengthening": 0.5}, {"length_quantile": 0.8}, {"lengths": 4}, {"lengths": 4, "length_penalty": 2.0}],
+)
 def test_one_iteration_is_one_argmax(fields):
     wanted = argmax({"model": MODEL}, BATCH.source, ArgmaxSettings(**fields))
     renamed = {"length_beam": fields.get("lengths", 1)} | {n: v for n, v in fields.items() if n != "lengths"}
