@@ -61,6 +61,10 @@ def _systems(plan: Plan, folder: Path) -> list[str]:
                 wrong.append(f"{name} has no training history")
             if history and history[-1].get("step", system.training.max_steps) != system.training.max_steps:
                 wrong.append(f"{name} stopped at step {history[-1]['step']} of {system.training.max_steps}")
+            # What continues a trained system is measured before its first update too.
+            begins = system.family.continues is not None or system.family.fit is not None
+            if history and (history[0].get("step") == 0) != begins:
+                wrong.append(f"the first validation of {name} is of update {history[0].get('step')}")
             if not json.loads((place / "config.json").read_text()):
                 wrong.append(f"config.json of {name} is empty")
     return wrong

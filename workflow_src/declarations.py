@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.spec import MODEL, Engine, Family, Role, Search, SearchSettings
+from workflow_src.spec import GOES_WITH, MODEL, Engine, Family, Role, Search, SearchSettings, phrase
 
 # Settings that every model has: its width, and how long a sentence may be.
 MODEL_FIELDS = ("dim", "max_positions")
@@ -69,6 +69,7 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
                 raise DeclarationError(f'{where}: "{name}" cannot name a role; use letters, digits and _.')
         if len(set(family.symbols)) < len(family.symbols) or not all(map(str.isidentifier, family.symbols)):
             raise DeclarationError(f"{where}: its symbols must be different names of letters, digits and _.")
+        _check_traits(where, family)
         _check_learning(where, family)
         _check_objects(
             where,
@@ -105,6 +106,15 @@ def _check_tuples(where: str, **fields: Any) -> None:
     for name, value in fields.items():
         if not isinstance(value, (tuple, list)) or not all(isinstance(item, str) for item in value):
             raise DeclarationError(f"{where}: {name} is {value!r}; it must be a tuple of names.")
+
+
+def _check_traits(where: str, family: Family) -> None:
+    for trait, other in GOES_WITH.items():
+        if trait in family.traits and other not in family.traits:
+            raise DeclarationError(
+                f'{where} {phrase(trait)} and does not say the trait "{other}": its searches begin with a length; add '
+                f'the trait "{other}" and a head of lengths.'
+            )
 
 
 def _check_learning(where: str, family: Family) -> None:

@@ -177,6 +177,11 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
             'family "Other": "Other" cannot be a name; it must match [a-z0-9]',
         ),
         (
+            'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, traits={spec.MASKED}),))',
+            'family "other-family" predicts masked words and does not say the trait "lengths": its searches begin with '
+            'a length; add the trait "lengths" and a head of lengths.',
+        ),
+        (
             'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, searches=("delta",)),))',
             'family "other-family" cannot be decoded by search "delta", whose role "model" asks for the trait',
         ),

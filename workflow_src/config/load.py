@@ -368,6 +368,22 @@ def _check_continued(system: System, config: WorkflowConfig, where: str) -> None
             )
 
 
+def _check_started(system: System, config: WorkflowConfig, where: str) -> None:
+    """Of a network of another width hardly a tensor fits. Raises ConfigError for widths that mean the same and differ.
+
+    They do where both families have the setting from one class, such as that of stacks of Transformer layers.
+    """
+    if system.init_from is None or system.family.continues is not None:
+        return
+    started = _resolve(system.init_from, config)
+    shared = (kind for kind in type(system.model).__mro__ if isinstance(started.model, kind))
+    if not any("dim" in getattr(kind, "model_fields", ()) for kind in shared):
+        return
+    own, other = system.model.dim, started.model.dim
+    if own != other:
+        raise ConfigError(f"{where}.model.dim is {own}, its start {started.name} has {other}; they must agree.")
+
+
 def _without_none(defaults: dict[str, dict[str, Any] | None]) -> dict[str, dict[str, Any]]:
     """Defaults of searches without those that an experiment which extends another has taken back by null."""
     there = {search: fields for search, fields in defaults.items() if fields is not None}
@@ -435,6 +451,7 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
             if own != other:
                 raise ConfigError(f"{where}.model.{setting} is {own}, its {role} {name} has {other}; they must agree.")
     _check_continued(resolved, config, where)
+    _check_started(resolved, config, where)
     if not family.fit and resolved.training.max_steps == 0 and not system.initial_weights:
         raise ConfigError(f"{where}.training.max_steps is 0 without initial_weights; give weights or steps.")
     return resolved

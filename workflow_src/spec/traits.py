@@ -34,6 +34,8 @@ PHRASES = {
     ITERATIVE: "refines a first guess of all words",
     LANGUAGE_MODEL: "is a language model",
 }
+# Traits that go with another: searches of masked and iterative systems begin with a predicted length.
+GOES_WITH = {MASKED: LENGTHS, ITERATIVE: LENGTHS}
 # The role that `base` in a configuration fills, and the role of a search that a system's own network fills.
 BASE, MODEL = "base", "model"
 # The first ids of every vocabulary; symbols that a family declares come after its subwords.

@@ -162,8 +162,11 @@ def _check_alike(family: Family, description: dict[str, Any], model: nn.Module, 
 
 def _check_start(family: Family, took: list[str], model: nn.Module, given: argparse.Namespace) -> None:
     """Raises ArtifactError when the given weights do not serve."""
-    names = [name for name, _ in model.named_parameters()]
-    if given.initial and (not took or (_is_whole(family, given) and set(names) - set(took))):
+    shapes = {name: tensor.shape for name, tensor in model.named_parameters()}
+    names = list(shapes)
+    # Of another kind of network nothing but a bias may fit.
+    some = any(len(shapes[name]) > 1 for name in took if name in shapes)
+    if given.initial and (not some or (_is_whole(family, given) and set(names) - set(took))):
         raise ArtifactError(
             f"weights {given.initial} have {len(took)} of this model's {len(names)} tensors in their shapes; give "
             "weights of this family and size."

@@ -146,6 +146,8 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
         group=group,
         split_batches=given.split_batches,
         roles=roles,
+        # What continues a trained system shall not end worse than it began.
+        validate_start=family.continues is not None,
     )
     progress = trainer.run()
     if not group.first:

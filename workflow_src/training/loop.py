@@ -63,7 +63,7 @@ class Trainer:
     `frozen` and `roles` are handed to the objective. The same seed gives the same weights; so does a training that was
     killed and resumed (bit for bit on one CPU thread). In several processes, all of a `group` run this with the same
     arguments; only the first has `states`. `split_batches`: a batch that memory does not suffice for is computed in
-    halves.
+    halves. `validate_start`: the weights that training begins with are validated too, and may be the best.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Trainer:
         group: Group | None = None,
         split_batches: bool = True,
         roles: Mapping[str, nn.Module] | None = None,
+        validate_start: bool = False,
     ):
         self.model = model.to(runtime.device)
         frozen = frozen.to(runtime.device).eval().requires_grad_(False) if frozen is not None else None
@@ -92,6 +93,7 @@ class Trainer:
         self.states = states
         self.seed = seed
         self.log_every = log_every
+        self.validate_start = validate_start
         self.group = group or Group()
         if runtime.compile:
             compile_stacks(self.model)
@@ -137,6 +139,8 @@ class Trainer:
         parts = self._parts()
         mark = self._mark()
         self.model.train()
+        if self.validate_start and not (progress.step or progress.history):
+            self._validate()
         if progress.validated < progress.step and self._validates():
             self._validate()
         self._began = time.perf_counter()

@@ -306,6 +306,10 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
             "setting systems.lvm: it starts from init_from and from initial_weights; remove one of them.",
         ),
         (
+            {"systems": {"lvm": {"init_from": "teacher", "model": {"dim": 64}}}},
+            "systems.lvm.model.dim is 64, its start teacher has 32; they must agree.",
+        ),
+        (
             {"systems": {"lvm": {"initial_weights": "{mine}.safetensors"}}},
             "setting systems.lvm.initial_weights has the value '{mine}.safetensors': paths may not have { or }; ",
         ),

@@ -274,6 +274,11 @@ def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_wo
                                 ("train_refiner", "score", systems["lvm"])):  # fmt: skip
         error = refused(stage, training_words(family, tmp_path / "out", base=base, initial=other))
         assert error.startswith(f"weights {other} have 0 of this model's ")
+    # Of another kind of network a bias may fit by chance.
+    biases = {name: tensor for name, tensor in load_tensors(systems["transformer"]).items() if tensor.dim() == 1}
+    save_tensors(other, dict(list(biases.items())[:1]))
+    error = refused("train_teacher", training_words("transformer", tmp_path / "out", initial=other))
+    assert error.startswith(f"weights {other} have 1 of this model's ")
     part = tmp_path / "part.safetensors"
     save_tensors(part, dict(list(load_tensors(systems["transformer"]).items())[:-1]))
     error = refused("train_teacher", training_words("transformer", tmp_path / "out", initial=part, max_steps=0))

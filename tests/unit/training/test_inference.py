@@ -117,3 +117,50 @@ def test_dev_figures_are_those_of_sentences_one_by_one(family, operators, tiny, 
         total += float(inference.relaxed_energy(config, model, memory, scorer, batch, keys))
         tokens += int((with_end(batch.target) != PAD).sum())
     assert figures["dev_loss"] == pytest.approx(total / tokens, rel=1e-6)
+
+
+@pytest.mark.parametrize("keep, energies, kept", [
+    ("best", (5.0, 6.0, 7.0), 0), ("best", (5.0, 4.0, 7.0), 1), ("last", (5.0, 6.0, 7.0), 2),
+])  # fmt: skip
+def test_the_start_is_validated_and_kept_where_no_later_weights_are_better(
+    tiny, runtime, compare, tmp_path, keep, energies, kept
+):
+    def trainer(state: str, validated: list, calls: int = 10**6):
+        own, left = build_objective("inference-network", {}), iter(range(calls))
+
+        def call(network, batch, context):
+            if next(left, None) is None:
+                raise Killed
+            return own(network, batch, context)
+
+        def figures(model):
+            validated.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+            return {"dev_energy": energies[min(len(validated) - 1, 2)]}
+
+        config = TrainingConfig(
+            max_steps=6, batch_tokens=150, learning_rate=0.005, warmup_steps=0, validate_every=3, save_every=2,
+            keep=keep,
+        )  # fmt: skip
+        return Trainer(
+            miniature("inference-network", tiny.sizes, 1), call, config, tiny.train,
+            Validation(figures, "dev_energy", smallest=True), runtime, StateFolder(tmp_path / state, "fingerprint"), 1,
+            roles={"energy": miniature("transformer", tiny.sizes, 9)}, validate_start=True,
+        )  # fmt: skip
+
+    validated: list = []
+    whole = trainer("whole", validated)
+    progress = whole.run()
+    assert [entry["step"] for entry in progress.history] == [0, 3, 6] and len(validated) == 3
+    first = miniature("inference-network", tiny.sizes, 1).state_dict()
+    assert all(torch.equal(validated[0][name], first[name]) for name in first)
+    assert "loss" not in progress.history[0] and "loss" in progress.history[1]
+    assert all(torch.equal(whole.model.state_dict()[name], validated[kept][name]) for name in first)
+    # A training that goes on has its start's figures, and does not measure other weights as if they were it.
+    again: list = []
+    with pytest.raises(Killed):
+        trainer("parts", again, calls=5).run()
+    assert len(again) == 2
+    going_on = trainer("parts", again)
+    going_on.run()
+    assert len(again) >= 3 and [entry["step"] for entry in going_on.progress.history] == [0, 3, 6]
+    assert compare.equal(whole.model, going_on.model)
