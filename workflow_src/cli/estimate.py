@@ -199,6 +199,7 @@ def as_text(result: dict[str, Any]) -> str:
         f"disk: about {result['disk_bytes'] / 1e9:.1f} GB, downloads not counted",
         f"GPU-hours: of one {result['gpu']}, at 10 to 40 % of its peak in training (3 to 15 % below width {WIDE}) and",
         "0.3 to 5 % in decoding. Tokens are target positions with padding; operations count matrix products alone.",
+        "Hours of analyses and of measuring speed are not counted.",
         f"Subwords a sentence: {result['length']:.3g} ({result['sources']['length']})."
         + (f" Training pairs: {result['pairs']:,} ({result['sources']['pairs']})." if result["pairs"] else ""),
     ]
