@@ -213,8 +213,12 @@ def _tune(section: DecodeConfig, search: Search, where: str) -> dict[str, list[A
             raise ConfigError(
                 f"{where}.{name} is {given}, and tune.{name} lists values to choose from; remove one of the two."
             )
+        # What values need beside them is asked of every combination (`_tried`).
         for value in values:
-            _checked(search, {name: value}, f"{where}.tune")
+            try:
+                search.settings.checked_value(name, value, f"{where}.tune.")
+            except ValueError as failure:
+                raise ConfigError(str(failure)) from None
     # Numbers are handed to rules as they always were.
     tune = {n: [float(v) if _is_number(v) else v for v in values] for n, values in section.tune.items()}
     return tune or None

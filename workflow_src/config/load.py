@@ -369,15 +369,12 @@ def _check_continued(system: System, config: WorkflowConfig, where: str) -> None
 
 
 def _check_started(system: System, config: WorkflowConfig, where: str) -> None:
-    """Of a network of another width hardly a tensor fits. Raises ConfigError for widths that mean the same and differ.
-
-    They do where both families have the setting from one class, such as that of stacks of Transformer layers.
-    """
+    """Raises ConfigError where a Transformer and its start have different `dim`: almost no tensor would be copied."""
     if system.init_from is None or system.family.continues is not None:
         return
     started = _resolve(system.init_from, config)
-    shared = (kind for kind in type(system.model).__mro__ if isinstance(started.model, kind))
-    if not any("dim" in getattr(kind, "model_fields", ()) for kind in shared):
+    # Other networks may share embeddings of one width and differ in dim.
+    if not all("heads" in type(one).model_fields for one in (system.model, started.model)):
         return
     own, other = system.model.dim, started.model.dim
     if own != other:

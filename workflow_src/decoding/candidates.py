@@ -107,9 +107,10 @@ def winners(
 ) -> Hypotheses:
     """The best of the `each` candidates of every sentence: outputs (B * each, N), padded, with their scores.
 
-    Scores are mean log-probabilities, which a `length_penalty` makes log p / |y| ** length_penalty. Of equal outputs
-    the best score counts. A rescorer ranks them by its own log p(y|x) / (|y| + 1). Unless `scored`, it is not asked
-    about sentences all of whose candidates are equal.
+    Scores are mean log-probabilities of positions; with a `length_penalty` they are multiplied by |y| ** (1 -
+    length_penalty), which makes log p / |y| ** length_penalty of them. Of equal outputs the best score counts. A
+    rescorer ranks them by its own log p(y|x) / (|y| + 1). Unless `scored`, it is not asked about sentences all of whose
+    candidates are equal.
     """
     rows = [tuple(row) for row in unpadded(outputs)]
     candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]

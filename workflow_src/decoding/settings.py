@@ -42,7 +42,7 @@ LengthPenalty = Annotated[
         allow_inf_nan=False,
         description="exponent of the length that log-probabilities of outputs are divided by where lengths are ranked",
     ),
-    Option(tune=True, part="-penalty{:g}", omit=True, length=True),
+    Option(tune=True, part="-penalty{:g}", omit=True, length=True, ranks=True),
 ]
 StopThreshold = Annotated[
     float | None,
@@ -70,12 +70,12 @@ def check_penalty(penalty: float, name: str, lengths: int, rescorer: str | None)
     if lengths == 1:
         raise ValueError(
             f"length_penalty is {penalty:g} and ranks outputs of several lengths, and {name} is 1; raise {name}, or "
-            "remove length_penalty"
+            "say length_penalty 1"
         )
     if rescorer is not None:
         raise ValueError(
-            f"length_penalty is {penalty:g}, and the rescorer {rescorer!r} ranks outputs by scores of its own; remove "
-            "one of the two"
+            f"length_penalty is {penalty:g}, and the rescorer {rescorer!r} ranks outputs by scores of its own; say "
+            "length_penalty 1, or do without the rescorer"
         )
 
 
@@ -119,7 +119,7 @@ def ranking_weights(weights: Weights, outputs: int) -> float:
 
 def without_roles(settings: SearchSettings) -> dict[str, Any]:
     """Settings that a graph depends on where candidates are ranked beside it, such as by another system."""
-    return settings.model_dump(mode="json", exclude={*settings.named("role"), "length_penalty"})
+    return settings.model_dump(mode="json", exclude={*settings.named("role"), *settings.named("ranks")})
 
 
 def ranked_graph(settings: SearchSettings) -> dict[str, Any]:

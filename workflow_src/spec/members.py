@@ -78,7 +78,8 @@ class Family:
                     parameters that were set, or None where the model starts at random; None: what agrees in name
                     and shape is copied
     continues       model settings that must be those of the system that it starts from, which has the same `build`:
-                    `init_from` names it, or `initial_weights` is its file. None: a system may start at random
+                    `init_from` names it, or `initial_weights` is its file. Its weights are validated before the first
+                    update, too. None: a system may start at random
     rule            name of its training rule; None: train_NAME
     title           of a group of table rows
     order           place among families in tables

@@ -28,6 +28,7 @@ class Option:
     length    it decides target lengths: rows that differ in it are not compared as if lengths were equal
     follow    analyses that follow a search step by step keep the setting; rows with any other are left out
     stop      it decides after how many steps a sentence stops: tables say the mean
+    ranks     it ranks finished candidates: graphs of engines do not depend on it
     only_with  the setting that must name a system, or be above 0, or this one does nothing
     """
 
@@ -42,6 +43,7 @@ class Option:
     length: bool = False
     follow: bool = False
     stop: bool = False
+    ranks: bool = False
     only_with: str | None = None
 
 
@@ -61,6 +63,13 @@ def _options(settings: type[SearchSettings]) -> dict[str, Option]:
 @functools.cache
 def _named(settings: type[SearchSettings], what: str) -> tuple[str, ...]:
     return tuple(name for name, option in _options(settings).items() if getattr(option, what))
+
+
+@functools.cache
+def _alone(settings: type[SearchSettings], name: str) -> type[Frozen]:
+    """A class with one of the settings, so that nothing is asked of the others."""
+    field = settings.model_fields[name]
+    return pydantic.create_model(settings.__name__, __base__=Frozen, **{name: (field.annotation, field)})
 
 
 class SearchSettings(Frozen):
@@ -102,20 +111,32 @@ class SearchSettings(Frozen):
         try:
             return cls.model_validate(dict(fields))
         except pydantic.ValidationError as failure:
-            error = failure.errors()[0]
+            raise ValueError(cls._told(failure.errors()[0], where)) from None
+
+    @classmethod
+    def checked_value(cls, name: str, value: Any, where: str = "") -> Any:
+        """One setting, whatever it needs beside it: the value as its type. Raises ValueError as `checked`."""
+        try:
+            return getattr(_alone(cls, name).model_validate({name: value}), name)
+        except pydantic.ValidationError as failure:
+            raise ValueError(cls._told(failure.errors()[0], where)) from None
+
+    @classmethod
+    def _told(cls, error: Mapping[str, Any], where: str) -> str:
+        """A fault that pydantic found, in a sentence."""
         if not error["loc"]:
             # Of several settings together.
             together = where.removesuffix(".")
-            raise ValueError(f"{together}{': ' * bool(together)}{problem(error)}.") from None
+            return f"{together}{': ' * bool(together)}{problem(error)}."
         name, value = str(error["loc"][0]), shown(error["input"])
         if error["type"] == "extra_forbidden":
-            raise ValueError(f"{where}{name} is no setting here; allowed: {', '.join(cls.model_fields)}.") from None
+            return f"{where}{name} is no setting here; allowed: {', '.join(cls.model_fields)}."
         if error["type"] in RANGES:
             finite = ["a finite number"] if error["type"] == "finite_number" else []
             limits = ", ".join(filter(None, [*finite, cls.limits(name)]))
             # The command hands over text: `--steps -2` was given, not '-2'.
-            raise ValueError(f"{where}{name} is {str(error['input'])[:SHOWN]}; it must be {limits}.") from None
-        raise ValueError(f"{where}{name} is {value}: {problem(error)}.") from None
+            return f"{where}{name} is {str(error['input'])[:SHOWN]}; it must be {limits}."
+        return f"{where}{name} is {value}: {problem(error)}."
 
     def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), where: str = "") -> None:
         """Raises ValueError for a setting that does nothing, because the one that it is `only_with` is off: None or 0.

@@ -26,7 +26,7 @@ def run(given) -> str:
     systems = load_systems(given, {})
     kind = type(settings_of(settings["settings"]))
     # Numbers are handed over as they stand in a configuration; the settings know which are whole.
-    tune = {n: [getattr(kind.checked({n: value}), n) for value in values] for n, values in settings["tune"].items()}
+    tune = {n: [kind.checked_value(n, value) for value in values] for n, values in settings["tune"].items()}
 
     def measure(values: dict[str, Any]) -> dict[str, float]:
         search = settings_of(settings["settings"] | values)

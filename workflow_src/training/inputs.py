@@ -164,8 +164,8 @@ def _check_start(family: Family, took: list[str], model: nn.Module, given: argpa
     """Raises ArtifactError when the given weights do not serve."""
     shapes = {name: tensor.shape for name, tensor in model.named_parameters()}
     names = list(shapes)
-    # Of another kind of network nothing but a bias may fit.
-    some = any(len(shapes[name]) > 1 for name in took if name in shapes)
+    # Of another kind of network nothing but vectors, such as a bias, may fit.
+    some = any(len(shapes[name]) > 1 for name in took if name in shapes) or set(names) == set(took)
     if given.initial and (not some or (_is_whole(family, given) and set(names) - set(took))):
         raise ArtifactError(
             f"weights {given.initial} have {len(took)} of this model's {len(names)} tensors in their shapes; give "

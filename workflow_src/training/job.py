@@ -146,7 +146,7 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
         group=group,
         split_batches=given.split_batches,
         roles=roles,
-        # What continues a trained system shall not end worse than it began.
+        # With keep: best, what continues a trained system must not end worse than it began.
         validate_start=family.continues is not None,
     )
     progress = trainer.run()

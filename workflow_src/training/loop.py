@@ -63,7 +63,8 @@ class Trainer:
     `frozen` and `roles` are handed to the objective. The same seed gives the same weights; so does a training that was
     killed and resumed (bit for bit on one CPU thread). In several processes, all of a `group` run this with the same
     arguments; only the first has `states`. `split_batches`: a batch that memory does not suffice for is computed in
-    halves. `validate_start`: the weights that training begins with are validated too, and may be the best.
+    halves. `validate_start`: the weights that training begins with are validated too, as update 0, and `keep: best`
+    may keep them.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class Trainer:
         parts = self._parts()
         mark = self._mark()
         self.model.train()
-        if self.validate_start and not (progress.step or progress.history):
+        if self.validate_start and config.max_steps and not (progress.step or progress.history):
             self._validate()
         if progress.validated < progress.step and self._validates():
             self._validate()
@@ -316,8 +317,9 @@ class Trainer:
             value = -value if self.validation.smallest else value
             better = progress.best is None or value > progress.best or math.isnan(progress.best)
             progress.best = value if better else progress.best
-        # The first process chooses for all.
-        if self.group.first and (better or self.config.keep == "average"):
+        # The first process chooses for all. A mean is of weights that were trained.
+        averaged = self.config.keep == "average" and progress.step > 0
+        if self.group.first and (better or averaged):
             weights = {name: tensor.cpu().clone() for name, tensor in weights_of(self.model).items()}
             count = self.config.average_last if self.config.keep == "average" else 1
             self.snapshots = [*self.snapshots, weights][-count:]

@@ -48,6 +48,21 @@ def test_dev_may_choose_the_length_beam_and_engines_compute_it():
     assert row.tune == {"length_beam": [1, 3, 5]}
 
 
+@pytest.mark.parametrize(
+    "search, fields, chosen",
+    [
+        ("mask-predict", {"iterations": 4, "length_beam": 1}, {"length_quantile": [0.5, 0.6]}),
+        ("argmax", {"lengths": 5}, {"length_penalty": [1.0, 1.5]}),
+        ("argmax", {}, {"lengths": [3, 5], "length_penalty": [1.0, 1.5]}),
+    ],
+)
+def test_values_to_choose_from_are_checked_beside_the_others_of_their_decode(search, fields, chosen):
+    (_, row) = load(experiment({"search": search, **fields, "tune": chosen, "name": "chosen"})).decodes
+    assert row.tune == chosen
+    with pytest.raises(ConfigError, match="and ranks outputs of several lengths, and lengths is 1; raise lengths"):
+        load(experiment({"search": "argmax", "tune": {"lengths": [1, 5], "length_penalty": [1.5]}}))
+
+
 def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
     fields = {"iterations": [1, 4], "length_beam": [1, 5], "rescorer": "teacher"}
     plan = Plan(load(experiment(fields)))
@@ -105,13 +120,13 @@ def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
             {"iterations": 4, "length_beam": 1, "length_penalty": 1.5},
             {},
             "length_penalty is 1.5 and ranks outputs of several lengths, and length_beam is 1; raise length_beam, or "
-            "remove length_penalty",
+            "say length_penalty 1",
         ),
         (
             {"iterations": 4, "rescorer": "teacher", "tune": {"length_penalty": [1.0, 1.5]}},
             {},
-            "length_penalty is 1.5, and the rescorer 'teacher' ranks outputs by scores of its own; remove one of the "
-            "two",
+            "length_penalty is 1.5, and the rescorer 'teacher' ranks outputs by scores of its own; say length_penalty "
+            "1, or do without the rescorer",
         ),
         (
             {"system": "teacher", "iterations": 4},

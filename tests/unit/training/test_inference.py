@@ -164,3 +164,21 @@ def test_the_start_is_validated_and_kept_where_no_later_weights_are_better(
     going_on.run()
     assert len(again) >= 3 and [entry["step"] for entry in going_on.progress.history] == [0, 3, 6]
     assert compare.equal(whole.model, going_on.model)
+
+
+def test_with_a_mean_of_weights_the_start_is_no_part_and_without_updates_it_is_not_validated(tiny, runtime, tmp_path):
+    def trainer(steps: int):
+        config = TrainingConfig(
+            max_steps=steps, batch_tokens=150, learning_rate=0.005, validate_every=2, schedule="polynomial",
+            keep="average",
+        )  # fmt: skip
+        return Trainer(
+            miniature("inference-network", tiny.sizes, 1), build_objective("inference-network", {}), config, tiny.train,
+            Validation(lambda model: {"dev_energy": 1.0}, "dev_energy", smallest=True), runtime,
+            StateFolder(tmp_path / str(steps), "fingerprint"), 1,
+            roles={"energy": miniature("transformer", tiny.sizes, 9)}, validate_start=True,
+        )  # fmt: skip
+
+    progress = trainer(4).run()
+    assert [entry["step"] for entry in progress.history] == [0, 2, 4, 4] and progress.history[-1]["averaged"] == 2
+    assert trainer(0).run().history == []
