@@ -223,7 +223,13 @@ def updated(family: str, narrow: bool) -> tuple[float, torch.Tensor, torch.nn.Mo
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_one_update_under_bfloat16_autocast_is_near_that_in_float32(family):
-    (plain, wanted, _), (narrow, found, model) = updated(family, False), updated(family, True)
+    plain, wanted, _ = updated(family, False)
+    try:
+        narrow, found, model = updated(family, True)
+    except RuntimeError as failure:
+        if "primitive descriptor for the LSTM" not in str(failure):
+            raise
+        pytest.skip("this processor has no LSTM in bfloat16")
     assert narrow == pytest.approx(plain, rel=0.1, abs=0.1)
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters()) and torch.isfinite(found).all()
     # Adam's first step is the sign of the gradient times the rate: where the gradient is near 0, rounding may turn it.

@@ -14,8 +14,10 @@ def soft_copy(memory: Memory, lengths: Tensor, place: Tensor, temperature: float
     Place n of N lies at (n + 1/2) S / N - 1/2 of S source positions; weights are softmax(-distance / temperature) (Wei
     et al. 2019).
     """
-    source = memory.mask.sum(1)
-    centre = (place + 0.5) * (source / lengths)[:, None] - 0.5
+    # As precise as the states: rounding of a softmax may depend on its width, which padding changes.
+    dtype = torch.promote_types(memory.states.dtype, torch.float32)
+    source = memory.mask.sum(1).to(dtype)
+    centre = (place + 0.5).to(dtype) * (source / lengths)[:, None] - 0.5
     distance = (centre[..., None] - torch.arange(memory.states.size(1), device=lengths.device)).abs()
     scores = (-distance / temperature).masked_fill(~memory.mask[:, None], float("-inf"))
     return scores.softmax(-1).to(memory.states.dtype) @ memory.states

@@ -9,6 +9,7 @@ from workflow_src.data.batching import pad
 from workflow_src.decoding.batches import search_all
 from workflow_src.engines import ctranslate2, ctranslate2_spec
 from workflow_src.engines.ctranslate2_spec import write_model
+from workflow_src.engines.onnxruntime import int8_is_safe
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
 from workflow_src.searches.beam.search import beam_search
@@ -125,6 +126,8 @@ def test_int8_is_another_computation_of_the_same_model(exported, tmp_path):
     sources = sentences(100, torch.Generator().manual_seed(5))
     exact, rough = engine.search(sources), coarse.search(sources)
     assert exact.scores != rough.scores
+    if not int8_is_safe():
+        pytest.skip("this processor lacks VNNI instructions: 8-bit products may overflow")
     assert sum(a == b for a, b in zip(exact.tokens, rough.tokens, strict=True)) > 80
 
 

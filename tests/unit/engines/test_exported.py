@@ -13,6 +13,7 @@ from miniatures import inat, lively, lvm, nat, refiner, transformer, translate_b
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
+from workflow_src.engines.onnxruntime import int8_is_safe
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS
 
@@ -239,7 +240,8 @@ def test_8_bit_products_change_few_words_and_batches_none(model, folder, setting
     assert found.tokens == [made.translate([source], settings, False).tokens[0] for source in sources]
     wanted = eager(model, sources, settings).tokens
     same = np.mean([a == b for a, b in zip(found.tokens, wanted, strict=True)])
-    assert 0.1 < same < 1
+    # Without VNNI instructions, 8-bit products may overflow.
+    assert same < 1 and (same > 0.1 or not int8_is_safe())
     content = onnx.load_from_string(made._path(made._key(settings, False, True)).read_bytes())
     kinds = [node.op_type for node in content.graph.node]
     # Every product of the toy is large: queries, keys and values, attention's output, feed-forward layers, words.
