@@ -1,4 +1,4 @@
-"""The settings that `smoke` hands to its rules, readable: a diff of the snapshot shows what a change of code does to them.
+"""The settings that `smoke` hands to its rules: a diff of the snapshot shows what a change of code does to them.
 
 A changed setting makes finished runs rerun that rule. After an intended change, write the snapshot again:
 `python tests/test_rule_settings.py`
