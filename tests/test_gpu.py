@@ -26,8 +26,8 @@ from miniatures import (
 from workflow_src import registry
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import pad
-from workflow_src.engines.cuda_graphs import CapturedLatent
-from workflow_src.engines.cuda_passes import CapturedPasses
+from workflow_src.decoding.passes import own_networks
+from workflow_src.engines.cuda_graphs import CapturedPasses
 from workflow_src.families.build import build_objective
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.ctc import Lattice, ctc_loss, own_symbols, viterbi
@@ -103,26 +103,6 @@ def test_searches_over_slots_agree(case):
 
 
 NEWER = {"decoder_skip": True, "length_pooling": "attention"}
-
-
-@pytest.mark.parametrize("newer", [False, True])
-@pytest.mark.parametrize("name", ["prior-mean", "delta", "score"])
-def test_captured_programs_translate_like_dynamic_shapes(name, newer):
-    """Replayed for other sentences than those of the capture, in single sentences and in batches."""
-    runtime = choose("cuda", "float32")
-    lvm_here, network_here = ending(**NEWER) if newer else lvm(), refiner("score", positions=not newer)
-    model, network = (copy.deepcopy(part).to(runtime.device) for part in (lvm_here, network_here))
-    made = CapturedLatent(model, 64, runtime.device, network)
-    sources = [row[row > 2].tolist() for row in pairs([3, 9, 1, 6, 14, 2, 7], [1] * 7).source]
-    more = {"lengthening": 0.3} if newer else {}
-    wanted = translate_batch(lvm_here, pad(sources, eos=True), name, 3, refiner=network_here, **more).tokens
-    for size in (1, 3, 7, 1):
-        parts = [made.search(sources[i : i + size], name, 3, scored=False, **more).tokens for i in range(0, 7, size)]
-        assert [row for part in parts for row in part] == wanted
-    graphs = [encoder for _, encoder in made._encoders.values()] + list(made._refiners.values())
-    assert graphs and all(program.graph is not None for program in graphs)
-
-
 CAPTURED = {
     "ctc-greedy": ("nat", nat, {"blank_penalty": 0.5}),
     "argmax": ("nat", lambda: nat(loss="axe", max_length_difference=4), {"lengths": 3}),
@@ -134,6 +114,9 @@ CAPTURED = {
     "ctc-beam": ("nat", nat, {"beam": 4, "word_bonus": 0.5}),
     "ctc-beam, draws": ("nat", lambda: nat(latent="vae", latent_dim=3), {"beam": 3, "draws": 2}),
     "delta": ("lanmt", lanmt, {"steps": 2}),
+    "prior-mean": ("lvm", lvm, {}),
+    "delta, ends": ("lvm", lambda: ending(**NEWER), {"steps": 3, "lengthening": 0.3}),
+    "score": ("lvm", lambda: ending(**NEWER), {"steps": 3, "lengthening": 0.3}),
 }
 
 
@@ -141,13 +124,15 @@ CAPTURED = {
 def test_captured_passes_translate_like_dynamic_shapes(name):
     """Of every family: replayed for other sentences than those of the capture."""
     family, make, settings = CAPTURED[name]
-    runtime, model, declared = choose("cuda", "float32"), make(), registry.searches()[name.partition(",")[0]]
+    runtime, declared = choose("cuda", "float32"), registry.searches()[name.partition(",")[0]]
+    models = {family: make()} | ({"score": refiner("score")} if declared.name == "score" else {})
     settings = declared.settings(**settings)
-    made = CapturedPasses({family: copy.deepcopy(model).to(runtime.device)}, runtime.device)
+    on_gpu = {name: copy.deepcopy(model).to(runtime.device) for name, model in models.items()}
+    made = CapturedPasses(on_gpu, runtime.device)
     sources = [row[row > 2].tolist() for row in pairs([3, 9, 1, 6, 14, 2, 7], [1] * 7).source]
     with torch.no_grad():
         run = registry.import_object(declared.run)
-        wanted = run({MODEL: model}, pad(sources, eos=True), settings, False).tokens
+        wanted = run(own_networks(models, settings), pad(sources, eos=True), settings, False).tokens
     for size in (1, 3, 7, 1):
         parts = [made.translate(sources[i : i + size], settings).tokens for i in range(0, 7, size)]
         assert [row for part in parts for row in part] == wanted

@@ -40,9 +40,8 @@ QUICK = [
 
 @pytest.fixture
 def cluster():
-    for plugin in ("snakemake_executor_plugin_slurm", "snakemake_executor_plugin_cluster_generic"):
-        if find_spec(plugin) is None:
-            pytest.skip(f"{plugin} is not installed (extras slurm and cluster-generic)")
+    if find_spec("snakemake_executor_plugin_slurm") is None:
+        pytest.skip("snakemake_executor_plugin_slurm is not installed (extra slurm)")
     if reason := missing():
         pytest.skip(f"no Slurm here: {reason}")
     with Cluster() as cluster:
@@ -55,11 +54,11 @@ def cluster():
 
 
 class Run:
-    """Snakemake with a profile, in a folder, on a cluster, while a test looks on or interferes."""
+    """Snakemake with the profile slurm, in a folder, on a cluster, while a test looks on or interferes."""
 
     started: list[subprocess.Popen] = []
 
-    def __init__(self, cluster: Cluster, folder: Path, *words: str, profile: str = "slurm", **environment: str):
+    def __init__(self, cluster: Cluster, folder: Path, *words: str, **environment: str):
         folder.mkdir(exist_ok=True)
         self.cluster, self.folder, self.screen = cluster, folder, folder / "screen.txt"
         # A run whose executor has lost its jobs waits for ever: an interrupt makes it cancel them and leave.
@@ -73,11 +72,11 @@ class Run:
             "1200",
             str(Path(sys.executable).parent / "snakemake"),
         ]
-        command += ["--snakefile", str(PROJECT / "Snakefile"), "--profile", str(PROJECT / "config/profiles" / profile)]
+        command += ["--snakefile", str(PROJECT / "Snakefile"), "--profile", str(PROJECT / "config/profiles/slurm")]
         inherited = {k: v for k, v in cluster.environment.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
         with open(self.screen, "wb") as out:
             self.process = subprocess.Popen(
-                [*command, *words, *(QUICK if profile == "slurm" else [])], cwd=folder, stdout=out, stderr=out,
+                [*command, *words, *QUICK], cwd=folder, stdout=out, stderr=out,
                 stdin=subprocess.DEVNULL, env=inherited | environment, start_new_session=True,
             )  # fmt: skip
         self.started.append(self.process)
@@ -213,37 +212,6 @@ def _memory(job: str) -> int:
     """Megabytes that a job asks for, as scontrol tells it."""
     number, unit = re.search(r"MinMemoryNode=([\d.]+)([MG])", job).groups()
     return round(float(number) * (1024 if unit == "G" else 1))
-
-
-def test_cluster_generic_submits_watches_and_cancels(cluster, tmp_path):
-    """The profile of other schedulers, with the one of them that is here."""
-    words = ["normalised", "--configfile", str(SMOKE)]
-    run = Run(cluster, tmp_path / "run", *words, profile="cluster-generic", CONTINUUM_SCHEDULER="slurm",
-              CONTINUUM_SUBMIT="--comment=ours")  # fmt: skip
-    run.finish()
-    assert (run.folder / "results/smoke/corpus/corpus.json").exists()
-    assert [(job.state, job.comment) for job in cluster.jobs()] == [("COMPLETED", "ours")]
-    scripts = PROJECT / "config/profiles/cluster-generic"
-    environment = {**cluster.environment, "CONTINUUM_SCHEDULER": "slurm"}
-
-    def said(script: str, *words: str) -> str:
-        done = subprocess.run([scripts / script, *words], env=environment, cwd=tmp_path, capture_output=True, text=True)
-        return (done.stdout if done.returncode == 0 else done.stderr).strip()
-
-    def submitted(command: str, **resources: int) -> str:
-        script = tmp_path / "job.sh"
-        script.write_text(
-            f"#!/bin/sh\n# properties = {json.dumps({'rule': 'x', 'threads': 1, 'resources': resources})}\n{command}\n"
-        )
-        return said("submit", str(script))
-
-    fails, waits = submitted("exit 3", mem_mb=100, runtime=1), submitted("sleep 100", mem_mb=100, runtime=1)
-    run.cluster.wait(lambda: said("status", fails) == "failed", 30, "a job that failed is not told to have")
-    assert said("status", waits) == "running"
-    said("cancel", waits)
-    run.cluster.wait(lambda: said("status", waits) == "failed", 30, "a cancelled job is not told to have failed")
-    environment["CONTINUUM_SCHEDULER"] = "sgi"
-    assert said("status", waits).startswith('CONTINUUM_SCHEDULER is "sgi"; name your scheduler: pbs, lsf, sge, slurm')
 
 
 # Longer ones

@@ -1,8 +1,9 @@
-"""Latent inference with static shapes, on GPUs captured in CUDA graphs: a sentence costs two launches, not hundreds.
+"""Searches with a program, of any family, with static shapes, on GPUs captured in CUDA graphs: one launch a batch.
 
-Shapes are rounded up to buckets. For each there are two programs: encoder with length head, and prior, refinement
-steps, decoder and argmax. Between them the CPU reads the lengths, which choose the second bucket. On a CPU the same
-programs run as they are, uncaptured, which is what tests compare with `decoding/latent.py`.
+Sources are padded to buckets. How wide outputs are depends on values, such as predicted lengths: a program is captured
+for the widest outputs that sources of its bucket had so far, and says how wide they have to be. Where that is more, the
+batch is computed again by a wider program. On a CPU the same programs run as they are, uncaptured, which is what tests
+compare with eager inference.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from workflow_src import registry
-from workflow_src.decoding.latent import best_tokens, delta_step, gradient_step, refine, without_ends
+from workflow_src.decoding.passes import Pass, graph_key, make_pass, own_networks, width_of
+from workflow_src.nn.layers import check_length
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, PAD, Hypotheses, LatentModel, Refiner
+from workflow_src.types import EOS, PAD, Hypotheses
 
-SEARCHES = ("prior-mean", "delta", "score")
+# What a search works with, by role.
+Networks = Mapping[str, nn.Module] | None
+# A graph, sentences and source width.
+Key = tuple[str, int, int]
 # Runs before a capture: libraries choose kernels and take workspace, which a graph cannot do.
 WARM_UP = 3
 
@@ -71,101 +75,104 @@ class Program:
         return self.result
 
 
-class CapturedLatent:
-    """Searches `SEARCHES` of a model and, where one is given, its score network, without scores of sentences.
+class CapturedPasses:
+    """The engine: the searches of a system that have programs, without scores. `models` are its networks by family.
 
-    Programs live as long as this object. Their number is bounded by the buckets: 16 lengths a side up to 512
-    positions. They share memory: a program's result is read, or used up by the program that follows it, before
-    another one runs.
+    Programs live as long as this object. They share the memory that they compute in, and each keeps that of its
+    outputs, which are read before another one runs: logits, where a search reads these.
     """
 
-    def __init__(self, model: LatentModel, max_positions: int, device: torch.device, score: Refiner | None = None):
-        self.model, self.score, self.limit, self.device = model, score, max_positions, device
+    gives_scores = False
+
+    def __init__(self, models: Mapping[str, nn.Module], device: torch.device):
+        self.models, self.device = dict(models), device
+        self.limit = min(model.config.max_positions for model in models.values())
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        self._encoders: dict[tuple, tuple[Tensor, Program]] = {}
-        self._refiners: dict[tuple, Program] = {}
+        # By settings: the networks that a search works with, the pass made with them, and what tells its graph.
+        self._passes: dict[SearchSettings, tuple[Networks, Pass, str]] = {}
+        # By graph, sentences and source width: the ids, and how wide outputs were.
+        self._sources: dict[Key, Tensor] = {}
+        self._widths: dict[Key, int] = {}
+        self._programs: dict[Key, Program] = {}
+
+    def ready(self, settings: SearchSettings, scored: bool, networks: Networks = None, alone: bool = True) -> bool:
+        """A capture takes a moment, not seconds."""
+        return True
+
+    def gains_in_batches(self, settings: SearchSettings) -> bool:
+        return True
 
     @torch.no_grad()
-    def search(
+    def translate(
         self,
         sources: Sequence[Sequence[int]],
-        search: str,
-        steps: int = 0,
-        step_size: float = 1.0,
+        settings: SearchSettings,
         scored: bool = False,
-        length_quantile: float | None = None,
-        lengthening: float = 0.0,
+        networks: Networks = None,
     ) -> Hypotheses:
         """Translate sources of subword ids (not empty, without end symbols), as one batch; scores are 0.
 
-        `scored` must be False: it is there for the sake of other engines. Raises ValueError for a search that this
-        class or this system lacks.
+        `networks` by role are all that a search works with, the system's own model among them; None: its own alone.
+        `scored`, which every engine takes, must be False.
         """
         assert not scored, "captured programs give no scores"
-        if search not in SEARCHES:
-            raise ValueError(f'unknown search "{search}"; allowed: {", ".join(SEARCHES)}.')
-        if search == "score" and self.score is None:
-            raise ValueError("search score needs a score network; this system has none.")
-        steps = 0 if search == "prior-mean" else steps
-        size, width = rows(len(sources)), bucket(max(map(len, sources)) + 1, self.limit)
-        source = (size, width, length_quantile, lengthening)
-        ids, encoder = self._encoder(*source)
-        ids.copy_(filled(sources, size, width))
-        _, lengths = encoder()
-        # The one wait for the device before the end: how long the outputs are decides what runs next.
-        ends = (lengths + self.model.extra_positions).tolist()
-        longest = bucket(max(ends[: len(sources)]), self.limit)
-        tokens = self._refiner(source, longest, search, steps, step_size)()
-        made = without_ends(tokens[: len(sources)].tolist(), ends[: len(sources)])
-        return Hypotheses(made, [0.0] * len(made), [steps] * len(made))
+        count = len(sources)
+        made, graph = self._pass(settings, networks)
+        key = graph, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
+        ids = filled(sources, *key[1:])
+        # Rows to spare are read no further. A search may have several for a sentence.
+        outputs = [part[: count * (len(part) // len(ids))] for part in self._outputs(key, made, ids)]
+        if made.read_tensors is not None:
+            found = made.read_tensors(ids[:count].to(self.device), outputs)
+            return Hypotheses(found.tokens, [0.0] * count, found.steps, candidates=found.candidates)
+        read = [(part.float() if part.is_floating_point() else part).cpu().numpy() for part in outputs]
+        if made.read is not None:
+            found = made.read(ids[:count].numpy(), read)
+            return Hypotheses(found.tokens, [0.0] * count, found.steps)
+        tokens = made.finished(*(part.tolist() for part in read))
+        return Hypotheses(tokens, [0.0] * count, [made.steps] * count)
 
-    def serves(self, search: str) -> bool:
-        return search in SEARCHES and not (search == "score" and self.score is None)
+    def _outputs(self, key: Key, made: Pass, ids: Tensor) -> tuple[Tensor, ...]:
+        if key not in self._sources:
+            source = ids.to(self.device)
+            self._widths[key] = self._widest(made, source)
+            self._sources[key] = source
+        self._sources[key].copy_(ids)
+        while True:
+            outputs, needed = self._program(key, made)()
+            wanted = 0 if needed is None else int(needed)
+            if wanted <= self._widths[key]:
+                return outputs
+            check_length(wanted, self.limit)
+            # It is never asked again.
+            del self._programs[key]
+            self._widths[key] = bucket(wanted, self.limit)
 
-    def translate(self, sources: Sequence[Sequence[int]], settings: SearchSettings) -> Hypotheses:
-        """`search` as settings say."""
-        steps, size = getattr(settings, "steps", 0), getattr(settings, "step_size", 1.0)
-        name = registry.search_of(settings).name
-        return self.search(sources, name, steps, size, False, settings.length_quantile, settings.lengthening)
+    def _widest(self, made: Pass, ids: Tensor) -> int:
+        """How wide outputs of these sources are, rounded up; 0 where that does not depend on values."""
+        with width_of(None) as width:
+            made.module(ids)
+        return 0 if width.most is None else bucket(int(width.most), self.limit)
 
-    def _encoder(self, size: int, width: int, quantile: float | None, lengthening: float) -> tuple[Tensor, Program]:
-        key = (size, width, quantile, lengthening)
-        if key not in self._encoders:
-            # Real content, so that the runs before a capture compute what later ones do.
-            ids = filled([], size, width).to(self.device)
+    def _program(self, key: Key, made: Pass) -> Program:
+        if key not in self._programs:
+            size, ids = self._widths[key], self._sources[key]
 
-            def encode():
-                memory = self.model.encode(ids)
-                return memory, self.model.predict_lengths(memory, quantile, lengthening)
+            def compute() -> tuple[tuple[Tensor, ...], Tensor | None]:
+                with width_of(size) as width:
+                    outputs = made.module(ids)
+                return outputs, width.most
 
-            self._encoders[key] = (ids, Program(encode, self.device, self.pool))
-        return self._encoders[key]
+            self._programs[key] = Program(compute, self.device, self.pool)
+        return self._programs[key]
 
-    def _refiner(self, source: tuple, longest: int, search: str, steps: int, step_size: float) -> Program:
-        key = (source, longest, search, steps, step_size)
-        if key not in self._refiners:
-            encoder = self._encoders[source][1]
-
-            def translate() -> Tensor:
-                memory, lengths = encoder.result
-                # Rows to spare may be longer than what is computed; nobody reads them.
-                mask = torch.arange(longest, device=self.device) < (lengths + self.model.extra_positions)[:, None]
-                z, _ = self.model.prior(memory, mask)
-                z = refine(z, self._step(search, memory, mask, step_size), steps)
-                return best_tokens(self.model, memory, z, mask)
-
-            self._refiners[key] = Program(translate, self.device, self.pool)
-        return self._refiners[key]
-
-    def _step(self, search: str, memory: Any, mask: Tensor, step_size: float):
-        if search == "score":
-            return gradient_step(self.score, memory, mask, step_size)
-        return delta_step(self.model, memory, mask)
+    def _pass(self, settings: SearchSettings, networks: Networks) -> tuple[Pass, str]:
+        known = self._passes.get(settings)
+        if known is None or (known[0] is not networks and known[0] != networks):
+            made = make_pass(networks or own_networks(self.models, settings), settings, False)
+            known = self._passes[settings] = networks, made, graph_key(settings)
+        return known[1:]
 
 
-def open_latent(models: Mapping[str, Any], device: torch.device) -> CapturedLatent | None:
-    """The programs for networks by family; None for those that work in other latents, or in none."""
-    if "lvm" not in models:
-        return None
-    limit = min(model.config.max_positions for model in models.values())
-    return CapturedLatent(models["lvm"], limit, device, models.get("score"))
+def open_networks(models: Mapping[str, nn.Module], mode: str, device: torch.device) -> CapturedPasses:
+    return CapturedPasses(models, device)

@@ -31,7 +31,7 @@ def missing_packages() -> list[str]:
 def choose_engine(engine: str, device: str, precision: str, serving: bool) -> str:
     """The engine for these settings: eager, fast or fast-int8; auto is fast on CPUs where it can serve, else eager.
 
-    On GPUs, fast is `cuda_passes.py`; auto does not take it, because every new length costs a capture first. `serving`
+    On GPUs, fast is `cuda_graphs.py`; auto does not take it, because every new length costs a capture first. `serving`
     says whether the system has a search that such an engine serves. Raises ValueError for an engine that is unknown or
     cannot serve.
     """

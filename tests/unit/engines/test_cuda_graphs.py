@@ -1,19 +1,27 @@
-"""Programs of static shapes, which run uncaptured on CPUs, against `decoding/latent.py`."""
+"""Programs of static shapes, which run uncaptured on CPUs, against eager inference."""
 
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import ending, lvm, refiner, translate_batch
+from miniatures import cmlm, ending, inat, lanmt, lvm, nat, refiner, transformer
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
-from workflow_src.engines.choose import choose_mode
-from workflow_src.engines.cuda_graphs import CapturedLatent, bucket, rows
+from workflow_src.decoding.ngram import estimate
+from workflow_src.decoding.passes import make_pass, own_networks, width_of
+from workflow_src.decoding.settings import LM, RESCORER
+from workflow_src.engines import cuda_graphs
+from workflow_src.engines.choose import choose_mode, why_not
+from workflow_src.engines.cuda_graphs import CapturedPasses, Program, bucket, rows
+from workflow_src.spec import MODEL
 
-SEARCHES = [("prior-mean", 0), ("delta", 2), ("score", 3)]
 CPU = torch.device("cpu")
 
 
@@ -50,55 +58,116 @@ def test_there_are_few_buckets():
 
 
 NEWER = {"decoder_skip": True, "length_pooling": "attention"}
+AXE = {"loss": "axe", "max_length_difference": 4}
+CE = {"loss": "ce", "max_length_difference": 4}
+CASES = {
+    "ctc-greedy": ("nat", nat, {"blank_penalty": 0.5}),
+    "ctc-greedy, uniform": ("nat", lambda: nat(copy_source="uniform"), {}),
+    "argmax": ("nat", lambda: nat(**AXE), {}),
+    "argmax, lengths": ("nat", lambda: nat(**AXE), {"lengths": 3}),
+    "argmax, cross-entropy": ("nat", lambda: nat(**CE), {"length_quantile": 0.7, "lengthening": 0.2}),
+    "argmax, masked": ("cmlm", cmlm, {}),
+    "prior-mean": ("nat", lambda: nat(latent="vae", latent_dim=3), {}),
+    "npd": ("nat", lambda: nat(latent="vae", latent_dim=3), {"draws": 3}),
+    "mask-predict": ("cmlm", cmlm, {"iterations": 3, "length_beam": 2}),
+    "ctc-beam": ("nat", nat, {"beam": 4, "word_bonus": 0.5}),
+    "ctc-beam, draws": ("nat", lambda: nat(latent="vae", latent_dim=3), {"beam": 3, "draws": 2}),
+    "iterative-refinement": ("inat", inat, {"passes": 2}),
+    "delta": ("lanmt", lanmt, {"steps": 2}),
+    "delta, states": ("lanmt", lambda: lanmt(length_reads="states"), {"steps": 1, "lengthening": 0.3}),
+    "prior-mean, lvm": ("lvm", lvm, {}),
+    "prior-mean, ends": ("lvm", lambda: ending(**NEWER), {"length_quantile": 0.7, "lengthening": 0.5}),
+    "delta, lvm": ("lvm", lvm, {"steps": 2}),
+    "delta, ends": ("lvm", lambda: ending(**NEWER), {"steps": 1, "length_quantile": 0.1}),
+    "score": ("lvm", lvm, {"steps": 3}),
+    "score, large steps": ("lvm", lambda: ending(**NEWER), {"steps": 1, "step_size": 30.0}),
+}
 
 
-@pytest.mark.parametrize(("search", "steps"), SEARCHES)
-@pytest.mark.parametrize("newer", [False, True])
-def test_translations_are_those_of_dynamic_shapes(search, steps, newer):
-    """The same programs serve other sentences of their buckets; spare rows and padding change nothing."""
-    model, network = ending(**NEWER) if newer else lvm(), refiner("score", positions=not newer)
-    made = CapturedLatent(model, 64, CPU, network)
+def sentences(number: int = 40) -> list[list[int]]:
     draw = torch.Generator().manual_seed(1)
-    lengths = torch.randint(1, 20, (40,), generator=draw).tolist()
-    sources = [torch.randint(3, 13, (n,), generator=draw).tolist() for n in lengths]
-    wanted = translate_batch(model, pad(sources, eos=True), search, steps, refiner=network)
+    lengths = torch.randint(1, 20, (number,), generator=draw).tolist()
+    return [torch.randint(3, 13, (n,), generator=draw).tolist() for n in lengths]
+
+
+def case(name: str):
+    """Networks by family, and the settings of a search."""
+    family, make, settings = CASES[name]
+    models, search = {family: make()}, name.partition(",")[0]
+    return models | ({"score": refiner("score")} if search == "score" else {}), registry.searches()[search].settings(
+        **settings
+    )
+
+
+@torch.no_grad()
+def eager(models, sources, settings):
+    run = registry.import_object(registry.search_of(settings).run)
+    return run(own_networks(models, settings), pad(sources, eos=True), settings, False)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_translations_are_those_of_dynamic_shapes(name):
+    """The same programs serve other sentences of their buckets; spare rows and padding change nothing."""
+    models, settings = case(name)
+    made, sources = CapturedPasses(models, CPU), sentences()
+    wanted = eager(models, sources, settings)
     for size in (1, 3, 40):
-        parts = [made.search(sources[i : i + size], search, steps) for i in range(0, 40, size)]
+        parts = [made.translate(sources[i : i + size], settings) for i in range(0, 40, size)]
         assert [row for part in parts for row in part.tokens] == wanted.tokens
-        assert [count for part in parts for count in part.steps] == wanted.steps
-    # 40 single sentences, 14 batches and one: all by the programs of a few shapes.
-    assert len(made._encoders) <= 9 and len(made._refiners) <= 20
+        if wanted.steps:
+            assert [count for part in parts for count in part.steps] == wanted.steps
+    assert len({tuple(row) for row in wanted.tokens}) > 8
+    # 40 single sentences, 14 batches and one: three widths of sources and three sizes of batches.
+    assert len(made._programs) <= 9
 
 
-def test_steps_and_their_size_have_programs_of_their_own():
-    model, network = lvm(), refiner("score")
-    made, sources = CapturedLatent(model, 64, CPU, network), [[5, 6, 7, 8, 9, 10]]
-    for steps, size in ((0, 1.0), (1, 1.0), (1, 30.0), (3, 30.0), (1, 1.0)):
-        wanted = translate_batch(model, pad(sources, eos=True), "score", steps, size, refiner=network)
-        assert made.search(sources, "score", steps, size).tokens == wanted.tokens
-    assert len(made._encoders) == 1 and len(made._refiners) == 4
+@torch.no_grad()
+@pytest.mark.parametrize("name", CASES)
+def test_programs_read_no_values(name):
+    """Of tensors without values, as in a capture: reading one is an error."""
+    models, settings = case(name)
+    made = make_pass(
+        own_networks({name: model.to("meta") for name, model in models.items()}, settings), settings, False
+    )
+    with width_of(16):
+        outputs = made.module(torch.full((4, 16), 5, device="meta"))
+    assert all(part.is_meta for part in outputs)
 
 
-def test_lengths_may_be_a_quantile_of_the_predicted_ones():
-    model, sources = lvm(), [[5, 6, 7], [8, 9, 10, 11, 12]]
-    made, seen = CapturedLatent(model, 64, CPU), set()
-    for quantile in (0.1, 0.9, None, 0.1):
-        wanted = translate_batch(model, pad(sources, eos=True), "delta", 1, length_quantile=quantile).tokens
-        assert made.search(sources, "delta", 1, length_quantile=quantile).tokens == wanted
-        seen.add(str(wanted))
-    assert len(seen) >= 2 and len(made._encoders) == 3
+class Counted(Program):
+    made = 0
+
+    def __init__(self, *words):
+        super().__init__(*words)
+        Counted.made += 1
 
 
-@pytest.mark.parametrize("quantile", [None, 0.7])
-def test_lengths_may_be_longer_than_predicted(quantile):
-    model, sources = ending(**NEWER), [[5, 6, 7], [8, 9, 10, 11, 12]]
-    made, seen = CapturedLatent(model, 64, CPU), set()
-    for lengthening in (0.0, 0.5, 2.0, 1e30, 0.5):
-        settings = {"length_quantile": quantile, "lengthening": lengthening}
-        wanted = translate_batch(model, pad(sources, eos=True), "delta", 1, **settings).tokens
-        assert made.search(sources, "delta", 1, **settings).tokens == wanted
-        seen.add(str(wanted))
-    assert len(seen) == 4 and len(made._encoders) == 4
+def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatch):
+    models, settings = case("argmax")
+    monkeypatch.setattr(cuda_graphs, "bucket", lambda length, limit: length)
+    monkeypatch.setattr(cuda_graphs, "Program", Counted)
+    monkeypatch.setattr(Counted, "made", 0)
+    made, sources = CapturedPasses(models, CPU), [[word] * 5 for word in range(3, 13)]
+    wanted = [eager(models, [source], settings).tokens[0] for source in sources]
+    # The narrowest outputs first.
+    order = sorted(range(10), key=lambda i: len(wanted[i]))
+    assert len(wanted[order[0]]) < len(wanted[order[-1]])
+    for i in (*order, *order):
+        assert made.translate([sources[i]], settings).tokens == [wanted[i]]
+    # The narrower ones are gone.
+    assert len(made._programs) == 1 and 1 < Counted.made <= len({len(row) for row in wanted})
+
+
+def test_a_program_is_made_once_for_its_shapes():
+    models, settings = case("ctc-greedy")
+    made = CapturedPasses(models, CPU)
+    # As wide as the first needs; the others are narrower.
+    for source in ([8, 9, 10, 11, 12, 5, 6], [5], [5, 6, 7]):
+        made.translate([source], settings)
+    assert len(made._programs) == 1
+    other = settings.model_copy(update={"blank_penalty": 3.0})
+    assert made.translate([[5, 6, 7]], other).tokens == eager(models, [[5, 6, 7]], other).tokens
+    assert len(made._programs) == 2
 
 
 @pytest.mark.parametrize("end", [False, True])
@@ -108,14 +177,53 @@ def test_the_longest_sentences_fit(end):
         model.length.outer.bias[-1] += 100
         # A word may stand where the end symbol is due.
         model.output_bias[2] -= 1000
-    made, sources = CapturedLatent(model, 21, CPU), [[7] * 20]
-    wanted = translate_batch(model, pad(sources, eos=True), "delta", 1)
-    assert made.search(sources, "delta", 1).tokens == wanted.tokens and len(wanted.tokens[0]) == 21
+    settings, sources = registry.searches()["delta"].settings(steps=1), [[7] * 20]
+    wanted = eager({"lvm": model}, sources, settings)
+    assert CapturedPasses({"lvm": model}, CPU).translate(sources, settings).tokens == wanted.tokens
+    assert len(wanted.tokens[0]) == 21
 
 
-def test_what_cannot_be_searched_is_named():
-    made = CapturedLatent(lvm(), 64, CPU)
-    with pytest.raises(ValueError, match='^unknown search "energy"; allowed: prior-mean, delta, score.$'):
-        made.search([[5]], "energy", 1)
-    with pytest.raises(ValueError, match="^search score needs a score network; this system has none.$"):
-        made.search([[5]], "score", 1)
+def counted(seed: int):
+    """A language model of random text, as a search takes it."""
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(1, 9, 60)
+    scorer = estimate(draw.integers(3, 10, lengths.sum()), np.cumsum([0, *lengths]), 11, 3)
+    return SimpleNamespace(scorer=scorer)
+
+
+@torch.no_grad()
+def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
+    """Each of its own networks counts, whatever was there before; settings that change no graph share one."""
+    model, sources, search = nat(), sentences(12), registry.searches()["ctc-beam"]
+    made, run = CapturedPasses({"nat": model}, CPU), registry.import_object(search.run)
+    beside = [
+        {LM: counted(1)}, {LM: counted(2)}, {LM: counted(1), RESCORER: transformer(target_size=11)},
+        {RESCORER: transformer(target_size=11, seed=3)},
+    ]  # fmt: skip
+    told = []
+    for others, weight in itertools.product(beside, (0.5, 3.0)):
+        settings = search.settings(beam=4, lm_weight=weight, word_bonus=0.5, **dict.fromkeys(others, "other"))
+        networks = {MODEL: model, **others}
+        wanted = run(networks, pad(sources, eos=True), settings, scored=False)
+        for size in (1, 12):
+            parts = [made.translate(sources[i : i + size], settings, networks=networks) for i in range(0, 12, size)]
+            assert [row for part in parts for row in part.tokens] == wanted.tokens
+            assert [row for part in parts for row in part.candidates] == wanted.candidates
+        told.append(wanted.tokens)
+    assert told[0] != told[1] != told[3] and told[0] != told[2] != told[4] and told[4] != told[6]
+    # A sentence by itself, in up to two widths, and all of them.
+    assert len(made._programs) <= 4
+
+
+REFUSED = [
+    ("tagger", "argmax", {}, "computes no network that needs lengths on the CPU, such as a tagger"),
+    ("cmlm", "mask-predict", {"rescorer": "teacher"}, "computes one system's networks, not those of a rescorer"),
+    ("lvm", "delta", {"steps": 8, "stop_threshold": 0.5}, "cannot compute search delta with stop_threshold"),
+    ("energy", "energy", {}, "computes searches that have a program, and energy has none"),
+]
+
+
+@pytest.mark.parametrize(("family", "search", "settings", "reason"), REFUSED)
+def test_what_is_not_served_is_said(family, search, settings, reason):
+    declared, made = registry.engines()["cuda_graphs"], registry.searches()[search].settings(**settings)
+    assert why_not(declared, registry.families()[family], made) == reason
