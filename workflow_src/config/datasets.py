@@ -94,6 +94,7 @@ class Split(Frozen):
     every: int | None = Field(None, gt=1, description="every this-many-th pair becomes dev (every-nth)")
     largest_group: int = Field(20, gt=0, description="larger groups stay in train (connected-groups)")
     key_language: str | None = Field(None, description="one translation is kept for each sentence of this language")
+    longest: int = Field(500, gt=0, description="characters; pairs with a longer side are not taken for dev and test")
     seed: int = 1
 
     @model_validator(mode="after")
