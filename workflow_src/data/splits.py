@@ -132,9 +132,7 @@ def _spelled_too_long(pairs: Sequence[Pair], rows: SplitRows, longest: int) -> s
     return {row for row in near if any(len(escapes[side](pairs[row][side])) > longest for side in (0, 1))}
 
 
-def _drawn(
-    pairs: Sequence[Pair], members: dict[str, list[int]], settings: Split, too_long: set[int]
-) -> SplitRows:
+def _drawn(pairs: Sequence[Pair], members: dict[str, list[int]], settings: Split, too_long: set[int]) -> SplitRows:
     draw = random.Random(settings.seed)
     names = sorted(members)
     draw.shuffle(names)
