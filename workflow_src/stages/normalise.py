@@ -67,11 +67,10 @@ class Writer:
 
 
 def normalised(
-    raw: tuple[Path, Path], normalisers: tuple[Normaliser, Normaliser], training: bool, dropped: Counter[str]
+    texts: Iterable[tuple[str, str]], normalisers: tuple[Normaliser, Normaliser], training: bool, dropped: Counter[str]
 ) -> Iterator[Row]:
-    """Rows of two line-aligned texts; those that cannot be used are left out and counted in `dropped`."""
+    """Rows of raw (source, target) lines; those that cannot be used are left out and counted in `dropped`."""
     source_side, target_side = normalisers
-    texts = zip(read_lines(raw[0]), read_lines(raw[1]), strict=True)
     for number, (source_text, target_text) in enumerate(texts):
         source, target = source_side.line(source_text), target_side.line(target_text)
         reason = drop_reason(source, target, source_side.settings, training)
@@ -120,11 +119,12 @@ def fill(writers: dict[str, Writer], takes: Iterable[tuple[str, Row]], origins: 
 
 def found_in_train(folder: Path, codes: tuple[str, str]) -> dict[str, dict[str, int]]:
     """How many pairs of dev and test have their source, their target, or both as one pair among those of train."""
-    held_out = {split: list(_pairs(folder, split, codes)) for split in HELD_OUT}
+    paths = {split: [folder / f"{split}.{code}" for code in codes] for split in SPLITS}
+    held_out = {split: list(_zipped(*paths[split])) for split in HELD_OUT}
     every = [pair for pairs in held_out.values() for pair in pairs]
     sources, targets = {source for source, _ in every}, {target for _, target in every}
     seen: tuple[set[str], set[str], set[tuple[str, str]]] = (set(), set(), set())
-    for pair in _pairs(folder, "train", codes):
+    for pair in _zipped(*paths["train"]):
         known = pair[0] in sources, pair[1] in targets
         for side in (0, 1):
             if known[side]:
@@ -141,8 +141,8 @@ def found_in_train(folder: Path, codes: tuple[str, str]) -> dict[str, dict[str, 
     }
 
 
-def _pairs(folder: Path, split: str, codes: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    return zip(*(read_lines(folder / f"{split}.{code}") for code in codes), strict=True)
+def _zipped(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    return zip(read_lines(source), read_lines(target), strict=True)
 
 
 def run(arguments: argparse.Namespace) -> str:
@@ -166,7 +166,7 @@ def run(arguments: argparse.Namespace) -> str:
         writers = {name: Writer(name, codes, folder, limits.get(name), stack) for name in SPLITS}
         for name, paths in texts.items():
             lines, unusable, before = check_parallel(*paths), Counter(), Counter(raw["dropped"][name])
-            rows = normalised(paths, normalisers, name == "train", unusable)
+            rows = normalised(_zipped(*paths), normalisers, name == "train", unusable)
             fed = {name: writers[name]}
             takes: Iterable[tuple[str, Row]] = ((name, row) for row in rows)
             if split and name == "train":
