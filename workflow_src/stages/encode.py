@@ -63,7 +63,7 @@ def refusal(rows: list[tuple[int, int, int]], arguments: argparse.Namespace, max
     wanted = {row for row, _, _ in rows}
     pairs = zip(read_lines(texts[0]), read_lines(texts[1]), strict=True)
     fewest = min(max(map(len, pair)) for row, pair in enumerate(pairs) if row in wanted)
-    others = f", as do {len(rows) - 1:,} other pairs of it" if len(rows) > 1 else ""
+    others = f", the first of {len(rows):,} such pairs" if len(rows) > 1 else ""
     return (
         f"line {number:,} of {name} ({arguments.split}) has {subwords:,} subwords{others}, and {limit}; split the line "
         "in both languages, raise model.max_positions, or leave such pairs out by recipe.normalisation.max_characters: "
