@@ -70,7 +70,10 @@ def test_texts_drops_counts_and_digests(tmp_path, raw):
     assert summary["dropped"] == {
         "train": {"empty": 1, "max_words": 1, "length_ratio": 1}, "dev": {"empty": 1}, "test": {},
     }  # fmt: skip
-    assert summary["places"] == {"dev": [[0, "my dev.ro", "my dev.en", 2]], "test": [[0, "my test.ro", "my test.en", 2]]}
+    assert summary["places"] == {
+        "dev": [[0, "my dev.ro", "my dev.en", 2]],
+        "test": [[0, "my test.ro", "my test.en", 2]],
+    }
     assert summary["found_in_train"] == dict.fromkeys(("dev", "test"), {"source": 0, "target": 0, "pair": 0})
     assert summary["words"]["train"] == {"ro": 5, "en": 6}
     assert summary["sha256"] == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
@@ -136,7 +139,8 @@ def test_drops_of_the_download_and_lines_left_out_are_counted_where_a_user_looks
     assert summary["places"]["test"] == [[0, "my test.ro", "my test.en", 3]]
     assert (tmp_path / "corpus/test.reference.en").read_text() == "good\n"
     assert error(capsys).startswith(
-        "15 pairs read: train 2, dev 2, test 1 (left out: 2 markup, 5 below minimum_score, 2 empty, 1 over max_characters)"
+        "15 pairs read: train 2, dev 2, test 1 (left out: 2 markup, 5 below minimum_score, 2 empty, "
+        "1 over max_characters)"
     )
 
 
@@ -166,7 +170,10 @@ def repeating(count=300):
     draw = random.Random(2)
     ends = ["", ".", "  !", "\u200b?"]
     rows = [
-        (f"propoziția {draw.randrange(count)}{draw.choice(ends)}", f"sentence {draw.randrange(count)}{draw.choice(ends)}")
+        (
+            f"propoziția {draw.randrange(count)}{draw.choice(ends)}",
+            f"sentence {draw.randrange(count)}{draw.choice(ends)}",
+        )
         for _ in range(count)
     ]
     return rows + [("", "nothing"), ("bun", "one two three four five six seven")] * 4 + rows[:30]
@@ -185,7 +192,9 @@ def test_a_split_is_the_same_in_both_directions_and_leaves_no_pair_uncounted(tmp
         assert summary["dropped"]["train"]["repeated"] >= 30
         assert summary["found_in_train"] == dict.fromkeys(("dev", "test"), {"source": 0, "target": 0, "pair": 0})
         splits[languages] = [
-            (tmp_path / f"corpus/{name}.{code}").read_text() for name in ("train", "dev", "test") for code in ("ro", "en")
+            (tmp_path / f"corpus/{name}.{code}").read_text()
+            for name in ("train", "dev", "test")
+            for code in ("ro", "en")
         ]
         reference = (tmp_path / f"corpus/test.reference.{languages[1]}").read_text()
         assert reference == (tmp_path / f"corpus/test.{languages[1]}").read_text()
@@ -208,7 +217,9 @@ def test_every_nth_pair_that_can_be_used_becomes_dev(tmp_path):
     # The second is empty, and the fifth, whose turn it is, too long.
     assert (tmp_path / "corpus/dev.en").read_text() == "en 6\nen 10\n"
     assert summary["pairs"] == {"train": 9, "dev": 2, "test": 1} and summary["dropped"]["train"] == {"empty": 1}
-    limited = normalise(tmp_path, split={"method": "every-nth", "every": 4, "longest": 20}, limits={"train": 2, "dev": 1})
+    limited = normalise(
+        tmp_path, split={"method": "every-nth", "every": 4, "longest": 20}, limits={"train": 2, "dev": 1}
+    )
     assert limited["pairs"] == {"train": 2, "dev": 1, "test": 1}
     assert limited["dropped"]["train"] == {"empty": 1, "limit": 8}
 
