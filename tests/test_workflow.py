@@ -749,7 +749,8 @@ ROWS = {
         "one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
     "the beam of distillation": ["beam of distillation"],
     "subwords": ["size of the subwords"],
-    "normalisation, limits, how dev and test are split": ["what is normalised", "test_another_split_reads_no_file_anew"],
+    "normalisation, limits, how dev and test are split": [
+        "what is normalised", "test_another_split_reads_no_file_anew"],
     "positions of a model (`model.max_positions`)": ["positions of one model, which encoding looks at"],
     "the dataset, or own text files that it reads": [
         "another seed of the corpus", "test_own_text_changed_makes_the_corpus_anew"],

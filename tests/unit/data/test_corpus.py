@@ -7,8 +7,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
