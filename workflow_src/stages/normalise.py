@@ -7,7 +7,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from workflow_src import jobs
 from workflow_src.config.base import ConfigError, parse
@@ -25,29 +25,36 @@ HELD_OUT = ("dev", "test")
 
 
 class Row(NamedTuple):
-    """A normalised pair, what outputs are scored against, and the number of its raw lines, from 0."""
+    """A normalised pair, its target as it was, and the number of its raw lines, from 0."""
 
     source: str
     target: str
-    reference: str
+    raw_target: str
     number: int
 
 
 class Writer:
-    """The texts of one split, pair by pair, up to `limit` pairs; `full` tells when these are written."""
+    """The texts of one split, pair by pair, up to `limit` pairs; `full` tells when these are written.
 
-    def __init__(
-        self, split: str, codes: tuple[str, str], folder: Path, limit: int | None, stack: contextlib.ExitStack
-    ):
+    Dev and test have references beside source and target.
+    """
+
+    def __init__(self, split: str, target_side: Normaliser, codes: tuple[str, str], limit: int | None):
         self.names = [f"{split}.{code}" for code in codes]
+        self._reference = None
         if split != "train":
             self.names.append(f"{split}.reference.{codes[1]}")
-        self._files = [stack.enter_context(atomic(folder / name)) for name in self.names]
+            self._reference = target_side.reference
+        self._files: list[IO[str]] = []
         self._codes = codes
         self.limit = limit
         self.pairs = 0
         self.words = dict.fromkeys(codes, 0)
         self.places = Places()
+
+    def open(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        """The texts appear in `folder`, all of them, when `stack` is left without an error."""
+        self._files = [stack.enter_context(atomic(folder / name)) for name in self.names]
 
     @property
     def full(self) -> bool:
@@ -57,11 +64,13 @@ class Writer:
         """Whether there was room for the pair."""
         if self.full:
             return False
-        # The texts of train are two files.
-        for file, line in zip(self._files, row, strict=False):
-            file.write(line + "\n")
-        for code, line in zip(self._codes, row, strict=False):
+        lines = [row.source, row.target]
+        for code, line in zip(self._codes, lines, strict=True):
             self.words[code] += line.count(" ") + 1
+        if self._reference is not None:
+            lines.append(self._reference(row.raw_target))
+        for file, line in zip(self._files, lines, strict=True):
+            file.write(line + "\n")
         self.pairs += 1
         return True
 
@@ -75,7 +84,7 @@ def normalised(
         source, target = source_side.line(source_text), target_side.line(target_text)
         reason = drop_reason(source, target, source_side.settings, training)
         if reason is None:
-            yield Row(source, target, target_side.reference(target_text), number)
+            yield Row(source, target, target_text, number)
         else:
             dropped[reason] += 1
 
@@ -163,7 +172,9 @@ def run(arguments: argparse.Namespace) -> str:
     dropped: dict[str, Counter[str]] = {}
     # All texts get their names together, after the last one is written; the summary, which vouches for them, last.
     with contextlib.ExitStack() as stack:
-        writers = {name: Writer(name, codes, folder, limits.get(name), stack) for name in SPLITS}
+        writers = {name: Writer(name, normalisers[1], codes, limits.get(name)) for name in SPLITS}
+        for writer in writers.values():
+            writer.open(folder, stack)
         for name, paths in texts.items():
             lines, unusable, before = check_parallel(*paths), Counter(), Counter(raw["dropped"][name])
             rows = normalised(_zipped(*paths), normalisers, name == "train", unusable)
