@@ -25,7 +25,8 @@ REASONS = {
 
 def words(dropped: Mapping[str, int]) -> str:
     """The counts by reason, as `882 repeated, 3 empty`; `none` where nothing was left out."""
-    parts = [f"{dropped[reason]:,} {text}" for reason, text in REASONS.items() if dropped.get(reason)]
+    reasons = REASONS | {reason: reason for reason in dropped if reason not in REASONS}
+    parts = [f"{dropped[reason]:,} {text}" for reason, text in reasons.items() if dropped.get(reason)]
     return ", ".join(parts) or "none"
 
 
