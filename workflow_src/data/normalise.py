@@ -150,7 +150,10 @@ class Normaliser:
 
     def detokenise(self, text: str) -> str:
         """Undoes Moses tokenisation of a normalised line or of a translation; other text stays as it is."""
-        return text if self._tokenise is None else JOINED.sub("", text)
+        if self._tokenise is None:
+            return text
+        # Marks of one letter may have been tokens of their own, and then have an order when they meet again.
+        return unicodedata.normalize(self.settings.unicode, JOINED.sub("", text))
 
 
 def drop_reason(source: str, target: str, settings: NormalisationConfig, training: bool) -> str | None:
