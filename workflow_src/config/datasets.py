@@ -200,7 +200,9 @@ class NormalisationConfig(Grown):
     unicode: Literal["NFC", "NFKC"] = "NFC"
     romanian: bool = Field(False, description="on Romanian text: cedilla to comma letters, then diacritics removed")
     moses_punctuation: bool = Field(False, description="sacremoses punctuation normalisation")
-    moses_tokenise: bool = Field(False, description="sacremoses tokenisation; outputs are detokenised for scoring")
+    moses_tokenise: bool = Field(
+        False, description="sacremoses tokenisation, with marks by which outputs are put together"
+    )
     lowercase: bool = False
     references: Literal["given", "normalised"] = Field(
         "given",

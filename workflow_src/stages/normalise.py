@@ -11,7 +11,8 @@ from workflow_src import jobs
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.data.normalise import Normaliser, drop_reason
+from workflow_src.data.normalise import Normaliser, clean, drop_reason
+from workflow_src.evaluation.quality import metrics
 from workflow_src.records.atomic import ArtifactError, atomic, write_json
 from workflow_src.records.provenance import digests, provenance
 
@@ -28,7 +29,9 @@ def normalise_split(
 ) -> dict:
     """Stream one split from `raw` (source, target) to `outputs` (source, target, and the reference where there is one).
 
-    Counts: pairs read, dropped by reason, and kept, and words of each side. Stops after `limit` kept pairs.
+    Counts: pairs read, dropped by reason, and kept, and words of each side. With a reference, `round_trip_bleu` too:
+    BLEU of the targets as outputs would be put together, against the references as given (None without one). Stops
+    after `limit` kept pairs.
     """
     source_side, target_side = normalisers
     settings = source_side.settings
@@ -36,6 +39,8 @@ def normalise_split(
     dropped = dict.fromkeys(REASONS[split], 0)
     words = [0, 0]
     read = kept = 0
+    perfect: list[str] = []
+    references: list[str] = []
     for source_text, target_text in zip(read_lines(raw[0]), read_lines(raw[1]), strict=True):
         if kept == limit:
             break
@@ -52,6 +57,8 @@ def normalise_split(
         outputs[1].write(target + "\n")
         if len(outputs) > 2:
             outputs[2].write(target_side.reference(target_text) + "\n")
+            perfect.append(target_side.detokenise(target))
+            references.append(clean(target_text, settings.unicode))
     if not kept:
         told = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
         raise ArtifactError(
@@ -60,8 +67,20 @@ def normalise_split(
         )
     return {
         "read": read, "dropped": dropped, "pairs": kept, "limit": limit,
+        "round_trip_bleu": metrics.bleu(perfect, references) if references else None,
         "words": {source_side.language: words[0], target_side.language: words[1]},
     }  # fmt: skip
+
+
+def warn_of_losses(bleu: dict[str, float], rules: NormalisationConfig) -> None:
+    """Say where perfect outputs would not have the BLEU of perfect outputs. `bleu`: split -> `round_trip_bleu`."""
+    low = [f"{found:.1f} on {split}" for split, found in bleu.items() if found < metrics.LEAST_ROUND_TRIP]
+    if low and rules.references == "given":
+        jobs.log.warning(
+            "warning: references that are normalised and put together again have BLEU %s against themselves, and no "
+            "system can have more; set recipe.normalisation.references: normalised, or normalise less.",
+            " and ".join(low),
+        )
 
 
 def run(arguments: argparse.Namespace) -> str:
@@ -89,6 +108,8 @@ def run(arguments: argparse.Namespace) -> str:
             told = ", ".join(f"{count:,} {reason}" for reason, count in splits[split]["dropped"].items() if count)
             jobs.log.info("%s: %s pairs, dropped: %s", split, f"{splits[split]['pairs']:,}", told or "none")
         summary.unlink(missing_ok=True)
+    round_trip = {split: splits[split]["round_trip_bleu"] for split in SPLITS if split != "train"}
+    warn_of_losses(round_trip, rules)
     sums = digests(folder, names)
     write_json(summary, {
         "source": codes[0],
@@ -98,6 +119,7 @@ def run(arguments: argparse.Namespace) -> str:
         "dropped": {split: counts["dropped"] for split, counts in splits.items()},
         "read": {split: counts["read"] for split, counts in splits.items()},
         "limits": limits,
+        "round_trip_bleu": round_trip,
         "normalisation": rules.model_dump(mode="json"),
         "sha256": sums,
         "provenance": provenance(settings, inputs, sums),

@@ -62,7 +62,12 @@ def corpus_table(corpus: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def facts(
-    manifest: Manifest, made: dict[str, Any], signatures: dict[str, str], threads: str, checksum: str | None
+    manifest: Manifest,
+    made: dict[str, Any],
+    signatures: dict[str, str],
+    threads: str,
+    checksum: str | None,
+    round_trip: str,
 ) -> list[tuple[str, str]]:
     """Provenance as (name, value) pairs for reading."""
     versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items() if version)
@@ -80,13 +85,14 @@ def facts(
         ("hardware", f"{hardware['processor']}, {hardware['cores']} cores, {hardware['system']}{threads}"),
         ("versions", versions),
         *((f"signature of {name}", text) for name, text in signatures.items()),
+        *([("round trip", round_trip)] if round_trip else []),
     ]
 
 
 def describe(found: Inputs, command_line: str) -> dict[str, Any]:
     """The provenance block of results.json."""
     first = next(iter(found.qualities.values()))["kept"]
-    corpus = {key: found.corpus.get(key) for key in ("pairs", "words", "dropped", "sha256")}
+    corpus = {key: found.corpus.get(key) for key in ("pairs", "words", "dropped", "round_trip_bleu", "sha256")}
     manifest = found.manifest
     return provenance(
         {"experiment": manifest.experiment, "report": manifest.report.model_dump(mode="json")},
@@ -139,7 +145,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "small_digits": not figures_quality.crowded(table),
         "series": figures_quality.joined_by(table),
         "table": page.table_cells(table, convention),
-        "caption": " ".join(filter(None, [caption, energies, trained, about])),
+        "caption": " ".join(filter(None, [caption, page.loss_words(found.corpus, split), energies, trained, about])),
         "carried": about,
         "control_tables": significance_page.control_tables(found.significance, rows, manifest, removed),
         "chosen": page.chosen_words(found.choices),
@@ -154,7 +160,14 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "protocols": speed_page.protocol_tables(speed, manifest),
         "examples": page.examples(found.traces, manifest),
         "pool": (found.traces or {}).get("pool"),
-        "facts": facts(manifest, made, made["signatures"], timing, carried.checksum(found.sums)),
+        "facts": facts(
+            manifest,
+            made,
+            made["signatures"],
+            timing,
+            carried.checksum(found.sums),
+            page.round_trip_words(found.corpus),
+        ),
         "systems": found.systems,
         "system_heads": page.system_heads(found.systems),
         "system_words": page.SYSTEM_WORDS,

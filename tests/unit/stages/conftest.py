@@ -156,6 +156,8 @@ CORPUS = {
     "pairs": {"dev": 1000, "test": 1000, "train": 24000},
     "words": {"train": {"de": 180000, "en": 190000}},
     "dropped": {"train": {"max_words": 3, "empty": 0}},
+    "round_trip_bleu": {"dev": 99.871, "test": 97.25},
+    "normalisation": {"references": "given"},
     "sha256": {"train.de": "ab" * 32},
 }
 
