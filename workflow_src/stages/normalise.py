@@ -67,9 +67,14 @@ def normalise_split(
         )
     return {
         "read": read, "dropped": dropped, "pairs": kept, "limit": limit,
-        "round_trip_bleu": metrics.bleu(perfect, references) if references else None,
+        "round_trip_bleu": round_trip_bleu(perfect, references) if references else None,
         "words": {source_side.language: words[0], target_side.language: words[1]},
     }  # fmt: skip
+
+
+def round_trip_bleu(perfect: list[str], references: list[str]) -> float:
+    """BLEU of `perfect` in [0, 100]; 100 where nothing differs, although texts without any four words have BLEU 0."""
+    return 100.0 if perfect == references else metrics.bleu(perfect, references)
 
 
 def warn_of_losses(bleu: dict[str, float], rules: NormalisationConfig) -> None:

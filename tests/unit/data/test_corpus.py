@@ -271,6 +271,8 @@ def test_line_counts_that_differ_name_both_files_and_counts(tmp_path):
 def test_invalid_utf8_names_file_line_and_byte(tmp_path):
     message = failing(tmp_path, b"gut\nsch\xf6n\n", b"good\nfine\n")
     assert f"{tmp_path}/x.de is not UTF-8: line 2, byte 4 of that line is 0xf6; convert" in message
+    message = failing(tmp_path, b"gut\n\x7fELF\0\0\xff\x01\n", b"good\nfine\n")
+    assert f"{tmp_path}/x.de is no text: line 2 has bytes that are in no text" in message
 
 
 def test_empty_texts_are_named(tmp_path):

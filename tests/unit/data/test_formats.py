@@ -54,6 +54,14 @@ def test_other_formats_are_named_with_what_to_do(tmp_path, name, content, kind, 
     assert "\n" not in str(failure.value) and "damaged" not in str(failure.value)
 
 
+def test_archives_of_other_kinds_are_named_and_not_called_damaged(tmp_path):
+    path = tmp_path / "a.7z"
+    path.write_bytes(b"7z\xbc\xaf\x27\x1c\0\4")
+    with pytest.raises(ArtifactError, match="archive .*a.7z is a 7-Zip archive, which cannot be read here; unpack it"):
+        with Archives() as archives, archives.open(path, "text.de"):
+            pass
+
+
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60))
 def test_texts_in_utf8_are_no_other_format(text):
     if not text.startswith(("%PDF-", "{\\rtf", "PAR1", "ARROW1", "LZIP")):

@@ -86,6 +86,8 @@ def test_what_normalisation_costs_of_a_perfect_output_is_told(tmp_path, raw, cap
 
 def test_limits_count_kept_pairs(tmp_path, raw):
     summary = normalise(tmp_path, limits={"train": 2, "test": 1})
+    # One and three words, which come back as they are.
+    assert summary["round_trip_bleu"] == {"dev": 100, "test": 100}
     assert summary["pairs"] == {"train": 2, "dev": 1, "test": 1}
     assert summary["dropped"]["train"]["empty"] == 1
     assert (tmp_path / "corpus/train.en").read_text() == "The country’s head\none two\n"
