@@ -101,24 +101,28 @@ class RawCorpus:
     def _texts(self, part: Part) -> Iterator[Pair]:
         first, second = (part.texts[language] for language in self.languages)
         if part.markup == "sgm":
-            left, right = (self._segments(part, language) for language in self.languages)
-            yield from same_segments(aligned(iter(left), iter(right), first, second), first, second)
+            left, right = self._segments(part, first, second)
+            yield from same_segments(aligned(left, right, first, second), first, second)
             return
         with self._lines(first) as left, self._lines(second) as right:
             pairs = aligned(left, right, first, second)
             yield from without_markup(pairs, first, second) if part.markup == "ted" else pairs
 
-    def _segments(self, part: Part, language: str) -> list[Segment]:
-        name = part.texts[language]
-        with self._lines(name) as lines:
-            text = "\n".join(lines)
-        if not has_source_and_references(text) and any(
-            part.texts[other] == name for other in self.languages if other != language
-        ):
-            raise ArtifactError(
-                f"{name} is named for both languages, but has no <src> and <ref> elements; name a file for each."
-            )
-        return segments(text, name, language, part.translator)
+    def _segments(self, part: Part, *names: str) -> Iterator[Iterator[Segment]]:
+        """The segments of the text of each language."""
+        texts = []
+        for name in names:
+            with self._lines(name) as lines:
+                texts.append("\n".join(lines))
+        if not any(map(has_source_and_references, texts)):
+            if names[0] == names[1]:
+                raise ArtifactError(f"{names[0]} has no <src> and <ref> elements; name a file for each language.")
+            if part.translator is not None:
+                raise ArtifactError(
+                    f"neither {names[0]} nor {names[1]} has references by translators; remove translator from its part."
+                )
+        for text, name, language in zip(texts, names, self.languages, strict=True):
+            yield iter(segments(text, name, language, part.translator))
 
     def _table(self, part: Part) -> Iterator[Pair]:
         columns = [part.columns[language] for language in self.languages]

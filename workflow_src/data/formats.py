@@ -65,6 +65,7 @@ def other_format(start: bytes, name: str) -> str | None:
     `start` are its first bytes (START of them suffice), decompressed where a reader can do that. zip and tar archives
     are None too, but for documents that are zips.
     """
+    start = start[:START]
     for signature, kind, advice in _SIGNATURES:
         if start.startswith(signature):
             return f"is {kind}, which cannot be read here; {advice}"

@@ -56,25 +56,24 @@ def segments(text: str, name: str, language: str, translator: str | None = None)
     """The segments of SGML or XML, entities resolved; empty ones stay.
 
     Of XML that has source and references in one file, those in `language`; `translator` says whose where there are
-    several. Raises ArtifactError naming the file where this is not clear or the file is not well formed.
+    several, and has no effect on other texts. Raises ArtifactError naming the file where this is not clear or the file
+    is not well formed.
     """
     if has_source_and_references(text):
         return _of_documents(text, name, language, translator)
-    if translator is not None:
-        raise ArtifactError(f"{name} has no references by translators; remove translator from its part.")
     kinds = {kind.lower() for kind in SET.findall(text)}
     if len(kinds) > 1:
         raise ArtifactError(
             f"{name} has sets of several kinds ({', '.join(f'{kind}set' for kind in sorted(kinds))}); give a file with "
             "one of them."
         )
-    found = [
-        (identity.group(1) if (identity := SEGMENT_ID.search(attributes)) else None, _one_line(html.unescape(content)))
-        for attributes, content in SEGMENT.findall(text)
-    ]
-    if not found:
+    elements = SEGMENT.findall(text)
+    if not elements:
         raise ArtifactError(f"{name} has no <seg> elements; check the file, or remove markup from its part.")
-    return found
+    return [
+        (identity.group(1) if (identity := SEGMENT_ID.search(attributes)) else None, _one_line(html.unescape(content)))
+        for attributes, content in elements
+    ]
 
 
 def same_segments(pairs: Iterable[tuple[Segment, Segment]], first: str, second: str) -> Iterator[Pair]:
@@ -102,12 +101,12 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
     wanted = "src"
     if language not in sources:
         wanted, translator = "ref", _translator(documents, name, language, translator, sources)
-    found: list[Segment] = []
+    chosen: list[Segment] = []
     for document in documents:
         place = f'document "{document.get("id")}" of {name}'
         source = _segments_by_id(_only(document.findall("src"), "source", place), place)
         if wanted == "src":
-            found += source.items()
+            chosen += source.items()
             continue
         references = [
             element
@@ -121,8 +120,8 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
             raise ArtifactError(
                 f"{place} has different segments in its source and its {who}: {', '.join(odd)}; correct the file."
             )
-        found += reference.items()
-    return found
+        chosen += reference.items()
+    return chosen
 
 
 def _translator(
@@ -167,11 +166,11 @@ def _only(elements: list[ElementTree.Element], what: str, place: str) -> Element
 
 
 def _segments_by_id(element: ElementTree.Element, place: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for segment in element.iter("seg"):
         identity = segment.get("id")
-        if identity is None or identity in found:
+        if identity is None or identity in texts:
             which = "without id" if identity is None else f'"{identity}" twice'
             raise ArtifactError(f"{place} has a segment {which}; correct the file.")
-        found[identity] = _one_line("".join(segment.itertext()))
-    return found
+        texts[identity] = _one_line("".join(segment.itertext()))
+    return texts

@@ -80,12 +80,12 @@ def test_segments_have_to_agree_in_their_ids(tmp_path):
     with pytest.raises(ArtifactError, match='not aligned in segment 2: its id is "2" in one and "3" in the other'):
         pairs(tmp_path, sgm("srcset", [1, 2, 4]), sgm("refset", [1, 3, 4]), markup="sgm")
     with pytest.raises(ArtifactError, match=r"t.de has sets of several kinds \(refset, srcset\)"):
-        pairs(tmp_path, sgm("srcset", [1]) + sgm("refset", [1]), "", markup="sgm")
-    with pytest.raises(ArtifactError, match="t.de is named for both languages, but has no <src> and <ref>"):
+        pairs(tmp_path, sgm("srcset", [1]) + sgm("refset", [1]), sgm("refset", [1]), markup="sgm")
+    with pytest.raises(ArtifactError, match="t.de has no <src> and <ref> elements; name a file for each"):
         pairs(tmp_path, sgm("srcset", [1]), "", markup="sgm", same=True)
     with pytest.raises(ArtifactError, match="t.de has no <seg> elements"):
         pairs(tmp_path, "Eins.\n", sgm("refset", [1]), markup="sgm")
-    with pytest.raises(ArtifactError, match="t.de has no references by translators; remove translator"):
+    with pytest.raises(ArtifactError, match="neither .*t.de nor .*t.en has references by tr"):
         pairs(tmp_path, sgm("srcset", [1]), sgm("refset", [1]), markup="sgm", translator="A")
 
 
@@ -112,7 +112,8 @@ def test_source_and_references_of_one_file(tmp_path):
     single = WMT.replace(' translator="A"', "").replace('<ref lang="en" translator="B">', '<ref lang="fr">')
     assert pairs(tmp_path, single, "", same=True, markup="sgm") == BY_A
     # The other text may be a file of its own.
-    assert pairs(tmp_path, WMT, sgm("refset", [1, 2, 1]), markup="sgm", translator=None)[2] == ("Vier.", "refset 1")
+    assert pairs(tmp_path, WMT, sgm("refset", [1, 2, 1]), markup="sgm")[2] == ("Vier.", "refset 1")
+    assert pairs(tmp_path, sgm("srcset", [1, 2, 1]), WMT, markup="sgm", translator="A")[2] == ("srcset 1", "Four.")
 
 
 @pytest.mark.parametrize(

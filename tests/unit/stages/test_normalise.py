@@ -73,15 +73,15 @@ def test_what_normalisation_costs_of_a_perfect_output_is_told(tmp_path, raw, cap
     (raw / "test.en").write_text("A line of eight words is all here\n" * 2)
     assert normalise(tmp_path, moses_tokenise=True)["round_trip_bleu"] == {"dev": 100, "test": 100}
     assert "warning" not in capsys.readouterr().err
-    found = normalise(tmp_path, moses_tokenise=True, lowercase=True)["round_trip_bleu"]
+    bleu = normalise(tmp_path, moses_tokenise=True, lowercase=True)["round_trip_bleu"]
     # Of each test line 7 of 8 words, 6 of 7 pairs, 5 of 6 triples and 4 of 5 fours are right.
-    assert found == {"dev": pytest.approx(100), "test": pytest.approx(100 * (4 / 8) ** 0.25)}
+    assert bleu == {"dev": pytest.approx(100), "test": pytest.approx(100 * (4 / 8) ** 0.25)}
     warning = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
     assert len(warning) == 1 and "BLEU 84.1 on test against themselves, and no system can" in warning[0]
     assert "references: normalised" in warning[0]
     normalised = normalise(tmp_path, moses_tokenise=True, lowercase=True, references="normalised")
     # Against the references as given it is no better; against those that are scored, nothing is lost.
-    assert normalised["round_trip_bleu"] == found and "warning" not in capsys.readouterr().err
+    assert normalised["round_trip_bleu"] == bleu and "warning" not in capsys.readouterr().err
 
 
 def test_limits_count_kept_pairs(tmp_path, raw):

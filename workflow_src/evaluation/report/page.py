@@ -145,10 +145,10 @@ def scored_words(normalisation: Mapping[str, Any]) -> str:
 
 def round_trip_words(corpus: Mapping[str, Any]) -> str:
     """What normalisation alone costs, from `corpus.json`; "" where that does not say."""
-    found = corpus.get("round_trip_bleu")
-    if not found:
+    bleu_of_splits = corpus.get("round_trip_bleu")
+    if not bleu_of_splits:
         return ""
-    figures = " and ".join(f"{bleu:.2f} on {split}" for split, bleu in found.items())
+    figures = " and ".join(f"{bleu:.2f} on {split}" for split, bleu in bleu_of_splits.items())
     text = f"references, normalised and put together like outputs, have BLEU {figures} against the references as given"
     if corpus["normalisation"]["references"] == "normalised":
         return f"{text}; outputs are scored against normalised references"

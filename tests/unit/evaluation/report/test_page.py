@@ -162,16 +162,16 @@ def test_a_caption_tells_what_outputs_are_scored_against():
 
 
 def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_captions():
-    def told(dev: float, test: float, references: str = "given") -> tuple[str, str]:
+    def words_of(dev: float, test: float, references: str = "given") -> tuple[str, str]:
         bleu = {"dev": dev, "test": test}
         corpus = {"round_trip_bleu": bleu, "normalisation": {"references": references}}
         return page.round_trip_words(corpus), page.loss_words(corpus, "test")
 
     fact = "references, normalised and put together like outputs, have BLEU 99.90 on dev and {} on test against the "
-    assert told(99.9, 99.5) == (fact.format("99.50") + "references as given; no system can have more", "")
-    known, caption = told(99.9, 97.25)
+    assert words_of(99.9, 99.5) == (fact.format("99.50") + "references as given; no system can have more", "")
+    known, caption = words_of(99.9, 97.25)
     assert known.startswith(fact.format("97.25")) and caption.startswith("No system can have more than 97.2 BLEU here:")
-    known, caption = told(99.9, 97.25, "normalised")
+    known, caption = words_of(99.9, 97.25, "normalised")
     assert known.endswith("as given; outputs are scored against normalised references") and caption == ""
     assert page.round_trip_words({}) == page.loss_words({}, "test") == ""
 
