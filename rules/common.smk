@@ -116,6 +116,8 @@ def training_inputs(wildcards):
     inputs = {
         "train": plan.encoded(system.data, "train") + ".json",
         "dev": plan.encoded("raw", "dev") + ".json",
+        # Sentences that are too long to be translated are better refused before training than after.
+        "test": plan.encoded("raw", "test") + ".json",
         "subwords": SUBWORDS,
         "reference": plan.reference("dev"),
         "summary": plan.corpus_summary,

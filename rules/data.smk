@@ -1,4 +1,4 @@
-"""Raw files -> text of each split -> normalised corpus -> subwords -> arrays of subword ids."""
+"""Raw files -> raw text -> normalised text of each split -> subwords -> arrays of subword ids."""
 
 
 localrules:
@@ -9,7 +9,7 @@ rule download:
     input:
         own=plan.own_files(),
     output:
-        texts=[plan.raw(split, code) for split in SPLITS for code in LANGUAGES],
+        texts=[plan.raw(split, code) for split in plan.loaded.dataset.raw_splits for code in LANGUAGES],
         summary=plan.raw("raw", "json"),
     log:
         f"{LOGS}/download.log",
@@ -63,7 +63,7 @@ rule normalise:
         raw=input_folder("summary"),
         folder=output_folder("summary"),
     message:
-        "Normalising and filtering the corpus"
+        "Normalising, filtering and splitting the corpus"
     shell:
         "python -m workflow_src.stages.normalise --settings {params.settings:q} --log {log:q}"
         " --raw-folder {params.raw:q} --output-folder {params.folder:q}"
@@ -100,6 +100,7 @@ rule learn_subwords:
 rule encode:
     input:
         subwords=rules.learn_subwords.output.summary,
+        corpus=plan.corpus_summary,
         source=plan.corpus("{split}", "source"),
         target=lambda wildcards: (
             plan.target_text(wildcards.text) if wildcards.split == "train" else plan.corpus(wildcards.split, "target")
@@ -118,6 +119,8 @@ rule encode:
         mem_mb=needs.memory("encode"),
         runtime=needs.minutes("encode"),
         slurm_partition=needs.partition(gpu=False),
+        # No result depends on it: longer sentences end the job.
+        longest=plan.longest,
     params:
         settings=plan.settings_encode(),
         subwords=input_folder("subwords"),
@@ -127,4 +130,5 @@ rule encode:
     shell:
         "python -m workflow_src.stages.encode --settings {params.settings:q} --log {log:q}"
         " --subwords {params.subwords:q} --source {input.source:q} --target {input.target:q}"
+        " --corpus-summary {input.corpus:q} --longest {resources.longest}"
         " --split {wildcards.split} --output-prefix {params.prefix:q}"

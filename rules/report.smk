@@ -12,6 +12,7 @@ rule report:
         traces=plan.traces,
         analyses=[analysis.path for analysis in plan.analyses.values() if analysis.enabled],
         corpus=plan.corpus_summary,
+        encoded=[f"{plan.encoded(text, 'train')}.json" for text in plan.texts],
     output:
         page=report(REPORT, category="Report", labels={"what": "the whole report"}),
         rows=f"{plan.report}/results.json",
@@ -42,5 +43,5 @@ rule report:
     shell:
         "python -m workflow_src.stages.report --settings {params.settings:q} --log {log:q}"
         " --significance {input.significance:q} --speed {input.speed:q} --traces {input.traces:q}"
-        " --corpus {input.corpus:q} --analyses {input.analyses:q}"
+        " --corpus {input.corpus:q} --encoded {input.encoded:q} --analyses {input.analyses:q}"
         " --output-folder {params.folder:q}"

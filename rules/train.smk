@@ -38,6 +38,7 @@ for training_rule in TRAININGS:
             settings=lambda wildcards: plan.settings_training(wildcards.system),
             train=input_prefix("train"),
             dev=input_prefix("dev"),
+            test=input_prefix("test"),
             subwords=input_folder("subwords"),
             base=option_built_on,
             initial=option("initial"),
@@ -48,7 +49,8 @@ for training_rule in TRAININGS:
         shell:
             f"{{resources.launch}} workflow_src.stages.{stage_of(rule or training_rule, 'train')}"
             " --settings {params.settings:q} --log {log:q}"
-            " --seed {wildcards.seed} --train {params.train:q} --dev {params.dev:q} --subwords {params.subwords:q}"
+            " --seed {wildcards.seed} --train {params.train:q} --dev {params.dev:q} --test {params.test:q}"
+            " --subwords {params.subwords:q}"
             " --reference {input.reference:q} --corpus-summary {input.summary:q} {params.base} {params.initial}"
             " --state {params.state:q} --output-folder {params.folder:q} --threads {threads}"
             " --device {resources.device} --precision {resources.precision} --compile {resources.compile}"

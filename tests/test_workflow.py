@@ -453,9 +453,18 @@ CHANGES = {
     ),
     "size of the subwords": (
         "recipe: {subwords: {vocabulary_size: 250}}",
-        {"learn_subwords": 1, "encode": 3, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
+        {"learn_subwords": 1, "encode": 4, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
          "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15,
          **ENDS},
+    ),
+    "what is normalised": (
+        "recipe: {normalisation: {max_characters: 200}}",
+        {rule: count for rule, count in jobs(Plan(load_experiment("smoke"))).items() if rule != "download"},
+    ),
+    "positions of one model, which encoding looks at": (
+        "systems: {lm: null, lvm: null, score: null, energy: null, ctc: null, "
+        "teacher: {model: {max_positions: 100}}}\ndecodes: [{system: teacher, search: greedy}]\nanalyses: null",
+        {"train_teacher": 1, "export_bundle": 1, "decode": 1, "score_quality": 1, **ENDS},
     ),
     "another seed of the corpus": (
         "recipe: {dataset: {generator: {seed: 2}}}",
@@ -596,7 +605,7 @@ def test_a_thousand_decodes_are_planned_in_seconds(tmp_path):
     words = ("--dry-run", "translations", "--configfile", str(tmp_path / "many.yaml"))
     planned = counted(snakemake(*words, folder=tmp_path))
     ended = os.times()
-    assert planned["decode"] == 1000 and sum(planned.values()) == 1007
+    assert planned["decode"] == 1000 and sum(planned.values()) == 1008
     assert ended.children_user + ended.children_system - began.children_user - began.children_system < 20
 
 
@@ -694,6 +703,23 @@ def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"download": 1, "normalise": 1}
 
 
+def test_another_split_reads_no_file_anew(hollow_project, tmp_path):
+    for code in ("de", "en"):
+        (tmp_path / f"train.{code}").write_text("one line\n")
+    dataset = {"name": "mine", "languages": ["de", "en"], "kind": "files", "generator": None,
+               "train": [{"texts": {c: f"train.{c}" for c in ("de", "en")}}]}  # fmt: skip
+    for seed, expected in ((1, {"download": 1, "normalise": 1}), (2, {"normalise": 1})):
+        split = {"method": "connected-groups", "dev": 5, "test": 5, "seed": seed}
+        recipe = {"name": "mine", "dataset": dataset | {"split": split}}
+        own = {"experiment": "mine", "extends": "smoke", "recipe": recipe}
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
+        words = ("normalised", "--configfile", "mine.yaml")
+        assert scheduled(*words, project=hollow_project, folder=tmp_path) == expected
+        done = snakemake("--cores", "1", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
+
+
 # The documented table, row by row, and what tests it: keys of CHANGES, tests above with a prefix.
 ROWS = {
     "device, number of devices, precision, threads, compilation, logging, mirrors, how often training state is saved, "
@@ -723,6 +749,9 @@ ROWS = {
         "one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
     "the beam of distillation": ["beam of distillation"],
     "subwords": ["size of the subwords"],
+    "normalisation, limits, how dev and test are split": [
+        "what is normalised", "test_another_split_reads_no_file_anew"],
+    "positions of a model (`model.max_positions`)": ["positions of one model, which encoding looks at"],
     "the dataset, or own text files that it reads": [
         "another seed of the corpus", "test_own_text_changed_makes_the_corpus_anew"],
     "one more seed": ["one more seed"],

@@ -121,6 +121,7 @@ class Split(Frozen):
     every: int | None = Field(None, gt=1, description="every this-many-th pair becomes dev (every-nth)")
     largest_group: int = Field(20, gt=0, description="larger groups stay in train (connected-groups)")
     key_language: str | None = Field(None, description="one translation is kept for each sentence of this language")
+    longest: int = Field(500, gt=0, description="characters; pairs with a longer side are not taken for dev and test")
     seed: int = 1
 
     @model_validator(mode="after")
@@ -141,7 +142,9 @@ class GeneratorConfig(Frozen):
     seed: int = Field(1, ge=0)
 
 
-class DatasetConfig(Frozen):
+class DatasetFiles(Frozen):
+    """What raw text is made from: where its lines are, and which parts of them belong to train, dev and test."""
+
     name: DatasetName
     languages: Annotated[tuple[Language, ...], AfterValidator(distinct)] = Field(min_length=2)
     kind: Literal["files", "generated", "folder"] = Field("files", description="folder: the user gives the files")
@@ -150,18 +153,10 @@ class DatasetConfig(Frozen):
     train: tuple[Part, ...] = ()
     dev: tuple[Part, ...] = ()
     test: tuple[Part, ...] = ()
-    split: Split | None = None
     generator: dict[str, Any] = Field({}, description="settings of a generated corpus")
-    # What a recipe for this dataset starts from; the recipe's own `normalisation` wins key by key.
-    normalisation: dict[str, Any] = {}
-    pairs: int | None = Field(None, gt=0, description="training pairs, about; for estimates only")
-    licence: str = "unknown"
-    citation: str = ""
-    homepage: str = ""
-    notes: str = ""
 
     @model_validator(mode="after")
-    def _complete(self):
+    def _has_text(self):
         if self.kind == "generated":
             if set(self.languages) != {"de", "en"}:
                 raise ValueError(f"a generated corpus is of de and en, not of {' and '.join(self.languages)}")
@@ -170,17 +165,15 @@ class DatasetConfig(Frozen):
             raise ValueError(f"generator belongs to kind generated, and kind is {self.kind}; remove generator")
         if not self.train:
             raise ValueError("a dataset needs at least one part under train")
-        if self.split is None and not (self.dev and self.test):
-            raise ValueError("a dataset needs parts under dev and test, or a split")
-        if self.split is not None and self.split.method == "every-nth" and (self.dev or not self.test):
-            raise ValueError("with split every-nth a dataset needs parts under test, and none under dev")
-        if self.split is not None and self.split.method == "connected-groups" and (self.dev or self.test):
-            raise ValueError("with split connected-groups a dataset has no parts under dev and test")
-        if self.split is not None and self.split.key_language not in (None, *self.languages):
-            raise ValueError(f"key_language of the split must be one of {', '.join(self.languages)}")
         if self.kind == "folder" and not self.folder_hint:
             raise ValueError("a dataset of kind folder needs folder_hint: what to put there, and from where")
         return self
+
+    @property
+    def raw_splits(self) -> tuple[str, ...]:
+        """Which of train, dev and test there are parts of."""
+        every = ("train", "dev", "test")
+        return every if self.kind == "generated" else tuple(name for name in every if getattr(self, name))
 
     def own_files(self, languages: tuple[str, ...], folder: str | None = None) -> list[str]:
         """Paths of the user's files that a direction reads: what is not downloaded. For rules to depend on."""
@@ -190,6 +183,31 @@ class DatasetConfig(Frozen):
             names.update({text.split("!")[0]: None for text in given if text})
         own = [name for name in names if name not in self.files]
         return [f"{folder}/{name}" for name in own] if self.kind == "folder" and folder else own
+
+
+class DatasetConfig(DatasetFiles):
+    split: Split | None = None
+    # What a recipe for this dataset starts from; the recipe's own `normalisation` wins key by key.
+    normalisation: dict[str, Any] = {}
+    pairs: int | None = Field(None, gt=0, description="training pairs, about; for estimates only")
+    licence: str = "unknown"
+    citation: str = ""
+    homepage: str = ""
+    notes: str = ""
+
+    @model_validator(mode="after")
+    def _is_split(self):
+        if self.kind == "generated":
+            return self
+        if self.split is None and not (self.dev and self.test):
+            raise ValueError("a dataset needs parts under dev and test, or a split")
+        if self.split is not None and self.split.method == "every-nth" and (self.dev or not self.test):
+            raise ValueError("with split every-nth a dataset needs parts under test, and none under dev")
+        if self.split is not None and self.split.method == "connected-groups" and (self.dev or self.test):
+            raise ValueError("with split connected-groups a dataset has no parts under dev and test")
+        if self.split is not None and self.split.key_language not in (None, *self.languages):
+            raise ValueError(f"key_language of the split must be one of {', '.join(self.languages)}")
+        return self
 
 
 class NormalisationConfig(Grown):
@@ -211,6 +229,9 @@ class NormalisationConfig(Grown):
     )
     max_length_ratio: float | None = Field(None, gt=1, description="in words; training pairs beyond it are dropped")
     max_words: int | None = Field(None, gt=0, description="longer training sentences are dropped")
+    max_characters: int | None = Field(
+        None, gt=0, description="pairs with a longer side are dropped, in train, dev and test alike"
+    )
 
 
 class SubwordsConfig(Frozen):

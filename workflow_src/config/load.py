@@ -177,6 +177,7 @@ def load(raw: dict[str, Any]) -> Loaded:
     if "references" not in steps:
         _check_references(normalisation, config.recipe.target)
     systems = _systems(config)
+    _check_split(dataset, systems)
     for system in systems.values():
         check_search_defaults(system, systems)
     return Loaded(config, dataset, normalisation, systems, resolve_decodes(config, systems))
@@ -211,6 +212,24 @@ def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
                 if language not in given:
                     where = f"{split}[{number}].{kind} of dataset {dataset.name}"
                     raise ConfigError(f"{where} has no {language}; it has {', '.join(sorted(given))}. Add {language}.")
+
+
+def _check_split(dataset: DatasetConfig, systems: dict[str, System]) -> None:
+    """Every system can read whatever the split takes for dev and test. Raises ConfigError.
+
+    A sentence has at most one subword more than characters; an end symbol follows.
+    """
+    if dataset.split is None or dataset.kind == "generated":
+        return
+    longest = dataset.split.longest
+    for name, system in systems.items():
+        positions = getattr(system.model, "max_positions", None)
+        if positions is not None and longest + 2 > positions:
+            raise ConfigError(
+                f"systems.{name}.model.max_positions is {positions}, and the split of dataset {dataset.name} takes "
+                f"sentences of up to {longest} characters for dev and test; set split.longest of the dataset to "
+                f"{max(positions - 2, 1)}, or raise max_positions to {longest + 2}."
+            )
 
 
 def _preset(family: Family, preset: str, system: str) -> dict[str, Any]:

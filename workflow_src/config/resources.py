@@ -59,6 +59,8 @@ CORPUS = {
     "encode": (200, 50_000),
     "merge_distilled": (500, 500_000),
 }
+# Bytes a pair where the corpus is held in memory, to be split by connected groups.
+SPLIT_BYTES = 2500
 
 
 class Requests:
@@ -115,6 +117,9 @@ class Requests:
             return FIXED[rule]
         if rule in CORPUS:
             bytes_a_pair, pairs_a_minute = CORPUS[rule]
+            split = self.plan.loaded.dataset.split
+            if rule == "normalise" and split and split.method == "connected-groups":
+                bytes_a_pair = SPLIT_BYTES
             return 2000 + self.pairs * bytes_a_pair / 1e6, STARTING_MINUTES + self.pairs / pairs_a_minute
         if rule.startswith("train_"):
             return self._training(system)

@@ -1,18 +1,18 @@
-"""From a dataset's files to line-aligned raw text: parts, markup, tables, and splits of a corpus that has none."""
+"""From a dataset's files to line-aligned raw text: parts, markup and tables."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
 import itertools
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, NamedTuple, TypeVar
 
 from workflow_src.config.base import ConfigError, nearest
-from workflow_src.config.datasets import DatasetConfig, Part, Split
+from workflow_src.config.datasets import DatasetFiles, Part
 from workflow_src.data.markup import Segment, has_source_and_references, same_segments, segments, without_markup
-from workflow_src.data.splits import connected_groups
 from workflow_src.data.unpack import Archives, reported
 from workflow_src.records.atomic import ArtifactError
 
@@ -21,17 +21,30 @@ Line = TypeVar("Line")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
+class RawPair(NamedTuple):
+    """A pair as strings stripped of outer whitespace, and the texts and the line (from 1) that it comes from.
+
+    Lines of generated corpora have no names. In SGML and XML, segments are counted.
+    """
+
+    first: str
+    second: str
+    names: tuple[str, str]
+    number: int
+
+
 class RawCorpus:
-    """Pairs of every split of a dataset in one direction, as strings stripped of outer whitespace.
+    """Pairs of a dataset in one direction: those of its parts under `train`, `dev` and `test`.
 
     `locate` gives the local path of a key of the dataset's `files` (it may download); `folder` is the user's, for
     datasets of kind `folder`. Other paths are the user's own, relative to the working directory. Use as a context
-    manager. Texts are streamed; only `connected-groups` splits hold the corpus in memory.
+    manager. Texts are streamed. `dropped` counts what is left out, by `train`, `dev` or `test` and by reason: `markup`
+    (lines that are tags) and `minimum_score`.
     """
 
     def __init__(
         self,
-        dataset: DatasetConfig,
+        dataset: DatasetFiles,
         languages: tuple[str, str],
         locate: Callable[[str], Path],
         folder: str | None = None,
@@ -44,6 +57,7 @@ class RawCorpus:
         if dataset.kind == "folder":
             check_folder(dataset, folder)
         self.dataset, self.languages, self.locate, self.folder = dataset, languages, locate, folder
+        self.dropped: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._archives = Archives()
 
     def __enter__(self) -> RawCorpus:
@@ -52,61 +66,51 @@ class RawCorpus:
     def __exit__(self, *_) -> None:
         self._archives.__exit__()
 
-    def splits(self) -> Iterator[tuple[str, Iterable[Pair]]]:
-        """(split, its pairs) for train, dev and test; take the pairs of one split before asking for the next.
+    def parts(self) -> Iterator[tuple[str, Iterable[RawPair]]]:
+        """(`train`, `dev` or `test`, the pairs of its parts) for those that the dataset has; take the pairs of one
+        before asking for the next.
 
-        The pairs of dev may come before those of train are complete, so a split can appear more than once
-        (`every-nth` gives pairs to train and dev in turn). Raises ConfigError or ArtifactError with one sentence.
+        Raises ConfigError or ArtifactError with one sentence.
         """
-        dataset = self.dataset
-        if dataset.kind == "generated":
+        if self.dataset.kind == "generated":
             from workflow_src.data.toy import grammar
 
-            yield from self._generated(grammar.generate(dataset.generator))
+            yield from self._generated(grammar.generate(self.dataset.generator))
             return
-        if dataset.split is not None and dataset.split.method == "connected-groups":
-            yield from self._connected(dataset.split).items()
-            return
-        if dataset.split is not None:
-            yield from every_nth(self._pairs("train", dataset.train), dataset.split.every)
-        else:
-            yield "train", self._pairs("train", dataset.train)
-            yield "dev", self._pairs("dev", dataset.dev)
-        yield "test", self._pairs("test", dataset.test)
+        for name in self.dataset.raw_splits:
+            yield name, self._pairs(name, getattr(self.dataset, name))
 
-    def _generated(self, corpus: dict[str, list[Pair]]) -> Iterator[tuple[str, list[Pair]]]:
+    def _generated(self, corpus: dict[str, list[Pair]]) -> Iterator[tuple[str, Iterator[RawPair]]]:
         if set(self.languages) != {"de", "en"}:
             raise ConfigError(f"a generated corpus is German and English, not {' and '.join(self.languages)}.")
-        for name in ("train", "dev", "test"):
-            german_first = self.languages == ("de", "en")
-            yield name, corpus[name] if german_first else [(english, german) for german, english in corpus[name]]
+        turn = 1 if self.languages == ("de", "en") else -1
+        for name in self.dataset.raw_splits:
+            yield name, (RawPair(*pair[::turn], ("", ""), line) for line, pair in enumerate(corpus[name], 1))
 
-    def _connected(self, split: Split) -> dict[str, list[Pair]]:
-        """The split does not depend on the direction: it is made with the key language first, and turned after."""
-        key = split.key_language or self.dataset.languages[0]
-        turned = self.languages[1] == key
-        pairs = self._pairs("train", self.dataset.train)
-        made = connected_groups([(b, a) for a, b in pairs] if turned else list(pairs), split)
-        return {name: [(b, a) for a, b in rows] for name, rows in made.items()} if turned else made
-
-    def _pairs(self, split: str, parts: tuple[Part, ...]) -> Iterator[Pair]:
+    def _pairs(self, split: str, parts: tuple[Part, ...]) -> Iterator[RawPair]:
+        dropped = self.dropped[split]
         for number, part in enumerate(parts):
             place = f"part {number + 1} of {split} in dataset {self.dataset.name}"
             given = part.texts if part.texts is not None else part.columns
             for language in self.languages:
                 if language not in given:
                     raise ConfigError(f'{place} has no language "{language}"; it has {", ".join(sorted(given))}.')
-            yield from self._texts(part) if part.texts is not None else self._table(part)
+            yield from self._texts(part, dropped) if part.texts is not None else self._table(part, dropped)
 
-    def _texts(self, part: Part) -> Iterator[Pair]:
-        first, second = (part.texts[language] for language in self.languages)
+    def _texts(self, part: Part, dropped: Counter[str]) -> Iterator[RawPair]:
+        names = first, second = tuple(part.texts[language] for language in self.languages)
         if part.markup == "sgm":
             left, right = self._segments(part, first, second)
-            yield from same_segments(aligned(left, right, first, second), first, second)
+            pairs = same_segments(aligned(left, right, first, second), first, second)
+            for number, (a, b) in enumerate(pairs, 1):
+                yield RawPair(a, b, names, number)
             return
         with self._lines(first) as left, self._lines(second) as right:
-            pairs = aligned(left, right, first, second)
-            yield from without_markup(pairs, first, second) if part.markup == "ted" else pairs
+            numbered = enumerate(aligned(left, right, first, second), 1)
+            if part.markup == "ted":
+                numbered = without_markup(numbered, first, second, dropped)
+            for number, (a, b) in numbered:
+                yield RawPair(a, b, names, number)
 
     def _segments(self, part: Part, *names: str) -> Iterator[Iterator[Segment]]:
         """The segments of the text of each language."""
@@ -124,10 +128,11 @@ class RawCorpus:
         for text, name, language in zip(texts, names, self.languages, strict=True):
             yield iter(segments(text, name, language, part.translator))
 
-    def _table(self, part: Part) -> Iterator[Pair]:
+    def _table(self, part: Part, dropped: Counter[str]) -> Iterator[RawPair]:
         columns = [part.columns[language] for language in self.languages]
         with self._lines(part.table, strip=False) as lines:
-            yield from table_pairs(lines, part, columns)
+            for number, a, b in table_pairs(lines, part, columns, dropped):
+                yield RawPair(a, b, (part.table, part.table), number)
 
     @contextlib.contextmanager
     def _lines(self, text: str, strip: bool = True) -> Iterator[Iterator[str]]:
@@ -157,7 +162,7 @@ class RawCorpus:
         return path
 
 
-def check_folder(dataset: DatasetConfig, folder: str | None) -> None:
+def check_folder(dataset: DatasetFiles, folder: str | None) -> None:
     """Raises ConfigError, with the dataset's own hint, when the user's folder is not given or is not there."""
     hint = _one_line(dataset.folder_hint)
     if folder is None:
@@ -253,8 +258,10 @@ def table_rows(lines: Iterable[str], part: Part) -> Iterator[tuple[int, list[str
         ) from None
 
 
-def table_pairs(lines: Iterable[str], part: Part, columns: list[int]) -> Iterator[Pair]:
-    """Two columns of a table's rows, rows below the minimum score left out.
+def table_pairs(
+    lines: Iterable[str], part: Part, columns: list[int], dropped: Counter[str]
+) -> Iterator[tuple[int, str, str]]:
+    """Number and two columns of a table's lines; rows below the minimum score are left out and counted in `dropped`.
 
     Raises ArtifactError naming the table and the line where a column is missing or a score is no number.
     """
@@ -277,18 +284,10 @@ def table_pairs(lines: Iterable[str], part: Part, columns: list[int]) -> Iterato
                 ) from None
             # Written so that NaN is left out.
             if not score >= part.minimum_score:
+                dropped["minimum_score"] += 1
                 continue
         kept += 1
-        yield cells[columns[0]].strip(), cells[columns[1]].strip()
+        yield number, cells[columns[0]].strip(), cells[columns[1]].strip()
     if not kept:
         reason = "" if part.score_column is None else f" with the score {part.minimum_score} or a higher one"
         raise ArtifactError(f"{part.table} has no row{reason}; check the table{reason and ', or lower minimum_score'}.")
-
-
-def every_nth(pairs: Iterable[Pair], every: int) -> Iterator[tuple[str, list[Pair]]]:
-    """("dev", every `every`-th pair) and ("train", the pairs between), in turn."""
-    pairs = iter(pairs)
-    while block := list(itertools.islice(pairs, every)):
-        yield "train", block[: every - 1]
-        if len(block) == every:
-            yield "dev", block[every - 1 :]

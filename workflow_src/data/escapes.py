@@ -17,6 +17,9 @@ _RUN = re.compile(f"[{NIBBLES[0]}-{NIBBLES[-1]}]+")
 # two characters that SentencePiece writes for a space and for an unknown.
 RESERVED = frozenset(NIBBLES) | frozenset(map(chr, range(32))) | {"\x7f", "\u2581", "\u2585"}
 
+# Words in which subword-nmt's own signs occur as text: what it writes between subwords, and at the end of a word.
+BPE_SIGNS = "@@+|</w>"
+
 
 def _spelled(match: re.Match[str]) -> str:
     return "".join(NIBBLES[byte >> 4] + NIBBLES[byte & 15] for byte in match.group().encode("utf-8"))

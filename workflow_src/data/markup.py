@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree
 
@@ -30,12 +31,14 @@ def is_markup(line: str) -> bool:
     return ONLY_TAGS.fullmatch(line) is not None or ELEMENT.fullmatch(line) is not None
 
 
-def without_markup(pairs: Iterable[Pair], first: str, second: str) -> Iterator[Pair]:
-    """The pairs of lines of two texts that are no markup.
+def without_markup(
+    numbered: Iterable[tuple[int, Pair]], first: str, second: str, dropped: Counter[str]
+) -> Iterator[tuple[int, Pair]]:
+    """The numbered pairs of lines of two texts that are no markup; the others are counted in `dropped`.
 
     Raises ArtifactError naming both texts and the line where only one side is markup.
     """
-    for number, pair in enumerate(pairs, 1):
+    for number, pair in numbered:
         left, right = map(is_markup, pair)
         if left != right:
             tagged, other = (first, second) if left else (second, first)
@@ -43,8 +46,10 @@ def without_markup(pairs: Iterable[Pair], first: str, second: str) -> Iterator[P
                 f"{first} and {second} are not aligned in line {number}: it is markup in {tagged} and text in {other}; "
                 "correct the texts, which need markup in the same lines."
             )
-        if not left:
-            yield pair
+        if left:
+            dropped["markup"] += 1
+        else:
+            yield number, pair
 
 
 def has_source_and_references(text: str) -> bool:

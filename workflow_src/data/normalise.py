@@ -8,14 +8,13 @@ from collections.abc import Callable
 
 from workflow_src.config.datasets import NormalisationConfig
 
-# Control characters (Cc) that do not separate words, and invisible format characters that carry no text: soft hyphen,
-# zero-width space, word joiner, byte order mark, marks of writing direction, interlinear annotation. Joiners
-# (U+200C, U+200D), variation selectors, fillers and tags stay inside words: Persian, Indic, Mongolian and Korean words
-# and emoji need them.
-INVISIBLE = re.compile(
-    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
-    "\ufeff\ufff9-\ufffb]"
-)
+# Control characters (Cc) that `str.split` does not take for whitespace. They become spaces: what stands on either side
+# of a NUL is not one word.
+CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
+# Invisible format characters that carry no text: soft hyphen, zero-width space, word joiner, byte order mark, marks of
+# writing direction, interlinear annotation. Joiners (U+200C, U+200D), variation selectors, fillers and tags stay inside
+# words: Persian, Indic, Mongolian and Korean words and emoji need them.
+INVISIBLE = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]")
 # Unicode's Default_Ignorable_Code_Point, which Python's unicodedata lacks, and two symbols that are blank: the Braille
 # pattern without dots and the null note head.
 BLANK = (
@@ -35,14 +34,14 @@ WITHOUT_DIACRITICS = str.maketrans("ĂăÂâÎîȘșȚț", "AaAaIiSsTt")
 
 
 def clean(text: str, form: str = "NFC") -> str:
-    """Unicode normal form, no control or invisible characters, runs of whitespace as one space, none at the ends.
+    """Unicode normal form, no invisible characters, runs of whitespace and control characters as one space, none at
+    the ends.
 
     A word in which nothing can be seen counts as whitespace, so that text without a visible character becomes "".
     Idempotent. Line separators of any kind become spaces, so that a line stays a line.
     """
     if not (text.isascii() and text.isprintable()):
-        # Whitespace that is a control character (tab, U+0085, ...) is not among INVISIBLE: split() folds it.
-        text = INVISIBLE.sub("", text)
+        text = INVISIBLE.sub("", CONTROL.sub(" ", text))
         if not unicodedata.is_normalized(form, text):
             text = unicodedata.normalize(form, text)
         text = BLANK_WORD.sub("", text)
@@ -157,9 +156,13 @@ class Normaliser:
 
 
 def drop_reason(source: str, target: str, settings: NormalisationConfig, training: bool) -> str | None:
-    """Why a normalised pair is left out: `empty` (any split), `max_words` or `length_ratio` (train only); or None."""
+    """Why a normalised pair is left out, or None: `empty` or `max_characters`, and of pairs to train on `max_words` or
+    `length_ratio`.
+    """
     if not source or not target:
         return "empty"
+    if settings.max_characters is not None and max(len(source), len(target)) > settings.max_characters:
+        return "max_characters"
     if not training or (settings.max_words is None and settings.max_length_ratio is None):
         return None
     # Words are separated by exactly one space here.

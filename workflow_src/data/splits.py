@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
-import re
-from collections import defaultdict
+import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from workflow_src.config.datasets import Split
+from workflow_src.data.escapes import BPE_SIGNS, Escape
 from workflow_src.records.atomic import ArtifactError
 
 Pair = tuple[str, str]
-NOT_WORD = re.compile(r"[\W_]+")
+# Marks that show nothing: the grapheme joiner and what selects the form of the character before it.
+SELECTORS = frozenset([0x034F, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
+
+
+class _KeptCharacters(dict):
+    """For `str.translate`: letters, marks and numbers stay, whatever else there is goes."""
+
+    def __missing__(self, code: int) -> int | None:
+        kept = unicodedata.category(chr(code))[0] in "LMN" and code not in SELECTORS
+        self[code] = code if kept else None
+        return self[code]
+
+
+_KEPT = _KeptCharacters()
+
+
+def bare(sentence: str) -> str:
+    """Case folded, only letters, marks and numbers; a sentence without any of these stays as it is.
+
+    Marks stay because vowel signs and tones are marks: words of Hindi or Thai may differ in nothing else.
+    """
+    return sentence.casefold().translate(_KEPT) or sentence
 
 
 def key(sentence: str) -> str:
-    """What sentences are compared by: case folded, only letters and digits; a sentence without any is its own key."""
-    return NOT_WORD.sub("", sentence.casefold()) or sentence
+    """What sentences are compared by: `bare`, with compatibility forms (full width, ligatures, superscripts) folded."""
+    if sentence.isascii():
+        return bare(sentence)
+    return bare(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", sentence).casefold()))
 
 
 class Groups:
@@ -42,44 +67,120 @@ class Groups:
             self._above[mine] = theirs
 
 
-def connected_groups(pairs: Sequence[Pair], settings: Split) -> dict[str, list[Pair]]:
-    """Train, dev and test of (key language, other language) pairs, reproducible from `settings.seed`.
+@dataclasses.dataclass
+class SplitRows:
+    """Rows of each split by number, and how many rows are in none of them, by reason.
 
-    Sentences of either side that agree after case folding and without punctuation connect their pairs. Groups are
-    taken in random order: one pair of each fills dev, then test; the rest, and every group with more than
-    `largest_group` distinct key sentences, becomes train, shuffled. Of several translations of one key sentence one is
-    kept, at random. The order of the random draws is part of the definition: figures measured on a split need it.
+    repeated           the same two sentences are in another row
+    other_translation  its key sentence has another translation, which is kept
+    held_out_group     it is connected to the pair of dev or test that its group gave
+    """
+
+    train: list[int] = dataclasses.field(default_factory=list)
+    dev: list[int] = dataclasses.field(default_factory=list)
+    test: list[int] = dataclasses.field(default_factory=list)
+    dropped: Counter[str] = dataclasses.field(default_factory=Counter)
+
+
+def connected_groups(pairs: Sequence[Pair], settings: Split) -> SplitRows:
+    """Train, dev and test of normalised (key language, other language) pairs, reproducible from `settings.seed`.
+
+    Sentences of either side with the same `key` connect their pairs. Groups are taken in random order: one pair of each
+    fills dev, then test; the rest, and every group with more than `largest_group` distinct key sentences, becomes
+    train, shuffled. Of several translations of one key sentence one is kept, at random. Pairs whose subwords might
+    outnumber `longest` on a side are never taken for dev and test. The order of the random draws is part of the
+    definition: figures measured on a split need it.
 
     Raises ArtifactError when there are too few groups for dev and test.
     """
-    draw = random.Random(settings.seed)
     groups = Groups()
     for first, second in pairs:
-        # The marks keep the two languages apart; "0" sorts before "1", as the key language comes first.
-        groups.join("0" + key(first), "1" + key(second))
+        # The digits keep the two languages apart; "0" sorts before "1", as the key language comes first. Groups are
+        # named by bare sentences: draws depend on the order of their names.
+        names = "0" + bare(first), "1" + bare(second)
+        groups.join(*names)
+        groups.join("0" + key(first), names[0])
+        groups.join("1" + key(second), names[1])
     members: dict[str, list[int]] = defaultdict(list)
     for row, (first, _) in enumerate(pairs):
-        members[groups.find("0" + key(first))].append(row)
+        members[groups.find("0" + bare(first))].append(row)
+    too_long = {row for row, pair in enumerate(pairs) if not fits(pair, settings.longest)}
+    while True:
+        rows = _drawn(pairs, members, settings, too_long)
+        spelled = _spelled_too_long(pairs, rows, settings.longest)
+        if not spelled:
+            return rows
+        too_long |= spelled
+
+
+def fits(pair: Pair, longest: int) -> bool:
+    """Whether neither side has more characters: a known character is at most one subword."""
+    return len(pair[0]) <= longest and len(pair[1]) <= longest
+
+
+def _spelled_too_long(pairs: Sequence[Pair], rows: SplitRows, longest: int) -> set[int]:
+    """Rows of dev and test that may have too many subwords, because train lacks characters of them.
+
+    Subwords are learned from train. They spell every other character, with several subwords each.
+    """
+    nothing_known = Escape("")
+    held_out = [*rows.dev, *rows.test]
+    near = [row for row in held_out if any(len(nothing_known(text)) > longest for text in pairs[row])]
+    if not near:
+        return set()
+    escapes = [Escape(set().union(*(pairs[row][side] for row in rows.train)), BPE_SIGNS) for side in (0, 1)]
+    return {row for row in near if any(len(escapes[side](pairs[row][side])) > longest for side in (0, 1))}
+
+
+def _drawn(pairs: Sequence[Pair], members: dict[str, list[int]], settings: Split, too_long: set[int]) -> SplitRows:
+    draw = random.Random(settings.seed)
     names = sorted(members)
     draw.shuffle(names)
-
-    made: dict[str, list[Pair]] = {"train": [], "dev": [], "test": []}
+    split = SplitRows()
     waiting = [name for name in ("dev", "test") if getattr(settings, name)]
     for name in names:
-        translations: dict[str, list[str]] = defaultdict(list)
-        for row in members[name]:
-            translations[pairs[row][0]].append(pairs[row][1])
-        items = [(first, draw.choice(sorted(choices))) for first, choices in sorted(translations.items())]
-        if waiting and len(items) <= settings.largest_group:
-            made[waiting[0]].append(draw.choice(items))
-            if len(made[waiting[0]]) == getattr(settings, waiting[0]):
+        rows = members[name]
+        translations: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        for row in rows:
+            translations[pairs[row][0]].append((pairs[row][1], row))
+        # One row for each key sentence, in the order of these sentences.
+        kept = [draw.choice(sorted(choices))[1] for _, choices in sorted(translations.items())]
+        distinct = len({pairs[row] for row in rows})
+        split.dropped["repeated"] += len(rows) - distinct
+        split.dropped["other_translation"] += distinct - len(kept)
+        fitting = [row for row in kept if row not in too_long]
+        if waiting and fitting and len(kept) <= settings.largest_group:
+            held_out = getattr(split, waiting[0])
+            held_out.append(draw.choice(fitting))
+            split.dropped["held_out_group"] += len(kept) - 1
+            if len(held_out) == getattr(settings, waiting[0]):
                 waiting.pop(0)
         else:
-            made["train"] += items
-    if waiting or not made["train"]:
+            split.train += kept
+    if waiting or not split.train:
         raise ArtifactError(
             f"{len(pairs)} pairs in {len(names)} groups of connected sentences are too few for {settings.dev} dev and "
             f"{settings.test} test pairs beside train; lower dev and test under split."
         )
-    draw.shuffle(made["train"])
-    return made
+    draw.shuffle(split.train)
+    split.dropped = +split.dropped
+    return split
+
+
+class EveryNth:
+    """Takes every `every`-th pair for dev, one after the other.
+
+    Where the pair whose turn it is might have more than `longest` subwords on a side, the next one that fits is taken.
+    """
+
+    def __init__(self, settings: Split):
+        self._every, self._longest = settings.every, settings.longest
+        self._since = 0
+
+    def split_of(self, pair: Pair) -> str:
+        """`dev` or `train`."""
+        self._since += 1
+        if self._since < self._every or not fits(pair, self._longest):
+            return "train"
+        self._since = 0
+        return "dev"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from workflow_src.config.datasets import SubwordsConfig
-from workflow_src.data.escapes import NIBBLES, RESERVED, Escape, unescape
+from workflow_src.data.escapes import BPE_SIGNS, NIBBLES, RESERVED, Escape, unescape
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.repetitions import collapse
 from workflow_src.records.atomic import ArtifactError, atomic, fingerprint, read_json, sha256, write_json
@@ -33,8 +33,6 @@ FORMAT = "continuum-subwords-1"
 ENDINGS = ("model", "codes", "vocabulary")
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 JOINER = "@@"
-# Words in which subword-nmt's own signs occur as text.
-_BPE_SIGNS = "@@+|</w>"
 # SentencePiece's result depends on the number of threads, so that it cannot be the machine's.
 SENTENCEPIECE_THREADS = 4
 # A call of SentencePiece with several lines starts threads, which costs as much as this many lines.
@@ -98,7 +96,7 @@ class BpeSide:
         self.size = len(vocabulary)
         self.ids = {piece: number for number, piece in enumerate(vocabulary)}
         alphabet = (p[0] for p in vocabulary if len(p) == 1 + len(JOINER) and p.endswith(JOINER))
-        self.escape = Escape(alphabet, also=_BPE_SIGNS)
+        self.escape = Escape(alphabet, also=BPE_SIGNS)
 
     def encode(self, lines: list[str]) -> list[list[int]]:
         return [[self.ids[p] for p in self.bpe.segment_tokens(self.escape(line).split(" "))] for line in lines]
@@ -356,7 +354,7 @@ def _learn_bpe(settings: SubwordsConfig, name: str, files: list[str | Path]) -> 
     merges = settings.vocabulary_size - len(base)
     if merges < 0:
         raise _too_small(settings, name, len(base))
-    escape = Escape(alphabet, also=_BPE_SIGNS)
+    escape = Escape(alphabet, also=BPE_SIGNS)
     # Sorted, so that ties cannot depend on the order of lines.
     counted = sorted((escape(word), count) for word, count in words.items())
     codes = io.StringIO(newline="\n")

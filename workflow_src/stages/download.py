@@ -1,4 +1,6 @@
-"""Stage: fetch a dataset's files and write its raw text, one file for each split and language of a direction."""
+"""Stage: fetch a dataset's files and write its raw text: one file for its parts under train, dev and test each, and
+language of a direction. Nothing is split or normalised here.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,14 @@ from typing import IO, Any
 
 from workflow_src import jobs
 from workflow_src.config.base import ConfigError, parse
-from workflow_src.config.datasets import DatasetConfig
+from workflow_src.config.datasets import DatasetFiles
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import Patience, fetch
+from workflow_src.data.drops import left_out
+from workflow_src.data.places import Places
 from workflow_src.records.atomic import ArtifactError, atomic, write_json
 from workflow_src.records.provenance import digests, provenance
 
-SPLITS = ("train", "dev", "test")
 MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
 
 
@@ -36,7 +39,7 @@ class _Files:
     """Local copies of a dataset's files, fetched when first asked for."""
 
     def __init__(
-        self, dataset: DatasetConfig, folder: Path, mirrors: list[Path], allow_unpinned: bool, patience: Patience
+        self, dataset: DatasetFiles, folder: Path, mirrors: list[Path], allow_unpinned: bool, patience: Patience
     ):
         self.dataset, self.folder, self.mirrors, self.allow_unpinned = dataset, folder, mirrors, allow_unpinned
         self.patience = patience
@@ -53,32 +56,36 @@ class _Files:
         return Path(self.fetched[name]["path"])
 
 
-def write_splits(corpus: RawCorpus, folder: Path) -> dict[str, int]:
-    """Write {split}.{language} for every split, all or none of them; gives the number of pairs of each."""
-    counts = dict.fromkeys(SPLITS, 0)
+def write_parts(corpus: RawCorpus, folder: Path) -> tuple[dict[str, int], dict[str, Places]]:
+    """Write {train,dev,test}.{language} for what the dataset has parts of, all files or none.
+
+    Gives the number of pairs of each, and where those of dev and test come from.
+    """
+    counts = dict.fromkeys(corpus.dataset.raw_splits, 0)
+    places = {name: Places() for name in counts if name != "train"}
     with contextlib.ExitStack() as stack:
         files: dict[str, list[IO[str]]] = {
-            split: [stack.enter_context(atomic(folder / f"{split}.{code}")) for code in corpus.languages]
-            for split in SPLITS
+            name: [stack.enter_context(atomic(folder / f"{name}.{code}")) for code in corpus.languages]
+            for name in counts
         }
-        for split, pairs in corpus.splits():
-            left, right = files[split]
-            for first, second in pairs:
-                left.write(first + "\n")
-                right.write(second + "\n")
-                counts[split] += 1
-        for split, count in counts.items():
+        for name, pairs in corpus.parts():
+            left, right = files[name]
+            for pair in pairs:
+                left.write(pair.first + "\n")
+                right.write(pair.second + "\n")
+                if name in places:
+                    places[name].add(pair.names, pair.number)
+                counts[name] += 1
+        for name, count in counts.items():
             if not count:
-                raise ArtifactError(
-                    f"{split} of dataset {corpus.dataset.name} is empty; check its parts and its split."
-                )
-    return counts
+                raise ArtifactError(f"{name} of dataset {corpus.dataset.name} is empty; check its parts.")
+    return counts, places
 
 
 def run(arguments: argparse.Namespace) -> str:
     settings = dict(arguments.settings)
     own_folder = settings.pop("folder", None)
-    dataset: DatasetConfig = parse(DatasetConfig, settings, "dataset")
+    dataset: DatasetFiles = parse(DatasetFiles, settings, "dataset")
     languages = tuple(arguments.languages)
     if languages[0] == languages[1]:
         raise ConfigError(f"--languages needs two different languages, not {languages[0]} twice.")
@@ -89,8 +96,9 @@ def run(arguments: argparse.Namespace) -> str:
     summary = folder / "raw.json"
     summary.unlink(missing_ok=True)
     with RawCorpus(dataset, languages, files.locate, own_folder) as corpus:
-        counts = write_splits(corpus, folder)
-    texts = [f"{split}.{code}" for split in SPLITS for code in languages]
+        counts, places = write_parts(corpus, folder)
+        dropped = {name: dict(corpus.dropped[name]) for name in counts}
+    texts = [f"{name}.{code}" for name in counts for code in languages]
     sums = digests(folder, texts)
     own = {name: Path(name) for name in dataset.own_files(languages, own_folder)}
     made = provenance(arguments.settings, own, sums)
@@ -101,12 +109,14 @@ def run(arguments: argparse.Namespace) -> str:
         "dataset": dataset.name,
         "languages": list(languages),
         "pairs": counts,
+        "dropped": dropped,
+        "places": {name: found.runs for name, found in places.items()},
         "sha256": sums,
         "downloads": files.fetched,
         "provenance": made,
     })  # fmt: skip
-    told = ", ".join(f"{split} {count:,}" for split, count in counts.items())
-    return f"{dataset.name} {'-'.join(languages)}: {told} pairs"
+    parts = ", ".join(f"{name} {count:,}{left_out(dropped[name])}" for name, count in counts.items())
+    return f"{dataset.name} {'-'.join(languages)}: {parts} pairs"
 
 
 def main(words: list[str] | None = None) -> None:

@@ -1,75 +1,161 @@
-"""Stage: normalise raw text, drop pairs that cannot be used, and count every drop by reason."""
+"""Stage: normalise raw text, drop pairs that cannot be used, split what has no dev and test, and count every drop."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import NamedTuple
 
 from workflow_src import jobs
 from workflow_src.config.base import ConfigError, parse
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.datasets import NormalisationConfig, Split
+from workflow_src.data.drops import left_out, words
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.normalise import Normaliser, clean, drop_reason
+from workflow_src.data.places import Places
+from workflow_src.data.splits import EveryNth, connected_groups
 from workflow_src.evaluation.quality import metrics
-from workflow_src.records.atomic import ArtifactError, atomic, write_json
+from workflow_src.records.atomic import ArtifactError, atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
 
 SPLITS = ("train", "dev", "test")
-REASONS = {"train": ("empty", "max_words", "length_ratio"), "dev": ("empty",), "test": ("empty",)}
+HELD_OUT = ("dev", "test")
 
 
-def normalise_split(
-    split: str,
-    raw: tuple[Path, Path],
-    normalisers: tuple[Normaliser, Normaliser],
-    outputs: list[IO[str]],
-    limit: int | None = None,
-) -> dict:
-    """Stream one split from `raw` (source, target) to `outputs` (source, target, and the reference where there is one).
-
-    Counts: pairs read, dropped by reason, and kept, and words of each side. With a reference, `round_trip_bleu` too:
-    BLEU of the targets as outputs would be put together, against the references as given (None without one). Stops
-    after `limit` kept pairs.
+class Row(NamedTuple):
+    """A normalised pair, what outputs are scored against, the number of its raw lines, from 0, and the reference as
+    given, with white space cleaned.
     """
+
+    source: str
+    target: str
+    reference: str
+    number: int
+    as_given: str
+
+
+class Writer:
+    """The texts of one split, pair by pair, up to `limit` pairs; `full` tells when these are written."""
+
+    def __init__(
+        self, split: str, codes: tuple[str, str], folder: Path, limit: int | None, stack: contextlib.ExitStack
+    ):
+        self.names = [f"{split}.{code}" for code in codes]
+        if split != "train":
+            self.names.append(f"{split}.reference.{codes[1]}")
+        self._files = [stack.enter_context(atomic(folder / name)) for name in self.names]
+        self._codes = codes
+        self.limit = limit
+        self.pairs = 0
+        self.words = dict.fromkeys(codes, 0)
+        self.places = Places()
+        # Targets and references as given, of dev and test only: of train nobody asks, and it is large.
+        self.targets: list[str] = []
+        self.as_given: list[str] = []
+
+    @property
+    def full(self) -> bool:
+        return self.pairs == self.limit
+
+    def write(self, row: Row) -> bool:
+        """Whether there was room for the pair."""
+        if self.full:
+            return False
+        # The texts of train are two files.
+        for file, line in zip(self._files, row, strict=False):
+            file.write(line + "\n")
+        for code, line in zip(self._codes, row, strict=False):
+            self.words[code] += line.count(" ") + 1
+        self.pairs += 1
+        if len(self.names) > 2:
+            self.targets.append(row.target)
+            self.as_given.append(row.as_given)
+        return True
+
+
+def normalised(
+    texts: Iterable[tuple[str, str]], normalisers: tuple[Normaliser, Normaliser], training: bool, dropped: Counter[str]
+) -> Iterator[Row]:
+    """Rows of raw (source, target) lines; those that cannot be used are left out and counted in `dropped`."""
     source_side, target_side = normalisers
-    settings = source_side.settings
-    check_parallel(*raw)
-    dropped = dict.fromkeys(REASONS[split], 0)
-    words = [0, 0]
-    read = kept = 0
-    perfect: list[str] = []
-    references: list[str] = []
-    for source_text, target_text in zip(read_lines(raw[0]), read_lines(raw[1]), strict=True):
-        if kept == limit:
-            break
-        read += 1
+    for number, (source_text, target_text) in enumerate(texts):
         source, target = source_side.line(source_text), target_side.line(target_text)
-        reason = drop_reason(source, target, settings, training=split == "train")
-        if reason is not None:
+        reason = drop_reason(source, target, source_side.settings, training)
+        if reason is None:
+            reference = target_side.reference(target_text)
+            settings = target_side.settings
+            as_given = reference if settings.references == "given" else clean(target_text, settings.unicode)
+            yield Row(source, target, reference, number, as_given)
+        else:
             dropped[reason] += 1
-            continue
-        kept += 1
-        words[0] += source.count(" ") + 1
-        words[1] += target.count(" ") + 1
-        outputs[0].write(source + "\n")
-        outputs[1].write(target + "\n")
-        if len(outputs) > 2:
-            outputs[2].write(target_side.reference(target_text) + "\n")
-            perfect.append(target_side.detokenise(target))
-            references.append(clean(target_text, settings.unicode))
-    if not kept:
-        told = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
-        raise ArtifactError(
-            f"no pair of {split} is left after normalisation of {raw[0]} and {raw[1]} ({told}); check the texts and "
-            "recipe.normalisation."
-        )
+
+
+def divided(
+    rows: Iterable[Row], split: Split, languages: tuple[str, str], dropped: Counter[str]
+) -> Iterator[tuple[str, Row]]:
+    """(train, dev or test, row); what the split leaves out is counted in `dropped`.
+
+    The split does not depend on the direction: it is made with the key language first.
+    """
+    if split.method == "every-nth":
+        turns = EveryNth(split)
+        for row in rows:
+            yield turns.split_of((row.source, row.target)), row
+        return
+    kept = list(rows)
+    turned = languages[1] == split.key_language
+    chosen = connected_groups([(row.target, row.source) if turned else (row.source, row.target) for row in kept], split)
+    dropped.update(chosen.dropped)
+    for name in SPLITS:
+        for number in getattr(chosen, name):
+            yield name, kept[number]
+
+
+def fill(writers: dict[str, Writer], takes: Iterable[tuple[str, Row]], origins: Places | None) -> int:
+    """Write rows until the writers are full, and give the number of those written.
+
+    `origins` says where raw lines come from, as far as that is known.
+    """
+    written = 0
+    for split, row in takes:
+        if writers[split].write(row):
+            written += 1
+            if origins is not None:
+                writers[split].places.add(*origins.of(row.number))
+        elif all(writer.full for writer in writers.values()):
+            break
+    return written
+
+
+def found_in_train(folder: Path, codes: tuple[str, str]) -> dict[str, dict[str, int]]:
+    """How many pairs of dev and test have their source, their target, or both as one pair among those of train."""
+    paths = {split: [folder / f"{split}.{code}" for code in codes] for split in SPLITS}
+    held_out = {split: list(_zipped(*paths[split])) for split in HELD_OUT}
+    every = [pair for pairs in held_out.values() for pair in pairs]
+    sources, targets = {source for source, _ in every}, {target for _, target in every}
+    seen: tuple[set[str], set[str], set[tuple[str, str]]] = (set(), set(), set())
+    for pair in _zipped(*paths["train"]):
+        known = pair[0] in sources, pair[1] in targets
+        for side in (0, 1):
+            if known[side]:
+                seen[side].add(pair[side])
+        if all(known):
+            seen[2].add(pair)
     return {
-        "read": read, "dropped": dropped, "pairs": kept, "limit": limit,
-        "round_trip_bleu": round_trip_bleu(perfect, references) if references else None,
-        "words": {source_side.language: words[0], target_side.language: words[1]},
-    }  # fmt: skip
+        split: {
+            "source": sum(source in seen[0] for source, _ in pairs),
+            "target": sum(target in seen[1] for _, target in pairs),
+            "pair": sum(pair in seen[2] for pair in pairs),
+        }
+        for split, pairs in held_out.items()
+    }
+
+
+def _zipped(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    return zip(read_lines(source), read_lines(target), strict=True)
 
 
 def round_trip_bleu(perfect: list[str], references: list[str]) -> float:
@@ -90,47 +176,91 @@ def warn_of_losses(round_trip: dict[str, float], rules: NormalisationConfig) -> 
 
 def run(arguments: argparse.Namespace) -> str:
     settings = arguments.settings
-    missing = [name for name in ("source", "target", "normalisation") if name not in settings]
+    missing = [name for name in ("source", "target", "normalisation", "split") if name not in settings]
     if missing:
         raise ConfigError(f"missing setting {missing[0]} in --settings: add it.")
     rules: NormalisationConfig = parse(NormalisationConfig, settings["normalisation"], "recipe.normalisation")
+    split: Split | None = settings["split"] and parse(Split, settings["split"], "split of the dataset")
     codes = (settings["source"], settings["target"])
     limits = settings.get("limits", {})
     normalisers = (Normaliser(rules, codes[0]), Normaliser(rules, codes[1]))
     folder: Path = arguments.output_folder
-    inputs = {f"{split}.{code}": arguments.raw_folder / f"{split}.{code}" for split in SPLITS for code in codes}
+    raw = read_json(arguments.raw_folder / "raw.json")
+    texts = {name: tuple(arguments.raw_folder / f"{name}.{code}" for code in codes) for name in raw["pairs"]}
     summary = folder / "corpus.json"
-    splits, names = {}, []
+    read: dict[str, int] = {}
+    dropped: dict[str, Counter[str]] = {}
     # All texts get their names together, after the last one is written; the summary, which vouches for them, last.
     with contextlib.ExitStack() as stack:
-        for split in SPLITS:
-            made = [f"{split}.{code}" for code in codes]
-            made += [f"{split}.reference.{codes[1]}"] if split != "train" else []
-            outputs = [stack.enter_context(atomic(folder / name)) for name in made]
-            raw = (inputs[f"{split}.{codes[0]}"], inputs[f"{split}.{codes[1]}"])
-            splits[split] = normalise_split(split, raw, normalisers, outputs, limits.get(split))
-            names += made
-            told = ", ".join(f"{count:,} {reason}" for reason, count in splits[split]["dropped"].items() if count)
-            jobs.log.info("%s: %s pairs, dropped: %s", split, f"{splits[split]['pairs']:,}", told or "none")
+        writers = {name: Writer(name, codes, folder, limits.get(name), stack) for name in SPLITS}
+        for name, paths in texts.items():
+            lines, unusable, before = check_parallel(*paths), Counter(), Counter(raw["dropped"][name])
+            rows = normalised(_zipped(*paths), normalisers, name == "train", unusable)
+            fed = {name: writers[name]}
+            takes: Iterable[tuple[str, Row]] = ((name, row) for row in rows)
+            if split and name == "train":
+                # What models cannot be trained on is no good for the dev and test of a split either.
+                takes = divided(rows, split, codes, unusable)
+                fed = {to: writer for to, writer in writers.items() if to not in texts or to == name}
+            origins = Places(raw["places"][name]) if name in raw["places"] else None
+            written = fill(fed, takes, origins)
+            read[name] = lines + before.total()
+            dropped[name] = +(before + unusable + Counter(limit=lines - written - unusable.total()))
+        for name, writer in writers.items():
+            _check_filled(name, writer, dropped, texts)
         summary.unlink(missing_ok=True)
-    round_trip = {split: splits[split]["round_trip_bleu"] for split in SPLITS if split != "train"}
+    round_trip = {
+        name: round_trip_bleu(list(map(normalisers[1].detokenise, writers[name].targets)), writers[name].as_given)
+        for name in HELD_OUT
+    }
     warn_of_losses(round_trip, rules)
-    sums = digests(folder, names)
+    in_train = found_in_train(folder, codes)
+    for name, writer in writers.items():
+        jobs.log.info("%s: %s pairs%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})))
+    sums = digests(folder, [file for writer in writers.values() for file in writer.names])
+    inputs = {path.name: path for paths in texts.values() for path in paths}
     write_json(summary, {
         "source": codes[0],
         "target": codes[1],
-        "pairs": {split: counts["pairs"] for split, counts in splits.items()},
-        "words": {split: counts["words"] for split, counts in splits.items()},
-        "dropped": {split: counts["dropped"] for split, counts in splits.items()},
-        "read": {split: counts["read"] for split, counts in splits.items()},
+        "pairs": {name: writer.pairs for name, writer in writers.items()},
+        "words": {name: writer.words for name, writer in writers.items()},
+        "read": read,
+        "dropped": dropped,
+        "found_in_train": in_train,
+        # Those of a split are not told: they are never too long, and would be as many numbers as pairs.
+        "places": {name: writers[name].places.runs for name in raw["places"]},
         "limits": limits,
         "round_trip_bleu": round_trip,
+        "split": settings["split"],
         "normalisation": rules.model_dump(mode="json"),
         "sha256": sums,
         "provenance": provenance(settings, inputs, sums),
     })  # fmt: skip
-    total = sum(sum(counts["dropped"].values()) for counts in splits.values())
-    return f"{sum(counts['pairs'] for counts in splits.values()):,} pairs normalised, {total:,} dropped"
+    pairs = ", ".join(f"{name} {writer.pairs:,}" for name, writer in writers.items())
+    return f"{sum(read.values()):,} pairs read: {pairs}{left_out(sum(dropped.values(), Counter()))}"
+
+
+def _check_filled(
+    split: str, writer: Writer, dropped: dict[str, Counter[str]], texts: dict[str, tuple[Path, Path]]
+) -> None:
+    """Raises ArtifactError for a split without a pair."""
+    if not writer.pairs:
+        origin = split if split in texts else "train"
+        source, target = texts[origin]
+        raise ArtifactError(
+            f"no pair of {split} is left after normalisation of {source} and {target} "
+            f"({words(dropped[origin])}); check the texts and recipe.normalisation."
+        )
+
+
+def _shared(counts: dict[str, int]) -> str:
+    """What is said of a split behind its number of pairs."""
+    if not any(counts.values()):
+        return ""
+    return (
+        f"; in train are the source of {counts['source']:,}, the target of {counts['target']:,}, "
+        f"and both as one pair of {counts['pair']:,}"
+    )
 
 
 def main(words: list[str] | None = None) -> None:

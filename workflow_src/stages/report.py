@@ -20,6 +20,7 @@ from workflow_src.evaluation.report import (
     analysis_tables,
     carried,
     conventions,
+    corpus,
     figures,
     figures_latencies,
     figures_learning,
@@ -39,26 +40,6 @@ from workflow_src.records.provenance import digests, provenance
 
 # What the user ran, set by the workflow.
 COMMAND = "CONTINUUM_COMMAND"
-
-
-def corpus_table(corpus: dict[str, Any]) -> list[dict[str, str]]:
-    """Pairs, words and dropped pairs of every split, as text, and SHA-256 of its files."""
-    found = []
-    for split, pairs in sorted(
-        corpus.get("pairs", {}).items(), key=lambda item: ("train", "dev", "test").index(item[0])
-    ):
-        words = corpus.get("words", {}).get(split, {})
-        dropped = {reason: count for reason, count in corpus.get("dropped", {}).get(split, {}).items() if count}
-        found.append(
-            {
-                "split": split,
-                "pairs": f"{pairs:,}",
-                "words": ", ".join(f"{words[code]:,} {code}" for code in sorted(words)) or "–",
-                "dropped": ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in dropped.items())
-                or "none",
-            }
-        )
-    return found
 
 
 def facts(
@@ -92,7 +73,11 @@ def facts(
 def describe(found: Inputs, command_line: str) -> dict[str, Any]:
     """The provenance block of results.json."""
     first = next(iter(found.qualities.values()))["kept"]
-    corpus = {key: found.corpus.get(key) for key in ("pairs", "words", "dropped", "round_trip_bleu", "sha256")}
+    texts = {
+        key: found.corpus.get(key)
+        for key in ("pairs", "words", "read", "dropped", "found_in_train", "round_trip_bleu", "sha256")
+    }
+    texts["encoded"] = {name: {key: text[key] for key in ("pairs", "dropped")} for name, text in found.encoded.items()}
     manifest = found.manifest
     return provenance(
         {"experiment": manifest.experiment, "report": manifest.report.model_dump(mode="json")},
@@ -100,7 +85,7 @@ def describe(found: Inputs, command_line: str) -> dict[str, Any]:
         command=command_line,
         seeds=sorted({row.seed for row in manifest.rows}),
         signatures={"BLEU": first["bleu_signature"], "chrF": first["chrf_signature"]},
-        corpus=corpus,
+        corpus=texts,
         systems=found.systems,
         significance=found.significance and found.significance.test,
         speed=found.speed_content
@@ -171,7 +156,8 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "systems": found.systems,
         "system_heads": page.system_heads(found.systems),
         "system_words": page.SYSTEM_WORDS,
-        "corpus": corpus_table(found.corpus),
+        "corpus": corpus.table(found.corpus),
+        "corpus_sentences": corpus.sentences(found.corpus, found.encoded),
         "checksums": sorted((found.sums or {}).items()),
         "created": made["created"][:10],
     }
@@ -244,6 +230,7 @@ def make_parser() -> argparse.ArgumentParser:
     made.add_argument("--traces", type=Path)
     made.add_argument("--significance", type=Path)
     made.add_argument("--corpus", type=Path, help="corpus.json")
+    made.add_argument("--encoded", type=Path, nargs="*", default=[], help="descriptions of encoded training texts")
     made.add_argument("--analyses", type=Path, nargs="*", default=[], help="files of the analyses")
     made.add_argument("--output-folder", type=Path, required=True)
     return made

@@ -50,7 +50,8 @@ def check_positions(prefix: Path, corpus: EncodedCorpus, limit: int) -> None:
     if longest > limit:
         raise ValueError(
             f"{prefix} has a sentence of {longest} subwords, end symbol counted, the model has {limit} positions; "
-            "raise model.max_positions, or lower recipe.max_length (train) or leave the sentence out (dev)."
+            "raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
+            "recipe.normalisation.max_characters (dev, test)."
         )
 
 

@@ -37,6 +37,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, required=True)
     made.add_argument("--train", type=Path, required=True, help="prefix of the encoded training pairs")
     made.add_argument("--dev", type=Path, required=True, help="prefix of the encoded dev pairs")
+    made.add_argument("--test", type=Path, help="prefix of the encoded test pairs: only their lengths are looked at")
     made.add_argument("--subwords", type=Path, required=True)
     made.add_argument("--reference", type=Path, required=True, help="dev references, one a line")
     made.add_argument("--corpus-summary", type=Path, required=True)
@@ -123,7 +124,10 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
     sizes = sizes_of(settings["family"], subwords)
     torch.manual_seed(given.seed)
     model = build(settings["family"], settings["model"], sizes)
-    for prefix, part in ((given.train, corpus), (given.dev, dev)):
+    read = [(given.train, corpus), (given.dev, dev)]
+    # Test is translated after all training: what could not be is said now.
+    read += [(given.test, EncodedCorpus.open(given.test))] if given.test else []
+    for prefix, part in read:
         check_positions(prefix, part, model.config.max_positions)
     base, roles = load_base(family, given), load_roles(family, given, subwords)
     start_from(family, model, base, given, subwords)

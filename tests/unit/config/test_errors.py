@@ -391,6 +391,32 @@ def test_texts_that_no_rule_can_read_are_refused_before_anything_runs(part, sent
     assert str(refused.value).startswith(sentence)
 
 
+@pytest.mark.parametrize(("longest", "positions"), [(500, 501), (100, 101), (1, 2)])
+def test_a_split_that_takes_longer_sentences_than_a_model_reads_is_refused(longest, positions):
+    part = {"texts": {"de": "my.de", "en": "my.en"}}
+    own = OWN | {"train": [part], "split": OWN["split"] | {"longest": longest}}
+    recipe = {"name": "mine", "dataset": own, "source": "de", "target": "en"}
+
+    def loaded(positions):
+        systems = {"teacher": SMOKE["systems"]["teacher"] | {"model": {"max_positions": positions}}}
+        decodes = [{"system": "teacher", "search": "greedy"}]
+        return load({"experiment": "mine", "recipe": recipe, "systems": systems, "decodes": decodes})
+
+    with pytest.raises(ConfigError) as refused:
+        loaded(positions)
+    said = str(refused.value)
+    assert said.startswith(f"systems.teacher.model.max_positions is {positions}, and the split of dataset mine takes ")
+    assert (
+        f"of up to {longest} characters" in said
+        and f"set split.longest of the dataset to {max(positions - 2, 1)}" in said
+    )
+    assert loaded(longest + 2).dataset.split.longest == longest
+    # Own dev and test are looked at when they are encoded.
+    whole = own | {"split": None, "dev": [part], "test": [part]}
+    recipe["dataset"] = whole
+    assert loaded(positions).dataset.split is None
+
+
 def test_long_values_are_cut_in_messages():
     message = told({"seeds": [["a"] * 1000]})
     assert len(message) < 250 and message.startswith("setting seeds[0] has the value ['a', 'a', ")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.load import CONFIG_FOLDER, read_yaml
-from workflow_src.data.corpus import RawCorpus, every_nth
+from workflow_src.data.corpus import RawCorpus
 from workflow_src.records.atomic import ArtifactError
 
 TRAIN = [(f"deutsch {n}", f"english {n}") for n in range(1, 101)]
@@ -29,11 +29,8 @@ def own(**more) -> DatasetConfig:
 
 
 def collected(settings: DatasetConfig, languages, files=None, folder=None) -> dict[str, list[tuple[str, str]]]:
-    made: dict[str, list] = {"train": [], "dev": [], "test": []}
     with RawCorpus(settings, languages, lambda name: (files or {})[name], folder) as corpus:
-        for split, pairs in corpus.splits():
-            made[split] += pairs
-    return made
+        return {name: [(pair.first, pair.second) for pair in pairs] for name, pairs in corpus.parts()}
 
 
 def tar(path: Path, members: dict[str, str | bytes]) -> Path:
@@ -86,15 +83,14 @@ def test_iwslt16_reads_an_archive_inside_an_archive(tmp_path):
     assert turned["dev"] == [(b, a) for a, b in numbered("tst2013")]
 
 
-def test_iwslt14_takes_every_23rd_pair_for_dev_and_five_sets_for_test(tmp_path):
+def test_iwslt14_has_five_sets_for_test(tmp_path):
     members = {f"de-en/train.tags.de-en.{code}": tagged(text, code) for code, text in sides(TRAIN).items()}
     names = ["TED.dev2010", "TED.tst2010", "TED.tst2011", "TED.tst2012", "TEDX.dev2012"]
     for name in names:
         for code, text in sides(numbered(name)).items():
             members[f"de-en/IWSLT14.{name}.de-en.{code}.xml"] = sgm(text)
     made = collected(dataset("iwslt14"), ("de", "en"), {"talks": tar(tmp_path / "de-en.tgz", members)})
-    assert made["dev"] == [TRAIN[n - 1] for n in (23, 46, 69, 92)]
-    assert made["train"] == [pair for n, pair in enumerate(TRAIN, 1) if n % 23]
+    assert made["train"] == TRAIN and "dev" not in made
     assert made["test"] == [pair for name in names for pair in numbered(name)]
 
 
@@ -371,13 +367,25 @@ def test_definitions_that_cannot_work_are_refused(change, message):
         own(**{"train": [{"texts": {"de": "a", "en": "b"}}]} | change)
 
 
-# Splits
+# Places
 
 
-@given(st.integers(0, 200), st.integers(2, 30))
-def test_every_nth_loses_and_repeats_nothing(count, every):
-    made = {"train": [], "dev": []}
-    for split, pairs in every_nth([(str(n), str(n)) for n in range(1, count + 1)], every):
-        made[split] += pairs
-    assert [int(a) for a, _ in made["dev"]] == list(range(every, count + 1, every))
-    assert sorted(int(a) for pairs in made.values() for a, _ in pairs) == list(range(1, count + 1))
+@pytest.mark.parametrize("markup", ["none", "ted"])
+def test_pairs_know_their_lines_and_drops_are_counted(tmp_path, monkeypatch, markup):
+    monkeypatch.chdir(tmp_path)
+    head = "<title>T</title>\n" if markup == "ted" else ""
+    Path("a.de").write_text(f"{head}eins\nzwei\n")
+    Path("a.en").write_text(f"{head}one\ntwo\n")
+    Path("b.tsv").write_text("x\tdrei\tthree\t0.1\nx\tvier\tfour\t0.9\nx\tfünf\tfive\tnan\nx\tsechs\tsix\t0.5\n")
+    texts = {"texts": {"de": "a.de", "en": "a.en"}, "markup": markup}
+    table = {"table": "b.tsv", "columns": {"de": 1, "en": 2}, "score_column": 3, "minimum_score": 0.5}
+    settings = own(train=[texts], dev=[texts, table], test=[table])
+    with RawCorpus(settings, ("de", "en"), lambda name: name) as corpus:
+        places = {name: [(pair.names, pair.number) for pair in pairs] for name, pairs in corpus.parts()}
+        dropped = {name: dict(counts) for name, counts in corpus.dropped.items()}
+    first = 2 if markup == "ted" else 1
+    assert places["dev"] == [
+        (("a.de", "a.en"), first), (("a.de", "a.en"), first + 1), (("b.tsv", "b.tsv"), 2), (("b.tsv", "b.tsv"), 4)
+    ]  # fmt: skip
+    tags = {"markup": 1} if markup == "ted" else {}
+    assert dropped == {"train": tags, "dev": tags | {"minimum_score": 2}, "test": {"minimum_score": 2}}

@@ -15,7 +15,7 @@ def pairs(tmp_path, german: str, english: str, languages=("de", "en"), same=Fals
     part = {"texts": texts} | part
     dataset = DatasetConfig(name="own", languages=("de", "en"), train=[part], dev=[part], test=[part])
     with RawCorpus(dataset, languages, lambda name: None) as corpus:
-        return list(dict(corpus.splits())["train"])
+        return [(pair.first, pair.second) for pair in next(corpus.parts())[1]]
 
 
 @pytest.mark.parametrize(

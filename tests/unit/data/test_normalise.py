@@ -64,7 +64,8 @@ def test_the_short_way_for_ascii_agrees_with_the_long_one(text):
         ("\ufeffStart", "Start"),
         ("soft\u00adhyphen zero\u200bwidth", "softhyphen zerowidth"),
         ("line\u2028break\x0bfeed\x85next", "line break feed next"),
-        ("bell\x07 esc\x1b[0m", "bell esc[0m"),
+        ("bell\x07 esc\x1b[0m", "bell esc [0m"),
+        ("one\x00two\x01three\x1f\x7ffour\x9ffive", "one two three four five"),
         ("ｆｕｌｌ ﬁ ½", "ｆｕｌｌ ﬁ ½"),
         ("می\u200cخواهم", "می\u200cخواهم"),
         ("\x00\u200b \t", ""),
@@ -216,10 +217,14 @@ def test_without_moses_there_is_nothing_to_undo(text):
         ("a b c d", "a b", True, None),
         ("a b", "a b c d e", True, "length_ratio"),
         ("a b", "a b c d e", False, None),
+        ("x" * 30, "y" * 30, False, None),
+        ("x" * 31, "y", False, "max_characters"),
+        ("x", "y" * 31, True, "max_characters"),
+        ("x" * 31, "", True, "empty"),
     ],
 )
 def test_reasons_to_drop(source, target, training, expected):
-    settings = NormalisationConfig(max_words=5, max_length_ratio=2.0)
+    settings = NormalisationConfig(max_words=5, max_length_ratio=2.0, max_characters=30)
     assert drop_reason(source, target, settings, training) == expected
 
 

@@ -2,17 +2,19 @@
 
 import hashlib
 import random
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.config.datasets import DatasetConfig, Split
-from workflow_src.data.corpus import RawCorpus
-from workflow_src.data.splits import Groups, connected_groups, key
+from workflow_src.config.datasets import Split, SubwordsConfig
+from workflow_src.data import subwords
+from workflow_src.data.splits import EveryNth, Groups, connected_groups, fits, key
 from workflow_src.records.atomic import ArtifactError
 
 SETTINGS = Split(method="connected-groups", dev=20, test=30, largest_group=4)
+SPLITS = ("train", "dev", "test")
 
 
 def corpus(seed: int, count: int = 600) -> list[tuple[str, str]]:
@@ -25,41 +27,51 @@ def corpus(seed: int, count: int = 600) -> list[tuple[str, str]]:
     ]
 
 
+def split(pairs, settings=SETTINGS) -> dict[str, list[tuple[str, str]]]:
+    rows = connected_groups(pairs, settings)
+    return {name: [pairs[row] for row in getattr(rows, name)] for name in SPLITS}
+
+
 @given(st.integers(0, 10_000))
 def test_no_sentence_of_dev_or_test_is_in_another_split(seed):
     pairs = corpus(seed)
-    made = connected_groups(pairs, SETTINGS)
-    assert (len(made["dev"]), len(made["test"])) == (20, 30)
+    parts = split(pairs)
+    assert (len(parts["dev"]), len(parts["test"])) == (20, 30)
     for side in (0, 1):
-        seen = {name: {key(pair[side]) for pair in rows} for name, rows in made.items()}
+        seen = {name: {key(pair[side]) for pair in rows} for name, rows in parts.items()}
         assert not seen["dev"] & seen["test"] and not seen["train"] & (seen["dev"] | seen["test"])
-    rows = [row for part in made.values() for row in part]
-    assert set(rows) <= set(pairs)
+    rows = [row for part in parts.values() for row in part]
     assert len({first for first, _ in rows}) == len(rows)
+
+
+@given(st.integers(0, 10_000))
+def test_every_pair_is_kept_or_counted_for_a_reason(seed):
+    pairs = corpus(seed, 200) + corpus(seed, 200)
+    settings = SETTINGS.model_copy(update={"dev": 5, "test": 5})
+    rows = connected_groups(pairs, settings)
+    assert sum(len(getattr(rows, name)) for name in SPLITS) + rows.dropped.total() == len(pairs)
+    # Every pair is there twice or more.
+    assert rows.dropped["repeated"] == len(pairs) - len(set(pairs))
+    assert rows.dropped["other_translation"] == len(set(pairs)) - len({first for first, _ in pairs})
 
 
 def test_the_split_is_the_one_that_figures_were_measured_on():
     # Digest of the rows of an independent script with the same rules, on the same pairs.
-    made = connected_groups(corpus(7), SETTINGS)
-    text = "\n".join(f"{name}\t{a}\t{b}" for name in ("dev", "test", "train") for a, b in made[name])
+    parts = split(corpus(7))
+    text = "\n".join(f"{name}\t{a}\t{b}" for name in ("dev", "test", "train") for a, b in parts[name])
     assert (
         hashlib.sha256(text.encode()).hexdigest() == "79782acacf573d0699ba5eb7079d74a4566dbfbb15e1582fffc0e86772fc99c0"
     )
 
 
-def test_the_split_is_the_same_in_both_directions(tmp_path):
-    table = tmp_path / "t.tsv"
-    table.write_text("".join(f"{b}\t{a}\n" for a, b in corpus(3)))
-    settings = DatasetConfig.model_validate({
-        "name": "x", "languages": ["en", "de"], "train": [{"table": str(table), "columns": {"en": 0, "de": 1}}],
-        "split": SETTINGS.model_dump() | {"key_language": "de"},
-    })  # fmt: skip
-    made = []
-    for languages in (("de", "en"), ("en", "de")):
-        with RawCorpus(settings, languages, lambda name: name) as raw:
-            made.append({split: list(pairs) for split, pairs in raw.splits()})
-    assert made[0] == {split: [(b, a) for a, b in pairs] for split, pairs in made[1].items()}
-    assert made[0] == connected_groups(corpus(3), SETTINGS)
+def test_compatibility_forms_that_connect_nothing_change_no_draw():
+    pairs = corpus(7)
+    formula = {pair: (pair[0].replace("Satz", "Satz CO₂"), pair[1]) for pair in pairs if "Satz 17" in pair[0]}
+    assert formula
+    other = [formula.get(pair, pair) for pair in pairs]
+    plain = [tuple(text.replace("CO₂", "CO₃") for text in pair) for pair in other]
+    rows, expected = connected_groups(other, SETTINGS), connected_groups(plain, SETTINGS)
+    assert (rows.dev, rows.test, rows.train) == (expected.dev, expected.test, expected.train)
 
 
 def test_another_seed_gives_another_split():
@@ -69,8 +81,7 @@ def test_another_seed_gives_another_split():
 
 def test_large_groups_stay_in_train():
     pairs = [(f"eins {n}", "one") for n in range(10)] + [(f"s {n}", f"t {n}") for n in range(100)]
-    made = connected_groups(pairs, SETTINGS)
-    assert sum(target == "one" for _, target in made["train"]) == 10
+    assert sum(target == "one" for _, target in split(pairs)["train"]) == 10
 
 
 def test_too_small_a_corpus_is_told():
@@ -78,9 +89,103 @@ def test_too_small_a_corpus_is_told():
         connected_groups([(f"s {n}", f"t {n}") for n in range(40)], SETTINGS)
 
 
+# What connects
+
+
 def test_keys_ignore_case_and_punctuation():
     assert key("Straße, ja!") == key("STRASSE ja") == "strasseja"
     assert key("?!") == "?!"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "कल काल कील कुल कूल केला काला कोल कौल कला".split(),
+        # Thai: the five tones of "kha", and vowels above and below the line.
+        "คา ค่า ค้า ค๊า ค๋า คี คู คิ".split(),
+        # Hebrew and Arabic vowels, and Latin letters that differ in a mark that has no letter of its own.
+        ["סֵפֶר", "סָפַר", "عَلِمَ", "عُلِمَ", "x̂", "x̌", "x"],
+    ],
+)
+def test_words_that_differ_in_marks_alone_are_different(words):
+    assert len({key(word) for word in words}) == len(words)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("café", unicodedata.normalize("NFD", "café")),
+        ("ＡＢＣ　１２", "abc 12"),
+        ("ﬁn ½ ²", "fin 1⁄2 2"),
+        ("ｶﾞｷﾞ", "ガギ"),
+        ("①", "1"),
+        ("İstanbul", "i̇stanbul"),
+        ("ΣΊΣΥΦΟΣ", "σίσυφος"),
+        ("ⅷ", "VIII"),
+        ("a️b", "ab"),
+    ],
+)
+def test_forms_of_one_word_are_the_same(one, other):
+    assert key(one) == key(other)
+
+
+@given(st.text())
+def test_keys_do_not_depend_on_normal_form_or_case(text):
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        other = unicodedata.normalize(form, text)
+        # What has no letter is its own key.
+        assert key(other) == key(text) or key(text) == text or key(other) == other
+
+
+# Sentences that models could refuse
+
+
+def test_sentences_that_are_too_long_are_never_taken_for_dev_and_test():
+    draw = random.Random(3)
+    pairs = [(f"s {n} " + "x" * draw.randrange(40), f"t {n} " + "y" * draw.randrange(40)) for n in range(300)]
+    settings = SETTINGS.model_copy(update={"longest": 30})
+    parts = split(pairs, settings)
+    assert (len(parts["dev"]), len(parts["test"])) == (20, 30)
+    assert all(fits(pair, 30) for pair in parts["dev"] + parts["test"])
+    assert {pair for pair in pairs if not fits(pair, 30)} <= set(parts["train"])
+
+
+@pytest.mark.parametrize("method", ["sentencepiece", "subword-nmt"])
+def test_subwords_of_dev_and_test_never_outnumber_the_bound(method, tmp_path):
+    """Also where train lacks characters of a sentence, which are spelled by several subwords each."""
+    draw = random.Random(5)
+    rare = [chr(code) for code in range(0x4E00, 0x4E00 + 400)]
+    pairs = [
+        (f"s{n} " + "".join(draw.choice("abc @▁" + rare[n]) for _ in range(draw.randrange(30))), f"t{n}")
+        for n in range(400)
+    ]
+    pairs = [(" ".join(first.split()), second) for first, second in pairs]
+    settings = SETTINGS.model_copy(update={"longest": 40})
+    parts = split(pairs, settings)
+    for side, name in enumerate(("de", "en")):
+        (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in parts["train"]), encoding="utf-8")
+    model, size = ("bpe", 900) if method == "subword-nmt" else ("unigram", 600)
+    recipe = SubwordsConfig(method=method, model=model, vocabulary_size=size)
+    learned = subwords.learn(recipe, tmp_path / "de", tmp_path / "en", tmp_path / "subwords")
+    held_out = [first for first, _ in parts["dev"] + parts["test"]]
+    lengths = [len(ids) for ids in learned.encode_source(held_out)]
+    assert max(lengths) <= 41
+    # In characters all of them are short enough: without the bound on what is spelled, others are taken.
+    assert all(fits(pair, 40) for pair in pairs) and parts != split(pairs)
+
+
+@given(st.lists(st.booleans(), max_size=200), st.integers(2, 30))
+def test_every_nth_takes_the_next_pair_that_fits(long, every):
+    settings = Split(method="every-nth", every=every, longest=3)
+    turns = EveryNth(settings)
+    pairs = [("long" if one else "ok", "ok") for one in long]
+    names = [turns.split_of(pair) for pair in pairs]
+    taken = [row for row, name in enumerate(names) if name == "dev"]
+    assert not any(long[row] for row in taken)
+    for before, row in zip([-1, *taken], taken, strict=False):
+        assert all(long[between] for between in range(before + every, row))
+    if not any(long):
+        assert taken == list(range(every - 1, len(pairs), every))
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=40))

@@ -38,7 +38,6 @@ def settings(**change):
         "name": "mini", "languages": ["de", "en"], "folder": None,
         "files": {"pairs": {"url": URL, "sha256": hashlib.sha256(CONTENT).hexdigest()}},
         "train": [{"table": "pairs!deu.txt", "columns": {"en": 0, "de": 1}}],
-        "split": {"method": "connected-groups", "dev": 5, "test": 6, "key_language": "de"},
     } | change  # fmt: skip
 
 
@@ -57,18 +56,24 @@ def test_raw_text_and_summary(tmp_path, mirror):
     main(words(settings(), "--mirrors", str(mirror), "--log", "logs/download.log"))
     raw = tmp_path / "results/mini/raw"
     summary = json.loads((raw / "raw.json").read_text())
-    assert summary["pairs"] == {"train": 39, "dev": 5, "test": 6}
-    rows = []
-    for split, count in summary["pairs"].items():
-        sides = [(raw / f"{split}.{code}").read_text().splitlines() for code in ("de", "en")]
-        assert len(sides[0]) == len(sides[1]) == count
-        rows += zip(*sides, strict=True)
-    assert sorted(rows) == sorted(PAIRS)
+    assert summary["pairs"] == {"train": 50}
+    sides = [(raw / f"train.{code}").read_text().splitlines() for code in ("de", "en")]
+    assert list(zip(*sides, strict=True)) == PAIRS
     assert {path.name for path in raw.iterdir()} == {*summary["sha256"], "raw.json"}
     for name, digest in summary["sha256"].items():
         assert hashlib.sha256((raw / name).read_bytes()).hexdigest() == digest
     assert summary["downloads"]["pairs"]["url"] == URL and summary["downloads"]["pairs"]["pinned"] is True
-    assert "mini de-en: train 39, dev 5, test 6 pairs" in (tmp_path / "logs/download.log").read_text()
+    assert "mini de-en: train 50 pairs" in (tmp_path / "logs/download.log").read_text()
+
+
+def test_rows_left_out_are_counted_and_dev_and_test_know_their_lines(tmp_path, mirror, capsys):
+    (tmp_path / "x.tsv").write_text("eins\tone\t0.2\nzwei\ttwo\t0.8\n")
+    part = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2, "minimum_score": 0.5}
+    main(words(settings(files={}, train=[part], dev=[part], test=[part])))
+    summary = json.loads((tmp_path / "results/mini/raw/raw.json").read_text())
+    assert summary["dropped"] == dict.fromkeys(("train", "dev", "test"), {"minimum_score": 1})
+    assert summary["places"] == dict.fromkeys(("dev", "test"), [[0, "x.tsv", "x.tsv", 2]])
+    assert "train 1 (left out: 1 below minimum_score), dev 1" in capsys.readouterr().err
 
 
 def test_mirrors_of_the_environment_come_first(tmp_path, mirror, monkeypatch, capsys):
@@ -94,7 +99,7 @@ def test_wrong_and_unknown_sums(tmp_path, mirror, capsys):
 def test_bad_input_leaves_no_half_written_corpus(tmp_path, mirror, capsys):
     mirrors = ("--mirrors", str(mirror))
     part = {"texts": {"de": "x.de", "en": "x.en"}}
-    own = settings(files={}, split=None, train=[part], dev=[part], test=[{"texts": {"de": "x.de", "en": "y.en"}}])
+    own = settings(files={}, train=[part], dev=[part], test=[{"texts": {"de": "x.de", "en": "y.en"}}])
     (tmp_path / "x.de").write_text("eins\nzwei\n")
     (tmp_path / "x.en").write_text("one\ntwo\n")
     (tmp_path / "y.en").write_text("one\n")
@@ -102,9 +107,6 @@ def test_bad_input_leaves_no_half_written_corpus(tmp_path, mirror, capsys):
     assert 'dataset mini has no language "fr"' in failure(capsys, settings(), *mirrors, languages=("de", "fr"))
     assert "two different languages" in failure(capsys, settings(), *mirrors, languages=("de", "de"))
     assert 'unknown setting "trian"' in failure(capsys, settings(trian=[]), *mirrors)
-    assert "too few for 30 dev" in failure(
-        capsys, settings(split={"method": "connected-groups", "dev": 30, "test": 30}), *mirrors
-    )
     folder = tmp_path / "results/mini/raw"
     assert not folder.exists() or not list(folder.iterdir())
 

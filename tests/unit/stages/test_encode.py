@@ -29,10 +29,10 @@ def texts(tmp_path):
     return tmp_path
 
 
-def run(models, folder, split, max_length=22, code=0, capsys=None):
+def run(models, folder, split, max_length=22, code=0, capsys=None, more=()):
     words = ["--settings", json.dumps({"max_length": max_length}), "--subwords", str(models), "--split", split]
     words += ["--source", str(folder / "de"), "--target", str(folder / "en")]
-    words += ["--output-prefix", str(folder / "out" / split)]
+    words += ["--output-prefix", str(folder / "out" / split), *more]
     if not code:
         encode.main(words)
         return EncodedCorpus.open(folder / "out" / split)
@@ -83,6 +83,70 @@ def test_dev_and_test_keep_every_pair(models, texts, split):
     assert learned.decode_source([corpus.source(row).tolist() for row in range(len(corpus))]) == GERMAN
     assert learned.decode_target([corpus.target(row).tolist() for row in range(len(corpus))]) == ENGLISH
     assert corpus.summary["dropped"] == {}
+
+
+def refused(models, texts, split, capsys, longest, places=None, **options) -> str:
+    more = ["--longest", str(longest)]
+    if places:
+        (texts / "corpus.json").write_text(json.dumps({"places": places}))
+        more += ["--corpus-summary", str(texts / "corpus.json")]
+    return run(models, texts, split, code=1, capsys=capsys, more=more, **options)
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_lines_of_dev_and_test_that_no_model_can_read_are_named_in_the_users_files(models, texts, split, capsys):
+    learned = subwords.Subwords.load(models)
+    lengths = [[len(ids) for ids in side] for side in (learned.encode_source(GERMAN), learned.encode_target(ENGLISH))]
+    longest = max(map(max, lengths)) - 1
+    # The German side of the second pair, which is line 7 of the user's file, and the English one of the third.
+    assert lengths[0][1] == lengths[1][2] == longest + 1
+    places = {split: [[0, "a.de", "a.en", 1], [1, "my own.de", "my own.en", 7], [2, "a.de", "a.en", 3]]}
+    message = refused(models, texts, split, capsys, longest, places)
+    assert f"line 7 of my own.de ({split}) has {longest + 1} subwords, the first of 2 such pairs, and the m" in message
+    assert f"take at most {longest} " in message and f"max_characters: {len(GERMAN[1]) - 1}." in message
+    # Without places it is the text itself that is named.
+    assert f"line 2 of {texts / 'de'} ({split})" in refused(models, texts, split, capsys, longest)
+    assert f"line 2 of {texts / 'de'} ({split})" in refused(models, texts, split, capsys, longest, {split: []})
+    # Also those of generated corpora, whose lines come from no file.
+    unnamed = {split: [[0, "", "", 1]]}
+    assert f"line 2 of {texts / 'de'} ({split})" in refused(models, texts, split, capsys, longest, unnamed)
+    assert len(run(models, texts, split, more=["--longest", str(longest + 1)])) == len(GERMAN)
+
+
+def test_the_number_of_characters_that_is_offered_leaves_out_every_line_that_is_too_long(models, texts, capsys):
+    learned = subwords.Subwords.load(models)
+    sides = zip(learned.encode_source(GERMAN), learned.encode_target(ENGLISH), strict=True)
+    lengths = [max(map(len, pair)) for pair in sides]
+    for longest in range(1, max(lengths)):
+        message = refused(models, texts, "test", capsys, longest)
+        pairs = sum(length > longest for length in lengths)
+        assert (f", the first of {pairs} such pairs" in message) == (pairs > 1)
+        offered = int(message.split("max_characters: ")[1].rstrip(".\n"))
+        left = [
+            length
+            for length, pair in zip(lengths, zip(GERMAN, ENGLISH, strict=True), strict=True)
+            if max(map(len, pair)) <= offered
+        ]
+        assert max(left, default=0) <= longest
+        # One more would leave one in that is too long.
+        assert any(
+            length > longest and max(map(len, pair)) == offered + 1
+            for length, pair in zip(lengths, zip(GERMAN, ENGLISH, strict=True), strict=True)
+        )
+
+
+def test_a_max_length_that_is_more_than_models_can_read_is_told(models, texts, capsys):
+    message = refused(models, texts, "train", capsys, 20, max_length=60)
+    assert "which recipe.max_length, 60, allows" in message and "lower recipe.max_length to 20" in message
+    assert run(models, texts, "train", max_length=20, more=["--longest", "20"]).summary["pairs"] >= 1
+
+
+def test_the_summary_counts_what_is_left_out_by_reason(models, texts, capsys):
+    run(models, texts, "train", 22)
+    told = capsys.readouterr().err
+    counts = (1, 1, 1, 1)
+    reasons = ("empty source", "empty target", "source over max_length", "target over max_length")
+    assert "(left out: " + ", ".join(f"{n} {text}" for n, text in zip(counts, reasons, strict=True)) + ")" in told
 
 
 def test_nothing_left_to_train_on(models, texts, capsys):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import tracemalloc
 
 import pytest
@@ -18,17 +19,27 @@ RAW = {
 }
 
 
-@pytest.fixture
-def raw(tmp_path):
-    folder = tmp_path / "raw"
+def write_raw(folder, texts, dropped=None):
+    """Raw text as download leaves it; lines of dev and test come from files of the user's, the second line on."""
     folder.mkdir()
-    for name, text in RAW.items():
+    counts = {}
+    for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
+        counts[name.split(".")[0]] = text.count("\n")
+    places = {name: [[0, f"my {name}.ro", f"my {name}.en", 2]] for name in counts if name != "train"}
+    content = {"pairs": counts, "dropped": dict.fromkeys(counts, {}) | (dropped or {}), "places": places}
+    (folder / "raw.json").write_text(json.dumps(content))
     return folder
 
 
-def normalise(tmp_path, code=0, limits=None, **settings):
-    given = {"source": "ro", "target": "en", "limits": limits or {}, "normalisation": settings}
+@pytest.fixture
+def raw(tmp_path):
+    return write_raw(tmp_path / "raw", RAW)
+
+
+def normalise(tmp_path, code=0, limits=None, split=None, languages=("ro", "en"), **settings):
+    source, target = languages
+    given = {"source": source, "target": target, "limits": limits or {}, "normalisation": settings, "split": split}
     words = ["--settings", json.dumps(given), "--raw-folder", str(tmp_path / "raw")]
     words += ["--output-folder", str(tmp_path / "corpus")]
     if code:
@@ -57,8 +68,13 @@ def test_texts_drops_counts_and_digests(tmp_path, raw):
     assert summary["pairs"] == {"train": 3, "dev": 1, "test": 2}
     assert summary["read"] == {"train": 6, "dev": 2, "test": 2}
     assert summary["dropped"] == {
-        "train": {"empty": 1, "max_words": 1, "length_ratio": 1}, "dev": {"empty": 1}, "test": {"empty": 0},
+        "train": {"empty": 1, "max_words": 1, "length_ratio": 1}, "dev": {"empty": 1}, "test": {},
     }  # fmt: skip
+    assert summary["places"] == {
+        "dev": [[0, "my dev.ro", "my dev.en", 2]],
+        "test": [[0, "my test.ro", "my test.en", 2]],
+    }
+    assert summary["found_in_train"] == dict.fromkeys(("dev", "test"), {"source": 0, "target": 0, "pair": 0})
     assert summary["words"]["train"] == {"ro": 5, "en": 6}
     assert summary["sha256"] == {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     assert summary["normalisation"]["romanian"] is True
@@ -89,7 +105,8 @@ def test_limits_count_kept_pairs(tmp_path, raw):
     # One and three words, which come back as they are.
     assert summary["round_trip_bleu"] == {"dev": 100, "test": 100}
     assert summary["pairs"] == {"train": 2, "dev": 1, "test": 1}
-    assert summary["dropped"]["train"]["empty"] == 1
+    assert summary["read"] == {"train": 6, "dev": 2, "test": 2}
+    assert summary["dropped"] == {"train": {"empty": 1, "limit": 3}, "dev": {"empty": 1}, "test": {"limit": 1}}
     assert (tmp_path / "corpus/train.en").read_text() == "The country’s head\none two\n"
     assert (tmp_path / "corpus/test.reference.en").read_text() == "one FOREIGN țară\n"
 
@@ -122,6 +139,110 @@ def test_bad_input_leaves_nothing_but_one_sentence(tmp_path, raw, capsys):
 def test_unknown_settings_are_named(tmp_path, raw, capsys):
     normalise(tmp_path, code=1, lower_case=True)
     assert 'unknown setting "lower_case"' in error(capsys) and not (tmp_path / "corpus").exists()
+
+
+def test_drops_of_the_download_and_lines_left_out_are_counted_where_a_user_looks(tmp_path, capsys):
+    texts = {
+        "train.ro": "a b\n\nc d\n", "train.en": "one\ntwo\nthree\n", "dev.ro": "x\n\ny\n", "dev.en": "1\n2\n3\n",
+        "test.ro": "lung lung\nbun\n", "test.en": "long long long\ngood\n",
+    }  # fmt: skip
+    write_raw(tmp_path / "raw", texts, {"train": {"minimum_score": 5, "markup": 2}})
+    summary = normalise(tmp_path, max_characters=9)
+    assert summary["read"] == {"train": 10, "dev": 3, "test": 2}
+    assert summary["dropped"] == {
+        "train": {"minimum_score": 5, "markup": 2, "empty": 1}, "dev": {"empty": 1}, "test": {"max_characters": 1}
+    }  # fmt: skip
+    assert all(
+        summary["read"][name] == summary["pairs"][name] + sum(summary["dropped"][name].values())
+        for name in ("train", "dev", "test")
+    )
+    assert summary["places"]["dev"] == [[0, "my dev.ro", "my dev.en", 2], [1, "my dev.ro", "my dev.en", 4]]
+    assert summary["places"]["test"] == [[0, "my test.ro", "my test.en", 3]]
+    assert (tmp_path / "corpus/test.reference.en").read_text() == "good\n"
+    assert error(capsys).startswith(
+        "15 pairs read: train 2, dev 2, test 1 (left out: 2 markup, 5 below minimum_score, 2 empty, "
+        "1 over max_characters)"
+    )
+
+
+def test_sentences_of_dev_and_test_that_are_in_train_are_counted_and_none_is_dropped(tmp_path, capsys):
+    texts = {
+        "train.ro": "bună ziua\nCe faci?\nda\n", "train.en": "good day\nhow are you?\nyes\n",
+        # The same pair in another form; a source alone; a target alone; nothing.
+        "dev.ro": "buna\u0306  ziua\nda\nnimic\nnimic\n", "dev.en": "good day\nsure\nyes\nnothing\n",
+        "test.ro": "nu\n", "test.en": "no\n",
+    }  # fmt: skip
+    write_raw(tmp_path / "raw", texts)
+    summary = normalise(tmp_path)
+    assert summary["found_in_train"] == {
+        "dev": {"source": 2, "target": 2, "pair": 1}, "test": {"source": 0, "target": 0, "pair": 0}
+    }  # fmt: skip
+    assert summary["pairs"] == {"train": 3, "dev": 4, "test": 1}
+    told = capsys.readouterr().err
+    assert "dev: 4 pairs; in train are the source of 2, the target of 2, and both as one pair of 1\n" in told
+    assert "test: 1 pairs\n" in told
+
+
+CONNECTED = {"method": "connected-groups", "dev": 20, "test": 20, "key_language": "ro"}
+
+
+def repeating(count=300):
+    """Pairs whose sentences repeat, also in other forms; some empty, some that can be no training pair."""
+    draw = random.Random(2)
+    ends = ["", ".", "  !", "\u200b?"]
+    rows = [
+        (
+            f"propoziția {draw.randrange(count)}{draw.choice(ends)}",
+            f"sentence {draw.randrange(count)}{draw.choice(ends)}",
+        )
+        for _ in range(count)
+    ]
+    return rows + [("", "nothing"), ("bun", "one two three four five six seven")] * 4 + rows[:30]
+
+
+def test_a_split_is_the_same_in_both_directions_and_leaves_no_pair_uncounted(tmp_path):
+    rows = repeating()
+    texts = {f"train.{code}": "".join(row[side] + "\n" for row in rows) for side, code in enumerate(("ro", "en"))}
+    write_raw(tmp_path / "raw", texts)
+    splits = {}
+    for languages in (("ro", "en"), ("en", "ro")):
+        summary = normalise(tmp_path, split=CONNECTED, languages=languages, max_length_ratio=3.0)
+        assert sum(summary["pairs"].values()) + sum(summary["dropped"]["train"].values()) == len(rows)
+        assert summary["read"] == {"train": len(rows)} and summary["places"] == {}
+        assert summary["dropped"]["train"]["empty"] == summary["dropped"]["train"]["length_ratio"] == 4
+        assert summary["dropped"]["train"]["repeated"] >= 30
+        assert summary["found_in_train"] == dict.fromkeys(("dev", "test"), {"source": 0, "target": 0, "pair": 0})
+        splits[languages] = [
+            (tmp_path / f"corpus/{name}.{code}").read_text()
+            for name in ("train", "dev", "test")
+            for code in ("ro", "en")
+        ]
+        reference = (tmp_path / f"corpus/test.reference.{languages[1]}").read_text()
+        assert reference == (tmp_path / f"corpus/test.{languages[1]}").read_text()
+    assert splits["ro", "en"] == splits["en", "ro"]
+
+
+def test_too_small_a_corpus_leaves_nothing_but_one_sentence(tmp_path, capsys):
+    write_raw(tmp_path / "raw", {"train.ro": "a\nb\nc\n", "train.en": "a\nb\nc\n"})
+    normalise(tmp_path, code=1, split=CONNECTED)
+    assert "3 pairs in 3 groups of connected sentences are too few for 20 dev and 20 test pairs" in error(capsys)
+    assert list((tmp_path / "corpus").iterdir()) == []
+
+
+def test_every_nth_pair_that_can_be_used_becomes_dev(tmp_path):
+    texts = {code: [f"{code} {n}" for n in range(1, 13)] for code in ("ro", "en")}
+    texts["ro"][1], texts["ro"][4] = "", "ro " + "x" * 50
+    raw = {f"train.{code}": "".join(line + "\n" for line in lines) for code, lines in texts.items()}
+    write_raw(tmp_path / "raw", raw | {"test.ro": "t\n", "test.en": "t\n"})
+    summary = normalise(tmp_path, split={"method": "every-nth", "every": 4, "longest": 20})
+    # The second is empty, and the fifth, whose turn it is, too long.
+    assert (tmp_path / "corpus/dev.en").read_text() == "en 6\nen 10\n"
+    assert summary["pairs"] == {"train": 9, "dev": 2, "test": 1} and summary["dropped"]["train"] == {"empty": 1}
+    limited = normalise(
+        tmp_path, split={"method": "every-nth", "every": 4, "longest": 20}, limits={"train": 2, "dev": 1}
+    )
+    assert limited["pairs"] == {"train": 2, "dev": 1, "test": 1}
+    assert limited["dropped"]["train"] == {"empty": 1, "limit": 8}
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path, raw):

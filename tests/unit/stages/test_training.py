@@ -14,7 +14,7 @@ import torch
 
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
-from workflow_src.data import subwords
+from workflow_src.data import encoded, subwords
 from workflow_src.families.build import build
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.stages import distill
@@ -535,6 +535,20 @@ def test_decode_writes_a_line_and_a_record_a_sentence(tiny, tiny_bundles, run_st
 def test_a_sentence_beyond_the_positions_is_refused_before_training(training_words, refused, tmp_path):
     said = refused("train_teacher", training_words("transformer", tmp_path, model={"max_positions": 4}))
     assert "the model has 4 positions; raise model.max_positions" in said
+
+
+def test_a_test_sentence_beyond_the_positions_is_refused_before_training(
+    training_words, refused, run_stage, tiny, tmp_path
+):
+    longest = 1 + max(int(part.source_lengths.max()) for part in (tiny.train, tiny.dev))
+    longest = max(longest, 1 + max(int(part.target_lengths.max()) for part in (tiny.train, tiny.dev)))
+    sentences = [list(range(4, 4 + count)) for count in (2, longest)]
+    encoded.write(tmp_path / "test", sentences, sentences, {}, tiny.sizes["source"])
+    words = [*training_words("transformer", tmp_path / "out", model={"max_positions": longest}), "--test"]
+    said = refused("train_teacher", [*words, str(tmp_path / "test")])
+    assert f"{tmp_path}/test has a sentence of {longest + 1} subwords" in said and "max_characters (dev, test)" in said
+    assert not (tmp_path / "out").exists()
+    run_stage("train_teacher", [*words, f"{tiny.root}/encoded/dev"])
     assert not (tmp_path / "model.safetensors").exists()
 
 

@@ -27,6 +27,13 @@ class Graph(Paths):
     def system(self, name: str) -> System:
         return self.loaded.systems[name]
 
+    @property
+    def longest(self) -> int:
+        """Subwords of a sentence that every system can read, without its end symbol."""
+        models = [system.model for system in self.loaded.systems.values()]
+        # What is counted and not trained by updates reads sentences of any length.
+        return min((m.max_positions for m in models if hasattr(m, "max_positions")), default=2**31) - 1
+
     def distillation_seed(self, teacher: str) -> int:
         settings = self.config.distillation.get(teacher)
         return settings.seed if settings and settings.seed is not None else self.config.seeds[0]

@@ -19,7 +19,7 @@ class Paths:
         self.root = f"results/{self.recipe.name}"
 
     def raw(self, split: str, language: str) -> str:
-        """Text of a split as downloaded and split, before normalisation."""
+        """Text of what the dataset has under train, dev or test, as downloaded."""
         return f"{self.root}/raw/{split}.{language}"
 
     def corpus(self, split: str, side: str) -> str:

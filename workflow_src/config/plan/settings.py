@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+from workflow_src.config.datasets import DatasetFiles
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.resolved import Decode
 from workflow_src.registry import followed, searches
@@ -16,20 +17,23 @@ class Settings(Graph):
     """`settings_*` return canonical JSON, which Snakemake compares."""
 
     def settings_download(self) -> str:
-        return _json(
-            self.loaded.dataset.model_dump(
-                mode="json", exclude={"normalisation", "pairs", "licence", "citation", "homepage", "notes"}
-            )
-            | {"folder": self.recipe.folder}
-        )
+        files = self.loaded.dataset.model_dump(mode="json", include=set(DatasetFiles.model_fields))
+        return _json(files | {"folder": self.recipe.folder})
 
     def settings_normalise(self) -> str:
+        """`split` is null where the dataset has dev and test of its own; it says its key language always."""
+        dataset = self.loaded.dataset
+        split = None
+        # A generated corpus has dev and test, whatever is said of a split.
+        if dataset.split and dataset.kind != "generated":
+            split = {"key_language": dataset.languages[0]} | dataset.split.model_dump(mode="json", exclude_none=True)
         return _json(
             {
                 "source": self.recipe.source,
                 "target": self.recipe.target,
                 "limits": self.recipe.limits,
                 "normalisation": self.loaded.normalisation.model_dump(mode="json"),
+                "split": split,
             }
         )
 

@@ -116,6 +116,8 @@ class Inputs:
     speed_content: dict[str, Any] | None
     traces: dict[str, Any] | None
     corpus: dict[str, Any]
+    # Descriptions of the encoded training texts, by the name of the text: `raw` or what its targets are distilled by.
+    encoded: dict[str, dict[str, Any]]
     files: dict[str, Any]
 
     @property
@@ -131,6 +133,7 @@ def load(arguments: argparse.Namespace) -> Inputs:
     names = ("speed", "traces", "corpus", "significance")
     files = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
     files |= {f"analysis {path.stem}": path for path in arguments.analyses}
+    files |= {f"encoded {path.parent.name}": path for path in arguments.encoded}
     for entry in manifest.training:
         of = f"of {entry.system} {entry.seed}"
         files |= {f"config {of}": entry.config, f"log {of}": entry.log}
@@ -153,6 +156,7 @@ def load(arguments: argparse.Namespace) -> Inputs:
         speed_content=speed and speed.content,
         traces=read_json(arguments.traces) if arguments.traces else None,
         corpus=read_json(arguments.corpus) if arguments.corpus else {},
+        encoded={path.parent.name: read_json(path) for path in arguments.encoded},
         files=files,
     )
 

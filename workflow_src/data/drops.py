@@ -1,0 +1,34 @@
+"""Why pairs are left out between a dataset's files and what models are trained on, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Reasons as records have them, in the order in which pairs meet them: download, normalise, its split, encode.
+REASONS = {
+    "markup": "markup",
+    "minimum_score": "below minimum_score",
+    "empty": "empty",
+    "max_characters": "over max_characters",
+    "max_words": "over max_words",
+    "length_ratio": "over max_length_ratio",
+    "repeated": "repeated",
+    "other_translation": "another translation kept",
+    "held_out_group": "beside a sentence of dev or test",
+    "limit": "beyond limits",
+    "source-empty": "empty source",
+    "target-empty": "empty target",
+    "source-too-long": "source over max_length",
+    "target-too-long": "target over max_length",
+}
+
+
+def words(dropped: Mapping[str, int]) -> str:
+    """The counts by reason, as `882 repeated, 3 empty`; `none` where nothing was left out."""
+    parts = [f"{dropped[reason]:,} {text}" for reason, text in REASONS.items() if dropped.get(reason)]
+    return ", ".join(parts) or "none"
+
+
+def left_out(dropped: Mapping[str, int]) -> str:
+    """For a stage's summary, behind a number of pairs: ` (left out: 3 empty)`, or nothing."""
+    return f" (left out: {words(dropped)})" if any(dropped.values()) else ""

@@ -1,0 +1,70 @@
+"""The corpus of a report: pairs of every split, and what was left out between the dataset's files and training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workflow_src.data import drops
+from workflow_src.evaluation.report.page import language
+
+SPLITS = ("train", "dev", "test")
+
+
+def table(corpus: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Pairs, words and pairs left out of every split, as text. What a split of train leaves out stands at train."""
+    rows = []
+    for split in (name for name in SPLITS if name in corpus.get("pairs", {})):
+        words = corpus.get("words", {}).get(split, {})
+        rows.append(
+            {
+                "split": split,
+                "pairs": f"{corpus['pairs'][split]:,}",
+                "words": ", ".join(f"{words[code]:,} {code}" for code in sorted(words)) or "–",
+                "dropped": drops.words(corpus.get("dropped", {}).get(split, {})),
+            }
+        )
+    return rows
+
+
+def sentences(corpus: Mapping[str, Any], texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """How the splits came about, which sentences they share, and what encoding left out.
+
+    `texts` are descriptions of encoded training texts by name.
+    """
+    return [*_split(corpus), *_shared(corpus), *_encoded(texts)]
+
+
+def _split(corpus: Mapping[str, Any]) -> list[str]:
+    split, read = corpus.get("split"), corpus.get("read", {})
+    if not split:
+        return []
+    dropped = sum(corpus["dropped"]["train"].values())
+    counts = f"Of {read['train']:,} pairs read, {dropped:,} are left out."
+    if split["method"] == "every-nth":
+        return [f"Dev is every {split['every']}th pair of the text that train comes from. {counts}"]
+    return [
+        f"Train, dev and test are split from one text. {counts} One translation is kept of each sentence in "
+        f"{language(split['key_language'])}. Pairs with a sentence in common form a group; dev and test have one pair "
+        "each of as many groups, of which no other pair is used."
+    ]
+
+
+def _shared(corpus: Mapping[str, Any]) -> list[str]:
+    counted = corpus.get("found_in_train", {})
+    shared = [
+        f"Of the {corpus['pairs'][split]:,} pairs of {split}, {counts['source']:,} have a source that is also in "
+        "train, "
+        f"{counts['target']:,} a target, and {counts['pair']:,} both as one pair."
+        for split, counts in sorted(counted.items())
+        if any(counts.values())
+    ]
+    return shared or (["No sentence of dev or test is in train, on either side."] if counted else [])
+
+
+def _encoded(texts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"Systems with data: {name} are trained on {text['pairs']:,} pairs; left out as too long or empty in subwords "
+        f"(max_length is {text['max_length']}): {drops.words(text['dropped'])}."
+        for name, text in texts.items()
+    ]
