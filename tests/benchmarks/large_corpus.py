@@ -73,7 +73,11 @@ def measure(pairs: int, folder: Path, subwords: Path) -> dict[str, tuple[float, 
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         pool.starmap(write_text, texts)
     found = {}
-    settings = json.dumps({"source": "de", "target": "en", "normalisation": {"max_words": 60, "max_length_ratio": 9}})
+    counts = {split: pairs if split == "train" else 100 for split in ("train", "dev", "test")}
+    description = {"pairs": counts, "dropped": dict.fromkeys(counts, {}), "places": {}}
+    (raw / "raw.json").write_text(json.dumps(description))
+    rules = {"max_words": 60, "max_length_ratio": 9}
+    settings = json.dumps({"source": "de", "target": "en", "normalisation": rules, "split": None})
     _, seconds, memory = run(
         "normalise", "--settings", settings, "--raw-folder", str(raw), "--output-folder", str(corpus)
     )

@@ -7,7 +7,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from workflow_src import jobs
 from workflow_src.config.base import ConfigError, parse
@@ -26,35 +26,38 @@ HELD_OUT = ("dev", "test")
 
 
 class Row(NamedTuple):
-    """A normalised pair, what outputs are scored against, the number of its raw lines, from 0, and the reference as
-    given, with white space cleaned.
-    """
+    """A normalised pair, its target as it was, and the number of its raw lines, from 0."""
 
     source: str
     target: str
-    reference: str
+    raw_target: str
     number: int
-    as_given: str
 
 
 class Writer:
-    """The texts of one split, pair by pair, up to `limit` pairs; `full` tells when these are written."""
+    """The texts of one split, pair by pair, up to `limit` pairs; `full` tells when these are written.
 
-    def __init__(
-        self, split: str, codes: tuple[str, str], folder: Path, limit: int | None, stack: contextlib.ExitStack
-    ):
+    Dev and test have references beside source and target.
+    """
+
+    def __init__(self, split: str, target_side: Normaliser, codes: tuple[str, str], limit: int | None):
         self.names = [f"{split}.{code}" for code in codes]
+        self._reference = None
         if split != "train":
             self.names.append(f"{split}.reference.{codes[1]}")
-        self._files = [stack.enter_context(atomic(folder / name)) for name in self.names]
+            self._reference = target_side.reference
+        self._files: list[IO[str]] = []
         self._codes = codes
         self.limit = limit
         self.pairs = 0
         self.words = dict.fromkeys(codes, 0)
         self.places = Places()
-        # Targets and references as given, of dev and test only: of train nobody asks, and it is large.
-        self.targets: list[str] = []
-        self.as_given: list[str] = []
+        # (target, target as it was) of dev and test only: of train nobody asks, and it is large.
+        self.references: list[tuple[str, str]] = []
+
+    def open(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        """The texts appear in `folder`, all of them, when `stack` is left without an error."""
+        self._files = [stack.enter_context(atomic(folder / name)) for name in self.names]
 
     @property
     def full(self) -> bool:
@@ -64,15 +67,16 @@ class Writer:
         """Whether there was room for the pair."""
         if self.full:
             return False
-        # The texts of train are two files.
-        for file, line in zip(self._files, row, strict=False):
-            file.write(line + "\n")
-        for code, line in zip(self._codes, row, strict=False):
+        lines = [row.source, row.target]
+        for code, line in zip(self._codes, lines, strict=True):
             self.words[code] += line.count(" ") + 1
+        if self._reference is not None:
+            lines.append(self._reference(row.raw_target))
+        for file, line in zip(self._files, lines, strict=True):
+            file.write(line + "\n")
         self.pairs += 1
-        if len(self.names) > 2:
-            self.targets.append(row.target)
-            self.as_given.append(row.as_given)
+        if self._reference is not None:
+            self.references.append((row.target, row.raw_target))
         return True
 
 
@@ -85,10 +89,7 @@ def normalised(
         source, target = source_side.line(source_text), target_side.line(target_text)
         reason = drop_reason(source, target, source_side.settings, training)
         if reason is None:
-            reference = target_side.reference(target_text)
-            settings = target_side.settings
-            as_given = reference if settings.references == "given" else clean(target_text, settings.unicode)
-            yield Row(source, target, reference, number, as_given)
+            yield Row(source, target, target_text, number)
         else:
             dropped[reason] += 1
 
@@ -158,9 +159,15 @@ def _zipped(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     return zip(read_lines(source), read_lines(target), strict=True)
 
 
-def round_trip_bleu(perfect: list[str], references: list[str]) -> float:
-    """BLEU of `perfect` in [0, 100]; 100 where nothing differs, although texts without any four words have BLEU 0."""
-    return 100.0 if perfect == references else metrics.bleu(perfect, references)
+def round_trip_bleu(references: list[tuple[str, str]], side: Normaliser) -> float:
+    """BLEU in [0, 100] of normalised references as outputs are put together, against the references as given.
+
+    `references` are (normalised, raw). Where nothing differs it is 100, although texts without any four words have BLEU
+    0.
+    """
+    perfect = [side.detokenise(line) for line, _ in references]
+    as_given = [clean(raw, side.settings.unicode) for _, raw in references]
+    return 100.0 if perfect == as_given else metrics.bleu(perfect, as_given)
 
 
 def warn_of_losses(round_trip: dict[str, float], rules: NormalisationConfig) -> None:
@@ -192,7 +199,9 @@ def run(arguments: argparse.Namespace) -> str:
     dropped: dict[str, Counter[str]] = {}
     # All texts get their names together, after the last one is written; the summary, which vouches for them, last.
     with contextlib.ExitStack() as stack:
-        writers = {name: Writer(name, codes, folder, limits.get(name), stack) for name in SPLITS}
+        writers = {name: Writer(name, normalisers[1], codes, limits.get(name)) for name in SPLITS}
+        for writer in writers.values():
+            writer.open(folder, stack)
         for name, paths in texts.items():
             lines, unusable, before = check_parallel(*paths), Counter(), Counter(raw["dropped"][name])
             rows = normalised(_zipped(*paths), normalisers, name == "train", unusable)
@@ -209,10 +218,7 @@ def run(arguments: argparse.Namespace) -> str:
         for name, writer in writers.items():
             _check_filled(name, writer, dropped, texts)
         summary.unlink(missing_ok=True)
-    round_trip = {
-        name: round_trip_bleu(list(map(normalisers[1].detokenise, writers[name].targets)), writers[name].as_given)
-        for name in HELD_OUT
-    }
+    round_trip = {name: round_trip_bleu(writers[name].references, normalisers[1]) for name in HELD_OUT}
     warn_of_losses(round_trip, rules)
     in_train = found_in_train(folder, codes)
     for name, writer in writers.items():

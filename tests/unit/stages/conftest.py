@@ -158,8 +158,12 @@ CORPUS = {
     "dropped": {"train": {"max_words": 3, "empty": 0}},
     "round_trip_bleu": {"dev": 99.871, "test": 97.25},
     "normalisation": {"references": "given"},
+    "found_in_train": {"test": {"source": 4, "target": 2, "pair": 1}},
     "sha256": {"train.de": "ab" * 32},
 }
+
+
+ENCODED = {"pairs": 23_990, "max_length": 64, "dropped": {"source-too-long": 10}}
 
 
 def _significance(rows):
@@ -219,6 +223,7 @@ def report_inputs(tmp_path):
         }
         words = ["--settings", json.dumps(manifest), "--output-folder", str(tmp_path / "report")]
         words += ["--corpus", _write(tmp_path / "corpus.json", CORPUS)]
+        words += ["--encoded", _write(tmp_path / "encoded/raw/train.json", ENCODED)]
         words += ["--speed", _write(tmp_path / "speed.json", _speed(timed))] if speed else []
         if significance:
             words += ["--significance", _write(tmp_path / "significance.json", _significance(rows))]

@@ -64,7 +64,8 @@ def leaks(pairs: list[tuple[str, str]], number: int) -> list[str]:
     for side in ("source", "target", "reference"):
         owner: dict[str, str] = {}
         for name, row in rows:
-            for text in {getattr(row, side), key(getattr(row, side))}:
+            line = normalisers(number)[1].reference(row.raw_target) if side == "reference" else getattr(row, side)
+            for text in {line, key(line)}:
                 if owner.setdefault(text, name) != name:
                     found.append(f"{side} {text!r} is in {owner[text]} and {name}")
     return found

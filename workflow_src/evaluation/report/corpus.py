@@ -42,12 +42,18 @@ def _split(corpus: Mapping[str, Any]) -> list[str]:
     dropped = sum(corpus["dropped"]["train"].values())
     counts = f"Of {read['train']:,} pairs read, {dropped:,} are left out."
     if split["method"] == "every-nth":
-        return [f"Dev is every {split['every']}th pair of the text that train comes from. {counts}"]
+        return [f"Dev is every {ordinal(split['every'])} pair of the text that train comes from. {counts}"]
     return [
         f"Train, dev and test are split from one text. {counts} One translation is kept of each sentence in "
         f"{language(split['key_language'])}. Pairs with a sentence in common form a group; dev and test have one pair "
         "each of as many groups, of which no other pair is used."
     ]
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th, 23rd."""
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    return f"{number}{'th' if number // 10 % 10 == 1 else endings.get(number % 10, 'th')}"
 
 
 def _shared(corpus: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,58 @@
+"""The report's words about the corpus: what was read, left out and shared; against counts made by hand."""
+
+from workflow_src.evaluation.report import corpus
+
+CONTENT = {
+    "pairs": {"dev": 500, "test": 500, "train": 12_355},
+    "words": {"train": {"ro": 90_000, "en": 100_000}, "dev": {"ro": 3, "en": 4}},
+    "read": {"train": 14_237},
+    "dropped": {"train": {"other_translation": 800, "held_out_group": 82}},
+    "found_in_train": {split: {"source": 0, "target": 0, "pair": 0} for split in ("dev", "test")},
+    "split": {"method": "connected-groups", "key_language": "ro"},
+}
+
+
+def test_the_table_counts_pairs_words_and_drops_by_reason():
+    assert corpus.table(CONTENT) == [
+        {
+            "split": "train",
+            "pairs": "12,355",
+            "words": "100,000 en, 90,000 ro",
+            "dropped": "800 another translation kept, 82 beside a sentence of dev or test",
+        },
+        {"split": "dev", "pairs": "500", "words": "4 en, 3 ro", "dropped": "none"},
+        {"split": "test", "pairs": "500", "words": "–", "dropped": "none"},
+    ]
+    assert corpus.table({}) == []
+
+
+def test_a_split_says_what_vanished_and_that_nothing_leaks():
+    first, second = corpus.sentences(CONTENT, {})
+    assert first.startswith("Train, dev and test are split from one text. Of 14,237 pairs read, 882 are left out. ")
+    assert "One translation is kept of each sentence in Romanian." in first
+    assert second == "No sentence of dev or test is in train, on either side."
+
+
+def test_sentences_that_are_in_train_too_are_counted():
+    shared = {"dev": {"source": 0, "target": 0, "pair": 0}, "test": {"source": 37, "target": 1012, "pair": 5}}
+    own = CONTENT | {"split": None, "found_in_train": shared}
+    assert corpus.sentences(own, {}) == [
+        "Of the 500 pairs of test, 37 have a source that is also in train, 1,012 a target, and 5 both as one pair."
+    ]
+    every = CONTENT | {"split": {"method": "every-nth", "every": 23}}
+    assert corpus.sentences(every, {})[0].startswith(
+        "Dev is every 23rd pair of the text that train comes from. Of 14,237"
+    )
+
+
+def test_what_encoding_left_out_is_told_for_every_training_text():
+    texts = {
+        "raw": {"pairs": 9383, "max_length": 64, "dropped": {"source-too-long": 2000, "target-too-long": 972}},
+        "distilled-by-teacher": {"pairs": 12_355, "max_length": 64, "dropped": {}},
+    }
+    assert corpus.sentences({}, texts) == [
+        "Systems with data: raw are trained on 9,383 pairs; left out as too long or empty in subwords (max_length is "
+        "64): 2,000 source over max_length, 972 target over max_length.",
+        "Systems with data: distilled-by-teacher are trained on 12,355 pairs; left out as too long or empty in "
+        "subwords (max_length is 64): none.",
+    ]
