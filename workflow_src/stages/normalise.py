@@ -72,11 +72,10 @@ class Writer:
             self.words[code] += line.count(" ") + 1
         if self._reference is not None:
             lines.append(self._reference(row.raw_target))
+            self.references.append((row.target, row.raw_target))
         for file, line in zip(self._files, lines, strict=True):
             file.write(line + "\n")
         self.pairs += 1
-        if self._reference is not None:
-            self.references.append((row.target, row.raw_target))
         return True
 
 

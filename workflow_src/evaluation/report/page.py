@@ -150,7 +150,7 @@ def round_trip_words(corpus: Mapping[str, Any]) -> str:
         return ""
     figures = " and ".join(f"{bleu:.2f} on {split}" for split, bleu in bleu_of_splits.items())
     text = f"references, normalised and put together like outputs, have BLEU {figures} against the references as given"
-    if corpus["normalisation"]["references"] == "normalised":
+    if corpus["normalisation"].get("references") == "normalised":
         return f"{text}; outputs are scored against normalised references"
     return f"{text}; no system can have more"
 
@@ -158,7 +158,7 @@ def round_trip_words(corpus: Mapping[str, Any]) -> str:
 def loss_words(corpus: Mapping[str, Any], split: str) -> str:
     """A sentence for captions where normalisation alone costs more BLEU than it should, else ""."""
     bleu = corpus.get("round_trip_bleu", {}).get(split, 100.0)
-    if bleu >= LEAST_ROUND_TRIP or corpus["normalisation"]["references"] == "normalised":
+    if bleu >= LEAST_ROUND_TRIP or corpus["normalisation"].get("references") == "normalised":
         return ""
     return (
         f"No system can have more than {bleu:.1f} BLEU here: the references themselves, normalised and put together "
