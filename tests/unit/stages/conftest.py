@@ -158,7 +158,6 @@ CORPUS = {
     "words": {"train": {"de": 180000, "en": 190000}},
     "dropped": {"train": {"max_words": 3, "empty": 0}},
     "round_trip_bleu": {"dev": 99.871, "test": 97.25},
-    "round_trip_bleu": {"dev": 99.871, "test": 97.25},
     "normalisation": NormalisationConfig().model_dump(mode="json"),
     "found_in_train": {"test": {"source": 4, "target": 2, "pair": 1}},
     "sha256": {"train.de": "ab" * 32},
