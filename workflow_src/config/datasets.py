@@ -47,6 +47,9 @@ def _path(value: str) -> str:
 FilePath = Annotated[str, AfterValidator(_path)]
 FileName = Annotated[str, written(r"(?!\.{1,2}$)[^/{}\0-\x1f]+", "a file's name has no /, { or }, and is not . or ..")]
 
+# Separators of columns that cannot stand beside quoted cells.
+NO_DELIMITER = '"\r\n '
+
 
 class RemoteFile(Frozen):
     """One file to download; mirrors hold it under HOST/PATH of its URL."""
@@ -61,7 +64,7 @@ class Part(Frozen):
     """Lines of one split, from one place.
 
     Texts are `FILE` or `FILE!MEMBER` (or `FILE!MEMBER!MEMBER` for archives inside archives), where FILE is a key of
-    the dataset's `files` or a path of the user's; `.gz` is decompressed by itself.
+    the dataset's `files` or a path of the user's; gzip, bzip2, xz and Zstandard are decompressed.
     """
 
     texts: dict[str, FilePath] | None = Field(None, description="language -> line-aligned text")
@@ -70,9 +73,16 @@ class Part(Frozen):
         None, description="language -> column of the table, from 0"
     )
     separator: str = Field("\t", min_length=1, description="what separates a table's columns")
+    quoted: bool | None = Field(
+        None,
+        description="whether a table's cells may be in quotes, as in CSV; null: if one character other than a tab "
+        "separates them",
+    )
+    header: bool = Field(False, description="the table's first row names its columns and is left out")
     score_column: int | None = Field(None, ge=0)
     minimum_score: float | None = None
     markup: Literal["none", "sgm", "ted"] = Field("none", description="sgm: WMT's <seg>; ted: IWSLT's tags")
+    translator: str | None = Field(None, description="whose references, of XML that has several (sgm)")
 
     @model_validator(mode="after")
     def _one_source(self):
@@ -82,7 +92,24 @@ class Part(Frozen):
             raise ValueError("a table needs columns: language -> column number")
         if (self.score_column is None) != (self.minimum_score is None):
             raise ValueError("score_column and minimum_score go together")
+        if self.table is None and (self.quoted is not None or self.header):
+            raise ValueError("quoted and header belong to a table")
+        if self.table is not None and self.markup != "none":
+            raise ValueError("markup belongs to texts, not to a table")
+        if self.quoted and not (len(self.separator) == 1 and self.separator not in NO_DELIMITER):
+            raise ValueError("the separator of a quoted table is one character, and not a quote, a space or a line end")
+        if self.translator is not None and self.markup != "sgm":
+            raise ValueError("translator belongs to markup: sgm")
+        if self.texts is not None and self.markup != "sgm" and len(set(self.texts.values())) < len(self.texts):
+            raise ValueError("every language needs a text of its own; only XML with markup: sgm may hold several")
         return self
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether a table is read as CSV, with quoted cells."""
+        if self.quoted is not None:
+            return self.quoted
+        return len(self.separator) == 1 and self.separator != "\t" and self.separator not in NO_DELIMITER
 
 
 class Split(Frozen):
@@ -191,7 +218,9 @@ class NormalisationConfig(Grown):
     unicode: Literal["NFC", "NFKC"] = "NFC"
     romanian: bool = Field(False, description="on Romanian text: cedilla to comma letters, then diacritics removed")
     moses_punctuation: bool = Field(False, description="sacremoses punctuation normalisation")
-    moses_tokenise: bool = Field(False, description="sacremoses tokenisation; outputs are detokenised for scoring")
+    moses_tokenise: bool = Field(
+        False, description="sacremoses tokenisation, with marks by which outputs are put together"
+    )
     lowercase: bool = False
     references: Literal["given", "normalised"] = Field(
         "given",

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import html
+import csv
 import itertools
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypeVar
 
 from workflow_src.config.base import ConfigError, nearest
 from workflow_src.config.datasets import DatasetFiles, Part
+from workflow_src.data.markup import Segment, has_source_and_references, same_segments, segments, without_markup
 from workflow_src.data.unpack import Archives, reported
 from workflow_src.records.atomic import ArtifactError
 
 Pair = tuple[str, str]
-SEGMENT = re.compile(r"<seg\b[^>]*?(?:/>|>(.*?)</seg\s*>)", re.DOTALL | re.IGNORECASE)
-TAGGED = re.compile(r"\s*</?[A-Za-z][^>]*>")
+Line = TypeVar("Line")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class RawPair(NamedTuple):
     """A pair as strings stripped of outer whitespace, and the texts and the line (from 1) that it comes from.
 
-    Lines of generated corpora have no names. In SGML and XML, segments are counted, in tagged text lines without tags.
+    Lines of generated corpora have no names. In SGML and XML, segments are counted.
     """
 
     first: str
@@ -100,27 +99,46 @@ class RawCorpus:
 
     def _texts(self, part: Part, dropped: Counter[str]) -> Iterator[RawPair]:
         names = first, second = tuple(part.texts[language] for language in self.languages)
-        # The sides drop the same lines, or are not aligned: one of them is counted.
-        with self._lines(first, part.markup, dropped) as left, self._lines(second, part.markup, Counter()) as right:
-            for number, (a, b) in enumerate(aligned(left, right, first, second), 1):
+        if part.markup == "sgm":
+            left, right = self._segments(part, first, second)
+            pairs = same_segments(aligned(left, right, first, second), first, second)
+            for number, (a, b) in enumerate(pairs, 1):
                 yield RawPair(a, b, names, number)
+            return
+        with self._lines(first) as left, self._lines(second) as right:
+            numbered = enumerate(aligned(left, right, first, second), 1)
+            if part.markup == "ted":
+                numbered = without_markup(numbered, first, second, dropped)
+            for number, (a, b) in numbered:
+                yield RawPair(a, b, names, number)
+
+    def _segments(self, part: Part, *names: str) -> Iterator[Iterator[Segment]]:
+        """The segments of the text of each language."""
+        texts = []
+        for name in names:
+            with self._lines(name) as lines:
+                texts.append("\n".join(lines))
+        if not any(map(has_source_and_references, texts)):
+            if names[0] == names[1]:
+                raise ArtifactError(f"{names[0]} has no <src> and <ref> elements; name a file for each language.")
+            if part.translator is not None:
+                raise ArtifactError(
+                    f"neither {names[0]} nor {names[1]} has references by translators; remove translator from its part."
+                )
+        for text, name, language in zip(texts, names, self.languages, strict=True):
+            yield iter(segments(text, name, language, part.translator))
 
     def _table(self, part: Part, dropped: Counter[str]) -> Iterator[RawPair]:
         columns = [part.columns[language] for language in self.languages]
-        with self._lines(part.table, part.markup, dropped, strip=False) as lines:
+        with self._lines(part.table, strip=False) as lines:
             for number, a, b in table_pairs(lines, part, columns, dropped):
                 yield RawPair(a, b, (part.table, part.table), number)
 
     @contextlib.contextmanager
-    def _lines(self, text: str, markup: str, dropped: Counter[str], strip: bool = True) -> Iterator[Iterator[str]]:
+    def _lines(self, text: str, strip: bool = True) -> Iterator[Iterator[str]]:
         name, *members = text.split("!")
         with self._archives.open(self._path(name), *members) as stream:
-            lines = decoded(stream, text)
-            if markup == "sgm":
-                lines = segments(lines)
-            elif markup == "ted":
-                lines = untagged(lines, dropped)
-            lines = nonempty(reading(lines, text), text)
+            lines = nonempty(reading(decoded(stream, text), text), text)
             yield (line.strip() for line in lines) if strip else lines
 
     def _path(self, name: str) -> Path:
@@ -168,6 +186,10 @@ def decoded(stream: IO[bytes], name: str) -> Iterator[str]:
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as failure:
+            if 0 in line:
+                raise ArtifactError(
+                    f"{name} is no text: line {number} has bytes that are in no text; check the file."
+                ) from None
             raise ArtifactError(
                 f"{name} is not UTF-8: line {number}, byte {failure.start + 1} of that line "
                 f"is 0x{line[failure.start]:02x}; convert the file to UTF-8."
@@ -189,23 +211,10 @@ def nonempty(lines: Iterator[str], name: str) -> Iterator[str]:
     yield from itertools.chain([first], lines)
 
 
-def untagged(lines: Iterable[str], dropped: Counter[str]) -> Iterator[str]:
-    """Lines that do not begin with a tag; the others are counted in `dropped`."""
-    for line in lines:
-        if TAGGED.match(line):
-            dropped["markup"] += 1
-        else:
-            yield line
-
-
-def segments(lines: Iterable[str]) -> Iterator[str]:
-    """Texts of the <seg> elements of SGML or XML, entities resolved, each on one line; empty ones stay as lines."""
-    for found in SEGMENT.finditer("\n".join(lines)):
-        yield " ".join(html.unescape(found.group(1) or "").split())
-
-
-def aligned(left: Iterator[str], right: Iterator[str], left_name: str, right_name: str) -> Iterator[Pair]:
-    """Pairs of lines; ArtifactError with both names and counts when one text is longer."""
+def aligned(
+    left: Iterator[Line], right: Iterator[Line], left_name: str, right_name: str
+) -> Iterator[tuple[Line, Line]]:
+    """Pairs of lines (or segments); ArtifactError with both names and counts when one text is longer."""
     count = 0
     for a, b in itertools.zip_longest(left, right):
         if a is None or b is None:
@@ -219,6 +228,36 @@ def aligned(left: Iterator[str], right: Iterator[str], left_name: str, right_nam
         yield a, b
 
 
+def table_rows(lines: Iterable[str], part: Part) -> Iterator[tuple[int, list[str]]]:
+    """(the line where a row ends, its cells) of a table, without the row of names where the part says there is one.
+
+    Where cells may be quoted, these are read as RFC 4180 has it, and line breaks inside of cells become spaces. Raises
+    ArtifactError naming the table and the line where quotes do not fit, or where quoted rows differ in their columns.
+    """
+    if not part.is_quoted:
+        rows = ((number, line.split(part.separator)) for number, line in enumerate(lines, 1))
+        yield from itertools.islice(rows, int(part.header), None)
+        return
+    # The csv module leaves line breaks in cells to its caller: without them, words would be joined.
+    reader = csv.reader((line + "\n" for line in lines), delimiter=part.separator, strict=True)
+    width = None
+    try:
+        for row in reader:
+            if not row:  # An empty line is no row of a CSV file.
+                continue
+            # A quote that is never closed swallows rows, and ends where another begins.
+            if width not in (None, len(row)):
+                raise csv.Error(f"the row has {len(row)} columns, and the rows before it have {width}")
+            if width is not None or not part.header:
+                yield reader.line_num, [" ".join(cell.splitlines()) for cell in row]
+            width = len(row)
+    except csv.Error as failure:
+        raise ArtifactError(
+            f"{part.table} cannot be read as CSV up to line {reader.line_num} ({failure}); correct its quotes, or set "
+            "quoted: false in its part if quotes are text."
+        ) from None
+
+
 def table_pairs(
     lines: Iterable[str], part: Part, columns: list[int], dropped: Counter[str]
 ) -> Iterator[tuple[int, str, str]]:
@@ -228,8 +267,7 @@ def table_pairs(
     """
     needed = max([*columns, part.score_column if part.score_column is not None else 0]) + 1
     kept = 0
-    for number, line in enumerate(lines, 1):
-        cells = line.split(part.separator)
+    for number, cells in table_rows(lines, part):
         if len(cells) < needed:
             raise ArtifactError(
                 f"{part.table} has {len(cells)} columns in line {number}, but {needed} are needed; check columns and "
@@ -241,7 +279,8 @@ def table_pairs(
             except ValueError:
                 raise ArtifactError(
                     f"{part.table} has {cells[part.score_column]!r} in column {part.score_column} of line {number}, "
-                    "where a score is expected; check score_column in the dataset."
+                    "where a score is expected; check score_column in the dataset, or set header: true if the table's "
+                    "first row names its columns."
                 ) from None
             # Written so that NaN is left out.
             if not score >= part.minimum_score:
@@ -250,4 +289,5 @@ def table_pairs(
         kept += 1
         yield number, cells[columns[0]].strip(), cells[columns[1]].strip()
     if not kept:
-        raise ArtifactError(f"no row of {part.table} reaches the score {part.minimum_score}; lower minimum_score.")
+        reason = "" if part.score_column is None else f" with the score {part.minimum_score} or a higher one"
+        raise ArtifactError(f"{part.table} has no row{reason}; check the table{reason and ', or lower minimum_score'}.")

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from workflow_src.data.formats import START, compression, other_format
+
 
 def _opened(path: str | Path) -> IO[bytes]:
     try:
@@ -22,14 +24,20 @@ def read_lines(path: str | Path) -> Iterator[str]:
     """The lines of a UTF-8 file without their line ends (LF or CR LF); nothing else separates lines.
 
     Raises ValueError naming the file, when it is missing, or file, line and byte (both from 1, the byte within the
-    file) where it is not UTF-8.
+    file) where it is not UTF-8; or what the file is where its first bytes tell.
     """
     with _opened(path) as file:
-        before = 0
+        before, start = 0, None
         for number, raw in enumerate(file, start=1):
+            start = raw[:START] if start is None else start
             try:
                 line = raw.decode("utf-8")
             except UnicodeDecodeError as failure:
+                kind = other_format(start, str(path))
+                if kind is None and (name := compression(start)):
+                    kind = f"is compressed with {name}; unpack it and give the text"
+                if kind is not None:
+                    raise ValueError(f"text {path} {kind}.") from None
                 raise ValueError(
                     f"text {path} is not UTF-8 in line {number}, byte {before + failure.start + 1} of the file "
                     f"(0x{raw[failure.start]:02x}): convert the file to UTF-8."

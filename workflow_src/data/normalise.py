@@ -12,8 +12,21 @@ from workflow_src.config.datasets import NormalisationConfig
 # of a NUL is not one word.
 CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 # Invisible format characters that carry no text: soft hyphen, zero-width space, word joiner, byte order mark, marks of
-# writing direction, interlinear annotation. Joiners (U+200C, U+200D) stay: Indic and Persian words and emoji need them.
-INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]")
+# writing direction, interlinear annotation. Joiners (U+200C, U+200D), variation selectors, fillers and tags stay inside
+# words: Persian, Indic, Mongolian and Korean words and emoji need them.
+INVISIBLE = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]")
+# Unicode's Default_Ignorable_Code_Point, which Python's unicodedata lacks, and two symbols that are blank: the Braille
+# pattern without dots and the null note head.
+BLANK = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\u2800\U0001d159"
+)
+BLANK_WORD = re.compile(rf"(?<!\S)[{BLANK}]+(?!\S)")
+# Marks the side of a token that no space separates from its neighbour, as OpenNMT's tokeniser does (U+FFED). A text
+# that has this character gets the full-width one, to which Unicode declares it compatible.
+JOINER, LIKE_JOINER = "\uffed", "\u25a0"
+JOINED = re.compile(f" ?{JOINER} ?")
 # Old fonts had cedillas (U+015E/F, U+0162/3) where Romanian has commas (U+0218/9, U+021A/B).
 CEDILLA_TO_COMMA = str.maketrans("ŞşŢţ", "ȘșȚț")
 # Removed because writers leave them out as often as not (Sennrich et al. 2016, WMT'16 Romanian-English).
@@ -24,12 +37,14 @@ def clean(text: str, form: str = "NFC") -> str:
     """Unicode normal form, no invisible characters, runs of whitespace and control characters as one space, none at
     the ends.
 
+    A word in which nothing can be seen counts as whitespace, so that text without a visible character becomes "".
     Idempotent. Line separators of any kind become spaces, so that a line stays a line.
     """
     if not (text.isascii() and text.isprintable()):
         text = INVISIBLE.sub("", CONTROL.sub(" ", text))
         if not unicodedata.is_normalized(form, text):
             text = unicodedata.normalize(form, text)
+        text = BLANK_WORD.sub("", text)
     return " ".join(text.split())
 
 
@@ -44,26 +59,49 @@ def romanian(text: str) -> str:
     return text
 
 
+def mark_joins(text: str, tokens: list[str]) -> str:
+    """`tokens` of `text` with spaces between them, and JOINER where the text itself has no space.
+
+    The mark is on the side of the punctuation, so that a word is the same token with and without it: `(see 10:30)`
+    becomes `(￭ see 10 ￭:￭ 30 ￭)`. `text` has single spaces and no JOINER; it is returned as it is where the tokens
+    are not its characters.
+    """
+    marked: list[str] = []
+    place = 0
+    for token in tokens:
+        spaced = text.startswith(" ", place)
+        place += spaced
+        if not text.startswith(token, place):
+            return text
+        place += len(token)
+        if marked and not spaced:
+            if token[0].isalnum() and not marked[-1][-1].isalnum():
+                marked[-1] += JOINER
+            else:
+                token = JOINER + token
+        marked.append(token)
+    return " ".join(marked) if place == len(text) else text
+
+
 class Normaliser:
     """Normalisation of one language's text.
 
     The order is that of the WMT'16 Romanian scripts: Unicode and whitespace, punctuation, Romanian letters,
-    tokenisation, lowercasing. Without Moses tokenisation, normalising twice is normalising once.
+    tokenisation, lowercasing. Without Moses tokenisation, normalising twice is normalising once; with it,
+    `detokenise` gives back the text that was tokenised.
     """
 
     def __init__(self, settings: NormalisationConfig, language: str):
         self.settings = settings
         self.language = language
         self._steps: list[Callable[[str], str]] = []
-        self._detokeniser = None
+        self._tokenise: Callable[[str], list[str]] | None = None
         if settings.moses_punctuation:
             self._steps.append(self._punctuation())
         if settings.romanian and language == "ro":
             self._steps.append(romanian)
         if settings.moses_tokenise:
-            self._steps.append(self._tokenisation())
-        if settings.lowercase:
-            self._steps.append(str.lower)
+            self._tokenise = self._tokenisation()
 
     def _punctuation(self) -> Callable[[str], str]:
         from sacremoses import MosesPunctNormalizer
@@ -80,13 +118,12 @@ class Normaliser:
 
         return settled
 
-    def _tokenisation(self) -> Callable[[str], str]:
-        from sacremoses import MosesDetokenizer, MosesTokenizer
+    def _tokenisation(self) -> Callable[[str], list[str]]:
+        from sacremoses import MosesTokenizer
 
         tokenise = MosesTokenizer(lang=self.language).tokenize
-        self._detokeniser = MosesDetokenizer(lang=self.language)
-        # No escapes such as &apos;: subwords do not need them and detokenising would have to guess them back.
-        return lambda text: tokenise(text, return_str=True, escape=False)
+        # Without escapes such as &apos;, which subwords do not need.
+        return lambda text: tokenise(text, escape=False)
 
     def reference(self, text: str) -> str:
         """What outputs are scored against: clean Unicode and whitespace, or what becomes of an output with this text.
@@ -102,13 +139,20 @@ class Normaliser:
         text = clean(text, self.settings.unicode)
         for step in self._steps:
             text = clean(step(text), self.settings.unicode)
+        if self._tokenise is not None:
+            text = text.replace(JOINER, LIKE_JOINER)
+            text = mark_joins(text, self._tokenise(text))
+        if self.settings.lowercase:
+            # NFC suffices for text in NFKC, whose small letters are in NFKC; NFKC would replace the joiner.
+            text = unicodedata.normalize("NFC", text.lower())
         return text
 
     def detokenise(self, text: str) -> str:
         """Undoes Moses tokenisation of a normalised line or of a translation; other text stays as it is."""
-        if self._detokeniser is None:
+        if self._tokenise is None:
             return text
-        return self._detokeniser.detokenize(text.split(), return_str=True, unescape=False)
+        # Marks of one letter may have been tokens of their own, and then have an order when they meet again.
+        return unicodedata.normalize(self.settings.unicode, JOINED.sub("", text))
 
 
 def drop_reason(source: str, target: str, settings: NormalisationConfig, training: bool) -> str | None:

@@ -1,4 +1,5 @@
-"""Reading texts inside archives (tar, zip, gz, archives inside archives) without unpacking them to paths of their own.
+"""Reading texts that are compressed (gz, bz2, xz, zst) or inside archives (tar, zip, archives inside archives) without
+unpacking them to paths of their own.
 
 A member is streamed. Nothing is ever written to a path that an archive gives; an archive inside an archive is copied
 to an unnamed temporary file, because zip and a second pass need one.
@@ -6,6 +7,7 @@ to an unnamed temporary file, because zip and a second pass need one.
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import errno
 import gzip
@@ -15,19 +17,34 @@ import posixpath
 import re
 import shutil
 import stat
+import sys
 import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from workflow_src.data.formats import START, TAR_MAGIC_AT, ZIP, compression, other_format
 from workflow_src.records.atomic import ArtifactError, room_for
 
-DAMAGE = (EOFError, tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
-GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
-TAR_MAGIC_AT = 257
+# The backport has the interface of Python 3.14's own module.
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+DAMAGE = (
+    EOFError, tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError,
+)  # fmt: skip
+# The most that unpacking one .xz may take: `xz -9` needs 65 MiB. Zstandard's own limit is 128 MiB.
+MOST_MEMORY = 1 << 29
+DECOMPRESSORS: dict[str, Callable[[], Any]] = {
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": lambda: lzma.LZMADecompressor(memlimit=MOST_MEMORY),
+    "Zstandard": zstd.ZstdDecompressor,
+}
 MOST_NAMES_SHOWN = 8
 # What is more than this many times as large unpacked is no text but a trap; text shrinks to a tenth or so.
 MOST_GROWTH = 200
@@ -89,17 +106,20 @@ class Archives:
 
     @contextlib.contextmanager
     def open(self, path: str | Path, *members: str) -> Iterator[IO[bytes]]:
-        """The bytes of `path`, or of the member that `members` lead to, with gzip undone.
+        """The bytes of `path`, or of the member that `members` lead to, with gzip, bzip2, xz or Zstandard undone.
 
         A member is named by its path inside the archive, or by the end of it as long as that fits one member only.
-        Raises ArtifactError when the file is missing, damaged or unsafe, or has no such member.
+        Raises ArtifactError when the file is missing, damaged or unsafe, has no such member, or is no UTF-8 text but
+        of a kind that is known.
         """
         name = "!".join([str(path), *members])
         with contextlib.ExitStack() as stack:
             stack.enter_context(reported(name))
             stream = stack.enter_context(self._raw(str(path), *members))
-            plain = stack.enter_context(_without_gzip(stream, name, largest(path)))
+            plain = stack.enter_context(_decompressed(stream, name, largest(path)))
             start = plain.peek(TAR_MAGIC_AT + 8)
+            if kind := other_format(start, name):
+                raise ArtifactError(f"{name} {kind}.")
             if start[:4] == ZIP or start[TAR_MAGIC_AT : TAR_MAGIC_AT + 5] == b"ustar":
                 raise ArtifactError(f"{name} is an archive, not a text; name the text inside it as {name}!MEMBER.")
             yield plain
@@ -194,33 +214,85 @@ class _Limited(io.RawIOBase):
         return len(data)
 
 
+class _Decompressed(io.RawIOBase):
+    """What a stream of one or more compressed streams unpacks to; nulls may fill it up at the end.
+
+    Python's own readers of .bz2 and .xz end without an error where what follows a stream is damaged.
+    """
+
+    def __init__(self, stream: IO[bytes], new: Callable[[], Any], name: str):
+        self._stream, self._new, self._name = stream, new, name
+        self._decompressor = new()
+        self._waiting = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        data = b""
+        while not data:
+            if self._decompressor.eof:
+                self._waiting = self._decompressor.unused_data or self._waiting
+                while not self._waiting.strip(b"\0"):
+                    self._waiting = self._stream.read(1 << 16)
+                    if not self._waiting:
+                        return 0
+                self._waiting = self._waiting.lstrip(b"\0")
+                self._decompressor = self._new()
+            if self._decompressor.needs_input and not self._waiting:
+                self._waiting = self._stream.read(1 << 16)
+                if not self._waiting:
+                    raise EOFError("its end is missing")
+            try:
+                data = self._decompressor.decompress(self._waiting, len(buffer))
+            except (lzma.LZMAError, zstd.ZstdError) as failure:
+                if "memory" not in str(failure).lower():
+                    raise
+                raise ArtifactError(
+                    f"{self._name} needs too much memory to be unpacked here ({failure}); unpack it yourself and give "
+                    "the text."
+                ) from None
+            self._waiting = b""
+        buffer[: len(data)] = data
+        return len(data)
+
+
 @contextlib.contextmanager
-def _without_gzip(stream: IO[bytes], name: str, limit: int) -> Iterator[io.BufferedReader]:
-    buffered = io.BufferedReader(stream, 1 << 16) if not hasattr(stream, "peek") else stream
-    if buffered.peek(2)[:2] != GZIP:
-        # ZipExtFile has a peek of its own that may give less than asked for.
-        yield io.BufferedReader(buffered, 1 << 16) if not isinstance(buffered, io.BufferedReader) else buffered
-        return
-    with gzip.GzipFile(fileobj=buffered) as plain:
+def _decompressed(stream: IO[bytes], name: str, limit: int) -> Iterator[io.BufferedReader]:
+    """The stream, which is a text from here on unless it is of another kind, without its layer of compression."""
+    # ZipExtFile has a peek of its own that may give less than asked for.
+    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, 1 << 16)
+    kind = compression(buffered.peek(10))
+    if kind is None:
+        yield buffered
+    elif kind == "gzip":
+        with gzip.GzipFile(fileobj=buffered) as plain:
+            yield io.BufferedReader(_Limited(plain, name, limit), 1 << 16)
+    else:
+        plain = _Decompressed(buffered, DECOMPRESSORS[kind], name)
         yield io.BufferedReader(_Limited(plain, name, limit), 1 << 16)
 
 
 @contextlib.contextmanager
 def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
-    start = file.read(4)
+    start = file.read(START)
     file.seek(0)
     if not start:
         raise ArtifactError(f"archive {name} is empty; delete it and download or copy it again.")
-    with reported(f"archive {name}"):
-        try:
-            archive = zipfile.ZipFile(file) if start == ZIP else tarfile.open(fileobj=file, mode="r:*")
-        except (NotImplementedError, UnicodeDecodeError) as failure:
-            # Of a newer form of zip, or with names that are not in the encoding which they claim.
-            raise ArtifactError(
-                f"archive {name} cannot be read here ({failure}); unpack it yourself and give the text."
-            ) from None
-    with archive:
-        yield archive
+    if not start.startswith(ZIP) and (kind := other_format(start, name)):
+        raise ArtifactError(f"archive {name} {kind}.")
+    with contextlib.ExitStack() as stack:
+        with reported(f"archive {name}"):
+            try:
+                if compression(start) == "Zstandard":
+                    file = stack.enter_context(zstd.ZstdFile(file))
+                archive = zipfile.ZipFile(file) if start.startswith(ZIP) else tarfile.open(fileobj=file, mode="r:*")
+            except (NotImplementedError, UnicodeDecodeError) as failure:
+                # Of a newer form of zip, or with names that are not in the encoding which they claim.
+                raise ArtifactError(
+                    f"archive {name} cannot be read here ({failure}); unpack it yourself and give the text."
+                ) from None
+        yield stack.enter_context(archive)
 
 
 def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str, limit: int) -> list[tuple[str, bool]]:

@@ -165,6 +165,10 @@ class BaseTranslator(ABC):
         self._check_lengths(sources, first_line)
         return sources
 
+    def source_text(self, line: str) -> str:
+        """A normalised line of the source, put together like outputs: what to show of a corpus."""
+        return self._source.detokenise(line)
+
     def text(self, tokens: list[list[int]], remove_repetitions: Removal = "none") -> list[str]:
         """Lines of text from subword ids.
 

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> str:
     examples = [
         {
             "index": index,
-            "source": sources[index],
+            "source": translators[followed[0]["system"]].source_text(sources[index]),
             "reference": references[index],
             "teacher": by_teacher.get(index),
             "searches": {label(e, followed): trace[index] for e, trace in zip(followed, traces, strict=True)},

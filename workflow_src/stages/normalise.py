@@ -14,9 +14,10 @@ from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import NormalisationConfig, Split
 from workflow_src.data.drops import left_out, words
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.data.normalise import Normaliser, drop_reason
+from workflow_src.data.normalise import Normaliser, clean, drop_reason
 from workflow_src.data.places import Places
 from workflow_src.data.splits import EveryNth, connected_groups
+from workflow_src.evaluation.quality import metrics
 from workflow_src.records.atomic import ArtifactError, atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
 
@@ -51,6 +52,8 @@ class Writer:
         self.pairs = 0
         self.words = dict.fromkeys(codes, 0)
         self.places = Places()
+        # (target, target as it was) of dev and test only: of train nobody asks, and it is large.
+        self.references: list[tuple[str, str]] = []
 
     def open(self, folder: Path, stack: contextlib.ExitStack) -> None:
         """The texts appear in `folder`, all of them, when `stack` is left without an error."""
@@ -69,6 +72,7 @@ class Writer:
             self.words[code] += line.count(" ") + 1
         if self._reference is not None:
             lines.append(self._reference(row.raw_target))
+            self.references.append((row.target, row.raw_target))
         for file, line in zip(self._files, lines, strict=True):
             file.write(line + "\n")
         self.pairs += 1
@@ -154,6 +158,28 @@ def _zipped(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     return zip(read_lines(source), read_lines(target), strict=True)
 
 
+def round_trip_bleu(references: list[tuple[str, str]], side: Normaliser) -> float:
+    """BLEU in [0, 100] of normalised references as outputs are put together, against the references as given.
+
+    `references` are (normalised, raw). Where nothing differs it is 100, although texts without any four words have BLEU
+    0.
+    """
+    perfect = [side.detokenise(line) for line, _ in references]
+    as_given = [clean(raw, side.settings.unicode) for _, raw in references]
+    return 100.0 if perfect == as_given else metrics.bleu(perfect, as_given)
+
+
+def warn_of_losses(round_trip: dict[str, float], rules: NormalisationConfig) -> None:
+    """Warn where normalisation alone costs too much. `round_trip`: split -> `round_trip_bleu`."""
+    low = [f"{bleu:.1f} on {split}" for split, bleu in round_trip.items() if bleu < metrics.LEAST_ROUND_TRIP]
+    if low and rules.references == "given":
+        jobs.log.warning(
+            "warning: references that are normalised and put together again have BLEU %s against themselves, and no "
+            "system can have more; set recipe.normalisation.references: normalised, or normalise less.",
+            " and ".join(low),
+        )
+
+
 def run(arguments: argparse.Namespace) -> str:
     settings = arguments.settings
     missing = [name for name in ("source", "target", "normalisation", "split") if name not in settings]
@@ -191,6 +217,8 @@ def run(arguments: argparse.Namespace) -> str:
         for name, writer in writers.items():
             _check_filled(name, writer, dropped, texts)
         summary.unlink(missing_ok=True)
+    round_trip = {name: round_trip_bleu(writers[name].references, normalisers[1]) for name in HELD_OUT}
+    warn_of_losses(round_trip, rules)
     in_train = found_in_train(folder, codes)
     for name, writer in writers.items():
         jobs.log.info("%s: %s pairs%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})))
@@ -207,6 +235,7 @@ def run(arguments: argparse.Namespace) -> str:
         # Those of a split are not told: they are never too long, and would be as many numbers as pairs.
         "places": {name: writers[name].places.runs for name in raw["places"]},
         "limits": limits,
+        "round_trip_bleu": round_trip,
         "split": settings["split"],
         "normalisation": rules.model_dump(mode="json"),
         "sha256": sums,

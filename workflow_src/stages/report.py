@@ -43,7 +43,12 @@ COMMAND = "CONTINUUM_COMMAND"
 
 
 def facts(
-    manifest: Manifest, made: dict[str, Any], signatures: dict[str, str], threads: str, checksum: str | None
+    manifest: Manifest,
+    made: dict[str, Any],
+    signatures: dict[str, str],
+    threads: str,
+    checksum: str | None,
+    round_trip: str,
 ) -> list[tuple[str, str]]:
     """Provenance as (name, value) pairs for reading."""
     versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items() if version)
@@ -61,13 +66,17 @@ def facts(
         ("hardware", f"{hardware['processor']}, {hardware['cores']} cores, {hardware['system']}{threads}"),
         ("versions", versions),
         *((f"signature of {name}", text) for name, text in signatures.items()),
+        *([("round trip", round_trip)] if round_trip else []),
     ]
 
 
 def describe(found: Inputs, command_line: str) -> dict[str, Any]:
     """The provenance block of results.json."""
     first = next(iter(found.qualities.values()))["kept"]
-    texts = {key: found.corpus.get(key) for key in ("pairs", "words", "read", "dropped", "found_in_train", "sha256")}
+    texts = {
+        key: found.corpus.get(key)
+        for key in ("pairs", "words", "read", "dropped", "found_in_train", "round_trip_bleu", "sha256")
+    }
     texts["encoded"] = {name: {key: text[key] for key in ("pairs", "dropped")} for name, text in found.encoded.items()}
     manifest = found.manifest
     return provenance(
@@ -121,7 +130,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "small_digits": not figures_quality.crowded(table),
         "series": figures_quality.joined_by(table),
         "table": page.table_cells(table, convention),
-        "caption": " ".join(filter(None, [caption, energies, trained, about])),
+        "caption": " ".join(filter(None, [caption, page.loss_words(found.corpus, split), energies, trained, about])),
         "carried": about,
         "control_tables": significance_page.control_tables(found.significance, rows, manifest, removed),
         "chosen": page.chosen_words(found.choices),
@@ -136,7 +145,14 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "protocols": speed_page.protocol_tables(speed, manifest),
         "examples": page.examples(found.traces, manifest),
         "pool": (found.traces or {}).get("pool"),
-        "facts": facts(manifest, made, made["signatures"], timing, carried.checksum(found.sums)),
+        "facts": facts(
+            manifest,
+            made,
+            made["signatures"],
+            timing,
+            carried.checksum(found.sums),
+            page.round_trip_words(found.corpus),
+        ),
         "systems": found.systems,
         "system_heads": page.system_heads(found.systems),
         "system_words": page.SYSTEM_WORDS,

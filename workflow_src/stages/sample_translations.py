@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> str:
     examples = [
         {
             "index": taken.numbers[i],
-            "source": taken.sources[i],
+            "source": translator.source_text(taken.sources[i]),
             "reference": taken.references[i],
             "sampled": sampled[i],
             "refined": refined[i],

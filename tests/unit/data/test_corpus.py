@@ -1,5 +1,6 @@
 """Parts, markup and tables; every shipped dataset on miniature archives of the layout that its definition expects."""
 
+import csv
 import gzip
 import io
 import tarfile
@@ -7,11 +8,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.load import CONFIG_FOLDER, read_yaml
-from workflow_src.data.corpus import RawCorpus, segments
+from workflow_src.data.corpus import RawCorpus
 from workflow_src.records.atomic import ArtifactError
 
 TRAIN = [(f"deutsch {n}", f"english {n}") for n in range(1, 101)]
@@ -264,6 +267,8 @@ def test_line_counts_that_differ_name_both_files_and_counts(tmp_path):
 def test_invalid_utf8_names_file_line_and_byte(tmp_path):
     message = failing(tmp_path, b"gut\nsch\xf6n\n", b"good\nfine\n")
     assert f"{tmp_path}/x.de is not UTF-8: line 2, byte 4 of that line is 0xf6; convert" in message
+    message = failing(tmp_path, b"gut\n\x7fELF\0\0\xff\x01\n", b"good\nfine\n")
+    assert f"{tmp_path}/x.de is no text: line 2 has bytes that are in no text" in message
 
 
 def test_empty_texts_are_named(tmp_path):
@@ -275,7 +280,62 @@ def test_tables_that_do_not_fit_are_named(tmp_path):
     assert "x.de has 1 columns in line 2, but 2 are needed" in failing(tmp_path, b"a\tb\nc\n", b"", **table)
     scored = table | {"score_column": 2, "minimum_score": 0.5}
     assert "has 'high' in column 2 of line 1" in failing(tmp_path, b"a\tb\thigh\n", b"", **scored)
-    assert "no row of" in failing(tmp_path, b"a\tb\t0.1\nc\td\tnan\n", b"", **scored)
+    none = failing(tmp_path, b"a\tb\t0.1\nc\td\tnan\n", b"", **scored)
+    assert "x.de has no row with the score 0.5 or a higher one; check the table, or lower minimum_score" in none
+
+
+def csv_pairs(tmp_path, content: str, **part) -> list[tuple[str, str]]:
+    (tmp_path / "x.csv").write_bytes(content.encode())
+    table = {"table": f"{tmp_path}/x.csv", "columns": {"de": 0, "en": 1}, "separator": ","} | part
+    return collected(own(train=[table], dev=[table], test=[table]), ("de", "en"))["train"]
+
+
+CELL = st.text(st.sampled_from('ab ,;|"\n\tü'), max_size=8)
+
+
+@given(rows=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=6), separator=st.sampled_from(",;|"))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_table_that_pythons_csv_module_writes_is_read_as_it_was(tmp_path, rows, separator):
+    text = io.StringIO()
+    csv.writer(text, delimiter=separator).writerows(rows)
+    as_lines = [tuple(" ".join(cell.splitlines()).strip() for cell in row) for row in rows]
+    assert csv_pairs(tmp_path, text.getvalue(), separator=separator) == as_lines
+
+
+def test_quoted_tables(tmp_path):
+    text = 'de,en,score\r\n"Ja, gut.","Yes, ""good"".",1\r\n\r\n"zwei\nZeilen",two lines,0.4\r\n5" Rohr,5" pipe,2\r\n'
+    pairs = [("Ja, gut.", 'Yes, "good".'), ("zwei Zeilen", "two lines"), ('5" Rohr', '5" pipe')]
+    assert csv_pairs(tmp_path, text, header=True) == pairs
+    scored = {"score_column": 2, "minimum_score": 0.5}
+    assert csv_pairs(tmp_path, text, header=True, **scored) == [pairs[0], pairs[2]]
+    with pytest.raises(ArtifactError, match="has 'score' in column 2 of line 1, .* set header: true"):
+        csv_pairs(tmp_path, text, **scored)
+    # Tabs and longer separators leave quotes alone, and so does any if the part says so.
+    assert csv_pairs(tmp_path, '"a\tb"\n', separator="\t") == [('"a', 'b"')]
+    assert csv_pairs(tmp_path, '"a\tb"\t"c"\n', separator="\t", quoted=True) == [("a\tb", "c")]
+    assert csv_pairs(tmp_path, '"a" ||| "b"\n', separator="|||") == [('"a"', '"b"')]
+    assert csv_pairs(tmp_path, '"a" b,c\n', quoted=False) == [('"a" b', "c")]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ('a,b\n"c" d,e\n', 2, "expected after"),
+        ('a,b\n"c,d\ne,f\n', 3, "unexpected end"),
+        ('a,b\n"c,d\ne",f\ng,h\n', None, ""),
+        ('a,b\n"c,d\ne,f\n"g",h\n', 4, "expected after"),
+        ('a,b\nc,d\n"e,f\ng"\n', 4, "1 columns, and the rows before it have 2"),
+        ("a,b\nc,d,e\n", 2, "3 columns"),
+    ],
+)
+def test_quotes_that_do_not_fit_are_refused_with_their_line(tmp_path, text, line, reason):
+    if line is None:
+        assert csv_pairs(tmp_path, text) == [("a", "b"), ("c,d e", "f"), ("g", "h")]
+        return
+    with pytest.raises(
+        ArtifactError, match=rf"x.csv cannot be read as CSV up to line {line} .*{reason}.*quoted: false"
+    ):
+        csv_pairs(tmp_path, text)
 
 
 def test_missing_files_and_languages_are_named(tmp_path):
@@ -295,20 +355,19 @@ def test_missing_files_and_languages_are_named(tmp_path):
         ({"split": {"method": "connected-groups", "dev": 5}}, "connected-groups needs dev and test"),
         ({"split": {"method": "connected-groups", "dev": 5, "test": 5, "key_language": "fr"}}, "must be one of de, en"),
         ({}, "needs parts under dev and test, or a split"),
+        ({"train": [{"texts": {"de": "a", "en": "a"}}]}, "every language needs a text of its own"),
+        ({"train": [{"texts": {"de": "a", "en": "b"}, "translator": "A"}]}, "translator belongs to markup: sgm"),
+        ({"train": [{"texts": {"de": "a", "en": "b"}, "header": True}]}, "quoted and header belong to a table"),
+        ({"train": [{"table": "a", "columns": {"de": 0}, "markup": "ted"}]}, "markup belongs to texts"),
+        ({"train": [{"table": "a", "columns": {"de": 0}, "quoted": True, "separator": "||"}]}, "is one character"),
     ],
 )
 def test_definitions_that_cannot_work_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        own(train=[{"texts": {"de": "a", "en": "b"}}], **change)
+        own(**{"train": [{"texts": {"de": "a", "en": "b"}}]} | change)
 
 
-# Markup and places
-
-
-def test_segments_of_sgml_and_xml():
-    lines = ['<DOC>title <seg id="1">A &amp; B</seg><seg id=2>', "two", 'lines </seg> <SEG id="3"></SEG><seg id="4"/>',
-             '<seg id="5">&lt;b&gt; 2 &lt; 3</seg>']  # fmt: skip
-    assert list(segments(lines)) == ["A & B", "two lines", "", "", "<b> 2 < 3"]
+# Places
 
 
 @pytest.mark.parametrize("markup", ["none", "ted"])
@@ -324,8 +383,9 @@ def test_pairs_know_their_lines_and_drops_are_counted(tmp_path, monkeypatch, mar
     with RawCorpus(settings, ("de", "en"), lambda name: name) as corpus:
         places = {name: [(pair.names, pair.number) for pair in pairs] for name, pairs in corpus.parts()}
         dropped = {name: dict(counts) for name, counts in corpus.dropped.items()}
+    first = 2 if markup == "ted" else 1
     assert places["dev"] == [
-        (("a.de", "a.en"), 1), (("a.de", "a.en"), 2), (("b.tsv", "b.tsv"), 2), (("b.tsv", "b.tsv"), 4)
+        (("a.de", "a.en"), first), (("a.de", "a.en"), first + 1), (("b.tsv", "b.tsv"), 2), (("b.tsv", "b.tsv"), 4)
     ]  # fmt: skip
     tags = {"markup": 1} if markup == "ted" else {}
     assert dropped == {"train": tags, "dev": tags | {"minimum_score": 2}, "test": {"minimum_score": 2}}

@@ -1,5 +1,7 @@
 """Normalisation: properties on any text, and tables of what it does to known text."""
 
+import re
+import sys
 import time
 import unicodedata
 
@@ -8,15 +10,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.data.normalise import Normaliser, clean, drop_reason, romanian
+from workflow_src.data.normalise import BLANK, JOINER, LIKE_JOINER, Normaliser, clean, drop_reason, romanian
 
 # Any text a UTF-8 file can hold, with the characters that normalisation is about far more often than by chance.
+BLANKS = "\u3164\u2800\U000e0061\ufe0f\uffa0"
 SPECIAL = "\t\r\n\x00\x1f\x7f\x85\xa0\xad\u2028\u2029\u200b\u200d\ufeff\u3000\u0301\u0306\u0326\u0327aAsStTăâîșțŞşŢţİΣ ́"
-TEXT = st.lists(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from(SPECIAL)), max_size=30).map("".join)
+TEXT = st.lists(
+    st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from(SPECIAL + BLANKS)), max_size=30
+).map("".join)
 VARIANTS = [
     {}, {"unicode": "NFKC"}, {"lowercase": True}, {"romanian": True}, {"moses_punctuation": True},
     {"romanian": True, "lowercase": True, "unicode": "NFKC"},
 ]  # fmt: skip
+# Of England: a black flag and tag characters.
+FLAG = "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
 NORMALISERS = [Normaliser(NormalisationConfig(**settings), "ro") for settings in VARIANTS]
 
 
@@ -35,11 +42,13 @@ def test_lines_are_normal_clean_and_stay_as_they_are(normaliser, text):
 
 @given(TEXT)
 def test_cleaning_keeps_every_letter_digit_and_mark(text):
-    kept = [c for c in unicodedata.normalize("NFC", clean(text)) if unicodedata.category(c)[0] in "LN"]
-    assert kept == [c for c in clean(text) if unicodedata.category(c)[0] in "LN"]
-    visible = "".join(c for c in text if unicodedata.category(c)[0] in "LNMPS")
-    left = "".join(c for c in clean(text) if unicodedata.category(c)[0] in "LNMPS")
-    assert unicodedata.normalize("NFD", visible) == unicodedata.normalize("NFD", left)
+    assert visible(text) == visible(clean(text))
+
+
+def visible(text: str) -> str:
+    """Letters, numbers, marks, punctuation and symbols that can be seen, decomposed: what cleaning may not change."""
+    shown = "".join(c for c in text if unicodedata.category(c)[0] in "LNMPS")
+    return re.sub(f"[{BLANK}]", "", unicodedata.normalize("NFD", shown))
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126)))
@@ -60,10 +69,29 @@ def test_the_short_way_for_ascii_agrees_with_the_long_one(text):
         ("ｆｕｌｌ ﬁ ½", "ｆｕｌｌ ﬁ ½"),
         ("می\u200cخواهم", "می\u200cخواهم"),
         ("\x00\u200b \t", ""),
+        ("سلام\u061c دنیا", "سلام دنیا"),
+        ("a \u3164 b \u2800\u2800", "a b"),
+        ("क्\u200dष", "क्\u200dष"),
+        ("👩\u200d🚀 ☺\ufe0f", "👩\u200d🚀 ☺\ufe0f"),
+        (FLAG, FLAG),
+        ("ᠬᠠ\u180eᠠ", "ᠬᠠ\u180eᠠ"),
     ],
-)
+)  # fmt: skip
 def test_cleaning(text, expected):
     assert clean(text) == expected
+
+
+def test_text_in_which_nothing_can_be_seen_is_empty():
+    unicode_data = pytest.importorskip("regex").compile(r"\p{Default_Ignorable_Code_Point}")
+    assigned = (chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+    ignorable = [character for character in assigned if unicode_data.match(character)]
+    assert len(ignorable) > 4000
+    for character in [*ignorable, "\u2800", "\U0001d159"]:
+        for form in ("NFC", "NFKC"):
+            assert clean(character, form) == clean(f" {character}{character} \u200d", form) == ""
+    # What the table has beyond Unicode's property is blank for another reason, and nothing else is taken away.
+    kept = {c for c in map(chr, range(sys.maxunicode + 1)) if re.match(f"[{BLANK}]", c)} - {*ignorable}
+    assert kept == {"\u2800", "\U0001d159"}
 
 
 def test_nfkc_folds_widths():
@@ -97,8 +125,7 @@ def test_romanian_is_for_romanian_text_and_not_for_references():
     [
         ("Iaşi, str. 5 (azi)!", "iasi, str. 5 (azi)!"),
         ("  „Şi”  a ZIS: 3,5 %", '"si" a zis: 3,5%'),
-        # The rules of Romanian put spaces at these apostrophes, in outputs too.
-        ("It's 5 o'clock.", "it 's 5 o' clock."),
+        ("It's 5 o'clock.", "it's 5 o'clock."),
     ],
 )
 def test_normalised_references_are_outputs_without_an_error(given, scored):
@@ -121,20 +148,57 @@ def test_news_of_the_wmt16_kind():
         "„Nu putem sti daca a fost ucis in lupta”, spune Dowd, remarcand ca trupul..."
     )
     assert Normaliser(everything, "ro").line(text) == (
-        '" nu putem sti daca a fost ucis in lupta " , spune dowd , remarcand ca trupul ...'
+        '"￭ nu putem sti daca a fost ucis in lupta ￭" ￭, spune dowd ￭, remarcand ca trupul ￭...'
     )
 
 
-def test_moses_tokens_are_put_together_again():
-    german = Normaliser(NormalisationConfig(moses_tokenise=True), "de")
-    text = "Er sagte, dass z.B. 3,5 % & mehr (viel mehr!) möglich <seien>."
-    tokens = german.line(text)
-    assert tokens == "Er sagte , dass z.B. 3,5 % & mehr ( viel mehr ! ) möglich < seien > ."
-    assert german.detokenise(tokens) == "Er sagte, dass z.B. 3,5% & mehr (viel mehr!) möglich < seien >."
-    english = Normaliser(NormalisationConfig(moses_tokenise=True), "en")
-    assert english.line("It's &amp; isn't") == "It 's & amp ; isn 't"
-    assert english.detokenise("It 's fine , isn 't it ?") == "It's fine, isn't it?"
-    assert english.detokenise("") == ""
+LANGUAGES = ("en", "de", "fr", "fi", "zh")
+MOSES = {code: Normaliser(NormalisationConfig(moses_tokenise=True), code) for code in LANGUAGES}
+TYPED = (
+    " ", ".", ",", ":", "'", "’", '"', "“", "”", "„", "«", "(", ")", "-", "–", "...", "…", "%", "€", "$5", "10:30",
+    "a@b.c", "http://x.example/a?b=1&c", "l'", "isn't", "it's", "U.S.", "Mr.", "z.B.", "क्या", "日本", "½", "DOTMULTI",
+    "@-@", "|", "&amp;",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@given(text=st.one_of(TEXT, st.lists(st.sampled_from(TYPED), max_size=12).map("".join)))
+@example(text="DOTMULTI and . DOTMULTI")
+@example(text="\u0301 a")
+def test_moses_tokens_come_back_as_the_text_that_they_are_of(language, text):
+    side = MOSES[language]
+    line = side.line(text)
+    assert side.detokenise(line) == clean(text).replace(JOINER, LIKE_JOINER)
+    assert line == " ".join(line.split())
+
+
+@pytest.mark.parametrize("unicode", ["NFC", "NFKC"])
+@given(text=TEXT)
+@example(text="(ＡＢ)￭ İ.")
+def test_moses_tokens_in_lower_case_come_back_in_the_normal_form(unicode, text):
+    settings = NormalisationConfig(moses_tokenise=True, lowercase=True, unicode=unicode)
+    side = Normaliser(settings, "en")
+    # Letter by letter, as a sigma at the end of a token would not be at the end of a word of the text.
+    expected = unicodedata.normalize(unicode, clean(text, unicode).replace(JOINER, LIKE_JOINER).lower())
+    assert side.detokenise(side.line(text)).replace("ς", "σ") == expected.replace("ς", "σ")
+
+
+def test_moses_tokens_are_marked_where_the_text_has_no_space():
+    german = MOSES["de"].line("Er sagte, dass z.B. 3,5 % & mehr (viel mehr!) möglich <seien>.")
+    assert german == "Er sagte ￭, dass z.B. 3,5 % & mehr (￭ viel mehr ￭! ￭) möglich <￭ seien ￭> ￭."
+    # The tokens themselves are those of Moses.
+    tokens = "Er sagte , dass z.B. 3,5 % & mehr ( viel mehr ! ) möglich < seien > ."
+    assert german.replace(JOINER, "") == tokens
+    assert MOSES["en"].line("It's 10:30, isn't it?") == "It ￭'s 10 ￭:￭ 30 ￭, isn ￭'t it ￭?"
+    assert MOSES["fr"].line("l'homme") == "l'￭ homme"
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [("", ""), ("￭", ""), ("a ￭", "a"), ("￭ a", "a"), ("a￭ ￭, ￭ b", "a,b"), ("a ￭￭ b", "ab"), ("a , b", "a , b")],
+)
+def test_any_output_of_a_model_is_put_together(output, text):
+    assert MOSES["en"].detokenise(output) == text
 
 
 @given(TEXT)

@@ -1,14 +1,16 @@
 """Archives: what is read from them, and which are refused."""
 
+import bz2
 import gzip
 import io
+import lzma
 import tarfile
 import zipfile
 
 import pytest
 
 from workflow_src.data import unpack
-from workflow_src.data.unpack import Archives, is_unsafe
+from workflow_src.data.unpack import Archives, is_unsafe, zstd
 from workflow_src.records.atomic import ArtifactError
 
 
@@ -40,6 +42,16 @@ def read(path, *members: str) -> bytes:
 
 
 TEXT = b"eins\nzwei\n"
+COMPRESS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda text: zstd.compress(text, options={zstd.CompressionParameter.checksum_flag: 1}),
+}
+
+
+def tar_zst(members: dict[str, bytes]) -> bytes:
+    return zstd.compress(tar_bytes(members, "w"))
 
 
 @pytest.mark.parametrize(
@@ -57,11 +69,15 @@ TEXT = b"eins\nzwei\n"
         (tar_bytes({"x/inner.tgz": tar_bytes({"t.de": TEXT})}), ["x/inner.tgz", "t.de"]),
         (tar_bytes({"x/inner.zip": zip_bytes({"t.de": TEXT})}), ["inner.zip", "t.de"]),
         (zip_bytes({"inner.tar": tar_bytes({"t.de": TEXT}, "w")}), ["inner.tar", "t.de"]),
+        (tar_zst({"a/other": b"x", "a/text.de": TEXT}), ["a/text.de"]),
+        (zip_bytes({"inner.tar.zst": tar_zst({"t.de": TEXT})}), ["inner.tar.zst", "t.de"]),
+        (tar_bytes({"text.de.xz": lzma.compress(TEXT)}), ["text.de.xz"]),
+        (zip_bytes({"text.de.zst": zstd.compress(TEXT)}), ["text.de.zst"]),
     ],
     # Not by their bytes, which tell the time: processes that share the tests would not agree on their names.
     ids=[
         "text", "gz", "tgz of two", "tar", "tbz2", "suffix in tgz", "gz in tgz", "zip", "gz in zip", "tgz in tgz",
-        "zip in tgz", "tar in zip",
+        "zip in tgz", "tar in zip", "tar.zst of two", "tar.zst in zip", "xz in tgz", "zst in zip",
     ],
 )  # fmt: skip
 def test_reads_texts_wherever_they_are(tmp_path, content, members):
@@ -69,6 +85,42 @@ def test_reads_texts_wherever_they_are(tmp_path, content, members):
     path.write_bytes(content)
     assert read(path, *members) == TEXT
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+@pytest.mark.parametrize("text", [TEXT, b"", b"line\n" * 100_000], ids=["short", "empty", "long"])
+def test_compressed_texts_are_known_by_their_content(tmp_path, kind, text):
+    compress, path = COMPRESS[kind], tmp_path / "file"
+    path.write_bytes(compress(text))
+    assert read(path) == text
+    # As several processes or `cat` write them, and filled up with nulls as by tapes.
+    path.write_bytes(compress(text) + compress(TEXT) + compress(text) + bytes(8))
+    assert read(path) == text + TEXT + text
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_compressed_texts_that_are_damaged_anywhere_are_named(tmp_path, kind):
+    path, whole = tmp_path / "file", COMPRESS[kind](noise(50_000))
+    second = whole.replace(whole[:4], b"junk")
+    damages = {"cut": whole[:-20], "changed": whole[:20_000] + b"12345678" + whole[20_008:], "junk": whole + b"junk",
+               "second cut": whole + whole[:-20], "second begins badly": whole + second}  # fmt: skip
+    for damage, content in damages.items():
+        path.write_bytes(content)
+        with pytest.raises(ArtifactError, match="file is truncated or damaged .*download or copy it again"):
+            raise AssertionError(f"{damage}: {len(read(path))} bytes")
+
+
+def test_what_needs_too_much_memory_to_unpack_says_so(tmp_path):
+    path = tmp_path / "file.zst"
+    options = {zstd.CompressionParameter.window_log: 30, zstd.CompressionParameter.content_size_flag: 0}
+    compressor = zstd.ZstdCompressor(options=options)
+    path.write_bytes(compressor.compress(TEXT) + compressor.flush())
+    with pytest.raises(ArtifactError, match=r"file.zst needs too much memory .* unpack it yourself"):
+        read(path)
+    path = tmp_path / "file.xz"
+    path.write_bytes(lzma.compress(TEXT, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 30, "preset": 0}]))
+    with pytest.raises(ArtifactError, match=r"file.xz needs too much memory .* unpack it yourself"):
+        read(path)
 
 
 def test_two_members_of_a_nested_archive_are_read_in_turn(tmp_path):
@@ -254,8 +306,26 @@ ZEROS = bytes(3 << 20)
         (zip_bytes({"text.gz": gzip.compress(ZEROS)}), ["text.gz"]),
         (tar_bytes({"in.tgz": tar_bytes({"bomb": ZEROS})}), ["in.tgz", "bomb"]),
         (tar_bytes({"text.gz": gzip.compress(ZEROS)}), ["text.gz"]),
+        (bz2.compress(ZEROS), []),
+        (lzma.compress(ZEROS), []),
+        (zstd.compress(ZEROS), []),
+        (tar_zst({"bomb": ZEROS, "good": TEXT}), ["good"]),
+        (zip_bytes({"text.zst": zstd.compress(ZEROS)}), ["text.zst"]),
     ],
-    ids=["gz", "tgz", "xz", "zip", "gz in a zip", "tgz in tgz", "gz in tgz"],
+    ids=[
+        "gz",
+        "tgz",
+        "txz",
+        "zip",
+        "gz in a zip",
+        "tgz in tgz",
+        "gz in tgz",
+        "bz2",
+        "xz",
+        "zst",
+        "tar.zst",
+        "zst in a zip",
+    ],
 )
 def test_what_grows_out_of_all_proportion_is_refused_in_little_memory(tmp_path, monkeypatch, content, members):
     """Limits are lowered so that the test's own files are small; the rule is the same."""
@@ -291,8 +361,9 @@ def noise(size: int) -> bytes:
         (tar_bytes({"a": noise(30_000), "b": noise(30_000)}), ["a"]),
         (tar_bytes({"a": noise(30_000), "b": noise(30_000)}, "w"), ["a"]),
         (zip_bytes({"a": noise(30_000), "b": noise(30_000)}), ["a"]),
+        (tar_zst({"a": noise(30_000), "b": noise(30_000)}), ["a"]),
     ],
-    ids=["gz", "tgz", "tar", "zip"],
+    ids=["gz", "tgz", "tar", "zip", "tar.zst"],
 )
 def test_truncated_files_are_named(tmp_path, content, members, share):
     path = tmp_path / "cut"

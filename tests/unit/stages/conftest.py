@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.evaluation.quality.metrics import VARIANTS
 
@@ -156,6 +157,8 @@ CORPUS = {
     "pairs": {"dev": 1000, "test": 1000, "train": 24000},
     "words": {"train": {"de": 180000, "en": 190000}},
     "dropped": {"train": {"max_words": 3, "empty": 0}},
+    "round_trip_bleu": {"dev": 99.871, "test": 97.25},
+    "normalisation": NormalisationConfig().model_dump(mode="json"),
     "found_in_train": {"test": {"source": 4, "target": 2, "pair": 1}},
     "sha256": {"train.de": "ab" * 32},
 }

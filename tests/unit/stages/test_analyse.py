@@ -1,6 +1,7 @@
 """Example sentences: deterministic choice, all steps, errors."""
 
 import json
+import shutil
 
 import pytest
 from hypothesis import given
@@ -78,6 +79,21 @@ def test_translations_of_other_systems_stand_beside_them(run, tiny, tiny_bundles
     for example in found["examples"]:
         assert example["beside"] == {name: texts[example["index"]] for name, texts in outputs.items()}
     assert all("beside" not in example for example in run(SETTINGS, "teacher", "lvm", "score")["examples"])
+
+
+def test_sources_are_shown_as_text(tiny, tiny_bundles, tmp_path):
+    bundle = shutil.copytree(tiny_bundles["lvm"], tmp_path / "bundle")
+    description = json.loads((bundle / "bundle.json").read_text())
+    description["normalisation"]["moses_tokenise"] = True
+    (bundle / "bundle.json").write_text(json.dumps(description))
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    (tmp_path / "dev.de").write_text("".join(f"{line} ￭.\n" for line in lines))
+    settings = {"examples": 2, "searches": [{"system": "lvm", "search": "delta", "steps": 2}], "teacher": None}
+    words = ["--settings", json.dumps(settings), "--bundles", f"lvm={bundle}", "--device", "cpu"]
+    words += ["--source", str(tmp_path / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
+    jobs.start(analyse.run, analyse.make_parser(), [*words, "--output", str(tmp_path / "traces.json")])
+    examples = json.loads((tmp_path / "traces.json").read_text())["examples"]
+    assert [example["source"] for example in examples] == [f"{lines[example['index']]}." for example in examples] != []
 
 
 def test_without_refinement_or_teacher_there_are_no_examples(run):

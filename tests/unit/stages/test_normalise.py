@@ -81,8 +81,29 @@ def test_texts_drops_counts_and_digests(tmp_path, raw):
     assert summary["provenance"]["inputs"]["train.ro"]["path"].endswith("raw/train.ro")
 
 
+def test_what_normalisation_costs_of_a_perfect_output_is_told(tmp_path, raw, capsys):
+    references = ["one, two: “three”!\n", "at 10:30 <x@y.example> isn't 4 %.\n"]
+    for split in ("dev", "test"):
+        (raw / f"{split}.ro").write_text("unu\n" * 2)
+        (raw / f"{split}.en").write_text("".join(references))
+    (raw / "test.en").write_text("A line of eight words is all here\n" * 2)
+    assert normalise(tmp_path, moses_tokenise=True)["round_trip_bleu"] == {"dev": 100, "test": 100}
+    assert "warning" not in capsys.readouterr().err
+    bleu = normalise(tmp_path, moses_tokenise=True, lowercase=True)["round_trip_bleu"]
+    # Of each test line 7 of 8 words, 6 of 7 pairs, 5 of 6 triples and 4 of 5 fours are right.
+    assert bleu == {"dev": pytest.approx(100), "test": pytest.approx(100 * (4 / 8) ** 0.25)}
+    warning = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert len(warning) == 1 and "BLEU 84.1 on test against themselves, and no system can" in warning[0]
+    assert "references: normalised" in warning[0]
+    normalised = normalise(tmp_path, moses_tokenise=True, lowercase=True, references="normalised")
+    # Against the references as given it is no better; against those that are scored, nothing is lost.
+    assert normalised["round_trip_bleu"] == bleu and "warning" not in capsys.readouterr().err
+
+
 def test_limits_count_kept_pairs(tmp_path, raw):
     summary = normalise(tmp_path, limits={"train": 2, "test": 1})
+    # One and three words, which come back as they are.
+    assert summary["round_trip_bleu"] == {"dev": 100, "test": 100}
     assert summary["pairs"] == {"train": 2, "dev": 1, "test": 1}
     assert summary["read"] == {"train": 6, "dev": 2, "test": 2}
     assert summary["dropped"] == {"train": {"empty": 1, "limit": 3}, "dev": {"empty": 1}, "test": {"limit": 1}}

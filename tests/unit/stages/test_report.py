@@ -243,6 +243,17 @@ def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_in
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_what_normalisation_costs_stands_in_the_caption_and_among_the_facts(report_inputs):
+    folder = _build(report_inputs())
+    for name in ("results.md", "index.html"):
+        text = squeezed((folder / name).read_text(encoding="utf-8"))
+        assert "No system can have more than 97.2 BLEU here: the references themselves" in text
+        assert "have BLEU 99.87 on dev and 97.25 on test against the references as given; no system can" in text
+    corpus = json.loads((folder / "results.json").read_text())["provenance"]["corpus"]
+    assert corpus["round_trip_bleu"] == {"dev": 99.871, "test": 97.25}
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     folder = _build(report_inputs(significance=True))
     rows = read_results(folder / "results.json").rows

@@ -15,6 +15,8 @@ from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_re
 
 BOOTSTRAP_SAMPLES = 1000
 BOOTSTRAP_SEED = 12345
+# Normalisation that takes more than half a point of BLEU from perfect outputs is worth a warning.
+LEAST_ROUND_TRIP = 99.5
 
 Validity = Callable[[str, str], bool]
 # Under which name a quality file holds the scores of outputs from which this was removed.

@@ -14,7 +14,7 @@ from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Convention, Removal
 from workflow_src.config.manifest import Manifest, words
 from workflow_src.evaluation.analyses.changes import changed_words
-from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP, VARIANTS
 from workflow_src.evaluation.report import conventions, speed_page, tables
 from workflow_src.evaluation.report.carried import UNREACHABLE
 from workflow_src.evaluation.report.markdown import markdown_table
@@ -140,6 +140,29 @@ def scored_words(normalisation: Mapping[str, Any]) -> str:
     return (
         f"BLEU and chrF are sacreBLEU's on detokenised, {case} text, against references that are normalised like the "
         "training text"
+    )
+
+
+def round_trip_words(corpus: Mapping[str, Any]) -> str:
+    """What normalisation alone costs, from `corpus.json`; "" where that does not say."""
+    bleu_of_splits = corpus.get("round_trip_bleu")
+    if not bleu_of_splits:
+        return ""
+    figures = " and ".join(f"{bleu:.2f} on {split}" for split, bleu in bleu_of_splits.items())
+    text = f"references, normalised and put together like outputs, have BLEU {figures} against the references as given"
+    if corpus["normalisation"].get("references") == "normalised":
+        return f"{text}; outputs are scored against normalised references"
+    return f"{text}; no system can have more"
+
+
+def loss_words(corpus: Mapping[str, Any], split: str) -> str:
+    """A sentence for captions where normalisation alone costs more BLEU than it should, else ""."""
+    bleu = corpus.get("round_trip_bleu", {}).get(split, 100.0)
+    if bleu >= LEAST_ROUND_TRIP or corpus["normalisation"].get("references") == "normalised":
+        return ""
+    return (
+        f"No system can have more than {bleu:.1f} BLEU here: the references themselves, normalised and put together "
+        "like outputs, have that."
     )
 
 

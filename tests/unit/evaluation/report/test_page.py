@@ -161,6 +161,21 @@ def test_a_caption_tells_what_outputs_are_scored_against():
     assert "on detokenised, lowercased text, against references that are normalised like the training text" in both
 
 
+def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_captions():
+    def words_of(dev: float, test: float, references: str = "given") -> tuple[str, str]:
+        bleu = {"dev": dev, "test": test}
+        corpus = {"round_trip_bleu": bleu, "normalisation": {"references": references}}
+        return page.round_trip_words(corpus), page.loss_words(corpus, "test")
+
+    fact = "references, normalised and put together like outputs, have BLEU 99.90 on dev and {} on test against the "
+    assert words_of(99.9, 99.5) == (fact.format("99.50") + "references as given; no system can have more", "")
+    known, caption = words_of(99.9, 97.25)
+    assert known.startswith(fact.format("97.25")) and caption.startswith("No system can have more than 97.2 BLEU here:")
+    known, caption = words_of(99.9, 97.25, "normalised")
+    assert known.endswith("as given; outputs are scored against normalised references") and caption == ""
+    assert page.round_trip_words({}) == page.loss_words({}, "test") == ""
+
+
 def test_the_table_of_systems_tells_what_cannot_be_reached_where_some_system_does(tmp_path):
     histories = {
         "teacher": [{"step": 2, "dev_bleu": 30.0}],

@@ -1,0 +1,84 @@
+"""What a file is when it is not a text in UTF-8."""
+
+import io
+import zipfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.data.formats import other_format
+from workflow_src.data.lines import read_lines
+from workflow_src.data.unpack import Archives
+from workflow_src.records.atomic import ArtifactError
+
+TMX = '<?xml version="1.0" encoding="{}"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<!-- made by x -->\n<tmx version="1.4">'
+
+
+def office(member: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<x/>")
+        archive.writestr(member, "<x/>")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "advice"),
+    [
+        ("a.xlsx", office("xl/workbook.xml"), "an Excel workbook", "save it as CSV"),
+        ("a.docx", office("word/document.xml"), "a Word document", "plain text with one sentence a line"),
+        ("a.pdf", b"%PDF-1.7\n%\xe2\xe3", "a PDF document", "plain text"),
+        ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504), "a file of Microsoft Office", "CSV"),
+        ("a.parquet", b"PAR1\x15\x04", "a Parquet table", "tab-separated"),
+        ("a.7z", b"7z\xbc\xaf\x27\x1c\0\4", "a 7-Zip archive", "unpack it"),
+        ("a.rar", b"Rar!\x1a\x07\1\0", "a RAR archive", "unpack it"),
+        ("a.lz4", b"\x04\x22\x4d\x18dd", "compressed with LZ4", "unpack it"),
+        ("a.tmx", TMX.format("UTF-8").encode(), r"a translation memory \(TMX\)", "line-aligned texts"),
+        ("a.tmx", TMX.format("UTF-16").encode("utf-16"), r"a translation memory \(TMX\)", "line-aligned texts"),
+        ("a.xlf", b"\xef\xbb\xbf<xliff version='1.2'>", "an XLIFF file", "line-aligned texts"),
+        ("a.txt", b"<!DOCTYPE html>\n<html>", "a web page", "plain text"),
+        ("a.jsonl", b'{"translation": {"de": "Ja."}}\n', "JSON", "tab-separated"),
+        ("a.txt", "Grüße\n".encode("utf-16"), "text in UTF-16, not in UTF-8", "iconv -f UTF-16 -t UTF-8"),
+        ("a.txt", "Hello\n".encode("utf-32"), "text in UTF-32", "iconv"),
+        ("a.txt", "Hello, world.\n".encode("utf-16-le"), "text in UTF-16-LE", "iconv -f UTF-16-LE"),
+        ("a.txt", "Hello, world.\n".encode("utf-16-be"), "text in UTF-16-BE", "iconv -f UTF-16-BE"),
+    ],
+)  # fmt: skip
+def test_other_formats_are_named_with_what_to_do(tmp_path, name, content, kind, advice):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match=rf"{name} is {kind}.*{advice}") as failure, Archives() as archives:
+        with archives.open(path):
+            pass
+    assert "\n" not in str(failure.value) and "damaged" not in str(failure.value)
+
+
+def test_archives_of_other_kinds_are_named_and_not_called_damaged(tmp_path):
+    path = tmp_path / "a.7z"
+    path.write_bytes(b"7z\xbc\xaf\x27\x1c\0\4")
+    with pytest.raises(ArtifactError, match="archive .*a.7z is a 7-Zip archive, which cannot be read here; unpack it"):
+        with Archives() as archives, archives.open(path, "text.de"):
+            pass
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60))
+def test_texts_in_utf8_are_no_other_format(text):
+    if not text.startswith(("%PDF-", "{\\rtf", "PAR1", "ARROW1", "LZIP")):
+        assert other_format(text.encode(), "text.de") is None
+
+
+def test_text_with_tags_or_braces_is_text():
+    for text in ("<html><head/><body><p>Open</p></body></html>\n", '{"a": 1}\n', "<tmxx>\n", "BZh91 is a postcode\n"):
+        assert other_format(text.encode(), "text.de") is None
+
+
+def test_what_lines_cannot_be_read_of_is_named_too(tmp_path):
+    path = tmp_path / "input.xlsx"
+    path.write_bytes(office("xl/workbook.xml") + b"\xff")
+    with pytest.raises(ValueError, match=r"text .*input.xlsx is an Excel workbook.*save it as CSV"):
+        list(read_lines(path))
+    path = tmp_path / "input.de.xz"
+    path.write_bytes(b"\xfd7zXZ\0\xff")
+    with pytest.raises(ValueError, match=r"text .*input.de.xz is compressed with xz; unpack it"):
+        list(read_lines(path))

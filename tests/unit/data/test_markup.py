@@ -1,0 +1,145 @@
+"""Texts inside markup: what is left out, what is taken, and what is refused."""
+
+import pytest
+
+from workflow_src.config.datasets import DatasetConfig
+from workflow_src.data.corpus import RawCorpus
+from workflow_src.data.markup import is_markup, segments
+from workflow_src.records.atomic import ArtifactError
+
+
+def pairs(tmp_path, german: str, english: str, languages=("de", "en"), same=False, **part) -> list[tuple[str, str]]:
+    (tmp_path / "t.de").write_text(german)
+    (tmp_path / "t.en").write_text(english)
+    texts = {"de": f"{tmp_path}/t.de", "en": f"{tmp_path}/t.de" if same else f"{tmp_path}/t.en"}
+    part = {"texts": texts} | part
+    dataset = DatasetConfig(name="own", languages=("de", "en"), train=[part], dev=[part], test=[part])
+    with RawCorpus(dataset, languages, lambda name: None) as corpus:
+        return [(pair.first, pair.second) for pair in next(corpus.parts())[1]]
+
+
+@pytest.mark.parametrize(
+    ("line", "markup"),
+    [
+        ("<url>http://x.example/1</url>", True),
+        ("<title>A talk</title>", True),
+        ('  <reviewer href="http://x">Ann B.</reviewer> ', True),
+        ("<translator></translator>", True),
+        ("<doc id=\"1\" lang='de'>", True),
+        ("</doc></refset>", True),
+        ('<?xml version="1.0"?><!DOCTYPE mteval>', True),
+        ("<!-- a comment -->", True),
+        ("<br/>", True),
+        ("<i>Hello</i>", False),
+        ("<em>Zwei</em> ist gut.", False),
+        ("<title>A</title> b", False),
+        ("<title>A", False),
+        ("<url>a</url> b <url>c</url> d", False),
+        ("<3 you", False),
+        ("a < b > c", False),
+        ("", False),
+    ],
+)
+def test_lines_of_markup(line, markup):
+    assert is_markup(line) is markup
+
+
+def test_ted_leaves_out_lines_that_are_markup_on_both_sides(tmp_path):
+    german = "<url>x</url>\n<title>Rede</title>\nEins.\n<em>Zwei</em> ist gut.\nDrei.\nVier.\n"
+    english = "<url>x</url>\n<title>Talk</title>\nOne.\nTwo is good.\nThree.\n<em>Four</em>.\n"
+    assert pairs(tmp_path, german, english, markup="ted") == [
+        ("Eins.", "One."), ("<em>Zwei</em> ist gut.", "Two is good."), ("Drei.", "Three."), ("Vier.", "<em>Four</em>."),
+    ]  # fmt: skip
+
+
+def test_ted_refuses_markup_on_one_side_even_where_the_counts_agree(tmp_path):
+    with pytest.raises(ArtifactError, match=r"t.de and .*t.en are not aligned in line 2: it is markup in .*t.de and"):
+        pairs(tmp_path, "Eins.\n<br>\nZwei.\nDrei.\n", "One.\nTwo.\n<br>\nThree.\n", markup="ted")
+    with pytest.raises(ArtifactError, match=r"not aligned in line 1: it is markup in .*t.en and text in .*t.de;"):
+        pairs(tmp_path, "Eins.\n", "<br>\n", markup="ted")
+    with pytest.raises(ArtifactError, match=r"t.de has 2 lines, but .*t.en has 1"):
+        pairs(tmp_path, "Eins.\n<br>\n", "One.\n", markup="ted")
+
+
+def test_segments_of_sgml_and_xml():
+    text = (
+        '<DOC>title <seg id="1">A &amp; B</seg><seg id=2>\ntwo\nlines </seg> <SEG id="3"></SEG><seg id="4"/>'
+        "<seg>&lt;b&gt; 2 &lt; 3</seg>"
+    )
+    assert segments(text, "x", "de") == [
+        ("1", "A & B"), ("2", "two lines"), ("3", ""), ("4", ""), (None, "<b> 2 < 3"),
+    ]  # fmt: skip
+
+
+def sgm(kind: str, ids: list[int]) -> str:
+    return f"<{kind}>" + "".join(f'<seg id="{n}">{kind} {n}</seg>\n' for n in ids) + f"</{kind}>"
+
+
+def test_segments_have_to_agree_in_their_ids(tmp_path):
+    assert pairs(tmp_path, sgm("srcset", [1, 2]), sgm("refset", [1, 2]), markup="sgm")[1] == ("srcset 2", "refset 2")
+    with pytest.raises(ArtifactError, match='not aligned in segment 2: its id is "2" in one and "3" in the other'):
+        pairs(tmp_path, sgm("srcset", [1, 2, 4]), sgm("refset", [1, 3, 4]), markup="sgm")
+    with pytest.raises(ArtifactError, match=r"t.de has sets of several kinds \(refset, srcset\)"):
+        pairs(tmp_path, sgm("srcset", [1]) + sgm("refset", [1]), sgm("refset", [1]), markup="sgm")
+    with pytest.raises(ArtifactError, match="t.de has no <src> and <ref> elements; name a file for each"):
+        pairs(tmp_path, sgm("srcset", [1]), "", markup="sgm", same=True)
+    with pytest.raises(ArtifactError, match="t.de has no <seg> elements"):
+        pairs(tmp_path, "Eins.\n", sgm("refset", [1]), markup="sgm")
+    with pytest.raises(ArtifactError, match="neither .*t.de nor .*t.en has references by tr"):
+        pairs(tmp_path, sgm("srcset", [1]), sgm("refset", [1]), markup="sgm", translator="A")
+
+
+WMT = """<?xml version='1.0' encoding='utf-8'?>
+<dataset id="news"><collection id="general">
+<doc id="d1" origlang="de">
+<src lang="de"><p><seg id="1">Eins &amp;\n zwei.</seg></p><p><seg id="2">Drei.</seg></p></src>
+<ref lang="en-GB" translator="A"><p><seg id="1">One &amp; two.</seg><seg id="2">Three.</seg></p></ref>
+<ref lang="en" translator="B"><p><seg id="1">1 &amp; 2.</seg><seg id="2">3.</seg></p></ref>
+<hyp lang="en" system="X"><p><seg id="1">wrong</seg><seg id="2">wrong</seg></p></hyp>
+</doc>
+<doc id="d2"><src lang="de"><p><seg id="1">Vier.</seg></p></src>
+<ref lang="en" translator="A"><p><seg id="1">Four.</seg></p></ref></doc>
+</collection></dataset>
+"""
+BY_A = [("Eins & zwei.", "One & two."), ("Drei.", "Three."), ("Vier.", "Four.")]
+
+
+def test_source_and_references_of_one_file(tmp_path):
+    assert pairs(tmp_path, WMT, "", same=True, markup="sgm", translator="A") == BY_A
+    turned = pairs(tmp_path, WMT, "", ("en", "de"), same=True, markup="sgm", translator="A")
+    assert turned == [(b, a) for a, b in BY_A]
+    # With one translator there is nothing to choose.
+    single = WMT.replace(' translator="A"', "").replace('<ref lang="en" translator="B">', '<ref lang="fr">')
+    assert pairs(tmp_path, single, "", same=True, markup="sgm") == BY_A
+    # The other text may be a file of its own.
+    assert pairs(tmp_path, WMT, sgm("refset", [1, 2, 1]), markup="sgm")[2] == ("Vier.", "refset 1")
+    assert pairs(tmp_path, sgm("srcset", [1, 2, 1]), WMT, markup="sgm", translator="A")[2] == ("srcset 1", "Four.")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "translator", "message"),
+    [
+        ("", "", None, "t.de has references in en by A, B; choose one as translator of the part"),
+        ("", "", "C", "has references in en by A, B, and none by C; choose one"),
+        ("", "", "B", 'document "d2" of .*t.de has no reference in en by translator "B"'),
+        ('lang="en', 'lang="fr', None, "t.de has no source and no reference in en; it has de, fr"),
+        ('"B"', '"A"', "A", '"d1" of .*t.de has 2 elements for the reference in en by translator "A"'),
+        ('<seg id="2">Three.', '<seg id="3">Three.', "A", '"d1" of .* has different segments .*: 2, 3; correct'),
+        ('<seg id="2">Three.', '<seg id="1">Three.', "A", '"d1" of .* has a segment "1" twice'),
+        ("</collection>", "", "A", "t.de is not well-formed XML .*line"),
+        ("Vier", "&nbsp;", "A", "t.de is not well-formed XML .*undefined entity"),
+        ("<dataset", '<!DOCTYPE dataset [<!ENTITY a "b">]><dataset', "A", "t.de is refused: it declares entities"),
+        ('<src lang="de"><p><seg id="1">V', '<src lang="en"><p><seg id="1">V', "A", "sources in several languages"),
+    ],
+)
+def test_what_is_not_clear_in_one_file_is_refused(tmp_path, old, new, translator, message):
+    with pytest.raises(ArtifactError, match=message) as failure:
+        pairs(tmp_path, WMT.replace(old, new), "", same=True, markup="sgm", translator=translator)
+    assert "\n" not in str(failure.value)
+
+
+def test_entities_that_would_fill_the_memory_are_refused_at_once(tmp_path):
+    layers = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10 if n else "ha"}">' for n in range(20))
+    laughs = f"<!DOCTYPE dataset [{layers}]><dataset><doc><src lang='de'><seg id='1'>&l19;</seg></src></doc></dataset>"
+    with pytest.raises(ArtifactError, match="is refused: it declares entities"):
+        pairs(tmp_path, laughs, "", same=True, markup="sgm")

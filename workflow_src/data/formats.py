@@ -1,0 +1,103 @@
+"""What a file is when it is not a text in UTF-8, by its first bytes or its name, and what to do with it."""
+
+from __future__ import annotations
+
+import re
+
+ZIP = b"PK\x03\x04"
+TAR_MAGIC_AT = 257
+# What can be undone: name -> first bytes. bzip2 says "BZh" and a digit, and then begins a block or ends.
+COMPRESSIONS = {
+    "gzip": re.compile(rb"\x1f\x8b"),
+    "bzip2": re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"),
+    "xz": re.compile(rb"\xfd7zXZ\0"),
+    "Zstandard": re.compile(rb"\x28\xb5\x2f\xfd"),
+}
+# Enough of a file to know it by.
+START = 4096
+
+_TABLE = "write its columns as a tab-separated text and read that as a table"
+_DOCUMENT = "save it as plain text with one sentence a line"
+_UNPACK = "unpack it and give the text"
+_MEMORY = "write its languages as line-aligned texts or as a tab-separated table"
+# First bytes -> what the file is, and what to do.
+_SIGNATURES = (
+    (b"%PDF-", "a PDF document", _DOCUMENT),
+    (b"{\\rtf", "a document in Rich Text Format", _DOCUMENT),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a file of Microsoft Office (.xls, .doc)", "save it as plain or CSV text"),
+    (b"PAR1", "a Parquet table", _TABLE),
+    (b"ARROW1", "an Arrow table", _TABLE),
+    (b"Obj\x01", "an Avro table", _TABLE),
+    (b"\x89HDF\r\n", "an HDF5 file", _TABLE),
+    (b"\x93NUMPY", "a NumPy array", _TABLE),
+    (b"SQLite format 3\0", "an SQLite database", _TABLE),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", _UNPACK),
+    (b"Rar!\x1a\x07", "a RAR archive", _UNPACK),
+    (b"\x04\x22\x4d\x18", "compressed with LZ4", _UNPACK),
+    (b"\xff\x06\0\0sNaPpY", "compressed with Snappy", _UNPACK),
+    (b"LZIP", "compressed with lzip", _UNPACK),
+    (b"\x1f\x9d", "compressed with compress (.Z)", _UNPACK),
+    (b"PK\x05\x06", "an empty zip archive", "pack or copy it again"),
+)
+# Zip archives that are documents, by their last suffix.
+_DOCUMENTS = {
+    "xlsx": ("an Excel workbook", "save it as CSV or tab-separated text and read that as a table"),
+    "xlsm": ("an Excel workbook", "save it as CSV or tab-separated text and read that as a table"),
+    "ods": ("an OpenDocument spreadsheet", "save it as CSV or tab-separated text and read that as a table"),
+    "docx": ("a Word document", _DOCUMENT),
+    "odt": ("an OpenDocument text", _DOCUMENT),
+    "pptx": ("a PowerPoint presentation", _DOCUMENT),
+    "epub": ("an electronic book (EPUB)", _DOCUMENT),
+}
+# Texts that are not lines of sentences.
+_JSON = re.compile(r"\.(json|jsonl|ndjson)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
+_BEFORE_ROOT = r"\s*(?:<\?[^>]*>\s*|<!--.*?-->\s*|<!DOCTYPE[^>]*>\s*)*"
+_ROOTS = (
+    (re.compile(rf"{_BEFORE_ROOT}<tmx[\s>]", re.IGNORECASE | re.DOTALL), "a translation memory (TMX)", _MEMORY),
+    (re.compile(rf"{_BEFORE_ROOT}<xliff[\s>]", re.IGNORECASE | re.DOTALL), "an XLIFF file", _MEMORY),
+    (re.compile(r"\s*<!DOCTYPE html", re.IGNORECASE), "a web page (HTML)", _DOCUMENT),
+)
+
+
+def other_format(start: bytes, name: str) -> str | None:
+    """What a file is, and what to do, as the end of a sentence about it; None for a text that may be in UTF-8.
+
+    `start` are its first bytes (START of them suffice), decompressed where a reader can do that. zip and tar archives
+    are None too, but for documents that are zips.
+    """
+    start = start[:START]
+    for signature, kind, advice in _SIGNATURES:
+        if start.startswith(signature):
+            return f"is {kind}, which cannot be read here; {advice}"
+    if start.startswith(ZIP):
+        suffix = name.rpartition(".")[2].lower()
+        return "is {}, which cannot be read here; {}".format(*_DOCUMENTS[suffix]) if suffix in _DOCUMENTS else None
+    encoding = _wide_encoding(start)
+    text = start.decode(encoding or "utf-8-sig", errors="replace")
+    for root, kind, advice in _ROOTS:
+        if root.match(text):
+            return f"is {kind}, which cannot be read here; {advice}"
+    if encoding is not None:
+        return f"is text in {encoding.upper()}, not in UTF-8; convert it, as by `iconv -f {encoding.upper()} -t UTF-8`"
+    if _JSON.search(name):
+        return f"is JSON, which cannot be read here; {_TABLE}"
+    return None
+
+
+def compression(start: bytes) -> str | None:
+    """The name in COMPRESSIONS of what these first bytes of a file are compressed with, or None."""
+    return next((name for name, signature in COMPRESSIONS.items() if signature.match(start)), None)
+
+
+def _wide_encoding(start: bytes) -> str | None:
+    """utf-16 or utf-32 where a byte order mark says so, or where every other byte is null, as in Latin script."""
+    if start.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "utf-32"
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    # A tar archive has nulls too, but at odd and even places.
+    even, odd = start[::2], start[1::2]
+    for nulls, letters, encoding in ((odd, even, "utf-16-le"), (even, odd, "utf-16-be")):
+        if len(nulls) > 1 and nulls.count(0) > 0.5 * len(nulls) and not letters.count(0):
+            return encoding
+    return None

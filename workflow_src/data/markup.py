@@ -1,0 +1,181 @@
+"""Texts inside markup: IWSLT's lines of tags, and the segments of SGML and XML test sets."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from xml.etree import ElementTree
+
+from workflow_src.records.atomic import ArtifactError
+
+Pair = tuple[str, str]
+# (the id of the segment, if it has one; its text on one line)
+Segment = tuple[str | None, str]
+
+# Elements of IWSLT's train.tags files that say something about a talk and are no part of it.
+METADATA = "url|keywords|speaker|talkid|title|description|reviewer|translator"
+ONLY_TAGS = re.compile(r"(?:\s*<(?:/?[A-Za-z]|[?!])[^<>]*>)+\s*")
+ELEMENT = re.compile(rf"\s*<({METADATA})\b[^<>]*>.*</\1\s*>\s*", re.IGNORECASE)
+
+SEGMENT = re.compile(r"<seg\b([^>]*?)(?:/>|>(.*?)</seg\s*>)", re.DOTALL | re.IGNORECASE)
+SEGMENT_ID = re.compile(r"\bid\s*=\s*[\"']?([^\s\"'>]+)", re.IGNORECASE)
+SET = re.compile(r"<(src|ref|tst)set\b", re.IGNORECASE)
+# WMT's form from 2021 on: every document has the source, references and outputs, each in an element of its own.
+SOURCE = re.compile(r"<src[\s>]")
+
+
+def is_markup(line: str) -> bool:
+    """Whether a line is nothing but tags, or one whole element of METADATA."""
+    return ONLY_TAGS.fullmatch(line) is not None or ELEMENT.fullmatch(line) is not None
+
+
+def without_markup(
+    numbered: Iterable[tuple[int, Pair]], first: str, second: str, dropped: Counter[str]
+) -> Iterator[tuple[int, Pair]]:
+    """The numbered pairs of lines of two texts that are no markup; the others are counted in `dropped`.
+
+    Raises ArtifactError naming both texts and the line where only one side is markup.
+    """
+    for number, pair in numbered:
+        left, right = map(is_markup, pair)
+        if left != right:
+            tagged, other = (first, second) if left else (second, first)
+            raise ArtifactError(
+                f"{first} and {second} are not aligned in line {number}: it is markup in {tagged} and text in {other}; "
+                "correct the texts, which need markup in the same lines."
+            )
+        if left:
+            dropped["markup"] += 1
+        else:
+            yield number, pair
+
+
+def has_source_and_references(text: str) -> bool:
+    """Whether a text is XML of WMT's form from 2021 on, which holds the texts of several languages."""
+    return SOURCE.search(text) is not None
+
+
+def segments(text: str, name: str, language: str, translator: str | None = None) -> list[Segment]:
+    """The segments of SGML or XML, entities resolved; empty ones stay.
+
+    Of XML that has source and references in one file, those in `language`; `translator` says whose where there are
+    several, and has no effect on other texts. Raises ArtifactError naming the file where this is not clear or the file
+    is not well formed.
+    """
+    if has_source_and_references(text):
+        return _of_documents(text, name, language, translator)
+    kinds = {kind.lower() for kind in SET.findall(text)}
+    if len(kinds) > 1:
+        raise ArtifactError(
+            f"{name} has sets of several kinds ({', '.join(f'{kind}set' for kind in sorted(kinds))}); give a file with "
+            "one of them."
+        )
+    elements = SEGMENT.findall(text)
+    if not elements:
+        raise ArtifactError(f"{name} has no <seg> elements; check the file, or remove markup from its part.")
+    return [
+        (identity.group(1) if (identity := SEGMENT_ID.search(attributes)) else None, _one_line(html.unescape(content)))
+        for attributes, content in elements
+    ]
+
+
+def same_segments(pairs: Iterable[tuple[Segment, Segment]], first: str, second: str) -> Iterator[Pair]:
+    """The texts of pairs of segments; ArtifactError naming both files and ids where the ids differ."""
+    for number, ((left, source), (right, target)) in enumerate(pairs, 1):
+        if None not in (left, right) and left != right:
+            raise ArtifactError(
+                f'{first} and {second} are not aligned in segment {number}: its id is "{left}" in one and "{right}" in '
+                "the other; correct the files."
+            )
+        yield source, target
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _of_documents(text: str, name: str, language: str, translator: str | None) -> list[Segment]:
+    documents = list(_parsed(text, name).iter("doc"))
+    sources = {_language(element) for document in documents for element in document.iterfind("src")}
+    if language in sources and len(sources) > 1:
+        raise ArtifactError(
+            f"{name} has sources in several languages ({', '.join(sorted(sources))}); give a file for one direction."
+        )
+    wanted = "src"
+    if language not in sources:
+        wanted, translator = "ref", _translator(documents, name, language, translator, sources)
+    chosen: list[Segment] = []
+    for document in documents:
+        place = f'document "{document.get("id")}" of {name}'
+        source = _segments_by_id(_only(document.findall("src"), "source", place), place)
+        if wanted == "src":
+            chosen += source.items()
+            continue
+        references = [
+            element
+            for element in document.iterfind("ref")
+            if _language(element) == language and element.get("translator", "") == translator
+        ]
+        who = f'reference in {language} by translator "{translator}"' if translator else f"reference in {language}"
+        reference = _segments_by_id(_only(references, who, place), place)
+        if list(reference) != list(source):
+            odd = sorted(reference.keys() ^ source.keys()) or ["in another order"]
+            raise ArtifactError(
+                f"{place} has different segments in its source and its {who}: {', '.join(odd)}; correct the file."
+            )
+        chosen += reference.items()
+    return chosen
+
+
+def _translator(
+    documents: list[ElementTree.Element], name: str, language: str, translator: str | None, sources: set[str]
+) -> str:
+    """Whose references in `language` are meant; "" where the file names nobody."""
+    references = [element for document in documents for element in document.iterfind("ref")]
+    known = sorted({element.get("translator", "") for element in references if _language(element) == language})
+    if not known:
+        there = sorted(sources | {_language(element) for element in references})
+        raise ArtifactError(f"{name} has no source and no reference in {language}; it has {', '.join(there)}.")
+    if translator is None and len(known) == 1:
+        return known[0]
+    if translator not in known:
+        missing = "" if translator is None else f", and none by {translator}"
+        raise ArtifactError(
+            f"{name} has references in {language} by {', '.join(known)}{missing}; choose one as translator of the part."
+        )
+    return translator
+
+
+def _parsed(text: str, name: str) -> ElementTree.Element:
+    # Entities that a file declares can expand to gigabytes or read other files; test sets declare none.
+    if "<!ENTITY" in text:
+        raise ArtifactError(f"{name} is refused: it declares entities, which test sets do not need; remove them.")
+    try:
+        return ElementTree.fromstring(text.strip())
+    except ElementTree.ParseError as failure:
+        raise ArtifactError(f"{name} is not well-formed XML ({failure}); correct the file.") from None
+
+
+def _language(element: ElementTree.Element) -> str:
+    """The language of an element without its country: `cs` of `cs-CZ`."""
+    return re.split("[-_]", element.get("lang", "unknown"))[0].lower()
+
+
+def _only(elements: list[ElementTree.Element], what: str, place: str) -> ElementTree.Element:
+    if len(elements) != 1:
+        count = "no" if not elements else f"{len(elements)} elements for the"
+        raise ArtifactError(f"{place} has {count} {what}; exactly one is needed.")
+    return elements[0]
+
+
+def _segments_by_id(element: ElementTree.Element, place: str) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for segment in element.iter("seg"):
+        identity = segment.get("id")
+        if identity is None or identity in texts:
+            which = "without id" if identity is None else f'"{identity}" twice'
+            raise ArtifactError(f"{place} has a segment {which}; correct the file.")
+        texts[identity] = _one_line("".join(segment.itertext()))
+    return texts
