@@ -2,11 +2,11 @@
 
 import os
 import shlex
-import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from snakemake.dag import DAG
 from snakemake.exceptions import WorkflowError
 
 # Jobs import `workflow_src` from here, wherever Snakemake was started. Without PYTHONSAFEPATH a folder of that name in
@@ -33,10 +33,14 @@ from workflow_src.config import ConfigError, Plan, costs, load
 from workflow_src.records.cuts import Cuts
 from workflow_src.config.resolved import Decode
 from workflow_src.config.plan import SPLITS
-from workflow_src.config.resources import Requests
+from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import engines, families, roles
 from workflow_src.runtime import guard
 from workflow_src.spec import BASE
+
+# Nodes of `snakemake --dag` say all that a job is of. By itself Snakemake leaves out what the jobs before it say too, so
+# that an export would not name its system, nor a score its search.
+DAG.new_wildcards = lambda dag, job: set(job.wildcards.items())
 
 # Jobs end with the Snakemake that runs them, also where it is killed.
 os.environ[guard.VARIABLE] = guard.identity()
@@ -49,7 +53,7 @@ except ConfigError as error:
 
 # Settings of the machine reach the commands as resources, because changed resources rerun nothing.
 RUNTIME = plan.config.runtime
-GPUS = int(RUNTIME.device.startswith("cuda") or (RUNTIME.device == "auto" and shutil.which("nvidia-smi") is not None))
+GPUS = gpus(RUNTIME.device)
 # Memory and time of every job, by the sizes of models and corpus; more at each retry.
 needs = Requests(plan, gpu=GPUS > 0)
 # Shards on disk are used, however many they are.

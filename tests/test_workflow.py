@@ -266,6 +266,21 @@ def test_graphs_are_drawn(words, tmp_path):
     assert "digraph" in done.stdout and "train_refiner" in done.stdout
 
 
+def test_nodes_of_the_graph_of_jobs_name_what_they_are_of(tmp_path):
+    done = dry_run("--dag", "--configfile", SMOKE, folder=tmp_path)
+    nodes = [label.split(r"\n") for label in re.findall(r'\[label = "(.*?)", color', done.stdout)]
+    wanted = {
+        "export_bundle": {"system", "seed"}, "export_ctranslate2": {"system", "seed"},
+        "choose_settings": {"system", "seed", "search"}, "decode": {"system", "seed", "search", "split"},
+        "score_quality": {"system", "seed", "search", "split"}, "train_refiner": {"system", "seed"},
+    }  # fmt: skip
+    for rule, names in wanted.items():
+        named = [{word.split(": ")[0] for word in words} for name, *words in nodes if name == rule]
+        assert named and named == [names] * len(named)
+    # No two nodes say the same.
+    assert len(set(map(tuple, nodes))) == len(nodes)
+
+
 # Style of the rules
 
 

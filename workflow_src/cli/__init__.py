@@ -1,5 +1,5 @@
-"""The `continuum` command: translate text, estimate an experiment, check a configuration, compare or verify results,
-write a language model for other tools.
+"""The `continuum` command: translate text, plan, estimate or check an experiment, compare or verify results, write a
+language model for other tools.
 
 Only `translate` and `export-arpa` import PyTorch, so that the other commands start fast.
 """
@@ -11,11 +11,29 @@ import json
 import sys
 from pathlib import Path
 
+import rich.console
+
+from workflow_src.cli.calibration import FILE as KEPT
+from workflow_src.cli.calibration import calibrate
 from workflow_src.config import ConfigError, Plan, costs, load
+from workflow_src.config.base import unknown
 from workflow_src.config.experiment import REMOVALS
 from workflow_src.config.load import CONFIG_FOLDER, experiment_names, load_experiment, merge, read_yaml
 from workflow_src.config.resolved import Loaded
+from workflow_src.config.resources import gpus
 from workflow_src.runtime import console
+
+
+def configuration_file(name: str) -> Path:
+    """The YAML file of an experiment of `config/experiments/`, or the file `name`. Raises ConfigError for neither."""
+    if name in experiment_names():
+        return CONFIG_FOLDER / "experiments" / f"{name}.yaml"
+    path = Path(name)
+    if path.is_dir():
+        raise ConfigError(f"{name} is a folder; give the name of an experiment or a YAML file.")
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        return path
+    raise unknown("experiment", name, experiment_names())
 
 
 def read_configuration(name: str) -> Loaded:
@@ -43,13 +61,42 @@ def check(arguments: argparse.Namespace) -> None:
 
 def estimate_experiment(arguments: argparse.Namespace) -> None:
     from workflow_src.cli.estimate import as_text, estimate
+    from workflow_src.cli.work import sizes
 
     for name, value in (("pairs", arguments.pairs), ("length", arguments.length)):
         if value is not None and not value > 0:
             raise ConfigError(f"--{name} is {value}; it must be above 0.")
     plan = Plan(read_configuration(arguments.configuration))
-    result = estimate(plan, pairs=arguments.pairs, length=arguments.length)
+    wanted = arguments.calibrate or (gpus(plan.config.runtime.device) == 0 and not arguments.no_calibration)
+    length = sizes(plan, arguments.pairs, arguments.length).length
+    rates = calibrate(plan, length, again=arguments.calibrate) if wanted else None
+    result = estimate(plan, arguments.pairs, arguments.length, rates)
     print(json.dumps(result, indent=1) if arguments.json else as_text(result))
+
+
+def show_plan(arguments: argparse.Namespace) -> None:
+    from workflow_src.cli import drawing, plan
+
+    if arguments.output and arguments.output.suffix not in drawing.SUFFIXES:
+        raise ConfigError(f"--output is {arguments.output}; it must end in {' or '.join(drawing.SUFFIXES)}.")
+    files = [Path(name) for name in arguments.configfile]
+    if arguments.configuration:
+        files.insert(0, configuration_file(arguments.configuration))
+    for path in files:
+        # Snakemake's own messages do not name the file.
+        read_yaml(path)
+    request = plan.Request(files, arguments.config, arguments.directory, arguments.target, arguments.forcerun)
+    overview = plan.overview(request, arguments.calibrate)
+    if arguments.output:
+        drawing.write(overview, arguments.output)
+    if arguments.json:
+        print(json.dumps(plan.as_json(overview), indent=1))
+        return
+    rich.console.Console().print(plan.as_table(overview))
+    if not overview.measured and gpus(overview.device) == 0:
+        print("For hours of one core of this machine, add --calibrate: it measures for half a minute, once.")
+    if arguments.output:
+        print(arguments.output)
 
 
 def compare(arguments: argparse.Namespace) -> None:
@@ -95,13 +142,32 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("translate", help="translate standard input with a trained system", add_help=False)
-    part = commands.add_parser("estimate", help="jobs, training tokens, disk and GPU-hours of an experiment")
+    part = commands.add_parser("estimate", help="jobs, training tokens, disk and hours of an experiment")
     what = f"an experiment ({', '.join(experiment_names())}) or a YAML file"
     part.add_argument("configuration", help=what)
     part.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
     part.add_argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed")
+    how = part.add_mutually_exclusive_group()
+    how.add_argument("--calibrate", action="store_true",
+                     help="measure one core of this machine anew; without a GPU this is done once, for half a "
+                     f"minute, and kept in {KEPT}")  # fmt: skip
+    how.add_argument("--no-calibration", action="store_true", help="measure nothing: GPU-hours alone")
     part.add_argument("--json", action="store_true", help="print JSON")
     part.set_defaults(run=estimate_experiment)
+    part = commands.add_parser("plan", help="what Snakemake would run of an experiment, why, and for how long")
+    part.add_argument("configuration", nargs="?", help=f"{what}; without it, what config/config.yaml says")
+    part.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="as for snakemake, over EXPERIMENT")
+    part.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="as for snakemake")
+    part.add_argument("--directory", type=Path, help="as for snakemake: the folder of results/")
+    part.add_argument(
+        "--target", nargs="+", default=[], help="targets of snakemake, such as teachers; default the report"
+    )
+    part.add_argument("--forcerun", nargs="+", default=[], metavar="RULE", help="as for snakemake")
+    part.add_argument("--output", type=Path, help="a picture besides: a file that ends in .svg or .html")
+    part.add_argument("--calibrate", action="store_true",
+                      help="measure one core of this machine where it was not, for half a minute")  # fmt: skip
+    part.add_argument("--json", action="store_true", help="print JSON")
+    part.set_defaults(run=show_plan)
     part = commands.add_parser("check", help="check a configuration")
     part.add_argument("configuration", help=what)
     part.set_defaults(run=check)

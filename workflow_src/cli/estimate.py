@@ -1,4 +1,4 @@
-"""What an experiment costs, from its configuration alone: jobs, tokens, disk, GPU-hours. No torch here.
+"""What an experiment costs, from its configuration: jobs, tokens, disk, GPU-hours, hours of one core. No torch here.
 
 Floating-point operations are counted as two for each weight of a matrix product and each position that it is applied
 to; attention's own products (a few per cent at sentence lengths), embeddings, norms and the length head are left out.
@@ -13,36 +13,23 @@ A backward pass costs twice its forward pass:
     beam search                                      2 N_p     a position and hypothesis
     non-autoregressive decoding                      2 N_p     a position and step; an energy step 4
 
-where N_p are the weights that the part in question multiplies with. Hours divide that by a range of rates of one
-A100 (312e12 operations a second in bfloat16 at most): training reaches 10 to 40 % of it at width 512 and more and 3 to
-15 % below, decoding 0.3 to 5 %, because its products are small.
+where N_p are the weights that the part in question multiplies with. Core-hours divide that by rates that were measured
+on this machine (`calibration.py`). GPU-hours divide it by a range of rates of one A100 (312e12 operations a second in
+bfloat16 at most): training reaches 10 to 40 % of it at width 512 and more and 3 to 15 % below, decoding 0.3 to 5 %,
+because its products are small.
 """
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
-from workflow_src.config.costs import (
-    HELD_OUT,
-    WIDE,
-    decode_operations,
-    decoding_operations,
-    operations_a_position,
-    parameters,
-    sentence_length,
-    training_pairs,
-)
+from workflow_src.cli.calibration import Rates
+from workflow_src.cli.work import GPU, Sizes, Work, core_hours, gpu_hours, sizes, total, work_of
+from workflow_src.config.costs import WIDE, parameters
 from workflow_src.config.plan import Plan
-from workflow_src.config.resolved import Decode, System
-from workflow_src.records.atomic import ArtifactError, read_json
 from workflow_src.registry import engines
 
-PEAK = 312e12
-GPU = "NVIDIA A100 in bfloat16"
-TRAINING_SHARE = {"wide": (0.10, 0.40), "narrow": (0.03, 0.15)}
-DECODING_SHARE = (0.003, 0.05)
 BYTES_A_SUBWORD = 4.5
 
 
@@ -74,31 +61,47 @@ def jobs(plan: Plan) -> dict[str, int]:
     return {rule: count for rule, count in counts.items() if count}
 
 
-def _hours(operations: float, shares: tuple[float, float]) -> tuple[float, float]:
-    low, high = shares
-    return operations / (PEAK * high) / 3600, operations / (PEAK * low) / 3600
-
-
-def _system_row(plan: Plan, system: System) -> dict[str, Any]:
-    """Tokens, operations and hours of training one system with all seeds."""
-    training = system.training
-    seeds = sum(name == system.name for name, _ in plan.trained)
-    tokens = training.max_steps * training.batch_tokens * seeds
-    operations = tokens * operations_a_position(system, plan)
-    subwords = plan.recipe.subwords
+def _row(
+    plan: Plan, label: str, work: list[Work], rates: Rates | None, parameters: int | None, tokens: float | None
+) -> dict[str, Any]:
+    """Operations and hours of several jobs; None where they are not known."""
+    known = [one for one in work if one.operations is not None]
+    ranges = [gpu_hours(plan, one) for one in known]
     return {
-        "work": f"train {system.name}",
-        "parameters": parameters(system, subwords.vocabulary_size, subwords.joint),
+        "work": label,
+        "parameters": parameters,
         "tokens": tokens,
-        "operations": operations,
-        "hours": _hours(operations, TRAINING_SHARE["wide" if getattr(system.model, "dim", 0) >= WIDE else "narrow"]),
+        "operations": math.fsum(one.operations for one in known) if known else None,
+        "hours": tuple(math.fsum(ends) for ends in zip(*ranges, strict=True)) if ranges else None,
+        "core_hours": total([core_hours(rates, one) for one in known]) if rates and known else None,
     }
 
 
-def _decode_operations(plan: Plan, decode: Decode, length: float) -> float:
-    sentences = plan.recipe.limits.get("test") or plan.loaded.dataset.generator.get("test") or HELD_OUT
-    runs = len(decode.splits) * len(plan.config.seeds)
-    return runs * decode_operations(plan, decode, sentences, length)
+def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]:
+    """What each system's training takes with all seeds, each distillation, choosing settings and decoding."""
+    subwords, rows = plan.recipe.subwords, []
+    for system in plan.loaded.systems.values():
+        seeds = sum(name == system.name for name, _ in plan.trained)
+        work = [work_of(plan, system.family.training_rule, {"system": system.name}, sizes)] * seeds
+        weights = parameters(system, subwords.vocabulary_size, subwords.joint)
+        tokens = system.training.max_steps * system.training.batch_tokens * seeds
+        rows.append(_row(plan, f"train {system.name}", work, rates, weights, tokens))
+    for teacher in plan.teachers:
+        work = [work_of(plan, "distill", {"teacher": teacher, "shards": "1"}, sizes)]
+        tokens = sizes.pairs * sizes.length if sizes.pairs else None
+        rows.append(_row(plan, f"distil with {teacher}", work, rates, None, tokens))
+    choosing = [
+        work_of(plan, "choose_settings", {"system": decode.system, "search": decode.name}, sizes)
+        for decode, _ in plan.tuned
+    ]
+    if choosing:
+        rows.append(_row(plan, "choose settings", choosing, rates, None, None))
+    # Shards of a decode are as much work together as the decode is.
+    translating = [
+        work_of(plan, "decode_shard", {"system": decode.system, "search": decode.name, "split": split}, sizes)
+        for decode, _, split in plan.rows
+    ]
+    return [*rows, _row(plan, "decode", translating, rates, None, None)]
 
 
 def _disk(plan: Plan, pairs: int | None, length: float) -> float:
@@ -121,64 +124,30 @@ def _disk(plan: Plan, pairs: int | None, length: float) -> float:
     return texts + models
 
 
-def encoded_counts(plan: Plan) -> tuple[int, float] | None:
-    """Training pairs and mean subwords of a sentence (of both languages) as encoding counted them; None before that."""
-    summary = Path(f"{plan.encoded('raw', 'train')}.json")
-    if not summary.exists():
-        return None
-    found = read_json(summary)
-    try:
-        return found["pairs"], (found["source_tokens"] + found["target_tokens"]) / (2 * found["pairs"])
-    except (KeyError, TypeError, ZeroDivisionError):
-        raise ArtifactError(f"{summary} does not describe an encoded corpus; encode it again, or delete it.") from None
-
-
-def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) -> dict[str, Any]:
-    """Jobs, tokens, operations, GPU-hours and bytes of an experiment, of all its work, done or not.
+def estimate(
+    plan: Plan, pairs: int | None = None, length: float | None = None, rates: Rates | None = None
+) -> dict[str, Any]:
+    """Jobs, tokens, operations, hours and bytes of an experiment, of all its work, done or not.
 
     `pairs` (training pairs) and `length` (mean subwords of a sentence) replace what was counted when the corpus was
     encoded; before that, what the dataset says or is assumed. Where pairs are not known at all, distillation is None.
+    `hours` are GPU-hours, at least and at most; `core_hours` those of one core of this machine, None without `rates`.
     """
-    counted = encoded_counts(plan) or (None, None)
-    otherwise = ("counted", "counted") if counted[0] else ("stated by the dataset", "assumed")
-    sources = {"pairs": "given" if pairs else otherwise[0], "length": "given" if length else otherwise[1]}
-    pairs, length = pairs or counted[0], length or counted[1]
-    pairs, length = training_pairs(plan, pairs), sentence_length(plan, length)
-    work = [_system_row(plan, system) for system in plan.loaded.systems.values()]
-    for teacher in plan.teachers:
-        search = plan.distillation(teacher).search_settings()
-        operations = decoding_operations(plan, plan.system(teacher), search, pairs, length) if pairs else None
-        work.append(
-            {
-                "work": f"distil with {teacher}",
-                "parameters": None,
-                "tokens": pairs * length if pairs else None,
-                "operations": operations,
-                "hours": _hours(operations, DECODING_SHARE) if pairs else None,
-            }
-        )
-    decoding = math.fsum(_decode_operations(plan, decode, length) for decode in plan.loaded.decodes)
-    work.append(
-        {
-            "work": "decode",
-            "parameters": None,
-            "tokens": None,
-            "operations": decoding,
-            "hours": _hours(decoding, DECODING_SHARE),
-        }
-    )
-    known = [row["hours"] for row in work if row["hours"]]
+    known = sizes(plan, pairs, length)
+    work = _rows(plan, known, rates)
+    ranges = [row["hours"] for row in work if row["hours"]]
     return {
         "experiment": plan.experiment,
         "jobs": jobs(plan),
-        "pairs": pairs,
-        "length": length,
-        "sources": sources,
+        "pairs": known.pairs,
+        "length": known.length,
+        "sources": dict(known.sources),
         "training_tokens": sum(row["tokens"] for row in work if row["work"].startswith("train ")),
         "work": work,
-        "hours": (sum(low for low, _ in known), sum(high for _, high in known)),
+        "hours": (sum(low for low, _ in ranges), sum(high for _, high in ranges)),
+        "core_hours": total([row["core_hours"] for row in work]) if rates else None,
         "gpu": GPU,
-        "disk_bytes": _disk(plan, pairs, length),
+        "disk_bytes": _disk(plan, known.pairs, known.length),
     }
 
 
@@ -187,18 +156,27 @@ def as_text(result: dict[str, Any]) -> str:
     counts = result["jobs"]
     lines = [f"experiment {result['experiment']}: {sum(counts.values())} jobs"]
     lines += [f"  {count:6d}  {rule}" for rule, count in counts.items()]
-    lines += ["", f"{'work':24} {'parameters':>12} {'tokens':>12} {'operations':>12}   GPU-hours"]
-    for row in result["work"]:
+    cores = result["core_hours"] is not None
+    lines += ["", f"{'work':24} {'parameters':>12} {'tokens':>12} {'operations':>12}   {'GPU-hours':24}"]
+    lines[-1] = f"{lines[-1]} core-hours" if cores else lines[-1].rstrip()
+    everything = {"work": "all", "parameters": None, "tokens": result["training_tokens"], "operations": None}
+    everything |= {"hours": result["hours"], "core_hours": result["core_hours"]}
+    for row in [*result["work"], everything]:
         figures = [_short(row[key]) for key in ("parameters", "tokens", "operations")]
-        lines.append(
-            f"{row['work']:24} " + " ".join(f"{figure:>12}" for figure in figures) + f"   {_range(row['hours'])}"
-        )
+        line = f"{row['work']:24} " + " ".join(f"{figure:>12}" for figure in figures) + f"   {_range(row['hours']):24}"
+        lines.append(f"{line} {duration(row['core_hours']):>10}" if cores else line.rstrip())
     lines += [
-        f"{'all':24} {'':12} {_short(result['training_tokens']):>12} {'':12}   {_range(result['hours'])}",
         "",
         f"disk: about {result['disk_bytes'] / 1e9:.1f} GB, downloads not counted",
         f"GPU-hours: of one {result['gpu']}, at 10 to 40 % of its peak in training (3 to 15 % below width {WIDE}) and",
         "0.3 to 5 % in decoding. Tokens are target positions with padding; operations count matrix products alone.",
+    ]
+    if cores:
+        lines += [
+            "Core-hours: of one core of this machine, from updates and searches of these networks timed here.",
+            "Validation adds up to a third to training; CTranslate2 and ONNX Runtime decode faster than counted here.",
+        ]
+    lines += [
         "Hours of analyses and of measuring speed are not counted.",
         f"Subwords a sentence: {result['length']:.3g} ({result['sources']['length']})."
         + (f" Training pairs: {result['pairs']:,} ({result['sources']['pairs']})." if result["pairs"] else ""),
@@ -215,6 +193,15 @@ def _short(value: float | None) -> str:
         if value >= limit:
             return f"{value / limit:.3g} {unit}"
     return f"{value:.3g}"
+
+
+def duration(hours: float | None) -> str:
+    """Hours in words of a fitting unit: `5.4 h`, `12 min`, `8 s`, or `not known`."""
+    if hours is None:
+        return "not known"
+    if hours >= 1:
+        return f"{hours:.1f} h" if hours < 100 else f"{hours:.0f} h"
+    return f"{60 * hours:.0f} min" if hours >= 1 / 60 else f"{3600 * hours:.0f} s"
 
 
 def _range(hours: tuple[float, float] | None) -> str:

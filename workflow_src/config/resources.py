@@ -17,6 +17,7 @@ matrix units) and 1 Gflop/s in decoding; times are then doubled.
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -61,6 +62,11 @@ CORPUS = {
 }
 # Bytes a pair where the corpus is held in memory, to be split by connected groups.
 SPLIT_BYTES = 2500
+
+
+def gpus(device: str) -> int:
+    """GPUs that a job asks for with the setting `runtime.device`, as far as planning sees them: 1 or 0."""
+    return int(device.startswith("cuda") or (device == "auto" and shutil.which("nvidia-smi") is not None))
 
 
 class Requests:

@@ -61,7 +61,7 @@ def _commit() -> str | None:
         return None
 
 
-def _processor() -> str:
+def processor() -> str:
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -113,7 +113,7 @@ def provenance(
         "commit": _commit(),
         **({"plugins": [loaded.record() for loaded in plugins()]} if plugins() else {}),
         "hardware": {
-            "processor": _processor(),
+            "processor": processor(),
             "cores": os.cpu_count(),
             "system": platform.system(),
             "accelerator": _accelerator(),

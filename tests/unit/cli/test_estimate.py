@@ -124,7 +124,7 @@ def test_a_summary_that_is_none_is_named(tmp_path, monkeypatch, content):
 
 
 def test_the_commands(capsys):
-    cli.main(["estimate", "wmt16", "--json"])
+    cli.main(["estimate", "wmt16", "--no-calibration", "--json"])
     assert json.loads(capsys.readouterr().out)["jobs"]["distill"] == 8
     cli.main(["check", "wmt16"])
     assert capsys.readouterr().out.startswith("wmt16 is valid: experiment wmt16, ")
@@ -139,7 +139,7 @@ def test_the_commands(capsys):
         (["--length", "0"], "error: --length is 0.0; it must be above 0."),
     ):
         with pytest.raises(SystemExit) as left:
-            cli.main(["estimate", "demo", *words])
+            cli.main(["estimate", "demo", "--no-calibration", *words])
         assert left.value.code == message
 
 
@@ -148,7 +148,7 @@ def test_a_reader_that_leaves_early_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        words = [sys.executable, "-m", "workflow_src.cli", "estimate", "smoke"]
+        words = [sys.executable, "-m", "workflow_src.cli", "estimate", "smoke", "--no-calibration"]
         done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120)
     finally:
         os.close(writer)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 import random
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -21,6 +23,8 @@ from workflow_src.spec import SearchSettings
 # A round counts as disturbed when other processes used more than this share of one core while it ran.
 DISTURBED_SHARE = 0.25
 REDOS = 2
+# Sentences of the short round from which the time of all is forecast.
+TRIED = 4
 
 # Sentences of the largest batch that is tried on a GPU.
 LARGEST_BATCH = 16384
@@ -237,6 +241,33 @@ def _round(timers, rows: list[SpeedRow], lines, speed: Timing, number: int) -> t
     return times, load.cores
 
 
+def expected_seconds(tries: Mapping[Key, RowTimes], stepped: list[SpeedRow], sentences: int, speed: Timing) -> float:
+    """Seconds that all rounds take about, without those that are redone, from a short one of every row.
+
+    A round translates the warm-up sentences and every sentence one at a time, then a batch and every sentence in
+    batches. `stepped` are translated once more, one at a time.
+    """
+    alone = {key: statistics.fmean(tried.sentences[0]) for key, tried in tries.items()}
+    together = 0.0
+    for tried in tries.values():
+        # The largest batch that fits on a GPU is timed as it is, more sentences than there are.
+        many = max(sentences, tried.batched)
+        together += tried.batches[0] / tried.batched * (many + min(many, max(speed.batch, tried.batch)))
+    in_turns = sum(alone[row.key] * sentences for row in stepped)
+    return speed.repeats * (sum(alone.values()) * (speed.warmup + sentences) + together + in_turns)
+
+
+def _in_words(seconds: float) -> str:
+    return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"
+
+
+def _tried(timers: Mapping[str, Timer], rows: list[SpeedRow], lines: list[str], speed: Timing) -> dict[Key, RowTimes]:
+    """A short round of every row, on sentences from the shortest to the longest."""
+    some = sorted(lines, key=len)[:: math.ceil(len(lines) / TRIED)]
+    once = dataclasses.replace(speed, warmup=0, repeats=1)
+    return {row.key: timers[row.engine].time_row(row, some, once) for row in rows}
+
+
 def measure(
     timers: dict[str, Timer],
     rows: list[SpeedRow],
@@ -248,7 +279,8 @@ def measure(
 
     A disturbed round is redone up to REDOS times and its quietest try is kept; after a round that stayed disturbed,
     later rounds are not redone, because the load is there to stay. Times are wall-clock seconds; `timers` take them,
-    one an engine. Raises ValueError when there are no lines or no rows.
+    one an engine. `tell` hears how long all rounds take, before the first one, and what is left after each.
+    Raises ValueError when there are no lines or no rows.
     """
     if not lines:
         raise ValueError("there are no sentences to measure speed with; give a source text that is not empty.")
@@ -258,6 +290,11 @@ def measure(
     # The first calls of each row build caches and choose kernels; they belong to no round.
     for row in rows:
         timers[row.engine].warm(row, lines)
+    stepped = [row for group in step_series(rows) for row in group]
+    seconds = expected_seconds(_tried(timers, rows, lines, speed), stepped, len(lines), speed)
+    what = f"{len(rows)} rows, {len(lines)} sentences, {speed.repeats} rounds"
+    tell(f"{what}: about {_in_words(seconds)}, longer where other work disturbs rounds")
+    began = time.perf_counter()
     persistent = False
     for number in range(speed.repeats):
         tries = [_round(timers, rows, lines, speed, number)]
@@ -269,8 +306,12 @@ def measure(
         measured.load.append(load)
         for key, found in times.items():
             measured.times[key].add(found)
-        tell(f"round {number + 1} of {speed.repeats}: other load {load:.2f} cores, {len(tries) - 1} redone")
-    stepped = [row for group in step_series(rows) for row in group]
+        tried = number + 1 + measured.redone
+        left = (time.perf_counter() - began) / tried * (speed.repeats - number - 1)
+        tell(
+            f"round {number + 1} of {speed.repeats}: other load {load:.2f} cores, {len(tries) - 1} redone, "
+            f"{_in_words(left)} of rounds left"
+        )
     if stepped:
         with OtherLoad() as load:
             seconds = timers[own_engine()].time_alternating(stepped, lines, speed)

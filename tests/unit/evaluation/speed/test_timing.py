@@ -1,5 +1,6 @@
 """Speed: bookkeeping against hand-made times; no assertion depends on how fast this machine is."""
 
+import re
 import subprocess
 import sys
 import time
@@ -82,6 +83,22 @@ def test_times_are_those_of_the_clock(clock, quiet):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("sentences", "repeats", "warmup", "batch"), [(4, 1, 2, 2), (9, 3, 0, 4), (40, 2, 10, 64)])
+def test_how_long_it_takes_is_told_before_it_starts(clock, quiet, sentences, repeats, warmup, batch):
+    """On a clock that costs every sentence the same, and a sentence in a batch as much as one alone."""
+    translators, told = {name: Recorder([], clock) for name in ("teacher", "lvm")}, []
+    lines, how = ["0.5"] * sentences, Timing(warmup=min(warmup, sentences), repeats=repeats, batch=batch)
+    timing.measure(own(translators), ROWS, lines, how, lambda text: told.append((clock[0], text)))
+    began, forecast = told[0]
+    # Rows that are timed in turns are called once more before that.
+    stepped = [row for group in step_series(ROWS) for row in group]
+    taken = clock[0] - began - sum(0.5 * (1 + row.value) for row in stepped)
+    assert forecast.startswith(f"{len(ROWS)} rows, {sentences} sentences, {repeats} rounds: about ")
+    said, unit = re.search(r"about ([\d.]+) (minutes|seconds), longer", forecast).groups()
+    assert float(said) * (60 if unit == "minutes" else 1) == pytest.approx(taken, rel=0.01, abs=3)
+    assert "0 seconds of rounds left" in told[repeats][1]
+
+
 def test_rounds_have_medians_of_their_own():
     """Seconds (rounds, sentences): the second round is slow, and one sentence of the third."""
     times = timing.RowTimes([[1, 2, 9], [2, 4, 18], [1, 3, 9]], [1.0, 1.0, 1.0], 3, 3)
@@ -94,8 +111,10 @@ def test_rounds_alternate_between_rows_and_use_their_settings(clock, quiet):
     calls = []
     translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
     timing.measure(own(translators), ROWS, ["1", "2", "6"], SPEED)
-    # 2 of warm-up, 3 alone, 1 batch of warm-up, 1 run in batches
-    order = [settings.get("steps", 0) for _, settings in calls[len(ROWS) :][: SPEED.repeats * len(ROWS) * 7]]
+    # Before the rounds, a first call of each row and a short round of 3 alone and 2 in batches. In a round, 2 of
+    # warm-up, 3 alone, 1 batch of warm-up, 1 run in batches.
+    first = len(ROWS) * (1 + 5)
+    order = [settings.get("steps", 0) for _, settings in calls[first:][: SPEED.repeats * len(ROWS) * 7]]
     rounds = np.array(order).reshape(SPEED.repeats, len(ROWS), -1)
     assert (rounds == rounds[:, :, :1]).all()
     places = rounds[:, :, 0].tolist()

@@ -1,0 +1,232 @@
+"""`continuum plan` against what Snakemake itself says, and its picture against the graph that it shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import networkx as nx
+import pytest
+from conftest import PROJECT, snakemake
+from test_workflow import scheduled
+
+from workflow_src.cli import drawing
+from workflow_src.cli.estimate import jobs
+from workflow_src.cli.plan import Node, Overview, Reason
+from workflow_src.config import Plan, load_experiment
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def run(*words: str, folder: Path, project: Path = PROJECT) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "workflow_src.cli", "plan", *words]
+    environment = {**os.environ, "PYTHONPATH": str(project), "COLUMNS": "160"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def planned(*words: str, folder: Path, project: Path = PROJECT) -> dict:
+    done = run(*words, "--json", folder=folder, project=project)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def counts(plan: dict) -> dict[str, int]:
+    """Jobs that would run, by rule."""
+    result: dict[str, int] = {}
+    for node in plan["nodes"]:
+        for rule, number in node["rules"].items():
+            result[rule] = result.get(rule, 0) + number["run"]
+    return {rule: number for rule, number in result.items() if number}
+
+
+def reasons(plan: dict) -> dict[tuple[str, str | None], list[dict]]:
+    return {(node["stage"], node["system"]): node["reasons"] for node in plan["nodes"] if node["run"]}
+
+
+@pytest.fixture(scope="module")
+def finished(hollow_project, tmp_path_factory) -> Path:
+    """A finished run of smoke whose stages wrote empty files."""
+    folder = tmp_path_factory.mktemp("planned")
+    words = ("--cores", "2", "--config", "experiment=smoke")
+    done = snakemake(*words, snakefile=hollow_project / "Snakefile", folder=folder)
+    assert done.returncode == 0, done.stderr
+    # Hours follow from what encoding counted.
+    summary = folder / "results/smoke/encoded/raw/train.json"
+    times = os.stat(summary)
+    summary.write_text(json.dumps({"pairs": 100, "source_tokens": 900, "target_tokens": 1100}))
+    os.utime(summary, ns=(times.st_atime_ns, times.st_mtime_ns))
+    return folder
+
+
+CHANGES = {
+    "nothing": ("seeds=[1]", {}),
+    "a refiner": (
+        "systems={score: {training: {learning_rate: 0.25}}}",
+        {("train", "score"): ("systems.score.training.learning_rate", "0.002", "0.25")},
+    ),
+    "subwords": (
+        "recipe={subwords: {vocabulary_size: 77}}",
+        {("data", None): ("recipe.subwords.vocabulary_size", None, "77")},
+    ),
+    "examples": (
+        "report={examples: 4}",
+        {("analyse", None): ("examples", None, "4"), ("report", None): ("report.examples", None, "4")},
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_it_says_which_jobs_run_as_snakemake_does_and_which_setting_changed(change, finished, hollow_project):
+    setting, changed = CHANGES[change]
+    words = ("--config", "experiment=smoke", setting)
+    plan = planned(*words, folder=finished, project=hollow_project)
+    assert counts(plan) == scheduled(*words, project=hollow_project, folder=finished)
+    assert plan["jobs"] == sum(jobs(Plan(load_experiment("smoke"))).values())
+    result = {}
+    for key, of in reasons(plan).items():
+        settings = [(one["name"], one["old"], one["new"]) for one in of if one["kind"] == "setting"]
+        result |= {key: settings[0]} if settings else {}
+    assert result.keys() == changed.keys()
+    for key, (name, old, new) in changed.items():
+        assert result[key][0] == name and result[key][2] == new
+        assert result[key][1] == old if old else result[key][1] not in (new, "(none)")
+
+
+def test_every_reason_is_told_with_its_file_or_where_it_comes_from(finished, hollow_project, tmp_path):
+    words = ("--config", "experiment=smoke")
+    whole = planned(*words, folder=finished, project=hollow_project)
+    assert whole["run"] == 0 and not any(node["reasons"] for node in whole["nodes"])
+    quality = next(finished.glob("results/*/quality/lvm/seed-1/delta-1/test.json"))
+    reference = next(finished.glob("results/*/corpus/test.reference.*"))
+    page = finished / "results/smoke/report/index.html"
+    times, removed = os.stat(reference), (quality, page)
+    try:
+        # Snakemake makes what is missing where something needs it.
+        for number, path in enumerate(removed):
+            path.rename(tmp_path / str(number))
+        plan = planned(*words, folder=finished, project=hollow_project)
+        assert counts(plan) == scheduled(*words, project=hollow_project, folder=finished)
+        of = reasons(plan)
+        assert of.keys() == {("translate", "lvm"), ("report", None)}
+        (missing,) = of["translate", "lvm"]
+        assert (missing["kind"], missing["jobs"]) == ("missing", 1)
+        assert missing["text"] == f"missing {quality.relative_to(finished)}"
+        assert {(one["kind"], one["text"]) for one in of["report", None]} == {
+            ("missing", f"missing {page.relative_to(finished)}"), ("follows", "translate lvm"),
+        }  # fmt: skip
+        for number, path in enumerate(removed):
+            (tmp_path / str(number)).rename(path)
+        # Other content that is newer: Snakemake compares checksums of small files.
+        kept = reference.read_text()
+        reference.write_text("other")
+        later = time.time() + 5
+        os.utime(reference, (later, later))
+        time.sleep(0.1)
+        plan = planned(*words, folder=finished, project=hollow_project)
+        assert counts(plan) == scheduled(*words, project=hollow_project, folder=finished)
+        updated = {key: [one for one in of if one["kind"] == "updated"] for key, of in reasons(plan).items()}
+        assert f"newer input {reference.relative_to(finished)}" in str(updated["translate", "lvm"])
+        reference.write_text(kept)
+    finally:
+        os.utime(reference, ns=(times.st_atime_ns, times.st_mtime_ns))
+    forced = planned(*words, "--forcerun", "score_quality", folder=finished, project=hollow_project)
+    assert [one["kind"] for one in reasons(forced)["translate", "score"]] == ["forced"]
+
+
+def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
+    """Also with a target, a file over the experiment, and another folder."""
+    plan = planned("tatoeba", folder=tmp_path)
+    assert plan["run"] == plan["jobs"] == 280 and 25 <= len(plan["nodes"]) <= 40
+    assert all(node["run"] == node["jobs"] for node in plan["nodes"])
+    assert {of[0]["kind"] for of in reasons(plan).values()} == {"new"}
+    assert plan["core_hours"] is None and 0 < plan["gpu_hours"][0] < plan["gpu_hours"][1]
+    (tmp_path / "more.yaml").write_text("systems: {lvm: null, score: null, energy: null}\n")
+    (tmp_path / "elsewhere").mkdir()
+    few = ("smoke", "--target", "teachers", "--directory", "elsewhere", "--config", "seeds=[1, 2]")
+    plan = planned(*few, folder=tmp_path)
+    assert {(node["stage"], node["system"], node["jobs"]) for node in plan["nodes"]} == {
+        ("data", None, 5), ("train", "teacher", 2),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["smok"], 'error: unknown experiment "smok"'),
+        (["none.yaml"], "error: configuration file none.yaml does not exist."),
+        (["smoke", "--configfile", "none.yaml"], "error: configuration file none.yaml does not exist."),
+        (
+            ["smoke", "--config", "seeds=[0.5]"],
+            "error: setting seeds[0] has the value '0.5': it must be a whole number",
+        ),
+        (["smoke", "--config", "seeds"], "error: Invalid config definition"),
+        (["smoke", "--target", "nothing"], "error: No rule to produce nothing"),
+        (["smoke", "--output", "plan.png"], "error: --output is plan.png; it must end in .svg or .html."),
+    ],
+)
+def test_bad_input_is_told_in_one_sentence(words, message, tmp_path):
+    done = run(*words, folder=tmp_path)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith(message) and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_terminal_and_the_files_show_every_node(finished, hollow_project, tmp_path):
+    words = ("--config", "experiment=smoke", "systems={score: {training: {learning_rate: 0.25}}}")
+    done = run(*words, "--output", str(tmp_path / "plan.html"), folder=finished, project=hollow_project)
+    assert done.returncode == 0, done.stderr
+    plan = planned(*words, "--output", str(tmp_path / "plan.svg"), folder=finished, project=hollow_project)
+    assert done.stdout.startswith(f"smoke: {plan['run']} of {plan['jobs']} jobs would run")
+    row = next(line for line in done.stdout.splitlines() if "systems.score.training.learning_rate 0.002 → 0.25" in line)
+    assert row.split()[:3] == ["train", "score", "1"]
+    page, svg = (tmp_path / "plan.html").read_text(), ET.parse(tmp_path / "plan.svg").getroot()
+    groups = svg.findall(f"{SVG}g")
+    assert len(groups) == len(plan["nodes"]) == page.count("<g class=") == page.count("<tr") - 1
+    titles = [group.find(f"{SVG}title").text for group in groups]
+    assert sum("systems.score.training.learning_rate 0.002 → 0.25" in title for title in titles) == 1
+    assert [group.get("class") for group in groups].count("own") == 1
+    # Nothing from the network.
+    assert not re.search(r"(src|href)=|@import|url\(", page)
+
+
+def overview_of(edges: list[tuple[tuple[str, str], tuple[str, str]]], systems: tuple[str, ...]) -> Overview:
+    graph = nx.DiGraph(edges)
+    nodes = {key: Node(*key, rules={"rule": (1, 2)}, reasons=[Reason("new", "<&>")]) for key in graph}
+    return Overview("one", "two", systems, graph, nodes, device="cpu", measured=False)
+
+
+def test_boxes_do_not_overlap_and_follow_what_they_read():
+    data, report, speed = ("data", ""), ("report", ""), ("measure_speed", "")
+    names = ("teacher", "lvm", "score", "late")
+    edges = [(data, ("train", name)) for name in names]
+    edges += [(("train", a), ("train", b)) for a, b in (("teacher", "lvm"), ("lvm", "score"), ("score", "late"))]
+    edges += [(("train", "teacher"), ("distil", "teacher")), (("distil", "teacher"), ("train", "lvm"))]
+    edges += [(("train", name), ("export", name)) for name in names]
+    edges += [(("export", name), ("translate", name)) for name in names] + [
+        (("export", "late"), ("translate", "teacher"))
+    ]
+    edges += [(("translate", name), end) for name in names for end in (report, speed, ("compare_rows", ""))]
+    edges += [(speed, report), (("compare_rows", ""), report), (data, ("a_new_rule", "")), (("a_new_rule", ""), report)]
+    overview = overview_of(edges, names)
+    column = drawing.columns(overview.graph)
+    assert all(column[one] < column[other] for one, other in edges)
+    assert len({column["export", name] for name in names}) == 1
+    picture = drawing.picture(overview)
+    places = [(box.x, box.y) for box in picture.boxes]
+    for number, (x, y) in enumerate(places):
+        assert 0 <= x <= picture.width - drawing.BOX and 0 <= y <= picture.height - drawing.HEIGHT
+        for other_x, other_y in places[:number]:
+            assert abs(x - other_x) >= drawing.BOX or abs(y - other_y) >= drawing.HEIGHT
+
+
+def test_text_of_a_configuration_is_no_markup(tmp_path):
+    overview = overview_of([(("data", ""), ("train", "a<b>&"))], ("a<b>&",))
+    for suffix in drawing.SUFFIXES:
+        drawing.write(overview, tmp_path / f"plan{suffix}")
+    assert "a<b>&" in "".join(ET.parse(tmp_path / "plan.svg").getroot().itertext())
+    assert "<b>" not in (tmp_path / "plan.html").read_text()

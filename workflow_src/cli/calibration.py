@@ -1,0 +1,190 @@
+"""How fast one core of this machine computes the systems of an experiment: measured, and kept in `work/`.
+
+A rate is floating-point operations a second, as `config/costs.py` counts them, of one system in training and in
+decoding. `workflow_src/training/calibrate.py` takes the times in a process of its own, so that planning stays without
+torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from workflow_src.config.base import ConfigError
+from workflow_src.config.costs import decoding_operations, operations_a_position, sentence_length
+from workflow_src.config.load import PROJECT
+from workflow_src.config.plan import Plan
+from workflow_src.config.resolved import Decode, System
+from workflow_src.records.atomic import fingerprint, read_json, write_json
+from workflow_src.records.provenance import processor
+from workflow_src.registry import families
+
+# Seconds that a calibration takes about, without the start of the process.
+SECONDS = 30.0
+FILE = Path("work/calibration.json")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    """Operations a second of one core by system: in training, and in decoding where the system decodes by itself.
+
+    `usual`: those of a system of other sizes, in training and in decoding; None where nothing was measured.
+    """
+
+    training: dict[str, float]
+    decoding: dict[str, float]
+    usual: tuple[float | None, float | None] = (None, None)
+
+    def of(self, system: str, training: bool) -> float | None:
+        """The rate of a system; the usual one where it was not measured; None where none was."""
+        rates = self.training if training else self.decoding
+        return rates.get(system) or self.usual[not training]
+
+
+def known(plan: Plan) -> Rates | None:
+    """What was measured on this machine before, also with systems of other sizes; None where nothing was."""
+    kept = _kept()
+    return _rates(_keys(_request(plan, None)), kept) if kept else None
+
+
+def calibrate(plan: Plan, length: float | None = None, again: bool = False) -> Rates:
+    """The rates of this machine; what is not known yet is measured, in about half a minute.
+
+    `again`: measure all. Raises ConfigError where PyTorch is missing or the measuring fails.
+    """
+    request = _request(plan, length)
+    keys, kept = _keys(request), {} if again else _kept()
+    missing = [name for name, key in keys.items() if key not in kept]
+    if missing:
+        if find_spec("torch") is None:
+            raise ConfigError(
+                "hours of this machine cannot be measured without PyTorch; install it, or leave them out: continuum "
+                "estimate --no-calibration."
+            )
+        print(f"measuring one core of this machine with {len(missing)} systems: about {SECONDS:.0f} seconds",
+              file=sys.stderr, flush=True)  # fmt: skip
+        # Systems of the same sizes are measured once.
+        first = {keys[name]: name for name in reversed(missing)}
+        times = _measure(request | {"measured": sorted(first.values())})
+        kept |= {key: _operations(plan, name, times[name]) for key, name in first.items()}
+        _keep(kept)
+    return _rates(keys, kept)
+
+
+def _machine() -> dict[str, str]:
+    return {"processor": processor(), "torch": version("torch")}
+
+
+def _kept() -> dict[str, dict[str, float]]:
+    """Rates by key that were measured on this machine: `training`, and `decoding` where a system decodes."""
+    try:
+        content = read_json(FILE)
+        return content["rates"] if content["machine"] == _machine() else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _keep(rates: dict[str, dict[str, float]]) -> None:
+    try:
+        write_json(FILE, {"machine": _machine(), "rates": rates})
+    except OSError as failure:
+        print(f"warning: the calibration is not kept: {failure}", file=sys.stderr)
+
+
+def _measure(request: dict[str, Any]) -> dict[str, Any]:
+    paths = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "workflow_src.training.calibrate"]
+    done = subprocess.run(command, input=json.dumps(request), env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise ConfigError(
+            f"this machine could not be measured ({last}); leave that out: continuum estimate --no-calibration."
+        )
+    return json.loads(done.stdout)
+
+
+def _request(plan: Plan, length: float | None) -> dict[str, Any]:
+    """What is measured: systems that are trained by updates, with all that their times follow from."""
+    subwords = plan.recipe.subwords
+    sizes = {"source": subwords.vocabulary_size, "target": subwords.vocabulary_size, "joint": subwords.joint}
+    return {
+        "systems": {name: _described(plan, system) for name, system in plan.loaded.systems.items()},
+        "sizes": sizes,
+        "length": sentence_length(plan, length),
+        "precision": plan.config.runtime.precision,
+        "seconds": SECONDS,
+    }
+
+
+def _described(plan: Plan, system: System) -> dict[str, Any]:
+    decode = _decode(plan, system)
+    search = decode and {
+        "search": decode.search,
+        "settings": decode.combinations()[0].model_dump(mode="json"),
+        "batch": decode.batch,
+    }
+    return {
+        "family": system.family_name,
+        "model": system.model.model_dump(mode="json"),
+        "objective": system.objective.model_dump(mode="json"),
+        "training": system.training.model_dump(mode="json"),
+        "filled": system.filled,
+        "search": search,
+    }
+
+
+def _decode(plan: Plan, system: System) -> Decode | None:
+    """The first decode of a system that works with no other one, our own engine before others."""
+    alone = [d for d in plan.loaded.decodes if d.system == system.name and not plan.systems_in_roles(d)]
+    return min(alone, key=lambda decode: not decode.own_engine, default=None)
+
+
+def _keys(request: dict[str, Any]) -> dict[str, str]:
+    """A key of what a system's rates follow from, for each system that is trained by updates.
+
+    Rates hardly change with the length of sentences, which encoding counts later: it is no part of the key.
+    """
+    systems = request["systems"]
+    common = {name: request[name] for name in ("sizes", "precision")}
+
+    def key(name: str) -> str:
+        system = systems[name]
+        others = {role: systems[other]["model"] for role, other in system["filled"].items()}
+        sized = {part: system["training"][part] for part in ("batch_tokens", "accumulate")}
+        own = {part: system[part] for part in ("family", "model", "objective", "search")}
+        return fingerprint(common | own | sized | {"others": others})
+
+    return {name: key(name) for name, system in systems.items() if not families()[system["family"]].fit}
+
+
+def _operations(plan: Plan, name: str, times: dict[str, Any]) -> dict[str, float]:
+    """Operations a second of a system from its times."""
+    system = plan.system(name)
+    rates = {"training": operations_a_position(system, plan) / times["position"]}
+    if times.get("decoding"):
+        settings, length = _decode(plan, system).combinations()[0], times["decoding"]["length"]
+        if not system.family.autoregressive:
+            # What is cut off an output was computed all the same.
+            length = max(length, times["decoding"]["source_length"])
+        rates["decoding"] = decoding_operations(plan, system, settings, 1, length) / times["decoding"]["seconds"]
+    return rates
+
+
+def _rates(keys: dict[str, str], kept: dict[str, dict[str, float]]) -> Rates:
+    """The rates of systems by name, from those by key."""
+    by_work = []
+    usual: list[float | None] = []
+    for work in ("training", "decoding"):
+        by_work.append({name: kept[key][work] for name, key in keys.items() if work in kept.get(key, {})})
+        every = [rates[work] for rates in kept.values() if work in rates]
+        usual.append(statistics.median(every) if every else None)
+    return Rates(*by_work, usual=tuple(usual))

@@ -1,0 +1,96 @@
+"""Changed settings of a job by name, from the parameters that Snakemake recorded and those that it has now."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+# What stands in place of a value where a setting is only on one side.
+ABSENT = "(none)"
+# Characters of a value that are shown.
+SHOWN = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A setting, and its value before and now as JSON. `ABSENT` where it has none."""
+
+    name: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.old} → {self.new}" if self.name else f"{self.old} → {self.new}"
+
+
+def changes(old: Iterable[str], new: Iterable[str], prefix: str = "") -> list[Change]:
+    """Changes between two sets of parameters as Snakemake records them: each is the `repr` of a value.
+
+    A parameter that is a JSON object holds settings, whose names get `prefix`. Others are compared as they are.
+    """
+    before, now = [_value(text) for text in old], [_value(text) for text in new]
+    changed: list[Change] = []
+    for settings in [value for value in now if isinstance(value, dict)]:
+        earlier = _alike(settings, before)
+        if earlier is not None:
+            before.remove(earlier)
+            now.remove(settings)
+            changed += _differences(prefix, earlier, settings)
+    if before or now:
+        changed.append(Change("", ", ".join(map(_shown, before)) or ABSENT, ", ".join(map(_shown, now)) or ABSENT))
+    return changed
+
+
+def _value(text: str) -> Any:
+    """The value of a recorded parameter; a JSON object as a mapping."""
+    try:
+        value = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
+    try:
+        content = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+    return content if isinstance(content, dict) else value
+
+
+def _alike(settings: Mapping[str, Any], others: Iterable[Any]) -> dict[str, Any] | None:
+    """The mapping that shares most keys with `settings`; None where there is none that shares any."""
+    mappings = [other for other in others if isinstance(other, dict)]
+    best = max(mappings, key=lambda other: len(other.keys() & settings.keys()), default=None)
+    return best if best is not None and (best.keys() & settings.keys() or not best or not settings) else None
+
+
+def _differences(name: str, old: Any, new: Any) -> Iterator[Change]:
+    if old == new:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            yield from _differences(f"{name}.{key}" if name else key, old.get(key, ABSENT), new.get(key, ABSENT))
+    elif isinstance(old, list) and isinstance(new, list) and any(isinstance(one, (dict, list)) for one in old + new):
+        yield from _entries(name, old, new)
+    else:
+        yield Change(name, _shown(old), _shown(new))
+
+
+def _entries(name: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
+    """Differences of lists of mappings: entry by entry where equally many changed, else how many came and went."""
+    removed = [entry for entry in old if entry not in new]
+    added = [entry for entry in new if entry not in old]
+    if removed and len(removed) == len(added):
+        for before, now in zip(removed, added, strict=True):
+            yield from _differences(f"{name}[{new.index(now)}]", before, now)
+    elif removed or added:
+        yield Change(name, f"{len(old)} entries", f"{len(new)} entries ({len(removed)} removed, {len(added)} added)")
+    else:
+        yield Change(name, "entries", "the same in another order")
+
+
+def _shown(value: Any) -> str:
+    if value is ABSENT:
+        return ABSENT
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -1,0 +1,135 @@
+"""The picture of a plan: a lane for each system, stages from left to right, as SVG or in an HTML page."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import jinja2
+import networkx as nx
+
+from workflow_src.cli.plan import Node, Overview, about_hours, hours_text, summary
+from workflow_src.records.atomic import atomic
+
+SUFFIXES = (".svg", ".html")
+# Stages that share a column, after all trainings; others stand as early as they can.
+ALIGNED = (("export",), ("translate",), ("compare_rows", "measure_speed", "analyse"), ("report",))
+# Points. A box has a title, how many jobs, and up to two lines of why.
+BOX, GAP, HEIGHT, LANE, LABEL, MARGIN = 132, 18, 58, 68, 112, 8
+# Characters that fit into a box, and beside a lane.
+FITS, LANE_FITS = 22, 17
+Key = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """A node where it is drawn: `x` and `y` of its upper left corner; `kind` is done, follows or own."""
+
+    node: Node
+    x: float
+    y: float
+    kind: str
+    title: str
+    lines: tuple[str, ...]
+    tip: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """Boxes, curves between them as SVG paths with whether jobs run on both sides, and a label for each lane."""
+
+    width: float
+    height: float
+    boxes: tuple[Box, ...]
+    curves: tuple[tuple[str, bool], ...]
+    labels: tuple[tuple[str, float], ...]
+
+
+def columns(graph: nx.DiGraph) -> dict[Key, int]:
+    """The column of every node, from 0: to the right of all that it follows."""
+    placed: dict[Key, int] = {}
+    late = {stage for stages in ALIGNED for stage in stages}
+    for key in nx.topological_sort(graph):
+        if key[0] not in late:
+            placed[key] = max((placed.get(other, 0) + 1 for other in graph.predecessors(key)), default=0)
+    column = max(placed.values(), default=-1)
+    for stages in ALIGNED:
+        own = [key for key in graph if key[0] in stages]
+        column += bool(own)
+        placed |= dict.fromkeys(own, column)
+    return placed
+
+
+def picture(overview: Overview) -> Picture:
+    """Where everything stands. Edges that others imply are left out."""
+    lanes = [name for name in overview.systems if any(key[1] == name for key in overview.nodes)]
+    height = 2 * MARGIN + LANE * max(len(lanes), 3)
+    column = columns(overview.graph)
+    shared: dict[int, list[Key]] = {}
+    for key in overview.nodes:
+        if not key[1]:
+            shared.setdefault(column[key], []).append(key)
+    places: dict[Key, tuple[float, float]] = {}
+    for key in overview.nodes:
+        x = MARGIN + LABEL + column[key] * (BOX + GAP)
+        if key[1]:
+            y = MARGIN + lanes.index(key[1]) * LANE
+        else:
+            beside = shared[column[key]]
+            y = height / 2 + (beside.index(key) - len(beside) / 2) * LANE
+        places[key] = (x, y + (LANE - HEIGHT) / 2)
+    boxes = tuple(_box(overview, node, *places[key]) for key, node in overview.nodes.items())
+    curves = []
+    for one, other in nx.transitive_reduction(overview.graph).edges:
+        (left, top), (right, low) = places[one], places[other]
+        start, y, end, other_y = left + BOX, top + HEIGHT / 2, right, low + HEIGHT / 2
+        middle = (start + end) / 2
+        path = f"M{start:g} {y:g}C{middle:g} {y:g} {middle:g} {other_y:g} {end:g} {other_y:g}"
+        curves.append((path, overview.nodes[one].run > 0 and overview.nodes[other].run > 0))
+    labels = tuple((_cut(name, LANE_FITS), MARGIN + (number + 0.5) * LANE) for number, name in enumerate(lanes))
+    width = 2 * MARGIN + LABEL + (max(column.values(), default=0) + 1) * (BOX + GAP) - GAP
+    return Picture(width, height, boxes, tuple(sorted(curves, key=lambda curve: curve[1])), labels)
+
+
+def _box(overview: Overview, node: Node, x: float, y: float) -> Box:
+    own = any(reason.kind not in ("follows", "new") for reason in node.reasons)
+    kind = "own" if own else "new" if node.run else "done"
+    taken = hours_text(overview, node)
+    done = f"{node.jobs} done" if not node.run else f"{node.run} to run"
+    if 0 < node.run < node.jobs:
+        done = f"{node.run} of {node.jobs} to run"
+    lines = [" · ".join(filter(None, [done, taken]))]
+    if node.run:
+        setting = next((reason for reason in node.reasons if reason.name), None)
+        if setting:
+            lines += [setting.name.rpartition(".")[2], f"{setting.old} → {setting.new}"]
+        else:
+            lines += node.why[:1]
+    rules = ", ".join(f"{rule} {run} of {jobs}" for rule, (run, jobs) in node.rules.items())
+    tip = "\n".join([f"{node.title} {node.system}".rstrip(), rules, *node.why])
+    return Box(node, x, y, kind, _cut(node.title, FITS), tuple(_cut(line, FITS) for line in lines), tip)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def write(overview: Overview, path: Path) -> None:
+    """Write the picture, as the ending of `path` says: .svg, or .html with a table of all nodes below it."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.get_template(f"plan{path.suffix}.j2")
+    rows = [(node, hours_text(overview, node)) for node in overview.nodes.values()]
+    text = template.render(
+        picture=picture(overview),
+        overview=overview,
+        summary=summary(overview),
+        rows=rows,
+        box=BOX,
+        height=HEIGHT,
+        label=MARGIN + LABEL - 8,
+        hours_of=about_hours(overview),
+    )
+    with atomic(path) as file:
+        file.write(text + "\n")

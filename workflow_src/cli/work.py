@@ -1,0 +1,121 @@
+"""Floating-point operations of single jobs, and the hours that they take: on a GPU, or on one core of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from workflow_src.cli.calibration import Rates
+from workflow_src.config.costs import (
+    HELD_OUT,
+    WIDE,
+    decode_operations,
+    decoding_operations,
+    operations_a_position,
+    sentence_length,
+    training_pairs,
+)
+from workflow_src.config.plan import Plan
+from workflow_src.records.atomic import ArtifactError, read_json
+
+PEAK = 312e12
+GPU = "NVIDIA A100 in bfloat16"
+TRAINING_SHARE = {"wide": (0.10, 0.40), "narrow": (0.03, 0.15)}
+DECODING_SHARE = (0.003, 0.05)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """What work follows from beside the configuration, and where each number is from.
+
+    `pairs` for training, None where nobody knows; `length`, mean subwords of a sentence; `sources` of both.
+    """
+
+    pairs: int | None
+    length: float
+    sources: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """Operations of training a system or of decoding with it. None: the number of training pairs is not known."""
+
+    system: str
+    training: bool
+    operations: float | None
+
+
+def encoded_counts(plan: Plan) -> tuple[int, float] | None:
+    """Training pairs and mean subwords of a sentence (of both languages) as encoding counted them; None before that."""
+    summary = Path(f"{plan.encoded('raw', 'train')}.json")
+    if not summary.exists():
+        return None
+    counts = read_json(summary)
+    try:
+        return counts["pairs"], (counts["source_tokens"] + counts["target_tokens"]) / (2 * counts["pairs"])
+    except (KeyError, TypeError, ZeroDivisionError):
+        raise ArtifactError(f"{summary} does not describe an encoded corpus; encode it again, or delete it.") from None
+
+
+def sizes(plan: Plan, pairs: int | None = None, length: float | None = None) -> Sizes:
+    """`pairs` and `length` where they are given, else as encoding counted them, else stated or assumed."""
+    counted = encoded_counts(plan) or (None, None)
+    otherwise = ("counted", "counted") if counted[0] else ("stated by the dataset", "assumed")
+    sources = {"pairs": "given" if pairs else otherwise[0], "length": "given" if length else otherwise[1]}
+    pairs, length = training_pairs(plan, pairs or counted[0]), sentence_length(plan, length or counted[1])
+    return Sizes(pairs, length, sources)
+
+
+def held_out(plan: Plan, split: str) -> int:
+    """Sentences of dev or test: what the configuration says, or what is assumed."""
+    dataset = plan.loaded.dataset
+    cut = getattr(dataset.split, split, None) if dataset.split else None
+    return plan.recipe.limits.get(split) or dataset.generator.get(split) or cut or HELD_OUT
+
+
+def work_of(plan: Plan, rule: str, wildcards: Mapping[str, str], sizes: Sizes) -> Work | None:
+    """The work of a job, by its rule and wildcards; None for a job that neither trains nor translates."""
+    if rule in plan.training_rules:
+        training = plan.system(wildcards["system"]).training
+        operations = operations_a_position(plan.system(wildcards["system"]), plan)
+        return Work(wildcards["system"], True, training.max_steps * training.batch_tokens * operations)
+    if rule == "distill":
+        teacher = wildcards["teacher"]
+        search, operations = plan.distillation(teacher).search_settings(), None
+        if sizes.pairs:
+            sentences = sizes.pairs / int(wildcards["shards"])
+            operations = decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length)
+        return Work(teacher, False, operations)
+    if rule not in ("choose_settings", "decode", "decode_shard"):
+        return None
+    decode = plan.decode(wildcards["system"], wildcards["search"])
+    if rule == "decode" and decode.shards > 1:
+        # Its shards are only joined.
+        return None
+    tried = rule == "choose_settings"
+    sentences = held_out(plan, "dev" if tried else wildcards["split"]) / int(wildcards.get("shards", 1))
+    return Work(decode.system, False, decode_operations(plan, decode, sentences, sizes.length, tried))
+
+
+def gpu_hours(plan: Plan, work: Work) -> tuple[float, float] | None:
+    """Hours of one GPU, at least and at most; None where the operations are not known."""
+    if work.operations is None:
+        return None
+    wide = getattr(plan.system(work.system).model, "dim", 0) >= WIDE
+    low, high = TRAINING_SHARE["wide" if wide else "narrow"] if work.training else DECODING_SHARE
+    return work.operations / (PEAK * high) / 3600, work.operations / (PEAK * low) / 3600
+
+
+def core_hours(rates: Rates, work: Work) -> float | None:
+    """Hours of one core; None where the operations or all rates are not known."""
+    rate = rates.of(work.system, work.training)
+    if work.operations == 0:
+        return 0.0
+    return None if work.operations is None or rate is None else work.operations / rate / 3600
+
+
+def total(hours: list[float | None]) -> float:
+    """The sum of the hours that are known."""
+    return math.fsum(one for one in hours if one is not None)
