@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -133,13 +133,22 @@ class Split(Frozen):
         return self
 
 
+# Of the generated corpus; `workflow_src/data/toy/sentences.py` says how often each is drawn.
+SentenceKind = Literal[
+    "plain", "adverb", "question", "negated", "to-clause", "complement", "conjunction", "fronted", "relative", "quality"
+]
+
+
 class GeneratorConfig(Frozen):
-    """Size and seed of a generated corpus: the same settings give the same corpus."""
+    """Sentences, size and seed of a generated corpus: the same settings give the same corpus."""
 
     train: int = Field(24000, gt=0, description="pairs")
     dev: int = Field(1000, gt=0, description="pairs")
     test: int = Field(1000, gt=0, description="pairs")
     seed: int = Field(1, ge=0)
+    kinds: Annotated[tuple[SentenceKind, ...], AfterValidator(distinct)] = Field(
+        get_args(SentenceKind), min_length=1, description="kinds of sentences that are drawn"
+    )
 
 
 class DatasetFiles(Frozen):

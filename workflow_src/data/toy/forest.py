@@ -84,15 +84,13 @@ class Grammar:
                     reached.add(slot)
                     front.append(slot)
         assert not missing & reached, f"symbols without rules: {missing & reached}"
-        self._weights = {symbol: [rule.weight for rule in rules] for symbol, rules in self.rules.items()}
         self._tries: tuple[dict, dict] = ({}, {})
         self._firsts: tuple[dict, dict] = ({}, {})
 
-    def sample(self, random_: random.Random, symbol: Symbol | None = None) -> Node:
-        """A random derivation, as a node with one option everywhere."""
-        symbol = self.start if symbol is None else symbol
-        rule = random_.choices(self.rules[symbol], self._weights[symbol])[0]
-        return Node([(rule, tuple(self.sample(random_, slot) for slot in rule.slots))])
+    def sample(self, random_: random.Random, rules: Sequence[Rule]) -> Node:
+        """A random derivation that begins with one of `rules`, as a node with one option everywhere."""
+        rule = random_.choices(rules, [rule.weight for rule in rules])[0]
+        return Node([(rule, tuple(self.sample(random_, self.rules[slot]) for slot in rule.slots))])
 
     def parse(self, side: int, tokens: Sequence[str]) -> Node | None:
         """The forest of all analyses of `tokens` as a whole sentence; None when there is none."""

@@ -13,7 +13,7 @@ import functools
 import hashlib
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workflow_src.config.base import parse
@@ -21,7 +21,7 @@ from workflow_src.config.datasets import GeneratorConfig
 from workflow_src.data.toy import forest as forest
 from workflow_src.data.toy.forest import DE, EN, Node
 from workflow_src.data.toy.lexicon import NOUNS
-from workflow_src.data.toy.sentences import grammar
+from workflow_src.data.toy.sentences import SENTENCES, grammar
 
 SPLITS = ("train", "dev", "test")
 DIRECTIONS = {"de-en": (DE, EN), "en-de": (EN, DE)}
@@ -141,10 +141,12 @@ def is_held_out(pair: tuple[str, str]) -> bool:
     return int.from_bytes(digest[:4]) < HELD_OUT_COMBINATIONS * 2**32
 
 
-def _draw(random_: random.Random) -> tuple[str, str, bool]:
-    """A random pair within the limits of length and translations, and whether it has a held-out combination."""
+def _draw(random_: random.Random, kinds: Sequence[str]) -> tuple[str, str, bool]:
+    """A random pair of one of `kinds`, within the limits; and whether it has a held-out combination."""
+    symbols = {SENTENCES[kind][0] for kind in kinds}
+    starts = [rule for rule in grammar().rules[grammar().start] if rule.slots[0] in symbols]
     while True:
-        node = grammar().sample(random_)
+        node = grammar().sample(random_, starts)
         if forest.count(node, EN, "") > MAX_TRANSLATIONS:
             continue
         wordings = [forest.choose(node, side, "", random_) for side in (DE, EN)]
@@ -158,7 +160,7 @@ def _draw(random_: random.Random) -> tuple[str, str, bool]:
 
 
 def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[str, str]]]:
-    """Pairs (German, English) of every split, from `{train, dev, test, seed}`; the same for the same settings.
+    """Pairs (German, English) of every split, from `{train, dev, test, seed, kinds}`; the same for the same settings.
 
     No German and no English sentence occurs twice in the corpus. The reference of a pair is one of the valid
     translations, at random. Held-out combinations are in dev and test only. Raises ValueError on a bad setting.
@@ -173,7 +175,7 @@ def generate(settings: Mapping[str, Any] | None = None) -> dict[str, list[tuple[
         special = 0 if split == "train" else round(HELD_OUT_SENTENCES * settings[split])
         failures = 0
         while len(pairs) < settings[split]:
-            german, english, held = _draw(random_)
+            german, english, held = _draw(random_, settings["kinds"])
             wanted = held == (len(pairs) < special)
             if not wanted or german in seen[DE] or english in seen[EN]:
                 failures += 1

@@ -274,9 +274,11 @@ def _qualities() -> Iterator[Rule]:
                     yield _whole(german, english, slots, "Relative", weight, (verb.lemma, 0))
 
 
-_SENTENCES = {
-    "Plain": 2, "Adverb": 6, "Question": 2.5, "Negated": 1.5, "ToClause": 1, "Complement": 3, "Conjunction": 4,
-    "Fronted": 1.5, "Relative": 2.5, "Quality": 0.5,
+# How often each kind of sentence is drawn, by its name in `generator.kinds`; with its symbol.
+SENTENCES: dict[str, tuple[str, float]] = {
+    "plain": ("Plain", 2), "adverb": ("Adverb", 6), "question": ("Question", 2.5), "negated": ("Negated", 1.5),
+    "to-clause": ("ToClause", 1), "complement": ("Complement", 3), "conjunction": ("Conjunction", 4),
+    "fronted": ("Fronted", 1.5), "relative": ("Relative", 2.5), "quality": ("Quality", 0.5),
 }  # fmt: skip
 
 
@@ -285,4 +287,4 @@ def grammar() -> Grammar:
     """The toy grammar, built once a process."""
     parts = (clauses(), _main(), _complements(), _conjunctions(), _fronted_objects(), _relatives(), _qualities())
     rules = [rule for part in parts for rule in part]
-    return Grammar([*rules, *(unit("S", symbol, weight) for symbol, weight in _SENTENCES.items())], "S")
+    return Grammar([*rules, *(unit("S", symbol, weight) for symbol, weight in SENTENCES.values())], "S")

@@ -9,12 +9,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from workflow_src.config.datasets import SentenceKind
 from workflow_src.data.toy import grammar
 from workflow_src.data.toy.grammar import ToyGrammar, held_out, is_valid, translations
 from workflow_src.data.toy.lexicon import NOUNS, VERBS, english_plural, english_verb
+from workflow_src.data.toy.sentences import SENTENCES
 
 # The grammar is frozen: results under docs/results were measured on this very text.
 DIGEST = "c5903564c774adb5d658bf66a093419a2fcb753b283347b50a7f15a5b5ba6d5c"
@@ -260,14 +263,34 @@ def test_verbs_and_structures_occur(corpus):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"trian": 5}, 'unknown setting "trian" in generator; allowed: dev, seed, test, train'),
+        ({"trian": 5}, 'unknown setting "trian" in generator; allowed: dev, kinds, seed, test, train'),
         ({"train": 0}, "setting generator.train has the value 0: it must be above 0"),
         ({"seed": "x"}, "setting generator.seed has the value 'x': it must be a whole number"),
+        ({"kinds": ["simple"]}, "setting generator.kinds.* has the value 'simple': it must be 'plain', 'adverb'"),
+        ({"kinds": []}, "setting generator.kinds"),
     ],
 )
 def test_bad_settings(settings, message):
     with pytest.raises(ValueError, match=message):
         grammar.generate(settings)
+
+
+def test_kinds_of_sentences_are_those_that_are_drawn():
+    """Subordination and negation have kinds of their own; the oracle judges sentences of every kind."""
+    assert tuple(SENTENCES) == get_args(SentenceKind)
+    marks = {kind: re.compile(mark) for kind, mark in {
+        "conjunction": r"\b(weil|obwohl|wenn|als|nachdem|bevor)\b", "complement": r", (dass|ob) ", "relative": r",",
+        "negated": r"\b(nicht|kein\w*)\b", "question": r"\?$", "fronted": r"^(Den|Diesen) ",
+    }.items()}  # fmt: skip
+    for kind, mark in marks.items():
+        pairs = grammar.generate(SMALL | {"kinds": [kind]})["train"]
+        shown = sum(bool(mark.search(german.lower() if kind == "conjunction" else german)) for german, _ in pairs)
+        assert shown == len(pairs) if kind != "relative" else shown > 0, kind
+    simple = grammar.generate(SMALL | {"kinds": ["plain", "adverb"]})
+    for german, english in simple["train"] + simple["dev"] + simple["test"]:
+        # An infinitive with `zu` may have a comma, like a relative clause.
+        assert not any(mark.search(german) for kind, mark in marks.items() if kind != "relative"), german
+        assert is_valid(german, english)
 
 
 def test_bad_sentences_and_directions():
