@@ -388,7 +388,7 @@ CHANGES = {
     ),
     "device, threads, precision, logging": (
         "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7, devices: 2, "
-        "split_batches: false}",
+        "save_minutes: 0.5, split_batches: false}",
         {},
     ),
     "memory, time, GPUs and partitions of jobs": (
