@@ -121,7 +121,9 @@ def test_no_library_stores_an_identifier_or_connects(tiny_bundles, tmp_path):
     (tmp_path / "in").write_text("Der Hund.\n", encoding="utf-8")
     words = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(tiny_bundles["lvm"])]
     options = ["--input", str(tmp_path / "in"), "--engine", "fast", "--threads", "1"]
-    traced = ["strace", "--seccomp-bpf", "-f", "-e", "trace=connect", "-o", str(calls)] if shutil.which("strace") else []
+    traced = (
+        ["strace", "--seccomp-bpf", "-f", "-e", "trace=connect", "-o", str(calls)] if shutil.which("strace") else []
+    )
     done = _run([*traced, *words, *options], tmp_path, HOME=str(home))
     assert done.returncode == 0, done.stderr
     files = [path.relative_to(home) for path in home.rglob("*") if path.is_file()]
