@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import torch
 
 # What can be raised; RuntimeError is what the CPU's allocator and the libraries on GPUs raise.
@@ -44,6 +47,23 @@ def told(message: str) -> Iterator[None]:
 def first_line(failure: BaseException) -> str:
     """What an allocator said, without the stack that follows it."""
     return (str(failure).strip().splitlines() or [type(failure).__name__])[0]
+
+
+def available(device: torch.device) -> int:
+    """Bytes that this process may still take on a device, within the limits of a container and of `ulimit`."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    rooms = [psutil.virtual_memory().available]
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        rooms.append(limit - psutil.Process().memory_info().vms)
+    # Of a container; without a limit the file says "max".
+    with contextlib.suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        most = int((group / "memory.max").read_text(encoding="ascii"))
+        rooms.append(most - int((group / "memory.current").read_text(encoding="ascii")))
+    return max(0, min(rooms))
 
 
 def release() -> None:
