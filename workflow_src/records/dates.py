@@ -44,9 +44,9 @@ def check_dates(paths: Iterable[str | Path]) -> None:
     Snakemake fails after a job whose inputs are newer than its outputs, and deletes these.
     """
     latest = time.time() + TOLERANCE
-    ahead = sorted({path for path in _files(paths) if os.lstat(path).st_mtime > latest})
+    ahead = sorted({path for path in _files(paths) if _date(path) > latest})
     if ahead:
-        date = datetime.datetime.fromtimestamp(os.lstat(ahead[0]).st_mtime).isoformat(" ", "seconds")
+        date = datetime.datetime.fromtimestamp(_date(ahead[0])).isoformat(" ", "seconds")
         others, cure = "", f"touch {shlex.quote(ahead[0])}"
         if len(ahead) > 1:
             others = f", and so {'is 1 more file' if len(ahead) == 2 else f'are {len(ahead) - 1} more files'}"
@@ -58,6 +58,14 @@ def check_dates(paths: Iterable[str | Path]) -> None:
             f"{ahead[0]} is dated in the future ({date}){others}, as files of a machine with another clock are; jobs "
             f"that read it would fail when they are done. Run: {cure}"
         )
+
+
+def _date(path: str) -> float:
+    """When a file was last changed; 0 for one that another run has just removed."""
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _files(paths: Iterable[str | Path]) -> Iterable[str]:

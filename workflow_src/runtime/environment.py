@@ -48,8 +48,9 @@ def prepare() -> None:
 
 def writable(folder: Path) -> bool:
     """Whether a folder, or the nearest one above it that exists, can be written."""
-    there = next((path for path in (folder, *folder.parents) if path.exists()), None)
-    return there is not None and there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    # Not the methods of paths, which raise errors where a folder may not be looked into.
+    there = next((path for path in (folder, *folder.parents) if os.path.exists(path)), None)
+    return there is not None and os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
 
 
 def _user() -> bool:
@@ -65,7 +66,7 @@ def _home() -> Path | None:
         home = Path.home()
     except RuntimeError:
         return None
-    return home if home.is_dir() else None
+    return home if os.path.isdir(home) else None
 
 
 def _own_folder() -> Path:

@@ -10,6 +10,8 @@ from pathlib import Path
 import psutil
 import torch
 
+# Where Linux tells what the group of this process may take.
+CONTAINER = Path("/sys/fs/cgroup")
 # What can be raised; RuntimeError is what the CPU's allocator and the libraries on GPUs raise.
 ERRORS = (torch.OutOfMemoryError, MemoryError, RuntimeError)
 _SIGNS = (
@@ -58,11 +60,11 @@ def available(device: torch.device) -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
         rooms.append(limit - psutil.Process().memory_info().vms)
-    # Of a container; without a limit the file says "max".
-    with contextlib.suppress(OSError, ValueError):
-        group = Path("/sys/fs/cgroup")
-        most = int((group / "memory.max").read_text(encoding="ascii"))
-        rooms.append(most - int((group / "memory.current").read_text(encoding="ascii")))
+    # Of a container; without a limit the file says "max". What is read from disk and kept gives way.
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        limit, taken, about = (CONTAINER.joinpath(f"memory.{name}").read_text() for name in ("max", "current", "stat"))
+        kept = int(dict(line.split() for line in about.splitlines())["inactive_file"])
+        rooms.append(int(limit) - (int(taken) - kept))
     return max(0, min(rooms))
 
 

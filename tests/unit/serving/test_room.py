@@ -117,6 +117,18 @@ print(free, memory.available(torch.device("cpu")))
     assert free > 2**28 >= limited > 2**27
 
 
+def test_free_memory_ends_at_the_limit_of_a_container(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "CONTAINER", tmp_path)
+    whole = memory.available(CPU)
+    assert whole > 10**6
+    # A million bytes may be taken, 700,000 are, and 200,000 of these only keep what was read.
+    for name, text in (("max", "1000000\n"), ("current", "700000\n"), ("stat", "anon 5\ninactive_file 200000\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert memory.available(CPU) == 500_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.available(CPU) > 10**6
+
+
 @pytest.fixture(scope="module")
 def translators(tiny_bundles):
     return {name: Translator.load(tiny_bundles[name], "cpu") for name in ("transformer", "score")}
