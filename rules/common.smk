@@ -31,6 +31,7 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
 
 from workflow_src.config import ConfigError, Plan, costs, load
 from workflow_src.records.cuts import Cuts
+from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.config.plan import SPLITS
 from workflow_src.config.resources import Requests, gpus
@@ -50,6 +51,14 @@ try:
     costs.check(plan)
 except ConfigError as error:
     raise WorkflowError(str(error)) from None
+
+
+onstart:
+    try:
+        check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *plan.own_weights.values()])
+    except ValueError as error:
+        raise WorkflowError(str(error)) from None
+
 
 # Settings of the machine reach the commands as resources, because changed resources rerun nothing.
 RUNTIME = plan.config.runtime

@@ -32,6 +32,7 @@ for training_rule in TRAININGS:
             compile=str(RUNTIME.compile),
             log_every=RUNTIME.log_every,
             save_every=lambda wildcards: plan.system(wildcards.system).training.save_every,
+            save_minutes=str(RUNTIME.save_minutes),
             max_skipped=lambda wildcards: plan.system(wildcards.system).training.max_skipped,
             split_batches=str(RUNTIME.split_batches),
         params:
@@ -55,4 +56,4 @@ for training_rule in TRAININGS:
             " --state {params.state:q} --output-folder {params.folder:q} --threads {threads}"
             " --device {resources.device} --precision {resources.precision} --compile {resources.compile}"
             " --log-every {resources.log_every} --save-every {resources.save_every}"
-            " --max-skipped {resources.max_skipped} --split-batches {resources.split_batches}"
+            " --save-minutes {resources.save_minutes} --max-skipped {resources.max_skipped} --split-batches {resources.split_batches}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,15 @@ hypothesis.settings.load_profile("busy")
 PROJECT = Path(__file__).resolve().parents[1]
 
 
+def pytest_configure():
+    """Heed signals whatever started the suite: `nohup make test &` has it ignore some, and children inherit that."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL),
+                            (signal.SIGUSR1, signal.SIG_DFL)):  # fmt: skip
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1})
+
+
 def pytest_collection_finish():
     """Leave what is imported to no collection of garbage: exporting a graph makes millions of objects beside it."""
     gc.freeze()
@@ -42,6 +52,11 @@ def _command(words: tuple[str, ...], snakefile: Path, forked: bool = False) -> l
 def _environment() -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     return environment | {"PATH": os.defpath}
+
+
+def command_and_environment(*words: str) -> tuple[list[str], dict[str, str]]:
+    """What `snakemake` starts, for tests that start it by themselves."""
+    return _command(words, PROJECT / "Snakefile"), _environment()
 
 
 def dry_run(*words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path) -> subprocess.CompletedProcess:

@@ -56,9 +56,11 @@ def others(family: str, vocabulary: str = "joint", dtype: torch.dtype = torch.fl
     """Frozen miniatures in every role that a family needs, its base and optional ones too."""
     declared, filled = FAMILIES[family], {}
     own = declared.model.model_validate(preset(family))
-    for seed, (role, needed) in enumerate(declared.needs.items(), 9):
-        agreed = {name: getattr(own, name) for name in needed.agree if name in type(own).model_fields}
-        filled[role] = make(filler(family, role), vocabulary, seed, **agreed).to(dtype).requires_grad_(False)
+    # They are kept: whether they are built now or were before, draws that follow, such as dropout's, are the same.
+    with torch.random.fork_rng():
+        for seed, (role, needed) in enumerate(declared.needs.items(), 9):
+            agreed = {name: getattr(own, name) for name in needed.agree if name in type(own).model_fields}
+            filled[role] = make(filler(family, role), vocabulary, seed, **agreed).to(dtype).requires_grad_(False)
     return filled
 
 

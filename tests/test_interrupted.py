@@ -1,14 +1,19 @@
-"""Snakemake itself killed, and started twice: real processes, a real training, and what the next start does."""
+"""Snakemake itself killed, interrupted and started twice: real processes, and what the next start does."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
 import signal
+import subprocess
+import threading
+from pathlib import Path
 
 import psutil
 import pytest
-from conftest import PROJECT, snakemake, snakemake_started, told_in, wait_for
+from conftest import PROJECT, command_and_environment, snakemake, snakemake_started, told_in, wait_for
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 WORDS = ("teachers", "--cores", "1", "--configfile", SMOKE)
@@ -56,3 +61,71 @@ def test_snakemake_killed_and_started_twice(tmp_path, smoke_run):
     assert (tmp_path / weights).read_bytes() == (smoke_run / weights).read_bytes()
     # Nothing but the training ran.
     assert {path.name for path in (tmp_path / "logs/smoke").iterdir()} == {"train_teacher"}
+
+
+class Terminal:
+    """A command in the foreground of a terminal of its own; `said` is what it has written there."""
+
+    def __init__(self, words: list[str], folder: Path, environment: dict[str, str]):
+        self._end, inner = os.openpty()
+        self.process = subprocess.Popen(
+            words, cwd=folder, env=environment, start_new_session=True, preexec_fn=lambda: os.login_tty(inner)
+        )
+        os.close(inner)
+        self._parts: list[bytes] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        # A terminal that all have left is an error to read from.
+        with contextlib.suppress(OSError):
+            while part := os.read(self._end, 4096):
+                self._parts.append(part)
+
+    def interrupt(self) -> None:
+        """Ctrl-C: the terminal itself sends SIGINT to all processes in its foreground."""
+        os.write(self._end, b"\x03")
+
+    @property
+    def said(self) -> str:
+        return b"".join(self._parts).decode(errors="replace")
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._reader.join(timeout=10)
+        os.close(self._end)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_terminal_keeps_what_was_trained(tmp_path, smoke_run):
+    """The training saves its state, and the same command gives the weights of an uninterrupted run."""
+    for name in (*DATA, ".snakemake/metadata"):
+        shutil.copytree(smoke_run / name, tmp_path / name)
+    # Nothing but Ctrl-C saves a state.
+    words, environment = command_and_environment(
+        *WORDS, "--config", "systems={teacher: {training: {save_every: 1000}}}"
+    )
+    log, weights = tmp_path / LOG, "results/smoke/systems/teacher/seed-1/model.safetensors"
+    terminal = Terminal(words, tmp_path, environment)
+    try:
+        wait_for(lambda: told_in(log, "step 100/200"), 200, terminal.process)
+        jobs = psutil.Process(terminal.process.pid).children(recursive=True)
+        assert any("workflow_src.stages.train_teacher" in job.cmdline() for job in jobs)
+        terminal.interrupt()
+        assert terminal.process.wait(timeout=100) == 1, terminal.said
+        assert not psutil.wait_procs(jobs, timeout=10)[1]
+    finally:
+        terminal.close()
+    stopped = re.search(
+        r"stopped by SIGINT after update (\d+): the state of update (\d+) is kept in work/", log.read_text()
+    )
+    assert stopped and stopped[1] == stopped[2] and 100 <= int(stopped[1]) < 200, terminal.said
+    assert not (tmp_path / weights).exists()
+    assert not list(tmp_path.glob("results/**/*.partial")) and not list(tmp_path.glob("work/**/*.partial"))
+    # Neither unlocked nor told that anything is incomplete.
+    again = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0, again.stderr
+    assert f"resumed at step {stopped[1]} from " in log.read_text()
+    assert (tmp_path / weights).read_bytes() == (smoke_run / weights).read_bytes()

@@ -42,10 +42,23 @@ def chain(tmp_path, monkeypatch) -> Path:
 
 def test_what_matches_is_counted_from_any_folder(chain, monkeypatch, capsys):
     assert verify("results/end") == "results/end: 2 records match, with 1 files that they describe, 1 original file"
+    end = Path("results/end")
+    write_json(end / "report/results.json", {"provenance": provenance({}, {"score": end / "score.json"})})
     monkeypatch.chdir("/")
     cli.main(["verify", str(chain / "results/end"), str(chain / "results/data")])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(": ")[1][:16] for line in lines] == ["2 records match,", "1 records match,"]
+    assert [line.split(": ")[1][:16] for line in lines] == ["3 records match,", "1 records match,"]
+
+
+@pytest.mark.parametrize("folder", ["end", "data"])
+def test_what_no_run_has_ended_with_is_not_finished(chain, folder, capsys):
+    """What is there matches, and more is missing than can be told."""
+    with pytest.raises(SystemExit) as left:
+        cli.main(["verify", f"results/{folder}"])
+    assert left.value.code.startswith(
+        f"error: results/{folder} is not finished: there is no report/results.json, which a run writes at its end, and "
+    )
+    assert "records match" in capsys.readouterr().out
 
 
 def test_the_command_ends_with_1_and_one_sentence(chain, capsys):

@@ -403,7 +403,7 @@ CHANGES = {
     ),
     "device, threads, precision, logging": (
         "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7, devices: 2, "
-        "split_batches: false}",
+        "save_minutes: 0.5, split_batches: false}",
         {},
     ),
     "memory, time, GPUs and partitions of jobs": (
@@ -695,10 +695,11 @@ def test_a_lost_shard_of_distillation_is_made_anew_alone(hollow_project, tmp_pat
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"distill": 1, "merge_distilled": 1}
 
 
-def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
+def _own_text(folder):
+    """An experiment `mine` on six text files in `folder`: mine.yaml."""
     for split in ("train", "dev", "test"):
         for code in ("de", "en"):
-            (tmp_path / f"{split}.{code}").write_text("one line\n")
+            (folder / f"{split}.{code}").write_text("one line\n")
     texts = {split: [{"texts": {c: f"{split}.{c}" for c in ("de", "en")}}] for split in ("train", "dev", "test")}
     own = {
         "experiment": "mine",
@@ -708,14 +709,21 @@ def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
             "dataset": {"name": "mine", "languages": ["de", "en"], "kind": "files", "generator": None, **texts},
         },
     }
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
+    (folder / "mine.yaml").write_text(yaml.safe_dump(own))
+
+
+def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
+    _own_text(tmp_path)
     words = ("normalised", "--configfile", "mine.yaml")
     snakefile = hollow_project / "Snakefile"
     done = snakemake("--cores", "1", *words, snakefile=snakefile, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
-    time.sleep(1.1)
+    # Another date is no change, and another text is one whatever its date.
+    (tmp_path / "train.de").touch()
+    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
     (tmp_path / "train.en").write_text("another line\n")
+    os.utime(tmp_path / "train.en", times=(1e9, 1e9))
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"download": 1, "normalise": 1}
 
 
@@ -734,6 +742,23 @@ def test_another_split_reads_no_file_anew(hollow_project, tmp_path):
         done = snakemake("--cores", "1", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
         assert done.returncode == 0, done.stderr
         assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
+
+
+def test_files_dated_in_the_future(hollow_project, tmp_path):
+    """Own text serves as it is; Snakemake would fail after a job that reads such a file, so it does not begin."""
+    _own_text(tmp_path)
+    ahead = time.time() + 7200
+    for path in tmp_path.glob("*.en"):
+        os.utime(path, times=(ahead, ahead))
+    words, snakefile = ("--cores", "1", "normalised", "--configfile", "mine.yaml"), hollow_project / "Snakefile"
+    done = snakemake(*words, snakefile=snakefile, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert scheduled(*words[2:], project=hollow_project, folder=tmp_path) == {}
+    raw = "results/mine/raw/train.en"
+    os.utime(tmp_path / raw, times=(ahead, ahead))
+    done = snakemake(*words, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
+    assert done.returncode == 1 and f"{raw} is dated in the future (" in done.stderr
+    assert f"Run: touch {raw}" in done.stderr and "Normalising" not in done.stderr
 
 
 # The documented table, row by row, and what tests it: keys of CHANGES, tests above with a prefix.
@@ -768,8 +793,9 @@ ROWS = {
     "normalisation, limits, how dev and test are split": [
         "what is normalised", "test_another_split_reads_no_file_anew"],
     "positions of a model (`model.max_positions`)": ["positions of one model, which encoding looks at"],
-    "the dataset, or own text files that it reads": [
+    "the dataset, or the contents of own text files that it reads": [
         "another seed of the corpus", "test_own_text_changed_makes_the_corpus_anew"],
+    "the date of own text files": ["test_own_text_changed_makes_the_corpus_anew"],
     "one more seed": ["one more seed"],
     "a file that jobs read": ["test_a_changed_input_reruns_what_reads_it"],
 }  # fmt: skip

@@ -1,6 +1,11 @@
 """Continuum. `from workflow_src import Translator` translates with an exported bundle."""
 
+from workflow_src.runtime import environment
+
 __all__ = ["Translator"]
+
+# Libraries read the environment when they are imported.
+environment.prepare()
 
 
 def __getattr__(name: str):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import reports
@@ -22,6 +25,8 @@ from workflow_src.records.atomic import ArtifactError, read_json, write_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import export_bundle, report, train
+
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +122,15 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
     told = capsys.readouterr().out
     assert "options of search unrepeat" in told and "--passes PASSES" in told and "of lengths; default 1.0" in told
     assert "--steps" not in told
+    # In a process that does not know the plug-in: the option is its search's.
+    asked = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(bundle), "--passes", "2"]
+    environment = {
+        name: value for name, value in os.environ.items() if name not in (registry.VARIABLE, registry.PLACES)
+    }
+    unknown = subprocess.run(asked, env=environment, capture_output=True, text=True, input="", cwd=PROJECT)
+    assert unknown.returncode == 1 and "Traceback" not in unknown.stderr
+    assert unknown.stderr.startswith(f'error: {bundle} needs plug-in "bagged" 0.3, which is not here')
+    assert unknown.stderr.endswith("name its package (bagged) with --plugins.\n")
     settings = {"search": "unrepeat", "passes": 2, "stretch": 1.5}
     words = ["--bundle", str(bundle), "--device", "cpu", "--source", str(tiny.corpus / "dev.de")]
     decoded = tmp_path / "dev.txt"

@@ -52,11 +52,36 @@ def read_configuration(name: str) -> Loaded:
 def check(arguments: argparse.Namespace) -> None:
     plan = Plan(read_configuration(arguments.configuration))
     costs.check(plan)
+    check_files(plan)
     systems = ", ".join(plan.loaded.systems)
     print(
         f"{arguments.configuration} is valid: experiment {plan.experiment}, data recipe {plan.recipe.name}, "
         f"systems {systems}, {len(plan.rows)} translations."
     )
+
+
+def check_files(plan: Plan) -> None:
+    """Raises ConfigError for a file of the user's that the configuration names and that is not there."""
+    dataset = plan.loaded.dataset
+    where = f", relative to {Path.cwd()}, where Snakemake would start"
+    for path in plan.own_files():
+        if not Path(path).is_file():
+            hint = f": {dataset.folder_hint}" if dataset.folder_hint else ""
+            relative = "" if Path(path).is_absolute() else where
+            raise ConfigError(
+                f"the text file {path} of dataset {dataset.name} {_lack(path)}{hint}; put it there, or change its path "
+                f"in the dataset{relative}."
+            )
+    for system, path in plan.own_weights.items():
+        if not Path(path).is_file():
+            relative = "" if Path(path).is_absolute() else where
+            raise ConfigError(
+                f"systems.{system}.initial_weights is {path}, which {_lack(path)}; change the path{relative}."
+            )
+
+
+def _lack(path: str) -> str:
+    return "is a folder" if Path(path).is_dir() else "does not exist"
 
 
 def estimate_experiment(arguments: argparse.Namespace) -> None:
@@ -126,10 +151,12 @@ def compare(arguments: argparse.Namespace) -> None:
 
 
 def verify(arguments: argparse.Namespace) -> None:
+    from workflow_src.records.verify import check_finished
     from workflow_src.records.verify import verify as verify_results
 
     for folder in arguments.folders:
-        print(verify_results(folder))
+        print(verify_results(folder), flush=True)
+        check_finished(folder)
 
 
 def export_arpa(arguments: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from workflow_src.config.base import ConfigError
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
 from workflow_src.registry import fill, named_systems, needs, of_the_family, search_of, searches
-from workflow_src.spec import MODEL, SearchSettings, Weights
+from workflow_src.spec import MODEL, SearchSettings, Weights, check_beams
 
 # From this width on, a GPU's products are large enough for its higher rates.
 WIDE = 512
@@ -110,8 +110,20 @@ def check(plan: Plan) -> None:
     for system in plan.loaded.systems.values():
         if not system.family.fit:
             operations_a_position(system, plan)
+    vocabulary = plan.recipe.subwords.vocabulary_size
     for decode in plan.loaded.decodes:
         decode_operations(plan, decode, sentences=1, length=1)
+        for settings in decode.combinations():
+            _check_beams(settings, vocabulary, f"decode {decode.name} of {decode.system}: ")
+    for teacher in plan.teachers:
+        _check_beams(plan.distillation(teacher).search_settings(), vocabulary, f"distillation.{teacher}.")
+
+
+def _check_beams(settings: SearchSettings, vocabulary: int, where: str) -> None:
+    try:
+        check_beams(settings, vocabulary, where)
+    except ValueError as failure:
+        raise ConfigError(str(failure)) from None
 
 
 def widest(decode: Decode) -> int:

@@ -238,6 +238,9 @@ class RuntimeConfig(Frozen):
     nodes: int = Field(1, gt=0, description="nodes that a training uses, under Slurm")
     split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice for it")
     log_every: int = Field(100, gt=0)
+    save_minutes: float = Field(
+        5.0, gt=0, allow_inf_nan=False, description="minutes between saved states of a training, beside save_every"
+    )
     partition: Partition | None = Field(None, description="of a cluster; none: its default")
     gpu_partition: Partition | None = Field(None, description="of jobs on GPUs; none: partition")
     longest_job: int = Field(1440, gt=0, description="minutes that a cluster lets a job run")

@@ -17,6 +17,8 @@ from typing import Any
 from workflow_src.records.atomic import ArtifactError, canonical, checksum, read_json, sha256
 
 RESULTS = "results"
+# The record that an experiment ends with.
+LAST = "report/results.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,3 +261,18 @@ def verify(folder: str | Path) -> str:
     ]
     more = "".join(f", {note}" for note in notes if note)
     return f"{folder}: {counts.records} records match, with {counts.files} files that they describe{more}"
+
+
+def check_finished(folder: str | Path) -> None:
+    """Raises ArtifactError where no run has ended with the results in `folder`, nor with what was made from them."""
+    chain = Chain(folder)
+    if (chain.folder / LAST).is_file():
+        return
+    # The data and systems of a recipe have no report of their own.
+    own = {path for path in chain.records if (chain.base / path).is_relative_to(chain.folder)}
+    ends = (chain.base / RESULTS).glob(f"*/{LAST}")
+    if all(own.isdisjoint(Chain(end.parents[1]).records) for end in ends):
+        raise ArtifactError(
+            f"{folder} is not finished: there is no {LAST}, which a run writes at its end, and no finished experiment "
+            "beside it was made from what is there; run the experiment to its end."
+        )

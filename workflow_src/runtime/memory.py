@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import torch
 
+# Where Linux tells what the group of this process may take.
+CONTAINER = Path("/sys/fs/cgroup")
 # What can be raised; RuntimeError is what the CPU's allocator and the libraries on GPUs raise.
 ERRORS = (torch.OutOfMemoryError, MemoryError, RuntimeError)
 _SIGNS = (
@@ -44,6 +49,23 @@ def told(message: str) -> Iterator[None]:
 def first_line(failure: BaseException) -> str:
     """What an allocator said, without the stack that follows it."""
     return (str(failure).strip().splitlines() or [type(failure).__name__])[0]
+
+
+def available(device: torch.device) -> int:
+    """Bytes that this process may still take on a device, within the limits of a container and of `ulimit`."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    rooms = [psutil.virtual_memory().available]
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        rooms.append(limit - psutil.Process().memory_info().vms)
+    # Of a container; without a limit the file says "max". What is read from disk and kept gives way.
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        limit, taken, about = (CONTAINER.joinpath(f"memory.{name}").read_text() for name in ("max", "current", "stat"))
+        kept = int(dict(line.split() for line in about.splitlines())["inactive_file"])
+        rooms.append(int(limit) - (int(taken) - kept))
+    return max(0, min(rooms))
 
 
 def release() -> None:

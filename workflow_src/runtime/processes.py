@@ -48,8 +48,9 @@ class Group:
         """Every process's value, by rank."""
         return [value]
 
-    def any(self, flag: bool) -> bool:
-        return flag
+    def largest(self, value: int) -> int:
+        """The largest of all processes' values."""
+        return value
 
     def wait(self) -> None:
         """Until all processes are here."""
@@ -90,11 +91,11 @@ class Processes(Group):
             dist.all_gather_object(found, value)
         return found
 
-    def any(self, flag: bool) -> bool:
-        told = torch.tensor(int(flag))
+    def largest(self, value: int) -> int:
+        values = torch.tensor(value)
         with _peers():
-            dist.all_reduce(told, dist.ReduceOp.MAX)
-        return bool(told)
+            dist.all_reduce(values, dist.ReduceOp.MAX)
+        return int(values)
 
     def wait(self) -> None:
         with _peers():

@@ -1,4 +1,5 @@
-"""Stopping before the end: on SIGTERM and SIGUSR1, which schedulers send before they end a job, or with a peer.
+"""Stopping before the end: on Ctrl-C, on SIGTERM and SIGUSR1, which schedulers send before they end a job, or with a
+peer.
 
 No torch here: every stage knows these errors.
 """
@@ -13,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 # EX_TEMPFAIL of sysexits.h: nothing is wrong, the same command goes on later.
 EXIT_CODE = 75
 
@@ -34,18 +35,21 @@ class PeerFailed(Exception):
 class Preemption:
     """While entered, a signal only sets `received`, so that an update is finished before anything else happens.
 
-    Under `at_once`, where nothing can be lost, a signal raises Preempted at the next line of Python.
+    Under `at_once`, where nothing can be lost, a signal raises Preempted at the next line of Python. A second SIGINT
+    raises KeyboardInterrupt wherever it comes. Signals that this process was started to ignore stay ignored.
     """
 
     def __init__(self) -> None:
         self.received: str | None = None
         self._interruptible = False
+        self._interrupted = False
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Preemption:
         # Python delivers signals to the main thread alone; elsewhere nobody can install a handler.
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+            heeded = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._handle) for number in heeded}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -54,6 +58,10 @@ class Preemption:
         self._before = {}
 
     def _handle(self, number: int, _: object) -> None:
+        if number == signal.SIGINT:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            self._interrupted = True
         self.received = signal.Signals(number).name
         if self._interruptible:
             self._interruptible = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -21,7 +21,8 @@ from workflow_src.engines.choose import EAGER
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_lines, check_systems
-from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, shown
+from workflow_src.serving.room import check_room
+from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams, shown
 from workflow_src.types import Hypotheses
 
 
@@ -252,6 +253,15 @@ class BaseTranslator(ABC):
             elif value is not None and value not in stepping:
                 raise ValueError(f'{name} is "{value}"; it must be {" or ".join(stepping)}.')
         return settings
+
+    def _check_room(self, settings: SearchSettings, sources: Sequence[Sequence[int]], batch: int) -> None:
+        """Raises ValueError for a beam beyond the vocabulary, and where hypotheses do not fit into memory."""
+        vocabulary = self.subwords.target_size
+        check_beams(settings, vocabulary)
+        if longest := max(map(len, sources), default=0):
+            dim = self.description["models"][self._families[0][0]]["model"]["dim"]
+            together = min(batch, sum(map(bool, sources)))
+            check_room(settings, Sizes(vocabulary, longest + 1, dim, together), self.runtime.device)
 
     @abstractmethod
     def _positions(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import registry
+from workflow_src.config.base import nearest
 from workflow_src.config.experiment import REMOVALS
 from workflow_src.data.lines import read_lines
 from workflow_src.records.atomic import ArtifactError, atomic
@@ -21,6 +21,7 @@ from workflow_src.serving.translator import Translator
 from workflow_src.spec import Search
 
 log = logging.getLogger("continuum")
+PLUGGED = "{} of a plug-in needs --plugins PACKAGE."
 
 
 def _number(text: str) -> int | str:
@@ -137,15 +138,29 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
     first.add_argument("--plugins", nargs="+", default=[])
     found, _ = first.parse_known_args(words)
     registry.use([*registry.wanted(), *found.plugins])
-    description = None
+    description = failure = None
     if found.bundle:
-        # An error is reported when the bundle is opened.
-        with contextlib.suppress(ArtifactError):
+        try:
             description = bundle.read_bundle(Path(found.bundle))
+        except ArtifactError as error:
+            failure = error
+    if found.search and found.search not in registry.searches() and description:
+        allowed = description["searches"]
+        raise ValueError(
+            f'unknown search "{found.search}"; allowed: {", ".join(allowed)}.{nearest(found.search, allowed)} '
+            f"{PLUGGED.format('A search')}"
+        )
     name = found.search or (description["defaults"].get("search") if description else None)
     search = registry.searches().get(name or "")
     defaults = bundle.defaults(description, search) if description and search else {}
-    return _parser(search, defaults).parse_args(words)
+    made = _parser(search, defaults)
+    given, unknown = made.parse_known_args(words)
+    if unknown:
+        # Without its plug-in a bundle cannot be read, nor the options of its searches.
+        if failure:
+            raise failure
+        made.error(f"unrecognized arguments: {' '.join(unknown)}. {PLUGGED.format('An option')}")
+    return given
 
 
 def main(words: list[str] | None = None) -> None:

@@ -90,6 +90,7 @@ class CTranslate2Translator(BaseTranslator):
         if reason or trace:
             raise ValueError(f"engine {declared.name} {reason or 'keeps no traces; use the bundle'}.")
         sources = self._sources(lines, normalised, first_line)
+        self._check_room(settings, sources, batch)
         engine = self.parallel if len(lines) > batch else self.single
         return engine.decode(sources, settings, batch, scored)
 

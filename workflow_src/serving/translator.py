@@ -120,6 +120,7 @@ class Translator(BaseTranslator):
         check_batch(batch)
         networks = self.networks(settings, systems)
         sources = self._sources(lines, normalised, first_line)
+        self._check_room(settings, sources, batch)
         run = registry.import_object(declared.run)
 
         def eagerly(source: Tensor) -> Hypotheses:

@@ -5,9 +5,9 @@ command-line options, choices on dev, costs, labels and looks follow from it. Co
 imported inside of jobs only, so that planning needs no torch. Standard library and pydantic only.
 """
 
-from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Weights, single
+from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Sizes, Weights, single
 from workflow_src.spec.sections import Frozen, Grown, place, problem, shown
-from workflow_src.spec.settings import Option, SearchSettings
+from workflow_src.spec.settings import Option, SearchSettings, check_beams
 from workflow_src.spec.traits import (
     ALIGNED,
     AUTOREGRESSIVE,
@@ -68,7 +68,9 @@ __all__ = [
     "Role",
     "Search",
     "SearchSettings",
+    "Sizes",
     "Weights",
+    "check_beams",
     "phrase",
     "place",
     "problem",

@@ -125,6 +125,17 @@ class Family:
         return AUTOREGRESSIVE in self.traits
 
 
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """What the memory of a search depends on: subwords of the vocabulary and of the longest sentence, the width of the
+    model, and sentences that are decoded together."""
+
+    vocabulary: int
+    length: int
+    dim: int
+    sentences: int = 1
+
+
 def single(settings: SearchSettings) -> int:
     """One hypothesis for a sentence."""
     return 1
@@ -156,6 +167,8 @@ class Search:
     series      the setting that curves run over
     first_value its value without any refinement, where traces begin: 0 steps, or 1 pass
     width       (settings) -> hypotheses that are held for a sentence
+    held        (settings, Sizes) -> bytes that are held at once, at least, beside the network; None: the scores of the
+                vocabulary at every position of all hypotheses, and some states
     baseline    the search of the same model that its rows are compared with; None: the reference
     reference   (settings) -> a key: of all rows with a key the largest is what others are compared with
     control     the search of the base that differs from this one in nothing but what refines
@@ -184,12 +197,19 @@ class Search:
     series: str | None = None
     first_value: int = 0
     width: Callable[[Any], int] = single
+    held: Callable[[Any, Sizes], float] | None = None
     baseline: str | None = None
     reference: Callable[[Any], tuple] | None = None
     control: str | None = None
     label: Callable[[Any], str] | None = None
     details: Callable[[Any], list[str]] | None = None
     look: Look = Look()
+
+    def bytes_held(self, settings: SearchSettings, sizes: Sizes) -> float:
+        """Memory that is held at once, at least, beside the network."""
+        if self.held:
+            return self.held(settings, sizes)
+        return sizes.sentences * self.width(settings) * sizes.length * (8 * sizes.vocabulary + 40 * sizes.dim)
 
     def row_label(self, settings: SearchSettings) -> str:
         """What a row is called in tables."""

@@ -29,6 +29,8 @@ class Option:
     follow    analyses that follow a search step by step keep the setting; rows with any other are left out
     stop      it decides after how many steps a sentence stops: tables say the mean
     ranks     it ranks finished candidates: graphs of engines do not depend on it
+    holds     the hypotheses that are held for a sentence grow with it, and the memory with them
+    beam      it is a beam: never more than the vocabulary has subwords
     only_with  the setting that must name a system, or be above 0, or this one does nothing
     """
 
@@ -44,7 +46,18 @@ class Option:
     follow: bool = False
     stop: bool = False
     ranks: bool = False
+    holds: bool = False
+    beam: bool = False
     only_with: str | None = None
+
+
+def check_beams(settings: SearchSettings, vocabulary: int, where: str = "") -> None:
+    """Raises ValueError for a beam of more hypotheses than the vocabulary has subwords; `where` as in `checked`."""
+    for name in settings.named("beam"):
+        if (value := getattr(settings, name)) > vocabulary:
+            raise ValueError(
+                f"{where}{name} is {value}, and the vocabulary has {vocabulary} subwords; say {vocabulary} or less."
+            )
 
 
 # Pydantic's kinds of errors of numbers out of range.

@@ -49,6 +49,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     made.add_argument("--compile", type=boolean, default=False)
     made.add_argument("--log-every", type=int, default=100)
     made.add_argument("--save-every", type=int, default=1000, help="updates between saved states")
+    made.add_argument("--save-minutes", type=float, default=5.0, help="minutes between saved states")
     made.add_argument("--max-skipped", type=int, default=10, help="updates in a row that may be skipped")
     made.add_argument("--split-batches", type=boolean, default=True, help="in halves, when memory does not suffice")
     add_runtime(made)
@@ -147,6 +148,7 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
     trainer = Trainer(
         *(model, objective, config, corpus, validation, runtime, states, given.seed, base),
         log_every=given.log_every,
+        save_minutes=given.save_minutes,
         group=group,
         split_batches=given.split_batches,
         roles=roles,

@@ -31,6 +31,8 @@ log = logging.getLogger("continuum")
 
 # Figures stay on the device for so many updates: reading one waits for everything queued before it.
 COLLECT_EVERY = 20
+# What a process wants to do before the next update; of several processes the largest wish is granted in all.
+GO_ON, SAVE, STOP = range(3)
 # Beside those in a row, one update of so many may be skipped.
 SKIPPED_OF = 20
 # Figures that say which share of these pairs has targets that the model cannot put out, where a family tells it.
@@ -61,10 +63,11 @@ class Trainer:
     """Trains `model` for `config.max_steps` updates.
 
     `frozen` and `roles` are handed to the objective. The same seed gives the same weights; so does a training that was
-    killed and resumed (bit for bit on one CPU thread). In several processes, all of a `group` run this with the same
-    arguments; only the first has `states`. `split_batches`: a batch that memory does not suffice for is computed in
-    halves. `validate_start`: the weights that training begins with are validated too, as update 0, and `keep: best`
-    may keep them.
+    killed and resumed (bit for bit on one CPU thread). A state is saved every `config.save_every` updates, and when the
+    last one is `save_minutes` old. In several processes, all of a `group` run this with the same arguments; only the
+    first has `states`. `split_batches`: a batch that memory does not suffice for is computed in halves.
+    `validate_start`: the weights that training begins with are validated too, as update 0, and `keep: best` may keep
+    them.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Trainer:
         seed: int,
         frozen: nn.Module | None = None,
         log_every: int = 100,
+        save_minutes: float = 5.0,
         group: Group | None = None,
         split_batches: bool = True,
         roles: Mapping[str, nn.Module] | None = None,
@@ -94,6 +98,7 @@ class Trainer:
         self.states = states
         self.seed = seed
         self.log_every = log_every
+        self.save_seconds = 60 * save_minutes
         self.validate_start = validate_start
         self.group = group or Group()
         if runtime.compile:
@@ -109,6 +114,8 @@ class Trainer:
         self.preemption = Preemption()
         # The update whose state was written last; 0 says none.
         self.saved = 0
+        # When that was, or when training began, by a clock that nobody sets.
+        self.saved_at = time.monotonic()
         self.snapshots: list[dict[str, Tensor]] = []
         self.window: dict[str, list[float]] = {}
         # Updates whose figures are still on the device, with the parts of their batches.
@@ -120,8 +127,8 @@ class Trainer:
     def run(self) -> Progress:
         """Train to the end and leave the chosen weights in the model.
 
-        Raises Preempted after SIGTERM or SIGUSR1, the state saved, and ValueError when training diverges or memory
-        does not suffice.
+        Raises Preempted after SIGTERM, SIGUSR1 or SIGINT, the state saved; KeyboardInterrupt at a second SIGINT; and
+        ValueError when training diverges or memory does not suffice.
         """
         with self.preemption:
             try:
@@ -146,8 +153,13 @@ class Trainer:
             self._validate()
         self._began = time.perf_counter()
         while progress.step < config.max_steps and not self._stands_still():
-            if self.group.any(self.preemption.received is not None):
+            wish = self.group.largest(self._wish())
+            if wish == STOP:
                 self._stop()
+            if wish == SAVE:
+                self._collect()
+                self._save()
+                self._began = time.perf_counter()
             taken = [next(parts) for _ in range(self.update.parts)]
             self.pending.append((taken, self.update(progress.step, taken)))
             progress.step += 1
@@ -170,6 +182,13 @@ class Trainer:
             log.info("no better validation in %d: training stops after update %d", config.patience, progress.step)
             self._save()
         self._choose_weights()
+
+    def _wish(self) -> int:
+        """What this process wants to do before the next update; the clock that says when to save is the first one's."""
+        if self.preemption.received is not None:
+            return STOP
+        due = self.group.first and time.monotonic() - self.saved_at >= self.save_seconds
+        return SAVE if due else GO_ON
 
     def _stands_still(self) -> bool:
         """Whether the last `patience` validations were no better than one before them."""
@@ -366,7 +385,7 @@ class Trainer:
                 tensors |= {f"snapshot.{index}.{name}": tensor for name, tensor in snapshot.items()}
             progress.snapshots = len(self.snapshots)
             self.states.save(progress.step, tensors, dataclasses.asdict(progress) | {"window": self.window})
-        self.saved = progress.step
+        self.saved, self.saved_at = progress.step, time.monotonic()
 
     def _compare(self) -> None:
         """All processes must have the same weights, up to rounding: what is saved is the first one's."""

@@ -726,6 +726,20 @@ def test_a_closed_or_full_standard_output_is_told_in_a_sentence(tiny_bundles, tm
         assert (done.returncode, done.stderr) == (1, message)
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--momentum", "3"], "unrecognized arguments: --momentum 3. An option of a plug-in needs --plugins PACKAGE."),
+        (["--search", "momentum"], 'unknown search "momentum"; allowed: delta, prior-mean'),
+        (["--search", "momentum"], "A search of a plug-in needs --plugins PACKAGE."),
+    ],
+)
+def test_what_may_be_of_a_plug_in_is_told_with_plugins(tiny_bundles, words, sentence, capsys):
+    with pytest.raises(SystemExit) as left:
+        command.main(["--bundle", str(tiny_bundles["lvm"]), *words])
+    assert left.value.code and sentence in f"{left.value.code}{capsys.readouterr().err}"
+
+
 def test_ctrl_c_ends_the_command_without_a_traceback(tiny_bundles, tmp_path):
     os.mkfifo(tmp_path / "in")
     start = [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(tiny_bundles["lvm"]), "--input"]

@@ -36,7 +36,7 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
     numbers = iter(range(10**6))
 
     def make(family, seed=1, state=None, validation=None, wrap=None, prepare=None, model=None, split_batches=True,
-             group=None, **training) -> Trainer:  # fmt: skip
+             group=None, save_minutes=1e6, **training) -> Trainer:  # fmt: skip
         settings = tiny_settings(family, model=model, **{"save_every": 3} | training)
         torch.manual_seed(seed)
         made = build(family, settings["model"], tiny.sizes)
@@ -54,6 +54,7 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
             seed,
             frozen if family in ("score", "energy") else None,
             log_every=5,
+            save_minutes=save_minutes,
             group=group,
             split_batches=split_batches,
         )

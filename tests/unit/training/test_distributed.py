@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -26,12 +25,12 @@ from workflow_src.families.build import build
 from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMatchingConfig
 from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import load_tensors
-from workflow_src.runtime import gpus
+from workflow_src.runtime import gpus, signals
 from workflow_src.runtime.processes import BUCKET, Group, Processes, _buckets, _peers
 from workflow_src.runtime.signals import PeerFailed
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.training import dev as dev_module
-from workflow_src.training import devices
+from workflow_src.training import devices, loop
 from workflow_src.training.update import parts_of_an_update
 from workflow_src.types import LossTerms
 
@@ -77,7 +76,32 @@ def test_several_processes_forked_from_a_fresh_one(tmp_path):
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0 and re.search(r"^8 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    assert done.returncode == 0 and re.search(r"^9 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
+
+
+@pytest.mark.forks
+def test_the_clock_of_the_first_process_saves_in_all(make_trainer, tmp_path, monkeypatch):
+    """All compare weights before a state is written: a process that saved by its own clock would wait forever."""
+
+    def train(group):
+        trainer = make_trainer(
+            *("transformer", 1, f"s{group.rank}"), group=group, max_steps=5, batch_tokens=400, accumulate=2,
+            save_minutes=5, save_every=1000, validate_every=1000,
+        )  # fmt: skip
+        if not group.first:
+            trainer.states = None
+        # Five minutes pass after update 3 in the first process, and at once in the other.
+        began, passed = trainer.saved_at, iter([300.0])
+        monkeypatch.setattr(
+            *(loop.time, "monotonic"),
+            lambda: began + (next(passed, 0.0) if trainer.progress.step == 3 or group.rank else 0.0),
+        )
+        saved, save = [], trainer._save
+        trainer._save = lambda: (saved.append(trainer.progress.step), save())
+        trainer.run()
+        return saved
+
+    assert in_processes(2, train, tmp_path) == [[3, 5], [3, 5]]
 
 
 @pytest.mark.forks
@@ -338,7 +362,7 @@ def test_a_job_that_was_ended_goes_on_in_all_processes(how, training_words, tmp_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda n: n.name)
+@pytest.mark.parametrize("number", signals.SIGNALS, ids=lambda n: n.name)
 def test_torchrun_hands_signals_on(number, training_words, tmp_path):
     more = {"max_steps": 60, "batch_tokens": 300, "save_every": 1000, "validate_every": 30}
     words = [*training_words("transformer", tmp_path / "cut", **more), "--log-every", "1"]
@@ -347,6 +371,7 @@ def test_torchrun_hands_signals_on(number, training_words, tmp_path):
     while not re.match(r"step 1\d/60", lines[-1] if lines else ""):
         lines.append(job.stderr.readline())
         assert lines[-1], "".join(lines)
+    # Ctrl-C reaches the whole group of a terminal; torchrun's processes are in sessions of their own.
     job.send_signal(number)
     said = "".join(lines) + job.communicate(timeout=200)[1]
     assert job.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
@@ -435,7 +460,7 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
 def test_alone_everything_is_the_identity():
     group, tensor = Group(), torch.arange(3.0)
     assert group.first and group.share([1, 2]) == [1, 2] and group.gather(5) == [5] and group.from_first("x") == "x"
-    assert group.add_up(tensor) is tensor and group.any(True) and not group.any(False)
+    assert group.add_up(tensor) is tensor and group.largest(2) == 2
 
 
 def test_buckets_keep_order_type_and_size():

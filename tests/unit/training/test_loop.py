@@ -10,7 +10,7 @@ from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.families.build import build_objective
 from workflow_src.nn.weights import weights_of
-from workflow_src.training import state
+from workflow_src.training import loop, state
 from workflow_src.training.optim import learning_rate
 from workflow_src.types import Batch, TrainingContext, Validation
 
@@ -173,6 +173,66 @@ def test_how_often_states_are_saved_changes_nothing(make_trainer, compare):
         trainer.run()
         models.append(trainer.model)
     assert compare.equal(*models)
+
+
+def test_states_are_saved_by_the_clock_and_that_changes_nothing(make_trainer, compare, monkeypatch):
+    """An update a minute, and nothing else that saves before the last: no more than five are lost."""
+    now = [0.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+
+    def minutely(calls):
+        def wrap(objective):
+            def call(model, batch, context):
+                if next(calls, None) is None:
+                    raise Killed
+                now[0] += 60.0
+                return objective(model, batch, context)
+
+            return call
+
+        return wrap
+
+    more = {"max_steps": 17, "validate_every": 4, "save_every": 1000, "average_last": 3}
+    saved: list[int] = []
+    save = state.StateFolder.save
+
+    def counted(folder, step, *rest):
+        saved.append(step)
+        save(folder, step, *rest)
+
+    monkeypatch.setattr(state.StateFolder, "save", counted)
+    straight = make_trainer("lvm", validation=Validation(noisy, "dev"), **more)
+    expected = straight.run()
+    assert saved == [17]
+    saved.clear()
+    timed = {"state": "s", "validation": Validation(noisy, "dev"), "save_minutes": 5, **more}
+    with pytest.raises(Killed):
+        make_trainer("lvm", wrap=minutely(iter(range(9))), **timed).run()
+    assert saved == [5]
+    again = make_trainer("lvm", wrap=minutely(iter(range(100))), **timed)
+    history = again.run().history
+    assert saved == [5, 10, 15, 17]
+    assert compare.equal(straight.model, again.model)
+    figures = ("step", "loss", "dev", "target_tokens")
+    assert [[e.get(name) for name in figures] for e in history] == [
+        [e.get(name) for name in figures] for e in expected.history
+    ]
+
+
+def test_the_clock_saves_no_state_amid_skipped_updates(make_trainer, monkeypatch):
+    """The state of before them is what a training that diverges goes back to."""
+    saved: list[int] = []
+    monkeypatch.setattr(state.StateFolder, "save", lambda folder, step, *rest: saved.append(step))
+
+    def wrap(objective):
+        def call(model, batch, context):
+            terms = objective(model, batch, context)
+            return dataclasses.replace(terms, total=terms.total * (float("nan") if context.step in (2, 3) else 1.0))
+
+        return call
+
+    make_trainer("transformer", wrap=wrap, save_minutes=1e-9, max_steps=6, save_every=1000, validate_every=1000).run()
+    assert saved == [1, 2, 5, 6]
 
 
 def _union(parts: list[Batch]) -> Batch:

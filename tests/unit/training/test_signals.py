@@ -43,7 +43,7 @@ def quiet(model):
     return {"dev": float(next(model.parameters()).detach().sum())}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda n: n.name)
+@pytest.mark.parametrize("number", signals.SIGNALS, ids=lambda n: n.name)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_update_is_finished_and_saved_and_training_goes_on(make_trainer, compare, family, number):
     """States are saved by nothing else: no update was done twice, and none left out."""
@@ -135,12 +135,54 @@ def test_before_the_first_update_there_is_nothing_to_keep(make_trainer):
 def test_handlers_are_given_back():
     before = [signal.getsignal(number) for number in signals.SIGNALS]
     with Preemption() as stop:
-        assert [signal.getsignal(number) for number in signals.SIGNALS] == [stop._handle] * 2
+        assert [signal.getsignal(number) for number in signals.SIGNALS] == [stop._handle] * 3
         send()
         assert stop.received == "SIGTERM"
         with pytest.raises(Preempted), stop.at_once():
             pytest.fail("a signal that came before must end it at its start")
     assert [signal.getsignal(number) for number in signals.SIGNALS] == before
+
+
+def test_a_second_interrupt_ends_a_training_at_once(make_trainer):
+    """Not the update that it is in, nor the state after it."""
+
+    def wrap(objective):
+        def call(model, batch, context):
+            if context.step == 7:
+                send(signal.SIGINT)
+                send(signal.SIGINT)
+                pytest.fail("the update goes on")
+            return objective(model, batch, context)
+
+        return call
+
+    trainer = make_trainer("transformer", state="s", save_every=5, wrap=wrap)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run()
+    assert trainer.states.load()[1]["step"] == 5
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_signal_of_another_kind_waits_as_the_first_does():
+    """Snakemake or a scheduler may send one after Ctrl-C."""
+    with Preemption() as stop:
+        send(signal.SIGINT)
+        send(signal.SIGTERM)
+        assert stop.received == "SIGTERM"
+        with pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
+
+
+def test_what_was_ignored_stays_ignored():
+    """As for what `nohup` or `&` started."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Preemption() as stop:
+            send(signal.SIGINT)
+            assert stop.received is None
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 ORPHAN = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 from typing import Any
 
@@ -105,13 +104,15 @@ class Graph(Paths):
         return self.weights(resolved.init_from, seed) if resolved.init_from else None
 
     def own_files(self) -> list[str]:
-        """Files of the user's that the dataset reads, as far as they exist: changed ones make the corpus anew.
-
-        A missing one is left to the download stage, which says what to do.
-        """
+        """Files of the user's that the dataset reads: changed ones make the corpus anew."""
         languages = (self.recipe.source, self.recipe.target)
-        files = self.loaded.dataset.own_files(languages, self.recipe.folder)
-        return [file for file in files if os.path.exists(file)]
+        return self.loaded.dataset.own_files(languages, self.recipe.folder)
+
+    @property
+    def own_weights(self) -> dict[str, str]:
+        """Files of weights of the user's that systems start from, by system."""
+        systems = self.loaded.systems.values()
+        return {system.name: system.initial_weights for system in systems if system.initial_weights}
 
     @property
     def exported(self) -> list[str]:

@@ -15,12 +15,13 @@ from workflow_src.spec import (
     Role,
     Search,
     SearchSettings,
+    Sizes,
     Weights,
 )
 
 
 class BeamSettings(SearchSettings):
-    beam: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
+    beam: Annotated[int, Option(required=True, part="-{}", always=True, holds=True, beam=True)] = Field(
         4, ge=1, description="hypotheses a sentence"
     )
     length_penalty: Annotated[float, Option(tune=True, part="-penalty{:g}")] = Field(
@@ -53,6 +54,14 @@ def cost(settings: BeamSettings, weights: Weights, length: float) -> float:
     return 2.0 * length * sum(each)
 
 
+def held(settings: BeamSettings, sizes: Sizes) -> float:
+    """Of every hypothesis the scores of all words that may be next, of its best continuations with where they come
+    from, and at least one layer's keys and values of the words so far, twice while they are put into a new order."""
+    continuations = min(2 * settings.beam, sizes.vocabulary)
+    each = 8 * sizes.vocabulary + 16 * continuations + 16 * sizes.length * sizes.dim
+    return sizes.sentences * settings.beam * each
+
+
 def label(settings: BeamSettings) -> str:
     """Such as `beam 4, with lm, ranked by ctc`; with a `rescorer_weight`, own scores count too."""
     words = [f"with {settings.language_model}"] if settings.language_model else []
@@ -74,6 +83,7 @@ SEARCH = Search(
     },
     series="beam",
     width=lambda settings: settings.beam,
+    held=held,
     # What others are compared with: a system by itself, with beam 4, or else the largest.
     reference=lambda settings: (
         settings.language_model is None and settings.rescorer is None,

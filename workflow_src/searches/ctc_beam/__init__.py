@@ -15,6 +15,7 @@ from workflow_src.spec import (
     Role,
     Search,
     SearchSettings,
+    Sizes,
     Weights,
 )
 
@@ -29,7 +30,7 @@ class CtcBeamSettings(SearchSettings):
     Gu & Kong 2021, equation 6, has log |y| in place of |y|.
     """
 
-    beam: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
+    beam: Annotated[int, Option(required=True, part="-{}", always=True, holds=True, beam=True)] = Field(
         5, ge=1, description="prefixes kept at every slot"
     )
     language_model: Annotated[str | None, Option(role=LM, part=_by("with"), carried=True)] = Field(
@@ -51,7 +52,7 @@ class CtcBeamSettings(SearchSettings):
         None, description="the system that ranks the prefixes at the end; none: their own scores"
     )
 
-    draws: Annotated[int, Option(part="-npd{}", omit=True)] = Field(
+    draws: Annotated[int, Option(part="-npd{}", omit=True, holds=True)] = Field(
         0,
         ge=0,
         description="draws of latents whose prefixes are ranked together; 0: the latents' mean, if any",
@@ -73,6 +74,16 @@ def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:
 
 def width(settings: CtcBeamSettings) -> int:
     return settings.beam * max(1, settings.draws)
+
+
+def held(settings: CtcBeamSettings, sizes: Sizes) -> float:
+    """The scores of all symbols at every slot of each draw, and prefixes with all continuations that `min_ratio` lets
+    pass, one sentence after the other; where outputs are compared in the end, those of all."""
+    draws = sizes.sentences * max(1, settings.draws)
+    symbols = min(sizes.vocabulary, 1 / settings.min_ratio) if settings.min_ratio else sizes.vocabulary
+    compared = draws if settings.draws > 1 or settings.rescorer else 0
+    scores = draws * sizes.length * (8 * sizes.vocabulary + 40 * sizes.dim)
+    return scores + settings.beam * (32 * symbols + compared * (200 + 8 * sizes.length))
 
 
 def label(settings: CtcBeamSettings) -> str:
@@ -100,6 +111,7 @@ SEARCH = Search(
     },
     series="beam",
     width=width,
+    held=held,
     label=label,
     look=Look(marker="X"),
 )

@@ -9,7 +9,7 @@ from workflow_src.spec import MODEL, SCORER, SOURCE_LATENT, Look, Option, Role, 
 
 
 class NpdSettings(SearchSettings):
-    draws: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
+    draws: Annotated[int, Option(required=True, part="-{}", always=True, holds=True)] = Field(
         5, ge=1, description="draws of the latents from the prior"
     )
     temperature: Annotated[float, Option(tune=True, part="-temperature{:g}")] = Field(

@@ -1,0 +1,88 @@
+"""`continuum check` and files of the user's that are not there."""
+
+import pytest
+import yaml
+
+from workflow_src import cli
+
+TEXTS = [f"{split}.{code}" for split in ("train", "dev", "test") for code in ("de", "en")]
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """An experiment on text of its own, whose files are all there; a function that writes it with more of a dataset."""
+    monkeypatch.chdir(tmp_path)
+    for name in TEXTS:
+        (tmp_path / name).write_text("one line\n")
+
+    def write(systems=None, recipe=None, **dataset):
+        texts = {
+            split: [{"texts": {code: f"{split}.{code}" for code in ("de", "en")}}] for split in ("train", "dev", "test")
+        }
+        named = {"name": "own", "languages": ["de", "en"], "kind": "files", "generator": None, **texts, **dataset}
+        content = {
+            "experiment": "mine",
+            "extends": "smoke",
+            "recipe": {"name": "mine", "dataset": named, **(recipe or {})},
+        }
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content | ({"systems": systems} if systems else {})))
+
+    write()
+    return write
+
+
+def refused() -> str:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["check", "mine.yaml"])
+    assert isinstance(left.value.code, str) and "\n" not in left.value.code
+    return left.value.code
+
+
+def test_all_is_there(mine, capsys):
+    cli.main(["check", "mine.yaml"])
+    assert capsys.readouterr().out.startswith("mine.yaml is valid: experiment mine")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_missing_text_file_is_named(mine, name, tmp_path, capsys):
+    (tmp_path / name).unlink()
+    assert refused() == (
+        f"error: the text file {name} of dataset own does not exist; put it there, or change its path in the dataset, "
+        f"relative to {tmp_path}, where Snakemake would start."
+    )
+    assert capsys.readouterr().out == ""
+    (tmp_path / name).mkdir()
+    assert refused().startswith(f"error: the text file {name} of dataset own is a folder; ")
+
+
+def test_a_dataset_that_somebody_has_to_bring_says_what_it_needs(mine):
+    mine(kind="folder", folder_hint="ask its makers", recipe={"folder": "/nowhere"})
+    assert refused() == (
+        "error: the text file /nowhere/train.de of dataset own does not exist: ask its makers; put it there, or change "
+        "its path in the dataset."
+    )
+
+
+def test_missing_weights_are_named(mine, tmp_path):
+    mine(systems={"teacher": {"initial_weights": "old.safetensors"}})
+    assert refused().startswith(
+        "error: systems.teacher.initial_weights is old.safetensors, which does not exist; change"
+    )
+    (tmp_path / "old.safetensors").touch()
+    cli.main(["check", "mine.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (
+            {"decodes": [{"system": "teacher", "search": "beam", "beam": 100_000}]},
+            "decode beam-100000 of teacher: beam is",
+        ),
+        ({"distillation": {"teacher": {"beam": 301}}}, "distillation.teacher.beam is 301, and the vocabulary has 300 "),
+    ],
+)
+def test_a_beam_beyond_the_vocabulary_is_refused(more, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"experiment": "mine", "extends": "smoke", **more}))
+    assert refused().startswith(f"error: {sentence}")

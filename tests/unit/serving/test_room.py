@@ -1,0 +1,157 @@
+"""Searches that need more memory than there is are refused before they start, with what fits."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from workflow_src import registry
+from workflow_src.runtime import memory
+from workflow_src.serving import room
+from workflow_src.serving.translator import Translator
+from workflow_src.spec import Sizes
+
+CPU = torch.device("cpu")
+SIZES = Sizes(vocabulary=8000, length=30, dim=256)
+# Each has settings that make it hold more hypotheses.
+HOLDING = [name for name, search in registry.searches().items() if search.settings.named("holds")]
+
+
+def _environment():
+    project = Path(__file__).resolve().parents[3]
+    return os.environ | {"PYTHONPATH": f"{project}:{project / 'tests'}", "OMP_NUM_THREADS": "1"}
+
+
+def settings_of(name, **more):
+    kind = registry.searches()[name].settings
+    needed = {field: 1 for field, info in kind.model_fields.items() if kind.option(field).required}
+    return kind(**{**needed, **more})
+
+
+def test_every_setting_that_widens_a_search_is_declared():
+    """What `width` grows with is what `holds` says, and the memory grows with it too."""
+    for name, search in registry.searches().items():
+        kind = search.settings
+        for field, info in kind.model_fields.items():
+            if info.annotation is not int:
+                continue
+            few, many = (settings_of(name).model_copy(update={field: value}) for value in (1, 7))
+            wider = search.width(many) > search.width(few)
+            assert wider == kind.option(field).holds, (name, field)
+            if wider:
+                assert search.bytes_held(many, SIZES) > search.bytes_held(few, SIZES)
+
+
+@pytest.mark.parametrize("name", HOLDING)
+def test_the_largest_that_fits_is_said_and_fits(name, monkeypatch):
+    search = registry.searches()[name]
+    setting = search.settings.named("holds")[0]
+    monkeypatch.setattr(memory, "available", lambda device: 2 * 10**9)
+    with pytest.raises(ValueError, match=f"^search {name} with {setting} 900000000") as refused:
+        room.check_room(settings_of(name, **{setting: 900_000_000}), dataclasses.replace(SIZES, sentences=4), CPU)
+    said = re.search(rf" and 2\.0 GB are free; lower {setting} to (\d+)( or batch to \d)?\.$", str(refused.value))
+    assert said, refused.value
+    fits = int(said[1])
+    room.check_room(settings_of(name, **{setting: fits}), dataclasses.replace(SIZES, sentences=4), CPU)
+    with pytest.raises(ValueError, match="GB are free"):
+        room.check_room(settings_of(name, **{setting: fits + 1}), dataclasses.replace(SIZES, sentences=4), CPU)
+
+
+def test_a_smaller_batch_is_named_where_it_helps(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda device: 2 * 10**9)
+    settings = settings_of("beam", beam=500)
+    with pytest.raises(ValueError, match=r"for 64 sentences of 30 subwords.* or batch to \d+\.$") as refused:
+        room.check_room(settings, dataclasses.replace(SIZES, sentences=64), CPU)
+    fits = int(re.search(r"batch to (\d+)", str(refused.value))[1])
+    room.check_room(settings, dataclasses.replace(SIZES, sentences=fits), CPU)
+
+
+def test_usual_settings_do_not_ask_what_is_free(monkeypatch):
+    monkeypatch.delattr(memory, "available")
+    room.check_room(settings_of("beam", beam=4), dataclasses.replace(SIZES, sentences=64), CPU)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells the peak")
+def test_the_bound_lies_below_what_a_beam_takes():
+    """The peak of a real search, a process of its own: what is refused would not have fitted."""
+    script = """
+import re, torch
+from miniatures import transformer
+from workflow_src import registry
+from workflow_src.searches.beam.search import n_best
+from workflow_src.spec import Sizes
+
+def peak():
+    # Not ru_maxrss, which begins with what the process that started this one had.
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
+
+torch.set_num_threads(1)
+model = transformer(4000, 4000).float()
+source = torch.randint(4, 4000, (4, 10))
+n_best(model, source, beam=2)
+before = peak()
+n_best(model, source, beam=800, max_length_ratio=0.1)
+taken = peak() - before
+search = registry.searches()["beam"]
+bound = search.bytes_held(search.settings(beam=800), Sizes(4000, 10, model.config.dim, 4))
+print(taken, bound)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=_environment())
+    assert done.returncode == 0, done.stderr
+    taken, bound = map(float, done.stdout.split())
+    assert bound < taken < 4 * bound
+
+
+def test_free_memory_ends_at_the_limit_of_the_process():
+    script = """
+import resource, torch
+from workflow_src.runtime import memory
+free = memory.available(torch.device("cpu"))
+import psutil
+limit = psutil.Process().memory_info().vms + 2**28
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(free, memory.available(torch.device("cpu")))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=_environment())
+    assert done.returncode == 0, done.stderr
+    free, limited = map(int, done.stdout.split())
+    assert free > 2**28 >= limited > 2**27
+
+
+def test_free_memory_ends_at_the_limit_of_a_container(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "CONTAINER", tmp_path)
+    whole = memory.available(CPU)
+    assert whole > 10**6
+    # A million bytes may be taken, 700,000 are, and 200,000 of these only keep what was read.
+    for name, text in (("max", "1000000\n"), ("current", "700000\n"), ("stat", "anon 5\ninactive_file 200000\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert memory.available(CPU) == 500_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.available(CPU) > 10**6
+
+
+@pytest.fixture(scope="module")
+def translators(tiny_bundles):
+    return {name: Translator.load(tiny_bundles[name], "cpu") for name in ("transformer", "score")}
+
+
+def test_a_beam_beyond_the_vocabulary_is_refused_by_the_translator(translators):
+    translator = translators["transformer"]
+    size = translator.subwords.target_size
+    with pytest.raises(ValueError, match=f"^beam is 100000, and the vocabulary has {size} subwords; say {size}"):
+        translator.translate(["Der Hund."], "beam", beam=100_000)
+    # Also before there is a line, as the command asks.
+    with pytest.raises(ValueError, match="^beam is 100000"):
+        translator.search([], translator.settings("beam", beam=100_000)[0])
+
+
+def test_candidates_that_do_not_fit_are_refused_by_the_translator(translators, monkeypatch):
+    with pytest.raises(ValueError, match=r"^search latent-search with samples 500000000 needs at least [\d,.]+ GB"):
+        translators["score"].translate(
+            ["Der Hund."], "latent-search", lengths=1, samples=500_000_000, steps=0, rescorer=None
+        )

@@ -1,0 +1,46 @@
+"""Whether the hypotheses of a search fit into memory, asked before it starts."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+
+import torch
+
+from workflow_src.registry import search_of
+from workflow_src.runtime import memory
+from workflow_src.spec import SearchSettings, Sizes
+
+# Bytes that fit everywhere: what is free is only asked for more.
+SMALL = 2**28
+
+
+def check_room(settings: SearchSettings, sizes: Sizes, device: torch.device) -> None:
+    """Raises ValueError where the hypotheses of a batch need more memory than is free.
+
+    What is counted is a lower bound: a search that passes may still run out of memory.
+    """
+    search = search_of(settings)
+    names = [name for name in settings.named("holds") if getattr(settings, name) > 1]
+    needed = search.bytes_held(settings, sizes)
+    if not names or needed < SMALL or needed <= (free := memory.available(device)):
+        return
+    largest = max(names, key=lambda name: getattr(settings, name))
+
+    def too_much(value: int) -> bool:
+        return search.bytes_held(settings.model_copy(update={largest: value}), sizes) > free
+
+    def too_many(sentences: int) -> bool:
+        return search.bytes_held(settings, dataclasses.replace(sizes, sentences=sentences)) > free
+
+    # How many values, and how many sentences, from 1 on, do fit.
+    value = bisect.bisect_left(range(1, getattr(settings, largest)), True, key=too_much)
+    batch = bisect.bisect_left(range(1, sizes.sentences), True, key=too_many)
+    cures = [f"{name} to {most}" for name, most in ((largest, value), ("batch", batch)) if most]
+    asked = ", ".join(f"{name} {getattr(settings, name)}" for name in names)
+    count = "1 sentence" if sizes.sentences == 1 else f"{sizes.sentences} sentences"
+    raise ValueError(
+        f"search {search.name} with {asked} needs at least {needed / 1e9:,.1f} GB of memory for {count} of "
+        f"{sizes.length} subwords together, and {free / 1e9:,.1f} GB are free; lower "
+        f"{' or '.join(cures) or f'{largest} and batch'}."
+    )
