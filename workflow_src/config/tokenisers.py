@@ -13,7 +13,7 @@ BleuTokeniser = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mec
 CHINESE = frozenset({"zh", "zho", "chi", "cmn", "yue", "wuu", "gan", "hsn", "lzh"})
 JAPANESE = frozenset({"ja", "jpn"})
 KOREAN = frozenset({"ko", "kor"})
-# Thai (also Northern and North-eastern), Lao, Khmer, Burmese, Shan, Mon, S'gaw Karen, Tibetan, Dzongkha, Tai Lue, Tai Nua
+# Thai (also Northern and Isan), Lao, Khmer, Burmese, Shan, Mon, S'gaw Karen, Tibetan, Dzongkha, Tai Lue and Nua
 SPACELESS = frozenset(
     "th tha nod tts lo lao km khm my mya bur shn mnw ksw bo bod tib dz dzo khb tdd".split()
 )  # fmt: skip

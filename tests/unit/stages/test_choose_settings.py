@@ -58,7 +58,12 @@ def test_a_file_that_chose_nothing_is_refused(tmp_path):
 def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_stage, tmp_path):
     """Configurations hand values over as floats; lengths and samples index."""
     base = {"search": "latent-search", "steps": 0, "step_size": 1.0, "samples": 1, "refinement": "delta"}
-    settings = {"settings": base, "tune": {"lengths": [1.0, 2.0]}, "remove_repetitions": "subwords"}
+    settings = {
+        "settings": base,
+        "tune": {"lengths": [1.0, 2.0]},
+        "remove_repetitions": "subwords",
+        "bleu_tokeniser": "13a",
+    }
     words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
     words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
     run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])

@@ -50,7 +50,9 @@ def rows(tmp_path):
 
 def one_pair(baseline, other, references):
     """Difference in BLEU and p-value of one pair."""
-    differences, values = randomisation_test(statistics(baseline, references, "13a"), statistics(other, references, "13a")[None])
+    differences, values = randomisation_test(
+        statistics(baseline, references, "13a"), statistics(other, references, "13a")[None]
+    )
     return differences[0], values[0]
 
 

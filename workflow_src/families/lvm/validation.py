@@ -41,8 +41,7 @@ def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validatio
             bound, divergence, exact = bound + sums[0], divergence + sums[1], exact + sums[4]
             tokens, sentences = tokens + sums[2], sentences + sums[3]
             best |= translations
-        tokens = [best[row] for row in range(dev.sentences)]
-        posterior = dev.bleu_of(tokens)
+        posterior = dev.bleu_of([best[row] for row in range(dev.sentences)])
         return {
             "dev_elbo": bound / tokens,
             "dev_kl": divergence / tokens,

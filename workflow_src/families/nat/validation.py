@@ -37,8 +37,7 @@ def validate(dev: DevSet, objective: NatObjectiveConfig, base: None = None) -> V
         found["dev_bleu"] = dev.bleu(lambda source: best_outputs(model, source))
         if model.latents is not None:
             best = {row: tokens for part in parts for row, tokens in part[1].items()}
-            tokens = [best[row] for row in range(dev.sentences)]
-            posterior = dev.bleu_of(tokens)
+            posterior = dev.bleu_of([best[row] for row in range(dev.sentences)])
             found["dev_kl"] = sums["kl"] / sums["positions"]
             found["dev_bleu_posterior"] = posterior
             found["dev_bleu_carried"] = posterior - found["dev_bleu"]

@@ -127,7 +127,8 @@ def test_real_differences_are_found_and_the_more_sentences_the_smaller_they_may_
     """Test sets drawn from one of 600 sentences, in which a share of words is wrong."""
     references = sentences(600, 1)
     baseline, better, best = (
-        statistics(spoiled(references, share, seed), references) for seed, share in enumerate((0.3, 0.27, 0.2), 2)
+        statistics(spoiled(references, share, seed), references, "13a")
+        for seed, share in enumerate((0.3, 0.27, 0.2), 2)
     )
     generator = np.random.default_rng(5)
 
@@ -181,7 +182,10 @@ def test_all_pairs_have_the_p_values_of_one_pair_at_a_time():
 
 def test_statistics_follow_the_tokeniser():
     """Chinese: 13a takes each of these lines for one word, so that it has no 4-gram."""
-    outputs, references = ["我喜欢吃苹果和香蕉。", "他明天去北京开会。"], ["我喜欢吃苹果和梨子。", "他明天去北京开会吗。"]
+    outputs, references = (
+        ["我喜欢吃苹果和香蕉。", "他明天去北京开会。"],
+        ["我喜欢吃苹果和梨子。", "他明天去北京开会吗。"],
+    )
     expected = sacrebleu.BLEU(tokenize="zh").corpus_score(outputs, [references]).score
     assert corpus_bleu(statistics(outputs, references, "zh").sum(axis=0)) == pytest.approx(expected)
     assert expected > 70 and corpus_bleu(statistics(outputs, references, "13a").sum(axis=0)) == 0
