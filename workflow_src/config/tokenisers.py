@@ -46,33 +46,33 @@ def bleu_tokeniser(target: str, wanted: BleuTokeniser = "auto") -> str:
             return own
         # Korean has spaces, but words carry their particles.
         return "13a" if spaced(target) and target not in KOREAN else "char"
-    if wanted in _OF_A_LANGUAGE:
-        languages, _, extra = _OF_A_LANGUAGE[wanted]
-        if target not in languages:
-            raise ValueError(f"tokeniser {wanted} does not fit target {target}; say auto, char or flores200")
-        if missing := _missing(wanted):
-            raise ValueError(
-                f'tokeniser {wanted} needs {" and ".join(missing)}, not installed: pip install "{extra}", or say char'
-            )
+    if wanted in _OF_A_LANGUAGE and target not in _OF_A_LANGUAGE[wanted][0]:
+        raise ValueError(f"tokeniser {wanted} does not fit target {target}; say auto, char or flores200")
     if wanted in ("13a", "intl") and not spaced(target):
         raise ValueError(
             f"tokeniser {wanted} takes words to be separated by spaces, which target {target} does not do; say auto, "
             "char or flores200"
         )
-    if wanted in _MODELS and not (model := _model(wanted)).is_file():
-        raise ValueError(
-            f"tokeniser {wanted} needs the model {model}, which is not there; download it once: python -c "
-            f"\"import sacrebleu; sacrebleu.BLEU(tokenize='{wanted}')\""
-        )
+    if reason := unavailable(wanted):
+        raise ValueError(f"tokeniser {wanted} {reason}")
     return wanted
 
 
-def _missing(name: str) -> list[str]:
+def unavailable(tokeniser: str) -> str | None:
+    """What a tokeniser needs that is not on this machine, with the remedy; None where nothing is missing."""
+    if missing := _missing(tokeniser):
+        packages, extra = " and ".join(missing), _OF_A_LANGUAGE[tokeniser][2]
+        return f'needs {packages}, not installed: pip install "{extra}", or say char'
+    if tokeniser in _MODELS:
+        folder = os.environ.get("SACREBLEU", os.path.join(os.path.expanduser("~"), ".sacrebleu"))
+        model = Path(folder, "models", _MODELS[tokeniser])
+        if not model.is_file():
+            load = f"import sacrebleu; sacrebleu.BLEU(tokenize='{tokeniser}')"
+            return f'needs the model {model}, which is not there; download it once: python -c "{load}"'
+    return None
+
+
+def _missing(tokeniser: str) -> list[str]:
     """Packages of a tokeniser that are not installed."""
-    return [package for package in _OF_A_LANGUAGE[name][1] if find_spec(package) is None]
-
-
-def _model(name: str) -> Path:
-    """Where sacreBLEU keeps the model of a tokeniser."""
-    folder = os.environ.get("SACREBLEU", os.path.join(os.path.expanduser("~"), ".sacrebleu"))
-    return Path(folder, "models", _MODELS[name])
+    _, packages, _ = _OF_A_LANGUAGE.get(tokeniser, ((), (), ""))
+    return [package for package in packages if find_spec(package) is None]

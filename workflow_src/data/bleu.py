@@ -6,19 +6,17 @@ from typing import Any
 
 import sacrebleu
 
-from workflow_src.config.tokenisers import bleu_tokeniser
+from workflow_src.config.tokenisers import unavailable
 
 
 def bleu_metric(tokeniser: str, **settings: Any) -> sacrebleu.BLEU:
     """BLEU by a tokeniser that `config.tokenisers.bleu_tokeniser` names; `settings` are further ones of sacreBLEU's.
 
-    Raises ValueError where this machine lacks the tokeniser's packages or model.
+    Raises ValueError where this machine lacks the tokeniser's packages or model: nothing is downloaded.
     """
-    try:
-        return sacrebleu.BLEU(tokenize=tokeniser, **settings)
-    except (ImportError, RuntimeError, OSError) as failure:
-        reason = " ".join(str(failure).split())[:300]
-        raise ValueError(f"BLEU cannot be counted with tokeniser {tokeniser} on this machine: {reason}") from None
+    if reason := unavailable(tokeniser):
+        raise ValueError(f"BLEU's tokeniser {tokeniser} {reason}.")
+    return sacrebleu.BLEU(tokenize=tokeniser, **settings)
 
 
 def corpus_bleu(hypotheses: list[str], references: list[str], tokeniser: str, **settings: Any) -> float:
@@ -30,6 +28,3 @@ def corpus_bleu(hypotheses: list[str], references: list[str], tokeniser: str, **
 def percent(value: float) -> float:
     """A figure in [0, 100], from which rounding may have carried it a hair."""
     return min(100.0, max(0.0, float(value)))
-
-
-__all__ = ["bleu_metric", "bleu_tokeniser", "corpus_bleu", "percent"]

@@ -53,6 +53,10 @@ def test_a_tokeniser_that_does_not_fit_is_refused(without_mecab, tmp_path, monke
     monkeypatch.setenv("SACREBLEU", str(tmp_path))
     with pytest.raises(ValueError, match=message):
         bleu_tokeniser(target, wanted)
+    if wanted == "flores200":
+        # Nor does a job download what it lacks.
+        with pytest.raises(ValueError, match="needs the model"):
+            bleu_metric(wanted)
     # A model that is there may be named.
     (tmp_path / "models").mkdir()
     (tmp_path / "models/flores200sacrebleuspm").touch()
