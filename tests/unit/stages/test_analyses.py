@@ -26,12 +26,13 @@ SETTINGS = {
     "estimate_marginal": {"sentences": 4, "samples": 12, "steps": [2, 1, 0], "seed": 1, "searches": [DELTA, SCORE]},
     "compare_tokens": {"sentences": 6, "steps": [1, 3], "searches": [DELTA, SCORE]},
     "measure_lengths": {
-        "sentences": 6, "candidates": 3, "steps": 1, "remove_repetitions": "subwords",
+        "sentences": 6, "candidates": 3, "steps": 1, "remove_repetitions": "subwords", "bleu_tokeniser": "13a",
         "searches": [PRIOR, DELTA, SCORE],
     },
     "sample_translations": {"sentences": 6, "examples": 2, "steps": 1, "seed": 1, "searches": [SCORE]},
     "measure_convergence": {
-        "sentences": 5, "samples": 3, "steps": 3, "seed": 1, "remove_repetitions": "none", "searches": [DELTA, SCORE],
+        "sentences": 5, "samples": 3, "steps": 3, "seed": 1, "remove_repetitions": "none", "bleu_tokeniser": "13a",
+        "searches": [DELTA, SCORE],
     },
     "map_latent_space": {
         "sentences": 4, "sentence": None, "positions": 30, "steps": 1, "resolution": 5, "arrows": 3,
@@ -535,14 +536,14 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
         entry | {"system": "cmlm", "name": "one", "settings": {"search": "mask-predict", "iterations": 2}},
         entry | {"system": "lvm", "name": "two", "settings": {"search": "delta", "steps": 1, "step_size": 1.0}},
     ]
-    asked = {"scorer": ["transformer", "seq2seq"], "rows": [], "searches": searches}
+    asked = {"scorer": ["transformer", "seq2seq"], "rows": [], "searches": searches, "bleu_tokeniser": "13a"}
     told = {"tiny_bundles": more_bundles, "bundles": tuple(translators), "tiny": SimpleNamespace(corpus=tmp_path)}
     found = run("measure_energies", asked, **told)
     one, two = found["at_reference_lengths"]
     assert (one["system"], one["name"], two["name"], one["repetitions_removed"]) == ("cmlm", "one", "two", removal)
     score = metrics.score(texts, references)
     assert one["bleu"] == {key: pytest.approx(getattr(score, key)) for key in metrics.CONVENTIONS.values()}
-    assert scored[0] == (texts, references, "en") and (removal != "none" or one["bleu"]["bleu"] > 5)
+    assert scored[0] == (texts, references, "en", "13a") and (removal != "none" or one["bleu"]["bleu"] > 5)
     # Lengths leave room for an end symbol, and empty sources have no energy.
     if removal == "subwords":
         outputs = subwords.without_repetitions(outputs)

@@ -180,13 +180,19 @@ def caption(
             "of rounds, the lowest and the highest, show how well it repeats."
         )
         reference = manifest.reference
-        over = f"The speed-up is over our own {reference.search.title} search; the" if reference else "The"
-        text += (
-            f" {over} last column compares with the fastest autoregressive row on the same kind of engine that is as "
-            f"good: the test does not tell it lower (p < {LEVEL:g}) in BLEU or in valid outputs. It is empty below "
-            f"{LEAST_BLEU:g} BLEU and where a training ended while it was still improving much."
-        )
+        text += f" The speed-up is over our own {reference.search.title} search." if reference else ""
     return text
+
+
+def rival_words(table: Sequence[Group]) -> str:
+    """What the column of speed-ups over the fastest row that is as good shows; empty where there is none."""
+    if all(line.figures["against_fastest"] is None for group in table for line in group.lines):
+        return ""
+    return (
+        "The last column compares with the fastest autoregressive row on the same kind of engine (PyTorch, or others of "
+        f"one compute type) that is as good: the test does not tell it lower (p < {LEVEL:g}) in BLEU or in valid "
+        f"outputs. It is empty below {LEAST_BLEU:g} BLEU, and where a training ended while it was still improving much."
+    )
 
 
 def protocol_words(speed: Speed | None) -> str:

@@ -164,7 +164,7 @@ def groups(
         head = manifest.system(key)
         made.append(Group(group_title(head), head, tuple(sorted(lines, key=_order))))
     table = sorted(made, key=lambda group: (not group.autoregressive, group.head.order))
-    return table if evidence is None else _against_the_fastest(table, evidence)
+    return _against_the_fastest(table, evidence) if evidence and evidence.pairs else table
 
 
 def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
