@@ -120,7 +120,7 @@ def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
 
 def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
     # Numbers of texts stand for their BLEU, which is 0 for all of the miniature's.
-    monkeypatch.setattr(metrics, "bleu", number_of)
+    monkeypatch.setattr("workflow_src.stages.measure_convergence.corpus_bleu", lambda *texts: number_of(*texts[:2]))
     found = run("measure_convergence")
     assert found["analysis"] == "convergence" and found["sentences"] == 5 and found["samples"] == 3
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:5]
@@ -144,7 +144,7 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
 
 
 def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(metrics, "bleu", lambda texts, references: float("nan"))
+    monkeypatch.setattr("workflow_src.stages.measure_convergence.corpus_bleu", lambda *texts: float("nan"))
     with pytest.raises(SystemExit):
         run("measure_convergence")
     told = capsys.readouterr().err
@@ -169,7 +169,7 @@ def edits(one, other) -> int:
 def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     # The miniature's words are none of the references': BLEU would be 0 for all. Numbers of texts stand for their BLEU
     # here, and the shortest candidate for the best.
-    monkeypatch.setattr(metrics, "bleu", number_of)
+    monkeypatch.setattr("workflow_src.stages.measure_lengths.corpus_bleu", lambda *texts: number_of(*texts[:2]))
     shortest = lambda tried, references: [min(texts, key=len) for texts in zip(*tried, strict=True)]  # noqa: E731
     monkeypatch.setattr(metrics, "best_by_sentence", shortest)
     found = run("measure_lengths", remove_repetitions="none")
@@ -221,7 +221,7 @@ def prior_mean(model, sources, lengths):
 def test_lengths_are_measured_on_text_without_repetitions(run, tiny_bundles, tiny, removal, monkeypatch):
     # The miniature's words are none of the references': BLEU is 0, and the number of characters is not.
     score = lambda texts, references: sum(map(len, texts))  # noqa: E731
-    monkeypatch.setattr(metrics, "bleu", score)
+    monkeypatch.setattr("workflow_src.stages.measure_lengths.corpus_bleu", lambda *texts: score(*texts[:2]))
     found = run("measure_lengths", remove_repetitions=removal)
     assert found["remove_repetitions"] == removal
     lines, references = ((tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.reference.en"))
