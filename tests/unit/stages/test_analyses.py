@@ -170,7 +170,7 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     # The miniature's words are none of the references': BLEU would be 0 for all. Numbers of texts stand for their BLEU
     # here, and the shortest candidate for the best.
     monkeypatch.setattr("workflow_src.stages.measure_lengths.corpus_bleu", lambda *texts: number_of(*texts[:2]))
-    shortest = lambda tried, references: [min(texts, key=len) for texts in zip(*tried, strict=True)]  # noqa: E731
+    shortest = lambda tried, *rest: [min(texts, key=len) for texts in zip(*tried, strict=True)]  # noqa: E731
     monkeypatch.setattr(metrics, "best_by_sentence", shortest)
     found = run("measure_lengths", remove_repetitions="none")
     assert list(found["models"]) == ["lvm"]
