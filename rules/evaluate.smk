@@ -34,6 +34,7 @@ rule compare_rows:
     input:
         translations=[plan.translation(*row) for row in plan.rows if row[2] == "test"],
         details=[plan.translation_details(*row) for row in plan.rows if row[2] == "test"],
+        source=plan.corpus("test", "source"),
         reference=plan.reference("test"),
     output:
         significance=plan.significance,
@@ -51,10 +52,10 @@ rule compare_rows:
     params:
         settings=plan.settings_significance(),
     message:
-        "Comparing every row with its baseline"
+        "Comparing every row with its baseline and with autoregressive rows"
     shell:
         "python -m workflow_src.stages.compare_rows --settings {params.settings:q} --log {log:q}"
-        " --reference {input.reference:q} --output {output.significance:q}"
+        " --source {input.source:q} --reference {input.reference:q} --output {output.significance:q}"
 
 
 EXPORT_OPTIONS = " ".join(f"--{export} {{params.{export}:q}}" for export in EXPORTED)

@@ -7,6 +7,7 @@ import re
 from workflow_src.config.display import build
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.results import Row
 from workflow_src.evaluation.speed.measured import Measurement, Speed, StepCosts, TimedRow, Where
 
@@ -74,6 +75,19 @@ def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none
         "speedup": None, "device": None, "threads": None, "batch": None,
     }  # fmt: skip
     return Row.model_validate(content | more)
+
+
+def evidence(rows, different=(), unfinished=(), sentences=1000, **figures) -> Evidence:
+    """Evidence about rows: p = 0.5 for every pair with an autoregressive one, and 0.001 for pairs of names that are
+    `different`; `figures` are further ones with their p."""
+    pairs = {}
+    for one in rows:
+        for rival in rows:
+            if rival.family == "transformer" and rival.seed == one.seed and rival.name != one.name:
+                apart = {(one.name, rival.name), (rival.name, one.name)} & set(different)
+                key = ((one.system, one.name, one.seed), (rival.system, rival.name, rival.seed))
+                pairs[key] = {"bleu": 0.001 if apart else 0.5} | figures
+    return Evidence.of(rows, pairs, unfinished, sentences)
 
 
 PROTOCOL = {

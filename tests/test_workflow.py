@@ -447,6 +447,11 @@ CHANGES = {
         {"train_teacher": 1, "distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2,
          **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15, **ENDS},
     ),
+    "tokeniser of BLEU": (
+        "recipe: {bleu_tokeniser: char}",
+        {"train_teacher": 1, "distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2,
+         **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15, **ENDS},
+    ),
     "learning rate of the latent-variable model": (
         "systems: {lvm: {training: {learning_rate: 0.001}}}",
         {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
@@ -789,6 +794,7 @@ ROWS = {
     "one more system": [
         "one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
     "the beam of distillation": ["beam of distillation"],
+    "the tokeniser of BLEU (`recipe.bleu_tokeniser`, or what is installed for `auto`)": ["tokeniser of BLEU"],
     "subwords": ["size of the subwords"],
     "normalisation, limits, how dev and test are split": [
         "what is normalised", "test_another_split_reads_no_file_anew"],

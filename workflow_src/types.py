@@ -170,6 +170,9 @@ class DevSet(Protocol):
     def bleu(self, search: Callable[[Tensor], Hypotheses]) -> float:
         """sacreBLEU of the first sentences under a search, repetitions kept."""
 
+    def bleu_of(self, tokens: list[list[int]]) -> float:
+        """sacreBLEU in [0, 100] of the first sentences' translations, as subword ids."""
+
 
 RefinementStep = Callable[[Tensor], Tensor]
 

@@ -97,7 +97,7 @@ def _settings(family: str, model=None, objective=None, **training) -> dict:
         "system": NAMES.get(family, family), "family": family, "preset": "miniature", "data": "raw",
         "model": parts.model(**sizes | LAYERS[family] | (model or {})).model_dump(mode="json"),
         "objective": parts.objective(**objective or {}).model_dump(mode="json"),
-        "training": TRAINING | training,
+        "training": TRAINING | training, "bleu_tokeniser": "13a",
     }  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def bundle(package, tiny, training_words, tmp_path_factory):
     """A system that was trained and exported."""
     folder = tmp_path_factory.mktemp("bag")
     settings = {"system": "bag", "family": "wordbag", "preset": "miniature", "data": "raw", "model": {"dim": 8},
-                "objective": {}, "training": {"max_steps": 60, "batch_tokens": 300, "validate_every": 30,
+                "bleu_tokeniser": "13a", "objective": {}, "training": {"max_steps": 60, "batch_tokens": 300, "validate_every": 30,
                                               "warmup_steps": 5, "learning_rate": 0.02}}  # fmt: skip
     words = training_words("wordbag", folder, settings=settings)
     train.run(train.arguments("train").parse_args(words))
@@ -136,7 +136,12 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
     decoded = tmp_path / "dev.txt"
     run_stage("decode", ["--settings", json.dumps(settings), *words, "--output", str(decoded)])
     assert decoded.read_text().count("\n") == len(lines)
-    choice = {"settings": settings, "tune": {"stretch": [0.5, 1.0]}, "remove_repetitions": "none"}
+    choice = {
+        "settings": settings,
+        "tune": {"stretch": [0.5, 1.0]},
+        "remove_repetitions": "none",
+        "bleu_tokeniser": "13a",
+    }
     chosen = tmp_path / "chosen.json"
     words += ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
     run_stage("choose_settings", ["--settings", json.dumps(choice), *words])
@@ -179,7 +184,8 @@ def report_files(plan, folder):
         (folder / entry["log"]).write_text("".join(json.dumps(line) + "\n" for line in lines))
         write_json(folder / entry["config"], {"steps": 2})
     write_json(folder / "speed.json", {"rows": speed, "protocol": reports.PROTOCOL, "protocols": []})
-    write_json(folder / "significance.json", {"test": TEST, "rows": compared, "against_delta": []})
+    significance = {"test": TEST, "sentences": 9, "rows": compared, "against_delta": [], "against_autoregressive": []}
+    write_json(folder / "significance.json", significance)
     example = {"index": 0, "source": "s", "reference": "r", "teacher": "t", "searches": {"unrepeat": ["a", "b"]}}
     named = {"unrepeat": {"system": "bag", "search": "unrepeat"}}
     write_json(folder / "traces.json", {"pool": 9, "searches": named, "examples": [example]})

@@ -244,7 +244,8 @@ def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     run_stage("train_teacher", training_words("transformer", folder / "teacher", max_steps=6))
     critic = ["--roles", f"critic={folder / 'teacher/model.safetensors'}"]
     settings = {"system": "marked", "family": "marked", "preset": "miniature", "data": "raw", "model": {"dim": 8},
-                "objective": {}, "training": {"max_steps": 20, "batch_tokens": 300, "validate_every": 10}}  # fmt: skip
+                "objective": {}, "training": {"max_steps": 20, "batch_tokens": 300, "validate_every": 10},
+                "bleu_tokeniser": "13a"}  # fmt: skip
     words = training_words("marked", folder, settings=settings)
     with pytest.raises(ValueError, match="family marked needs --roles critic=FILE"):
         train.run(train.arguments("train").parse_args(words))
@@ -263,7 +264,8 @@ def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
 ):
     teacher, marked = (bundle.parent / place / "model.safetensors" for place in ("teacher", ""))
     settings = {"system": "led", "family": "led", "preset": "miniature", "data": "raw", "model": {"dim": 8},
-                "objective": {}, "training": {"max_steps": 0, "batch_tokens": 300, "validate_every": 10}}  # fmt: skip
+                "objective": {}, "training": {"max_steps": 0, "batch_tokens": 300, "validate_every": 10},
+                "bleu_tokeniser": "13a"}  # fmt: skip
     words = training_words("led", tmp_path, settings=settings, initial=marked)
     critic = ["--roles", f"critic={teacher}"]
     train.run(train.arguments("train").parse_args([*words, *critic]))

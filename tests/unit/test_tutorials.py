@@ -64,6 +64,7 @@ def parallel(use_package, tiny, training_words, tmp_path_factory):
         "model": system.model.model_dump(mode="json"), "objective": system.objective.model_dump(mode="json"),
         "training": {"max_steps": 60, "batch_tokens": 300, "learning_rate": 0.005, "warmup_steps": 5,
                      "validate_every": 20},
+        "bleu_tokeniser": "13a",
     }  # fmt: skip
     folder = tmp_path_factory.mktemp("trained")
     train.run(train.arguments("train").parse_args(training_words("parallel", folder, settings=settings)))
@@ -112,7 +113,12 @@ def test_the_family_translates_as_the_tutorial_says(parallel, tiny, run_stage, t
         command.main(["--bundle", str(bundle), "--help"])
     assert "--lengthening" in capsys.readouterr().out
     choice = {"settings": {"search": "all-at-once", "lengthening": 0.0}, "tune": {"lengthening": [0.0, 0.5]}}
-    words = ["--settings", json.dumps(choice | {"remove_repetitions": "none"}), "--bundle", str(bundle)]
+    words = [
+        "--settings",
+        json.dumps(choice | {"remove_repetitions": "none", "bleu_tokeniser": "13a"}),
+        "--bundle",
+        str(bundle),
+    ]
     words += ["--source", str(sources), "--reference", str(references), "--device", "cpu"]
     run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
     assert read_json(tmp_path / "chosen.json")["chosen"]["lengthening"] in (0.0, 0.5)

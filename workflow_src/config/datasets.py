@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import AfterValidator, Field, model_validator
 
 from workflow_src.config.base import Frozen, distinct, named, written
+from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.spec import Grown
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
@@ -272,6 +273,7 @@ class RecipeConfig(Frozen):
         {}, description="only the first so many pairs"
     )
     distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
+    bleu_tokeniser: BleuTokeniser = Field("auto", description="sacreBLEU's, for BLEU; auto: by the target language")
 
     @model_validator(mode="after")
     def _direction(self):

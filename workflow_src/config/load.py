@@ -12,6 +12,7 @@ from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, Normali
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
 from workflow_src.config.resolved import Loaded, System
+from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.declarations import DeclarationError
 from workflow_src.registry import carried, default_engine, distilling_engines, distilling_search, engines, families, use
 from workflow_src.spec import AUTOREGRESSIVE, BASE, Family, SearchSettings, phrase
@@ -170,6 +171,16 @@ def load(raw: dict[str, Any]) -> Loaded:
     for code in (config.recipe.source, config.recipe.target):
         if code not in dataset.languages:
             raise unknown("language", code, list(dataset.languages), f"dataset {dataset.name}")
+    try:
+        bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
+    except ValueError as failure:
+        raise ConfigError(f"setting recipe.bleu_tokeniser: {failure}.") from None
+    report = config.report
+    if report.expected_convention != "sacrebleu" and bleu_tokeniser(config.recipe.target) != "13a":
+        raise ConfigError(
+            f"report.expected_convention is {report.expected_convention}, which counts words between spaces and is not "
+            f"measured for target {config.recipe.target}; say sacrebleu."
+        )
     _check_parts(dataset, (config.recipe.source, config.recipe.target))
     parse(GeneratorConfig, dataset.generator, "recipe.dataset.generator")
     steps = merge(dataset.normalisation, config.recipe.normalisation)

@@ -102,6 +102,15 @@ class EngineInfo:
     own: bool
     marker: str | None
 
+    @property
+    def kind(self) -> str:
+        """What its times compare with: those of our own engine, or of others that compute as precisely."""
+        return "" if self.own else self.key.partition("-")[2] or "default precision"
+
+    @property
+    def kind_words(self) -> str:
+        return f"optimised engines ({self.kind})" if self.kind else "PyTorch"
+
 
 @dataclasses.dataclass(frozen=True)
 class DecodeInfo:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from typing import Any
 
 from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import Removal, WorkflowConfig, removal
+from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import decoded, default_engine, families
 from workflow_src.spec import ALIGNED, BASE, Family, SearchSettings
 
@@ -109,6 +111,11 @@ class Loaded:
     normalisation: NormalisationConfig
     systems: dict[str, System]
     decodes: tuple[Decode, ...]
+
+    @functools.cached_property
+    def bleu_tokeniser(self) -> str:
+        """sacreBLEU's tokeniser of the target language: everywhere that BLEU is counted."""
+        return bleu_tokeniser(self.config.recipe.target, self.config.recipe.bleu_tokeniser)
 
     def aligned(self, decode: Decode) -> bool:
         """Whether outputs of a decode are read off alignments: of its system, or of the base that it works in."""

@@ -7,7 +7,6 @@ its end symbol follows the last word, as in the authors' code.
 
 from __future__ import annotations
 
-import sacrebleu
 import torch
 from torch import Tensor, nn
 
@@ -103,13 +102,12 @@ def validate(dev: DevSet, objective: RelaxedEnergyConfig, base: None, energy: nn
         parts = dev.over_batches(lambda batch: _measured(objective, model, energy, batch, generator), pass_by)
         sums = {name: sum(part[0][name] for part in parts) for name in parts[0][0]}
         best = {row: tokens for part in parts for row, tokens in part[1].items()}
-        lines = dev.detokenise([best[row] for row in range(dev.sentences)])
         return {
             "dev_energy": sums["energy"] / sums["sentences"],
             "dev_loss": sums["relaxed"] / sums["tokens"],
             "dev_length_accuracy": sums["exact"] / sums["sentences"],
             "dev_bleu": dev.bleu(lambda source: best_outputs(model, source)),
-            "dev_bleu_reference_lengths": sacrebleu.corpus_bleu(lines, [dev.references[: dev.sentences]]).score,
+            "dev_bleu_reference_lengths": dev.bleu_of([best[row] for row in range(dev.sentences)]),
         }
 
     return Validation(figures, "dev_energy", smallest=True)

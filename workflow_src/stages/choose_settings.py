@@ -6,8 +6,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import sacrebleu
-
+from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.evaluation.quality.choosing import choose
 from workflow_src.jobs import add_runtime, log, parser, start
@@ -32,7 +31,7 @@ def run(given) -> str:
         search = settings_of(settings["settings"] | values)
         found = translator.search(sources, search, systems, batch=given.batch, normalised=True, scored=False)
         texts = translator.text(found.tokens, settings["remove_repetitions"])
-        bleu = sacrebleu.corpus_bleu(texts, [references]).score
+        bleu = corpus_bleu(texts, references, settings["bleu_tokeniser"])
         log.info("%s: BLEU %.2f", _told(values), bleu)
         return {"bleu": bleu, "mean_steps": statistics.fmean(found.steps or [0])}
 

@@ -6,10 +6,10 @@ import argparse
 from typing import Any
 
 from workflow_src import jobs
+from workflow_src.data.bleu import corpus_bleu
 from workflow_src.evaluation.analyses import inputs
 from workflow_src.evaluation.analyses.convergence import bounds, point, stopped
 from workflow_src.evaluation.analyses.lengths import entry_settings
-from workflow_src.evaluation.quality import metrics
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS
 
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> str:
         points = []
         for step, column in enumerate(columns):
             texts = translator.text(traces[step], settings["remove_repetitions"])
-            more = {"bleu": metrics.bleu(texts, taken.references), "stopped": shares[step]}
+            more = {"bleu": corpus_bleu(texts, taken.references, settings["bleu_tokeniser"]), "stopped": shares[step]}
             points.append(point(step, column, columns[0]) | more)
         curves.append(entry | {"points": points})
         jobs.log.info("%s of %s: %d sentences", entry["search"], entry["system"], len(values))

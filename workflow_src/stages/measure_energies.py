@@ -74,7 +74,9 @@ def run(arguments: argparse.Namespace) -> str:
         removal, translator = entry["repetitions_removed"], translators[entry["system"]]
         tokens = at_lengths(translator, entry["settings"], sources, targets, arguments.batch)
         language = translator.description["languages"]["target"]
-        bleu = metrics.bleu_by_convention(translator.text(tokens, removal), references, language)
+        bleu = metrics.bleu_by_convention(
+            translator.text(tokens, removal), references, language, settings["bleu_tokeniser"]
+        )
         # Symbols that the model's family adds to the vocabulary are none of the scorer's.
         written = [[ids[piece] for piece in subwords.pieces_target(output)] for output in tokens]
         told = {key: entry[key] for key in ("system", "name", "repetitions_removed")}

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from workflow_src import jobs
+from workflow_src.data.bleu import corpus_bleu
 from workflow_src.evaluation.analyses import inputs, lengths
 from workflow_src.evaluation.quality import metrics
 
@@ -16,7 +17,7 @@ def run(arguments: argparse.Namespace) -> str:
     settings: dict[str, Any] = arguments.settings
     translators = inputs.open_bundles(arguments)
     taken = inputs.sentences(arguments, settings["sentences"])
-    lines, references = taken.sources, taken.references
+    lines, references, tokeniser = taken.sources, taken.references, settings["bleu_tokeniser"]
     models, rows = {}, []
     for entry in settings["searches"]:
         translator = translators[entry["system"]]
@@ -33,11 +34,11 @@ def run(arguments: argparse.Namespace) -> str:
             return translator.text(tokens, settings["remove_repetitions"])
 
         tried = [outputs([best[number] for best in predicted]) for number in range(len(predicted[0]))]
-        best = metrics.best_by_sentence(tried, references)
+        best = metrics.best_by_sentence(tried, references, tokeniser)
         bleu = {
-            "predicted": metrics.bleu(tried[0], references),
-            "reference": metrics.bleu(outputs(true), references),
-            "oracle": metrics.bleu(best, references),
+            "predicted": corpus_bleu(tried[0], references, tokeniser),
+            "reference": corpus_bleu(outputs(true), references, tokeniser),
+            "oracle": corpus_bleu(best, references, tokeniser),
         }
         label = {"label": chosen.label} if chosen.label else {}
         rows.append(entry | label | {"steps": chosen.steps, "bleu": bleu})

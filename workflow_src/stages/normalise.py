@@ -12,12 +12,14 @@ from typing import IO, NamedTuple
 from workflow_src import jobs
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import NormalisationConfig, Split
+from workflow_src.config.tokenisers import bleu_tokeniser
+from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.drops import left_out, words
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.normalise import Normaliser, clean, drop_reason
 from workflow_src.data.places import Places
 from workflow_src.data.splits import EveryNth, connected_groups
-from workflow_src.evaluation.quality import metrics
+from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.records.atomic import ArtifactError, atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
 
@@ -166,12 +168,12 @@ def round_trip_bleu(references: list[tuple[str, str]], side: Normaliser) -> floa
     """
     perfect = [side.detokenise(line) for line, _ in references]
     as_given = [clean(raw, side.settings.unicode) for _, raw in references]
-    return 100.0 if perfect == as_given else metrics.bleu(perfect, as_given)
+    return 100.0 if perfect == as_given else corpus_bleu(perfect, as_given, bleu_tokeniser(side.language))
 
 
 def warn_of_losses(round_trip: dict[str, float], rules: NormalisationConfig) -> None:
     """Warn where normalisation alone costs too much. `round_trip`: split -> `round_trip_bleu`."""
-    low = [f"{bleu:.1f} on {split}" for split, bleu in round_trip.items() if bleu < metrics.LEAST_ROUND_TRIP]
+    low = [f"{bleu:.1f} on {split}" for split, bleu in round_trip.items() if bleu < LEAST_ROUND_TRIP]
     if low and rules.references == "given":
         jobs.log.warning(
             "warning: references that are normalised and put together again have BLEU %s against themselves, and no "

@@ -21,6 +21,7 @@ from workflow_src.evaluation.report import (
     carried,
     conventions,
     corpus,
+    evidence,
     figures,
     figures_latencies,
     figures_learning,
@@ -98,14 +99,28 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
     manifest, speed = found.manifest, found.speed
     report = manifest.report
     removed = report.remove_repetitions
-    table, convention = tables.groups(rows, manifest, removed), report.expected_convention
+    tested = found.significance if split == "test" else None
+    proof = evidence.Evidence.of(
+        tables.wanted_rows(rows, manifest, removed),
+        tested.pairs if tested else {},
+        (log.system.name for log in found.logs if evidence.cut_short(log.entries)),
+        tested.sentences if tested else 0,
+    )
+    table, convention = tables.groups(rows, manifest, removed, proof), report.expected_convention
     comparisons = sum(line.p_value is not None for group in table for line in group.lines)
     compared = significance_page.main_caption(found.significance, comparisons, manifest)
     sentences = next(iter(found.qualities.values())).get("sentences")
     timing = f"; speed on {speed.protocol.device_name or speed.processor}" if speed and speed.processor else ""
     trained, about = carried.report_words(manifest.dataset, found.sums, found.systems, rows)
     caption = page.caption(
-        removed, manifest, split, sentences, speed is not None, compared, found.corpus.get("normalisation")
+        removed,
+        manifest,
+        split,
+        sentences,
+        speed is not None,
+        compared,
+        found.corpus.get("normalisation"),
+        results.bleu_tokeniser(made["signatures"]["BLEU"]),
     )
     measured = found.analyses.energies
     energies = analysis_captions.energies_words(measured)
@@ -122,7 +137,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "notes": report.notes,
         "palette": page.palette(manifest),
         "start_title": manifest.start.title if manifest.start else "",
-        "summary": summary.summary(table, speed.protocol.baseline if speed else None),
+        "summary": summary.summary(table, proof, speed.protocol.baseline if speed else None),
         "groups": table,
         "removals": tables.removals(rows, manifest),
         "removal_heads": list(tables.REMOVAL_LABELS.values()),
@@ -130,7 +145,9 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "small_digits": not figures_quality.crowded(table),
         "series": figures_quality.joined_by(table),
         "table": page.table_cells(table, convention),
-        "caption": " ".join(filter(None, [caption, page.loss_words(found.corpus, split), energies, trained, about])),
+        "caption": " ".join(
+            filter(None, [caption, page.loss_words(found.corpus, split), page.rival_words(table), energies, trained, about])
+        ),
         "carried": about,
         "control_tables": significance_page.control_tables(found.significance, rows, manifest, removed),
         "chosen": page.chosen_words(found.choices),

@@ -28,7 +28,9 @@ def run(arguments: argparse.Namespace) -> str:
     details = read_details(arguments.details)
     valid = metrics.grammar_validity(settings["source"], settings["target"]) if settings.get("generator") else None
     joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
-    result = metrics.all_variants(hypotheses, joined, references, sources, valid, settings["target"])
+    result = metrics.all_variants(
+        hypotheses, joined, references, sources, valid, settings["target"], settings["bleu_tokeniser"]
+    )
     result["mean_steps"] = mean_steps(details)
     inputs = {name: getattr(arguments, name) for name in ("hypotheses", "reference", "source", "details")}
     write_json(arguments.output, result | {"provenance": provenance(settings, inputs)})

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import sacrebleu
 import torch
 from torch import Tensor
 
 from workflow_src.data.batching import collate, epoch_batches
+from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.decoding.batches import search_all
 from workflow_src.runtime.device import Runtime
@@ -39,6 +39,8 @@ class Dev:
     runtime: Runtime
     sentences: int
     group: Group = Group()
+    # Of BLEU, by the target language.
+    tokeniser: str = "13a"
 
     def generator(self) -> torch.Generator:
         """Random numbers on the device, the same at every validation."""
@@ -76,5 +78,8 @@ class Dev:
 
     def bleu(self, search: Callable[[Tensor], Hypotheses]) -> float:
         """sacreBLEU of the first sentences under a search, repetitions kept."""
-        lines = self.detokenise(self.translate(search))
-        return sacrebleu.corpus_bleu(lines, [self.references[: self.sentences]]).score
+        return self.bleu_of(self.translate(search))
+
+    def bleu_of(self, tokens: list[list[int]]) -> float:
+        """sacreBLEU in [0, 100] of the first sentences' translations, as subword ids."""
+        return corpus_bleu(self.detokenise(tokens), self.references[: self.sentences], self.tokeniser)

@@ -76,7 +76,7 @@ def open_dev(
     def lines(ids: list[list[int]]) -> list[str]:
         return [normaliser.detokenise(line) for line in subwords.decode_target(ids)]
 
-    return Dev(corpus, references, lines, runtime, count, group)
+    return Dev(corpus, references, lines, runtime, count, group, given.settings["bleu_tokeniser"])
 
 
 def _language(path: Path) -> str:

@@ -79,7 +79,14 @@ def test_convergence_is_measured_where_asked_for_of_latents_of_any_positions():
     told = settings(plan, "convergence")
     followed = [(entry["system"], entry["search"], entry["model"]) for entry in told.pop("searches")]
     assert followed == [("one", "delta", "one"), ("refined", "score", "one"), ("lvm", "delta", "lvm")]
-    assert told == {"sentences": 200, "samples": 20, "steps": 7, "seed": 1, "remove_repetitions": "subwords"}
+    assert told == {
+        "sentences": 200,
+        "samples": 20,
+        "steps": 7,
+        "seed": 1,
+        "remove_repetitions": "subwords",
+        "bleu_tokeniser": "13a",
+    }
     # The others follow latents of target positions alone.
     assert [entry["system"] for entry in settings(plan, "marginal")["searches"]] == ["lvm"]
 

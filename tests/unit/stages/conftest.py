@@ -57,7 +57,7 @@ def _quality(system, settings, seed, valid):
 
 def _log(family, seed):
     for number in range(1, 9):
-        done = 1 - 0.6**number
+        done = 1 - 0.5**number
         entry = {
             "step": 500 * number,
             "minutes": 0.4 * number,
@@ -165,6 +165,7 @@ CORPUS = {
 
 
 ENCODED = {"pairs": 23_990, "max_length": 64, "dropped": {"source-too-long": 10}}
+RIVAL = {"system": "teacher", "name": "beam-4", "bleu": 0.2, "validity": 0.3}
 
 
 def _significance(rows):
@@ -175,6 +176,8 @@ def _significance(rows):
     network = {"difference": by_variant(-0.5, 0.125, 0.25), "p_value": by_variant(0.0004, 0.75, 0.5)}
     return {
         "test": {"name": "paired approximate randomisation", "two_sided": True, "trials": 10_000, "seed": 1},
+        "sentences": 1000,
+        "against_autoregressive": [key | {"against": [RIVAL]} for key in keys],
         "rows": [key | {"baseline": ["teacher", "beam-4"], "p_value": p_value} for key in keys],
         "against_delta": [
             key | {"delta": ["lvm", key["name"].replace(key["system"], "delta")]} | network

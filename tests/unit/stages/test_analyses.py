@@ -26,12 +26,13 @@ SETTINGS = {
     "estimate_marginal": {"sentences": 4, "samples": 12, "steps": [2, 1, 0], "seed": 1, "searches": [DELTA, SCORE]},
     "compare_tokens": {"sentences": 6, "steps": [1, 3], "searches": [DELTA, SCORE]},
     "measure_lengths": {
-        "sentences": 6, "candidates": 3, "steps": 1, "remove_repetitions": "subwords",
+        "sentences": 6, "candidates": 3, "steps": 1, "remove_repetitions": "subwords", "bleu_tokeniser": "13a",
         "searches": [PRIOR, DELTA, SCORE],
     },
     "sample_translations": {"sentences": 6, "examples": 2, "steps": 1, "seed": 1, "searches": [SCORE]},
     "measure_convergence": {
-        "sentences": 5, "samples": 3, "steps": 3, "seed": 1, "remove_repetitions": "none", "searches": [DELTA, SCORE],
+        "sentences": 5, "samples": 3, "steps": 3, "seed": 1, "remove_repetitions": "none", "bleu_tokeniser": "13a",
+        "searches": [DELTA, SCORE],
     },
     "map_latent_space": {
         "sentences": 4, "sentence": None, "positions": 30, "steps": 1, "resolution": 5, "arrows": 3,
@@ -119,7 +120,7 @@ def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
 
 def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
     # Numbers of texts stand for their BLEU, which is 0 for all of the miniature's.
-    monkeypatch.setattr(metrics, "bleu", number_of)
+    monkeypatch.setattr("workflow_src.stages.measure_convergence.corpus_bleu", lambda *texts: number_of(*texts[:2]))
     found = run("measure_convergence")
     assert found["analysis"] == "convergence" and found["sentences"] == 5 and found["samples"] == 3
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:5]
@@ -143,7 +144,7 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
 
 
 def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(metrics, "bleu", lambda texts, references: float("nan"))
+    monkeypatch.setattr("workflow_src.stages.measure_convergence.corpus_bleu", lambda *texts: float("nan"))
     with pytest.raises(SystemExit):
         run("measure_convergence")
     told = capsys.readouterr().err
@@ -168,8 +169,8 @@ def edits(one, other) -> int:
 def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     # The miniature's words are none of the references': BLEU would be 0 for all. Numbers of texts stand for their BLEU
     # here, and the shortest candidate for the best.
-    monkeypatch.setattr(metrics, "bleu", number_of)
-    shortest = lambda tried, references: [min(texts, key=len) for texts in zip(*tried, strict=True)]  # noqa: E731
+    monkeypatch.setattr("workflow_src.stages.measure_lengths.corpus_bleu", lambda *texts: number_of(*texts[:2]))
+    shortest = lambda tried, *rest: [min(texts, key=len) for texts in zip(*tried, strict=True)]  # noqa: E731
     monkeypatch.setattr(metrics, "best_by_sentence", shortest)
     found = run("measure_lengths", remove_repetitions="none")
     assert list(found["models"]) == ["lvm"]
@@ -220,7 +221,7 @@ def prior_mean(model, sources, lengths):
 def test_lengths_are_measured_on_text_without_repetitions(run, tiny_bundles, tiny, removal, monkeypatch):
     # The miniature's words are none of the references': BLEU is 0, and the number of characters is not.
     score = lambda texts, references: sum(map(len, texts))  # noqa: E731
-    monkeypatch.setattr(metrics, "bleu", score)
+    monkeypatch.setattr("workflow_src.stages.measure_lengths.corpus_bleu", lambda *texts: score(*texts[:2]))
     found = run("measure_lengths", remove_repetitions=removal)
     assert found["remove_repetitions"] == removal
     lines, references = ((tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.reference.en"))
@@ -535,14 +536,14 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
         entry | {"system": "cmlm", "name": "one", "settings": {"search": "mask-predict", "iterations": 2}},
         entry | {"system": "lvm", "name": "two", "settings": {"search": "delta", "steps": 1, "step_size": 1.0}},
     ]
-    asked = {"scorer": ["transformer", "seq2seq"], "rows": [], "searches": searches}
+    asked = {"scorer": ["transformer", "seq2seq"], "rows": [], "searches": searches, "bleu_tokeniser": "13a"}
     told = {"tiny_bundles": more_bundles, "bundles": tuple(translators), "tiny": SimpleNamespace(corpus=tmp_path)}
     found = run("measure_energies", asked, **told)
     one, two = found["at_reference_lengths"]
     assert (one["system"], one["name"], two["name"], one["repetitions_removed"]) == ("cmlm", "one", "two", removal)
     score = metrics.score(texts, references)
     assert one["bleu"] == {key: pytest.approx(getattr(score, key)) for key in metrics.CONVENTIONS.values()}
-    assert scored[0] == (texts, references, "en") and (removal != "none" or one["bleu"]["bleu"] > 5)
+    assert scored[0] == (texts, references, "en", "13a") and (removal != "none" or one["bleu"]["bleu"] > 5)
     # Lengths leave room for an end symbol, and empty sources have no energy.
     if removal == "subwords":
         outputs = subwords.without_repetitions(outputs)

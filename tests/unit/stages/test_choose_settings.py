@@ -17,16 +17,15 @@ def score(tiny_bundles):
 
 
 @pytest.mark.parametrize("removal", ["subwords", "words", "none"])
-def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(
-    removal, score, tiny_bundles, tiny, run_stage, tmp_path, monkeypatch
-):
+def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(removal, score, tiny_bundles, tiny, run_stage, tmp_path):
     # Over characters: the miniature's words are none of the references'.
-    real = sacrebleu.corpus_bleu
-    monkeypatch.setattr(sacrebleu, "corpus_bleu", lambda *texts: real(*texts, tokenize="char"))
+    def bleu(texts):
+        return sacrebleu.corpus_bleu(texts, [references], tokenize="char").score
+
     base = {"search": "score", "steps": 2, "step_size": 1.0}
     tune = {"step_size": [0.0001, 1.0, 40.0]}
     chosen, text = tmp_path / "chosen.json", tmp_path / "dev.txt"
-    settings = {"settings": base, "tune": tune, "remove_repetitions": removal}
+    settings = {"settings": base, "tune": tune, "remove_repetitions": removal, "bleu_tokeniser": "char"}
     words = ["--settings", json.dumps(settings), "--device", "cpu"]
     words += ["--bundle", str(tiny_bundles["score"]), "--source", str(tiny.corpus / "dev.de")]
     words += ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
@@ -38,10 +37,8 @@ def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(
     for size in tune["step_size"]:
         wanted = {"search": "score", "steps": 2, "step_size": size, "normalised": True}
         kept, removed = (score.translate(lines, **wanted, remove_repetitions=what) for what in ("none", removal))
-        assert removal != "subwords" or sacrebleu.corpus_bleu(kept, [references]).score != pytest.approx(
-            sacrebleu.corpus_bleu(removed, [references]).score
-        )
-        by_hand[size] = (sacrebleu.corpus_bleu(removed, [references]).score, kept)
+        assert removal != "subwords" or bleu(kept) != pytest.approx(bleu(removed))
+        by_hand[size] = (bleu(removed), kept)
     assert [point["bleu"] for point in found["curve"]] == pytest.approx([bleu for bleu, _ in by_hand.values()])
     best = max(by_hand, key=lambda size: by_hand[size][0])
     assert read_chosen(chosen) == {"step_size": best}
@@ -61,7 +58,12 @@ def test_a_file_that_chose_nothing_is_refused(tmp_path):
 def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_stage, tmp_path):
     """Configurations hand values over as floats; lengths and samples index."""
     base = {"search": "latent-search", "steps": 0, "step_size": 1.0, "samples": 1, "refinement": "delta"}
-    settings = {"settings": base, "tune": {"lengths": [1.0, 2.0]}, "remove_repetitions": "subwords"}
+    settings = {
+        "settings": base,
+        "tune": {"lengths": [1.0, 2.0]},
+        "remove_repetitions": "subwords",
+        "bleu_tokeniser": "13a",
+    }
     words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
     words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
     run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 
 import pytest
 
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.evaluation.quality.significance import TRIALS, randomisation_test, statistics
+from workflow_src.stages.compare_rows import against_autoregressive
 
+SCORING = {"source": "de", "target": "en", "generator": None, "bleu_tokeniser": "13a"}
 WORDS = "the a red green house tree old man walks sees under over big small".split()
 
 
@@ -31,6 +34,7 @@ def rows(tmp_path):
         details = path.with_suffix(".jsonl")
         details.write_text("".join(json.dumps({"without_repeated_subwords": line}) + "\n" for line in joined))
         made = {"system": system, "name": name, "seed": seed, "baseline": baseline, "autoregressive": autoregressive}
+        made["repetitions_removed"] = "none" if autoregressive else "subwords"
         return made | {"delta": delta, "translations": str(path), "details": str(details)}
 
     (tmp_path / "reference.txt").write_text("".join(f"{line}\n" for line in references))
@@ -46,14 +50,17 @@ def rows(tmp_path):
 
 def one_pair(baseline, other, references):
     """Difference in BLEU and p-value of one pair."""
-    differences, values = randomisation_test(statistics(baseline, references), statistics(other, references)[None])
+    differences, values = randomisation_test(
+        statistics(baseline, references, "13a"), statistics(other, references, "13a")[None]
+    )
     return differences[0], values[0]
 
 
 def test_rows_are_compared_with_their_baseline_of_the_same_seed(rows, run_stage, tmp_path):
     listed, references = rows
     output = tmp_path / "significance.json"
-    words = ["--settings", json.dumps({"rows": listed}), "--reference", str(tmp_path / "reference.txt")]
+    words = ["--settings", json.dumps(SCORING | {"rows": listed}), "--reference", str(tmp_path / "reference.txt")]
+    words += ["--source", str(tmp_path / "reference.txt")]
     run_stage("compare_rows", [*words, "--output", str(output)])
     content = json.loads(output.read_text())
     found = content["rows"]
@@ -86,7 +93,38 @@ def test_rows_are_compared_with_their_baseline_of_the_same_seed(rows, run_stage,
 
 def test_an_experiment_without_test_rows_has_an_empty_comparison(run_stage, tmp_path):
     (tmp_path / "reference.txt").write_text("a\n")
-    words = ["--settings", json.dumps({"rows": []}), "--reference", str(tmp_path / "reference.txt")]
+    words = ["--settings", json.dumps(SCORING | {"rows": []}), "--reference", str(tmp_path / "reference.txt")]
+    words += ["--source", str(tmp_path / "reference.txt")]
     run_stage("compare_rows", [*words, "--output", str(tmp_path / "significance.json")])
     content = json.loads((tmp_path / "significance.json").read_text())
-    assert content["rows"] == content["against_delta"] == []
+    assert content["rows"] == content["against_delta"] == content["against_autoregressive"] == []
+
+
+def test_every_row_is_compared_with_the_autoregressive_rows_of_its_seed(rows, run_stage, tmp_path):
+    """Repetitions removed as in the main table: BLEU as in `rows`, and validity by its own test."""
+    listed, references = rows
+    output = tmp_path / "significance.json"
+    words = ["--settings", json.dumps(SCORING | {"rows": listed}), "--reference", str(tmp_path / "reference.txt")]
+    run_stage("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
+    content = json.loads(output.read_text())
+    assert content["sentences"] == 40
+    found = {(row["name"], row["seed"]): row["against"] for row in content["against_autoregressive"]}
+    # Seed 2 has no autoregressive row, and a row is not compared with itself.
+    assert found.keys() == {(row["name"], 1) for row in listed[:4]} and found["beam-4", 1] == []
+    (rival,) = found["prior-mean", 1]
+    (prior,) = (row for row in content["rows"] if row["name"] == "prior-mean")
+    assert rival == {"system": "teacher", "name": "beam-4", "bleu": prior["p_value"]["without_repeated_subwords"]}
+
+
+def test_validity_is_compared_by_an_exact_sign_test(rows):
+    """Of 40 outputs, 12 are valid in one row only and 3 in the other only: McNemar's exact p over 15 sentences."""
+    listed, references = rows
+    beam = open(listed[0]["translations"]).read().splitlines()
+
+    def valid(text: str, number: int) -> bool:
+        return number < 12 if text == beam[number] else 12 <= number < 15
+
+    found = against_autoregressive(listed[:2], references, "13a", valid)
+    ((rival,),) = (row["against"] for row in found if row["name"] == "prior-mean")
+    exact = 2 * sum(math.comb(15, k) for k in range(4)) / 2**15
+    assert rival["validity"] == pytest.approx(exact, abs=0.006) and exact < 0.05

@@ -11,7 +11,7 @@ import sacrebleu
 from workflow_src import jobs
 from workflow_src.stages import score_quality
 
-SETTINGS = {"source": "de", "target": "en", "generator": None}
+SETTINGS = {"source": "de", "target": "en", "generator": None, "bleu_tokeniser": "13a"}
 
 
 @pytest.fixture

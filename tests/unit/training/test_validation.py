@@ -1,6 +1,8 @@
 """Dev figures: against direct computation, within their bounds, and the same each time."""
 
+import dataclasses
 import math
+from types import SimpleNamespace
 
 import pytest
 import sacrebleu
@@ -8,14 +10,17 @@ import torch
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
+from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import collate
 from workflow_src.data.lines import read_lines
 from workflow_src.families import refiners
 from workflow_src.families.build import build
 from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMatchingConfig
 from workflow_src.nn.weights import weights_of
+from workflow_src.runtime.processes import Group
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.training.dev import Dev
+from workflow_src.training.inputs import open_dev
 from workflow_src.training.systems import load_system
 from workflow_src.types import Hypotheses
 
@@ -54,6 +59,21 @@ def test_bleu_of_the_references_themselves_is_100(dev, tiny):
 
     assert dev.bleu(oracle) == pytest.approx(100)
     assert dev.bleu(lambda source: Hypotheses([[] for _ in source], [0.0] * len(source))) == 0
+
+
+def test_bleu_while_training_is_counted_by_the_tokeniser_of_the_settings(tiny, runtime):
+    words = SimpleNamespace(
+        reference=tiny.corpus / "dev.reference.en", corpus_summary=tiny.corpus / "corpus.json", dev="dev",
+        settings={"bleu_tokeniser": "char"},
+    )  # fmt: skip
+    dev = open_dev(tiny.dev, words, tiny.subwords, runtime, TrainingConfig(max_steps=1), Group())
+    # Half of every line: no word of it is missed, and single characters tell.
+    rows = [tiny.dev.target(row).tolist()[: len(tiny.dev.target(row)) // 2 + 1] for row in range(dev.sentences)]
+    expected = {
+        name: sacrebleu.corpus_bleu(dev.detokenise(rows), [dev.references], tokenize=name).score
+        for name in ("char", "13a")
+    }
+    assert dev.bleu_of(rows) == pytest.approx(expected["char"]) != pytest.approx(expected["13a"])
 
 
 def test_dev_batches_hold_every_pair_once_in_one_order(dev):
@@ -208,11 +228,10 @@ def test_posterior_bleu_is_100_when_latents_carry_the_sentence(dev, tiny, tiny_s
 
 
 @pytest.mark.parametrize("family", ["score", "energy"])
-def test_refiner_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings, frozen, family, monkeypatch):
+def test_refiner_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings, frozen, family):
     """At the prior mean, where no noise is drawn."""
     # Over characters: the miniature's words are none of the references'.
-    real = sacrebleu.corpus_bleu
-    monkeypatch.setattr(sacrebleu, "corpus_bleu", lambda *texts: real(*texts, tokenize="char"))
+    dev = dataclasses.replace(dev, tokeniser="char")
     model, frozen = untrained(family, tiny, tiny_settings), frozen.eval()
     objective = ScoreMatchingConfig(step_size=STEP, delta_steps=2)
     figures = same_twice(refiners.validate(dev, objective, frozen), model)
@@ -242,7 +261,9 @@ def test_refiner_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_setti
     assert figures["dev_squared_error_noise0"] == pytest.approx(float(torch.cat(squares).mean()), rel=1e-4)
     assert figures["dev_offset_norm_noise0"] == pytest.approx(float(torch.cat(norms).mean()), rel=1e-4)
     bleu, other = (
-        sacrebleu.corpus_bleu(tiny.subwords.decode_target(translations[:5]), [dev.references[:5]]).score
+        sacrebleu.corpus_bleu(
+            tiny.subwords.decode_target(translations[:5]), [dev.references[:5]], tokenize="char"
+        ).score
         for translations in by_size.values()
     )
     # Far enough apart for the figure to tell the step size.

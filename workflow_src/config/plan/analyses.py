@@ -86,6 +86,8 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
         if name in ("lengths", "convergence"):
             # Of outputs at given lengths, and of bounds: no alignments.
             settings["remove_repetitions"] = removal(False, False, loaded.config.report.remove_repetitions)
+        if name in ("lengths", "convergence") or (name == "energies" and entries.get("searches")):
+            settings["bleu_tokeniser"] = loaded.bleu_tokeniser
         systems = [entry["system"] for entry in entries.get("searches", ())]
         systems += scoring_systems(entries) if entries.get("rows") else ()
         if not systems and config.enabled and not type(config).model_fields["enabled"].default:

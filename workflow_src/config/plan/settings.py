@@ -49,7 +49,12 @@ class Settings(Graph):
         training = resolved.training.model_dump(mode="json", exclude={"save_every", "max_skipped"})
         if training["explode_factor"] is None:
             del training["explode_factor"]
-        learning = {"objective": resolved.objective.model_dump(mode="json"), "training": training}
+        # BLEU on dev may say which weights are best, and stands in training.jsonl.
+        learning = {
+            "objective": resolved.objective.model_dump(mode="json"),
+            "training": training,
+            "bleu_tokeniser": self.loaded.bleu_tokeniser,
+        }
         return _json(
             {
                 "system": system,
@@ -78,13 +83,24 @@ class Settings(Graph):
     def settings_choose(self, decode: Decode) -> str:
         """What a decode chooses from, and which repetitions are removed before its translations are compared."""
         removal = self.loaded.removal(decode)
-        return _json({"settings": decode.settings, "tune": decode.tune, "remove_repetitions": removal})
+        return _json(
+            {
+                "settings": decode.settings,
+                "tune": decode.tune,
+                "remove_repetitions": removal,
+                "bleu_tokeniser": self.loaded.bleu_tokeniser,
+            }
+        )
 
     def settings_significance(self) -> str:
-        """The translations of every test row by system, name and seed, and the rows that each is compared with."""
+        """The translations of every test row by system, name and seed, and the rows that each is compared with.
+
+        `repetitions_removed` is what the main table removes. Validity is compared where the corpus can tell it.
+        """
         rows = [(decode, seed) for decode, seed, split in self.rows if split == "test"]
         return _json(
             {
+                **self._scoring(),
                 "rows": [
                     {
                         "system": decode.system,
@@ -93,11 +109,12 @@ class Settings(Graph):
                         "baseline": self._baseline(decode),
                         **self._controls(decode),
                         "autoregressive": self.system(decode.system).family.autoregressive,
+                        "repetitions_removed": self.loaded.removal(decode),
                         "translations": self.translation(decode, seed, "test"),
                         "details": self.translation_details(decode, seed, "test"),
                     }
                     for decode, seed in rows
-                ]
+                ],
             }
         )
 
@@ -163,13 +180,16 @@ class Settings(Graph):
 
     def settings_quality(self) -> str:
         """How a translation is scored; `generator` is set where the corpus can tell valid translations."""
-        return _json(
-            {
-                "source": self.recipe.source,
-                "target": self.recipe.target,
-                "generator": self.loaded.dataset.generator or None,
-            }
-        )
+        return _json(self._scoring())
+
+    def _scoring(self) -> dict[str, Any]:
+        """What BLEU and validity of the corpus's translations depend on."""
+        return {
+            "source": self.recipe.source,
+            "target": self.recipe.target,
+            "generator": self.loaded.dataset.generator or None,
+            "bleu_tokeniser": self.loaded.bleu_tokeniser,
+        }
 
     def settings_report(self) -> str:
         """The manifest of the report: every row with its files, every trained system with its training log."""

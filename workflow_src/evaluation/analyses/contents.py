@@ -95,8 +95,8 @@ class Bleu(Told):
     """BLEU as `quality.metrics.CONVENTIONS` count it."""
 
     bleu: float
-    bleu_tokenised: float
-    bleu_intl_lowercase: float
+    bleu_tokenised: float | None
+    bleu_intl_lowercase: float | None
 
 
 class AtReferenceLengths(ScoredOutputs):

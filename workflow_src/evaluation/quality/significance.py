@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import sacrebleu
+
+from workflow_src.data.bleu import bleu_metric
 
 TRIALS = 10_000
 SEED = 12345
+# Of the test: what is below tells two rows apart.
+LEVEL = 0.05
 # What results say about the test.
 TEST: dict[str, Any] = {"name": "paired approximate randomisation", "two_sided": True, "trials": TRIALS, "seed": SEED}
 # Trials computed together: bounds memory.
@@ -18,10 +22,10 @@ _ROUNDING = 1e-9
 _ORDERS = 4
 
 
-def statistics(translations: list[str], references: list[str]) -> np.ndarray:
-    """What corpus BLEU is made of, by sentence (N, 10): words of output and reference, matches and n-grams by order.
+def statistics(translations: list[str], references: list[str], tokeniser: str) -> np.ndarray:
+    """What corpus BLEU is made of, by sentence (N, 10): tokens of output and reference, matches and n-grams by order.
 
-    sacreBLEU counts them, with its default tokenisation and case. Raises ValueError for numbers of lines that differ
+    sacreBLEU counts them over cased text, by `tokeniser`. Raises ValueError for numbers of lines that differ
     or are 0.
     """
     if not references:
@@ -29,7 +33,7 @@ def statistics(translations: list[str], references: list[str]) -> np.ndarray:
     if len(translations) != len(references):
         raise ValueError(f"there are {len(translations)} translations for {len(references)} references.")
     # Effective order changes no counts, only the score of a sentence, which is not used.
-    metric = sacrebleu.BLEU(effective_order=True)
+    metric = bleu_metric(tokeniser, effective_order=True)
     found = (metric.sentence_score(text, [reference]) for text, reference in zip(translations, references, strict=True))
     return np.array([[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in found], dtype=float)
 
@@ -74,3 +78,37 @@ def randomisation_test(
         differences = corpus_bleu(theirs - moved) - corpus_bleu(ours + moved)
         larger += (np.abs(differences) >= np.abs(found) - _ROUNDING).sum(axis=0)
     return found, (larger + 1) / (trials + 1)
+
+
+def share(sums: np.ndarray) -> np.ndarray:
+    """A score that is a count of sentences: `sums` (..., 1) are those sentences."""
+    return sums[..., 0]
+
+
+def pairwise_test(
+    counts: np.ndarray,
+    rivals: Sequence[int],
+    score: Callable[[np.ndarray], np.ndarray] = corpus_bleu,
+    trials: int = TRIALS,
+    seed: int = SEED,
+) -> np.ndarray:
+    """p-values (R, K) of the difference in `score` between each of K rows and each of R `rivals`, numbers of rows.
+
+    `counts` (K, N, C) are what the score is made of, by sentence; `score` takes their sums (..., C). Test, exchanges
+    and p-values are those of `randomisation_test`; what a trial exchanges is summed once for all pairs.
+    """
+    rows, sentences, size = counts.shape
+    sums = counts.sum(axis=1)
+    real = np.stack([score(sums) - score(sums[rival]) for rival in rivals])
+    columns = counts.transpose(1, 0, 2).reshape(sentences, rows * size)
+    generator = np.random.default_rng(seed)
+    larger = np.zeros((len(rivals), rows), dtype=int)
+    for start in range(0, trials, _CHUNK):
+        shape = (min(_CHUNK, trials - start), sentences)
+        exchanged = generator.integers(0, 2, shape, dtype=np.int8).astype(float)
+        sums_exchanged = (exchanged @ columns).reshape(-1, rows, size)
+        for number, rival in enumerate(rivals):
+            moved = sums_exchanged - sums_exchanged[:, [rival]]
+            differences = score(sums - moved) - score(sums[rival] + moved)
+            larger[number] += (np.abs(differences) >= np.abs(real[number]) - _ROUNDING).sum(axis=0)
+    return (larger + 1) / (trials + 1)

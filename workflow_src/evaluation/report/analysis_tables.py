@@ -144,10 +144,14 @@ def reference_lengths_table(found: contents.Energies, manifest: Manifest) -> dic
     heads += _energy_heads(list(found.by_scorer(entries[0])))
     rows = []
     for row, value in zip(entries, published, strict=True):
-        cells = [_row_label(row, manifest), *(f"{getattr(row.bleu, key):.1f}" for key in CONVENTIONS.values())]
-        cells += ["–" if value is None else f"{value:.1f}"] if shown else []
+        cells = [_row_label(row, manifest), *(_bleu(getattr(row.bleu, key)) for key in CONVENTIONS.values())]
+        cells += [_bleu(value)] if shown else []
         rows.append(cells + _energy_cells(found, row))
     return _table(heads, rows)
+
+
+def _bleu(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
 
 
 def unmatched_reference_lengths(found: contents.Energies | None, expected: dict[str, float]) -> dict[str, float]:

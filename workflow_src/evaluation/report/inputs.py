@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,7 @@ def load(arguments: argparse.Namespace) -> Inputs:
     files |= {f"chosen {row.system} {row.name} {row.seed}": path for path, row in tuned.items()}
     qualities = {row.quality: read_quality(row.quality) for row in manifest.rows}
     files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
+    _check_tokenisers(qualities)
     logs, systems = read_systems(manifest)
     speed = read_speed(arguments.speed) if arguments.speed else None
     return Inputs(
@@ -159,6 +161,16 @@ def load(arguments: argparse.Namespace) -> Inputs:
         encoded={path.parent.name: read_json(path) for path in arguments.encoded},
         files=files,
     )
+
+
+def _check_tokenisers(qualities: Mapping[str, dict[str, Any]]) -> None:
+    """Raises ArtifactError where BLEU of two files was counted by different tokenisers."""
+    seen: dict[str, str] = {}
+    for path, quality in qualities.items():
+        seen.setdefault(results.bleu_tokeniser(quality["kept"]["bleu_signature"]), path)
+    if len(seen) > 1:
+        (one, path), (other, second) = list(seen.items())[:2]
+        raise ArtifactError(f"{path} has BLEU by tokeniser {one}, {second} by {other}; score the translations again.")
 
 
 def _choice(manifest: Manifest, row: RowInfo, content: dict[str, Any]) -> results.Choice:

@@ -15,8 +15,10 @@ from workflow_src.config.experiment import Convention, Removal
 from workflow_src.config.manifest import Manifest, words
 from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP, VARIANTS
+from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report import conventions, speed_page, tables
 from workflow_src.evaluation.report.carried import UNREACHABLE
+from workflow_src.evaluation.report.evidence import LEAST_BLEU
 from workflow_src.evaluation.report.markdown import markdown_table
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
@@ -132,14 +134,15 @@ def palette(manifest: Manifest) -> list[dict[str, str]]:
     ]
 
 
-def scored_words(normalisation: Mapping[str, Any]) -> str:
-    """What text BLEU and chrF are counted on, for captions."""
+def scored_words(normalisation: Mapping[str, Any], tokeniser: str = "13a") -> str:
+    """What text BLEU and chrF are counted on, for captions; BLEU's tokeniser where it is not sacreBLEU's default."""
+    by = "" if tokeniser == "13a" else f" (BLEU by its tokeniser {tokeniser})"
     if normalisation.get("references") != "normalised":
-        return "BLEU and chrF are sacreBLEU's on detokenised, cased text"
+        return f"BLEU and chrF are sacreBLEU's{by} on detokenised, cased text"
     case = "lowercased" if normalisation.get("lowercase") else "cased"
     return (
-        f"BLEU and chrF are sacreBLEU's on detokenised, {case} text, against references that are normalised like the "
-        "training text"
+        f"BLEU and chrF are sacreBLEU's{by} on detokenised, {case} text, against references that are normalised like "
+        "the training text"
     )
 
 
@@ -174,16 +177,18 @@ def caption(
     timed: bool,
     compared: str = "",
     normalisation: Mapping[str, Any] | None = None,
+    tokeniser: str = "13a",
 ) -> str:
     """What a table's figures are; says which repetitions are removed from its rows.
 
-    `compared` says what p is; `normalisation` is that of `corpus.json`.
+    `compared` says what p is; `normalisation` is that of `corpus.json`, `tokeniser` that
+    of BLEU.
     """
     count = f", {sentences:,} sentences" if sentences else ""
     seeds = len({row.seed for row in manifest.rows})
     text = f"Quality and speed on {split} of {manifest.dataset} ({manifest.source}→{manifest.target}{count}). "
     text += f"In non-autoregressive outputs, {conventions.removal_words(removed, manifest.aligned)}; "
-    text += f"autoregressive outputs are scored as they are. {scored_words(normalisation or {})}; "
+    text += f"autoregressive outputs are scored as they are. {scored_words(normalisation or {}, tokeniser)}; "
     text += (
         "brackets hold the 95 % bootstrap interval."
         if seeds == 1
@@ -198,9 +203,19 @@ def caption(
             "of rounds, the lowest and the highest, show how well it repeats."
         )
         reference = manifest.reference
-        over = f"The speed-up is over our own {reference.search.title} search; the" if reference else "The"
-        text += f" {over} last column compares with the fastest autoregressive row of at least the same BLEU."
+        text += f" The speed-up is over our own {reference.search.title} search." if reference else ""
     return text
+
+
+def rival_words(table: Sequence[Group]) -> str:
+    """What the column of speed-ups over the fastest row that is as good shows; empty where there is none."""
+    if all(line.figures["against_fastest"] is None for group in table for line in group.lines):
+        return ""
+    return (
+        "The last column compares with the fastest autoregressive row on the same kind of engine (PyTorch, or others of "
+        f"one compute type) that is as good: the test does not tell it lower (p < {LEVEL:g}) in BLEU or in valid "
+        f"outputs. It is empty below {LEAST_BLEU:g} BLEU, and where a training ended while it was still improving much."
+    )
 
 
 def protocol_words(speed: Speed | None) -> str:
@@ -259,7 +274,7 @@ def by_convention(
     found = []
     for row in manifest.rows:
         scored = qualities[row.quality][VARIANTS[manifest.decode(*row.key).removal(removed)]]
-        if row.split == split and "bleu_tokenised" in scored:
+        if row.split == split and scored.get("bleu_tokenised") is not None:
             keys = ("bleu", "bleu_tokenised", "bleu_intl_lowercase")
             found.append(
                 {"system": row.system, "name": row.name, "seed": str(row.seed)}
@@ -354,7 +369,7 @@ def render(context: dict[str, Any], template: str = "report.html.j2") -> str:
 
 def markdown(context: dict[str, Any]) -> str:
     """results.md: title, table, what removing repetitions is worth, and provenance."""
-    parts = [f"# {context['title']}", context["description"], " ".join(context["summary"])]
+    parts = [f"# {context['title']}", context["description"], "".join(f"- {point}\n" for point in context["summary"])]
     table = tables.markdown(context["groups"], context["expected_convention"])
     parts += ["## Quality and speed", context["caption"], table]
     if context["removals"]:

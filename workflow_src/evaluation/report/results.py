@@ -117,16 +117,24 @@ class Results(Rows):
     provenance: dict[str, Any]
 
 
+RowKey = tuple[str, str, int]
+# p-values by figure, of a row (system, name, seed) against an autoregressive one.
+Pairs = Mapping[tuple[RowKey, RowKey], Mapping[str, float]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Significance:
     """The content of significance.json: the test, and comparisons by system, name and seed of a row.
 
-    `rows` are against baselines, `controls` against the row of the base that differs in nothing but what refines.
+    `rows` are against baselines, `controls` against the row of the base that differs in nothing but what refines,
+    `pairs` against every autoregressive row. `sentences` is the size of the test set.
     """
 
     test: dict[str, Any]
-    rows: Mapping[tuple[str, str, int], dict[str, Any]]
-    controls: Mapping[tuple[str, str, int], dict[str, Any]]
+    sentences: int
+    rows: Mapping[RowKey, dict[str, Any]]
+    controls: Mapping[RowKey, dict[str, Any]]
+    pairs: Pairs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,16 +148,30 @@ class Choice:
 
 
 def read_significance(path: str | Path) -> Significance:
-    """significance.json. Raises ArtifactError for one that does not say which test made it."""
+    """significance.json. Raises ArtifactError for one that lacks the test or the pairs of rows."""
     content = read_json(path)
-    if not isinstance(content, dict) or "test" not in content:
-        raise ArtifactError(f"file {path} does not say which test its p-values are of; compare the rows again.")
+    if not isinstance(content, dict) or not {"test", "sentences", "against_autoregressive"} <= content.keys():
+        raise ArtifactError(
+            f"file {path} does not say which test its p-values are of, or has no pairs of rows; compare the rows again."
+        )
 
-    def by_row(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, Any]]:
+    def by_row(rows: Iterable[dict[str, Any]]) -> dict[RowKey, dict[str, Any]]:
         return {(row["system"], row["name"], row["seed"]): row for row in rows}
 
     networks = [row for name in controls() for row in content.get(f"against_{name}", [])]
-    return Significance(content["test"], by_row(content["rows"]), by_row(networks))
+    pairs = {
+        ((row["system"], row["name"], row["seed"]), (rival["system"], rival["name"], row["seed"])): {
+            figure: rival[figure] for figure in ("bleu", "validity") if figure in rival
+        }
+        for row in content["against_autoregressive"]
+        for rival in row["against"]
+    }
+    return Significance(content["test"], content["sentences"], by_row(content["rows"]), by_row(networks), pairs)
+
+
+def bleu_tokeniser(signature: str) -> str:
+    """The tokeniser that a signature of sacreBLEU's tells."""
+    return next((part.partition(":")[2] for part in signature.split("|") if part.startswith("tok:")), "13a")
 
 
 def validate(content: Any, where: str) -> Results:
@@ -250,7 +272,7 @@ def _described(entry: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> d
     }
 
 
-def _compared(significance: Significance | None, key: tuple[str, str, int], variant: str) -> dict[str, float | None]:
+def _compared(significance: Significance | None, key: RowKey, variant: str) -> dict[str, float | None]:
     """A row's p-value against its baseline, and its difference to its control with the p-value of that."""
     if significance is None:
         return {"p_value": None, "control_difference": None, "control_p_value": None}

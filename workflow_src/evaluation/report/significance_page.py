@@ -7,12 +7,11 @@ from typing import Any
 
 from workflow_src.config.experiment import Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest
+from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import Row, Significance
 from workflow_src.evaluation.report.tables import p_digits, wanted_rows
-
-LEVEL = 0.05
 
 
 def _words(test: dict[str, Any]) -> str:

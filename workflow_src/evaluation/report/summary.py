@@ -1,77 +1,131 @@
-"""What a table shows, in a few sentences."""
+"""What a table shows, in at most three short points."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from workflow_src.evaluation.report.evidence import LEAST_SENTENCES, Evidence
 from workflow_src.evaluation.report.page import in_words
 from workflow_src.evaluation.report.tables import Group, Line
 from workflow_src.evaluation.speed.measured import Reference
 
 
-def summary(table: list[Group], reference: Reference | None) -> list[str]:
-    """What the table shows in a few sentences; only what was measured is said."""
-    lines = [line for group in table for line in group.lines]
-    references = [line for line in lines if line.decode.reference is not None and line.decode.engine.own]
-    named = [line for line in references if reference and line.decode.key == (reference.system, reference.name)]
-    teacher = (named or sorted(references, key=lambda line: line.system != "teacher") or [None])[0]
-    refined = [line for line in lines if line.decode.search.traceable and line.decode.plain]
-    told = _trade(lines)
-    if teacher:
-        told.append(
-            f"{_search_words(teacher).capitalize()} with the autoregressive {teacher.system} ({teacher.label}) reaches "
-            f"{_figures(teacher)}."
-        )
-    if refined:
-        # Named by rule, not by its figures: choosing the best on test would flatter it.
-        best = min(refined, key=_preference)
-        group = next(group for group in table if best in group.lines)
-        start = next((line for line in group.lines if line.decode.search.name == best.decode.search.baseline), None)
-        if start:
-            told.append(f"The {start.decode.search.title} of “{start.system}” alone reaches {_figures(start)}.")
-        told.append(f"Refined by {_steps_words(best)}: {_figures(best)}{_gain(best, start)}.")
-        told += _against(best, teacher)
-    return told
+def summary(table: list[Group], evidence: Evidence, reference: Reference | None) -> list[str]:
+    """Points of one or two sentences; only what was measured and tested is said.
 
-
-def _trade(lines: list[Line]) -> list[str]:
-    """The best trades of quality and speed among the timed rows, and how many autoregressive ones they beat.
-
-    The fastest non-autoregressive row that is at least as good as every autoregressive one, if any, and the one with
-    the largest speed-up over the fastest autoregressive row of at least its quality.
+    First the best trade of quality and speed, then how many autoregressive rows are beaten, then what refinement
+    gains. `reference` is the row that speed-ups compare with.
     """
+    lines = [line for group in table for line in group.lines]
+    return [*_trade(lines, evidence), *_refined(table, lines, evidence, reference)]
+
+
+def _trade(lines: list[Line], evidence: Evidence) -> list[str]:
+    """The best trade among rows that were timed on the same kind of engine, and how many autoregressive rows have a
+    faster one that is as good; or why nothing is concluded."""
     timed = [line for line in lines if line.figures["latency_ms"] is not None]
     rivals = [line for line in timed if line.decode.system.autoregressive]
     others = [line for line in timed if not line.decode.system.autoregressive]
-    if not rivals or not others:
+    if not rivals or not others or not evidence.pairs:
         return []
-    best = max(rivals, key=lambda line: (line.figures["bleu"], -line.figures["latency_ms"]))
-    as_good = [line for line in others if line.figures["bleu"] >= best.figures["bleu"]]
-    told = []
+    if evidence.sentences < LEAST_SENTENCES:
+        return [
+            f"Nothing is concluded about equal quality: {evidence.sentences:,} test sentences hardly tell rows apart."
+        ]
+    usable = [line for line in others if not evidence.lacking(line)]
+    reasons = [evidence.lacking(line) for line in rivals]
+    if any(reasons) or not usable:
+        reasons = list(dict.fromkeys(filter(None, reasons if any(reasons) else map(evidence.lacking, others))))
+        return [f"Nothing is concluded about equal quality: {_listed(reasons)}."]
+    beaten = sum(
+        any(_comparable(line, rival) and _faster(line, rival) and evidence.as_good(line, rival) for line in usable)
+        for rival in rivals
+    )
+    counted = (
+        f"Of {in_words(len(rivals))} autoregressive rows that were timed, {in_words(beaten) if beaten else 'none'} "
+        f"{'has' if beaten < 2 else 'have'} a faster non-autoregressive row that is as good on the same kind of engine."
+    )
+    return [_best_trade(usable, rivals, evidence), counted]
+
+
+def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> str:
+    """The fastest row as good as every autoregressive one, or else the largest gain at equal quality."""
+    as_good = [
+        line
+        for line in usable
+        if any(_comparable(line, rival) for rival in rivals) and all(evidence.as_good(line, rival) for rival in rivals)
+    ]
     if as_good:
         chosen = min(as_good, key=lambda line: (line.figures["latency_ms"], -line.figures["bleu"]))
-        told.append(
-            f"The fastest row that is as good as every autoregressive one: {_named(chosen)} reaches {_figures(chosen)} "
-            f"in {_milliseconds(chosen)} a sentence. The best autoregressive row ({_named(best)}) reaches "
-            f"{_figures(best)} in {_milliseconds(best)}."
+        peers = [rival for rival in rivals if _comparable(chosen, rival)]
+        best = max(peers, key=lambda line: (line.figures["bleu"], -line.figures["latency_ms"]))
+        return (
+            f"The fastest row as good as every autoregressive one, with {chosen.decode.engine.kind_words}: "
+            f"{_beside(chosen, best, evidence)}."
         )
-    compared = [line for line in others if line.figures["against_fastest"] is not None]
-    if compared:
-        chosen = max(compared, key=lambda line: (line.figures["against_fastest"], line.figures["bleu"]))
-        told.append(
-            f"The largest gain at equal quality: {_named(chosen)} reaches {_figures(chosen)} in "
-            f"{_milliseconds(chosen)} a sentence, {chosen.figures['against_fastest']:.2f} times as fast as the fastest "
-            f"autoregressive row that is at least as good ({chosen.rival})."
+    equal = [line for line in usable if line.rival and _faster(line, line.rival) and evidence.as_good(line, line.rival)]
+    if equal:
+        chosen = max(equal, key=lambda line: (line.figures["against_fastest"], line.figures["bleu"]))
+        return (
+            f"The largest gain at equal quality, with {chosen.decode.engine.kind_words}: "
+            f"{_beside(chosen, chosen.rival, evidence)}; {chosen.figures['against_fastest']:.1f} times as fast."
         )
-    beaten = sum(any(_ahead(line, rival) for line in others) for rival in rivals)
-    told.append(
-        f"Of {len(rivals)} autoregressive rows that were timed, {beaten} have a non-autoregressive row that is faster "
-        "and at least as good."
+    return "No non-autoregressive row is faster than an autoregressive one and as good, on the same kind of engine."
+
+
+def _refined(table: list[Group], lines: list[Line], evidence: Evidence, reference: Reference | None) -> list[str]:
+    """What the refinement with the most steps gains over what it starts from, and how it stands to the reference."""
+    refined = [line for line in lines if line.decode.search.traceable and line.decode.plain]
+    if not refined:
+        return []
+    # Named by rule, not by its figures: choosing the best on test would flatter it.
+    best = min(refined, key=_preference)
+    group = next(group for group in table if best in group.lines)
+    start = next((line for line in group.lines if line.decode.search.name == best.decode.search.baseline), None)
+    teacher = _reference(lines, reference)
+    if any(line and evidence.lacking(line) for line in (best, start, teacher)):
+        return []
+    text = f"Refined by {_steps_words(best)}: {_figures(best)}"
+    if start:
+        gain = best.figures["bleu"] - start.figures["bleu"]
+        text += f", {abs(gain):.1f} BLEU {'more' if gain >= 0 else 'less'} than the {start.decode.search.title}"
+    if teacher:
+        gap = teacher.figures["bleu"] - best.figures["bleu"]
+        where = f"{abs(gap):.1f} {'less' if gap >= 0 else 'more'} than {teacher.decode.search.title} search"
+        text += f" and {where}" if start else f", {where}"
+        if speedup := best.figures["speedup"]:
+            text += f", in {1 / speedup:.2g} of its time" if speedup >= 1 else f", in {1 / speedup:.1f} times its time"
+    return [f"{text}."]
+
+
+def _reference(lines: Iterable[Line], reference: Reference | None) -> Line | None:
+    """The row that others are compared with: the one that was timed as such, or the teacher's."""
+    there = [line for line in lines if line.decode.reference is not None and line.decode.engine.own]
+    named = [line for line in there if reference and line.decode.key == (reference.system, reference.name)]
+    return (named or sorted(there, key=lambda line: line.system != "teacher") or [None])[0]
+
+
+def _comparable(line: Line, other: Line) -> bool:
+    return line.decode.engine.kind == other.decode.engine.kind
+
+
+def _faster(line: Line, other: Line) -> bool:
+    return line.figures["latency_ms"] < other.figures["latency_ms"]
+
+
+def _beside(line: Line, other: Line, evidence: Evidence) -> str:
+    """Two lines with their figures and times, and the test's p-values."""
+    tested = evidence.p_words(line, other)
+    return (
+        f"{_named(line)}, {_figures(line)} in {_milliseconds(line)} a sentence, beside {_named(other)}, "
+        f"{_figures(other)} in {_milliseconds(other)}" + (f" ({tested})" if tested else "")
     )
-    return told
 
 
-def _ahead(line: Line, rival: Line) -> bool:
-    ours, theirs = line.figures, rival.figures
-    return ours["latency_ms"] < theirs["latency_ms"] and ours["bleu"] >= theirs["bleu"]
+def _listed(reasons: list[str]) -> str:
+    """At most three reasons."""
+    more = f", and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    return "; ".join(reasons[:3]) + more
 
 
 def _named(line: Line) -> str:
@@ -88,10 +142,6 @@ def _preference(line: Line) -> tuple[bool, int, float]:
     return search.control is None, line.decode.system.order, -(value or 0)
 
 
-def _search_words(line: Line) -> str:
-    return f"{line.decode.search.title} search"
-
-
 def _steps_words(line: Line) -> str:
     """A search with the value of its series: `score with four steps`."""
     search, value = line.decode.search, line.decode.value
@@ -102,30 +152,8 @@ def _steps_words(line: Line) -> str:
     return f"{search.title} with {number} {counted.removesuffix('s') if value == 1 else counted}"
 
 
-def _against(best: Line, teacher: Line | None) -> list[str]:
-    """Quality and speed against the reference, and against the fastest row that is as good."""
-    told = []
-    speedup, fairly = best.figures["speedup"], best.figures["against_fastest"]
-    if teacher and speedup:
-        gap = teacher.figures["bleu"] - best.figures["bleu"]
-        where = f"{abs(gap):.1f} BLEU {'below' if gap >= 0 else 'above'} {_search_words(teacher)}"
-        pace = f"{speedup:.1f} times as fast" if speedup >= 1 else f"slower than it by a factor of {1 / speedup:.1f}"
-        told.append(f"That is {where}, and {pace}, one sentence at a time.")
-    if fairly:
-        pace = f"{fairly:.2f} times as fast" if fairly >= 1 else f"slower by a factor of {1 / fairly:.2f}"
-        told.append(f"Against the fastest autoregressive row that is at least as good ({best.rival}) it is {pace}.")
-    return told
-
-
 def _figures(line: Line) -> str:
     text = f"{line.figures['bleu']:.1f} BLEU"
     if line.figures["validity"] is not None:
         text += f" with {100 * line.figures['validity']:.1f} % valid outputs"
     return text
-
-
-def _gain(best: Line, start: Line | None) -> str:
-    if start is None:
-        return ""
-    gain = best.figures["bleu"] - start.figures["bleu"]
-    return f", {abs(gain):.1f} BLEU {'more' if gain >= 0 else 'less'} than the {start.decode.search.title}"

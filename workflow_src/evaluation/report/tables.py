@@ -13,6 +13,7 @@ from typing import Any
 from workflow_src.config.experiment import REMOVALS, Convention, Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, SystemInfo
 from workflow_src.evaluation.quality.metrics import CONVENTIONS
+from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.markdown import group_row, markdown_table, signed
 from workflow_src.evaluation.report.results import Row
 
@@ -40,7 +41,7 @@ class Line:
     expected: float | None = None
     seeds: int = 1
     # The autoregressive line that `against_fastest` compares with.
-    rival: str = ""
+    rival: Line | None = None
     # Lowest and highest median of a round in milliseconds; `latency_std` is over sentences.
     latency_rounds: tuple[float, float] | None = None
 
@@ -138,8 +139,12 @@ def wanted_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal | None
     return [row for row in rows if wanted(row)]
 
 
-def groups(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> list[Group]:
+def groups(
+    rows: Iterable[Row], manifest: Manifest, removed: Removal | None, evidence: Evidence | None = None
+) -> list[Group]:
     """The table of one variant. `removed`: which repetitions, from non-autoregressive rows; None: see `wanted_rows`.
+
+    With `evidence` lines are compared with the fastest autoregressive one that is as good.
 
     Autoregressive groups come first, then each model with its refiners, by their families; within a group the order is
     that of the families, the model's own first, then of the search's series, then the experiment's.
@@ -158,17 +163,15 @@ def groups(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> 
     for key, lines in collected.items():
         head = manifest.system(key)
         made.append(Group(group_title(head), head, tuple(sorted(lines, key=_order))))
-    return _against_the_fastest(sorted(made, key=lambda group: (not group.autoregressive, group.head.order)))
+    table = sorted(made, key=lambda group: (not group.autoregressive, group.head.order))
+    return _against_the_fastest(table, evidence) if evidence and evidence.pairs else table
 
 
-def _against_the_fastest(table: list[Group]) -> list[Group]:
-    """The table with each line's speed-up over the fastest autoregressive line of at least the same BLEU.
-
-    Both figures are those of the table: median latency, and BLEU as the variant counts it. A line that no
-    autoregressive line is as good as has none.
-    """
+def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
+    """The table with each line's speed-up, in median latency, over the fastest autoregressive line that is as good, on
+    the same kind of engine. Lines without one have none, nor those of which nothing may be concluded."""
     peers = [
-        (line.figures["latency_ms"], line.figures["bleu"], f"{line.system}, {line.label}")
+        line
         for group in table
         if group.autoregressive
         for line in group.lines
@@ -176,12 +179,15 @@ def _against_the_fastest(table: list[Group]) -> list[Group]:
     ]
 
     def compared(line: Line) -> Line:
-        latency, bleu = line.figures["latency_ms"], line.figures["bleu"]
-        rivals = [(ms, name) for ms, quality, name in peers if quality >= bleu]
-        if latency is None or not rivals:
+        latency, kind = line.figures["latency_ms"], line.decode.engine.kind
+        if latency is None or evidence.lacking(line):
             return line
-        fastest, rival = min(rivals)
-        return dataclasses.replace(line, figures=line.figures | {"against_fastest": fastest / latency}, rival=rival)
+        rivals = [peer for peer in peers if peer.decode.engine.kind == kind and evidence.as_good(peer, line)]
+        rival = min(rivals, key=lambda peer: peer.figures["latency_ms"], default=None)
+        if rival is None or evidence.lacking(rival):
+            return line
+        gain = rival.figures["latency_ms"] / latency
+        return dataclasses.replace(line, figures=line.figures | {"against_fastest": gain}, rival=rival)
 
     return [dataclasses.replace(group, lines=tuple(map(compared, group.lines))) for group in table]
 

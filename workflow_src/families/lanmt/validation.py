@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sacrebleu
 import torch
 from torch import Tensor, nn
 
@@ -31,8 +30,7 @@ def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validatio
         parts = dev.over_batches(lambda batch: _measured(model, objective, batch, dev.generator()))
         sums = {name: sum(part[0][name] for part in parts) for name in parts[0][0]}
         best = {row: tokens for part in parts for row, tokens in part[1].items()}
-        lines = dev.detokenise([best[row] for row in range(dev.sentences)])
-        posterior = sacrebleu.corpus_bleu(lines, [dev.references[: dev.sentences]]).score
+        posterior = dev.bleu_of([best[row] for row in range(dev.sentences)])
         prior = dev.bleu(lambda source: translate_batch(model, source))
         return {
             "dev_elbo": sums["elbo"] / sums["tokens"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sacrebleu
 import torch
 from torch import nn
 
@@ -42,8 +41,7 @@ def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validatio
             bound, divergence, exact = bound + sums[0], divergence + sums[1], exact + sums[4]
             tokens, sentences = tokens + sums[2], sentences + sums[3]
             best |= translations
-        lines = dev.detokenise([best[row] for row in range(dev.sentences)])
-        posterior = sacrebleu.corpus_bleu(lines, [dev.references[: dev.sentences]]).score
+        posterior = dev.bleu_of([best[row] for row in range(dev.sentences)])
         return {
             "dev_elbo": bound / tokens,
             "dev_kl": divergence / tokens,

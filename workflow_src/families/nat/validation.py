@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sacrebleu
 import torch
 from torch import Tensor, nn
 
@@ -38,8 +37,7 @@ def validate(dev: DevSet, objective: NatObjectiveConfig, base: None = None) -> V
         found["dev_bleu"] = dev.bleu(lambda source: best_outputs(model, source))
         if model.latents is not None:
             best = {row: tokens for part in parts for row, tokens in part[1].items()}
-            lines = dev.detokenise([best[row] for row in range(dev.sentences)])
-            posterior = sacrebleu.corpus_bleu(lines, [dev.references[: dev.sentences]]).score
+            posterior = dev.bleu_of([best[row] for row in range(dev.sentences)])
             found["dev_kl"] = sums["kl"] / sums["positions"]
             found["dev_bleu_posterior"] = posterior
             found["dev_bleu_carried"] = posterior - found["dev_bleu"]

@@ -9,6 +9,7 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workflow_src.data.bleu import corpus_bleu
 from workflow_src.evaluation.quality import metrics
 
 texts = st.lists(st.sampled_from(["a", "b", "A", "ba"]), max_size=8).map(" ".join)
@@ -83,8 +84,8 @@ def test_variants_differ_by_repetitions_only():
     found = metrics.all_variants(stuttering, others, REFERENCES)
     assert found["without_repeated_words"]["bleu"] == pytest.approx(100) and found["kept"]["bleu"] < 90
     for variant, lines in (("kept", stuttering), ("without_repeated_subwords", others)):
-        assert found[variant]["bleu"] == metrics.bleu(lines, REFERENCES)
-        assert found[variant]["bleu_intl_lowercase"] == metrics.bleu(lines, REFERENCES, tokenize="intl", lowercase=True)
+        assert found[variant]["bleu"] == corpus_bleu(lines, REFERENCES, "13a")
+        assert found[variant]["bleu_intl_lowercase"] == corpus_bleu(lines, REFERENCES, "intl", lowercase=True)
     repeated = sum(text.split().count("the") for text in REFERENCES)
     words = sum(len(text.split()) for text in stuttering)
     assert found["repetitions_per_100_words"] == pytest.approx(100 * repeated / words)
@@ -123,7 +124,7 @@ def test_papers_ways_of_counting_tokens_are_scored_beside():
 
 
 def test_bleu_alone_is_that_of_the_score():
-    assert metrics.bleu(HYPOTHESES, REFERENCES) == metrics.score(HYPOTHESES, REFERENCES, samples=2).bleu
+    assert corpus_bleu(HYPOTHESES, REFERENCES, "13a") == metrics.score(HYPOTHESES, REFERENCES, samples=2).bleu
 
 
 def test_the_best_of_several_is_the_one_its_reference_likes():
@@ -133,4 +134,31 @@ def test_the_best_of_several_is_the_one_its_reference_likes():
     # The first among equals; a sentence that nothing matches still has a translation.
     assert metrics.best_by_sentence([["a b"], ["a b"], ["c"]], ["a b"]) == ["a b"]
     assert metrics.best_by_sentence([["x"], ["y"]], ["a b"]) == ["x"]
-    assert metrics.bleu(found, REFERENCES) >= metrics.bleu(HYPOTHESES, REFERENCES)
+    assert corpus_bleu(found, REFERENCES, "13a") >= corpus_bleu(HYPOTHESES, REFERENCES, "13a")
+
+
+def test_chinese_is_scored_by_its_tokeniser_and_the_signature_says_it():
+    outputs, references = (
+        ["我喜欢吃苹果和香蕉。", "他明天去北京开会。"],
+        ["我喜欢吃苹果和梨子。", "他明天去北京开会吗。"],
+    )
+    found = metrics.score(outputs, references, samples=20, language="zh")
+    assert found.bleu == sacrebleu.BLEU(trg_lang="zh").corpus_score(outputs, [references]).score
+    assert "tok:zh" in found.bleu_signature and found.bleu > 70
+    # Tokens of Moses and international ones are separated by spaces: such papers count otherwise.
+    assert found.bleu_tokenised is None and found.bleu_intl_lowercase is None
+    # A named one wins over that of the language.
+    assert "tok:char" in metrics.score(outputs, references, samples=2, language="zh", tokeniser="char").bleu_signature
+    # 的 after 的: characters count where words are not separated.
+    assert metrics.repetitions(["他的的书"], "zh") == 25 and metrics.repetitions(["他的的书"]) == 0
+
+
+@pytest.mark.parametrize("line", ["The child sleeps .", "a b c d e f g", "a b c"])
+def test_perfect_and_hopeless_outputs_keep_their_bounds(line):
+    """Bounds of the interval, BLEU and chrF in [0, 100], with BLEU between the bounds."""
+    for outputs in ([line] * 8, ["x y z v w"] * 8, [line] * 4 + ["x y z v w"] * 4):
+        found = metrics.score(outputs, [line] * 8, samples=100)
+        low, high = found.bleu_ci
+        assert 0 <= low <= found.bleu <= high <= 100 and 0 <= found.chrf <= 100
+    perfect = metrics.score(["The child sleeps ."] * 8, ["The child sleeps ."] * 8)
+    assert (perfect.bleu, perfect.bleu_ci, perfect.chrf) == (100, (100, 100), 100)

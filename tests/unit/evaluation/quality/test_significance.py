@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from workflow_src.evaluation.quality.significance import corpus_bleu, randomisation_test, statistics
+from workflow_src.evaluation.quality.significance import corpus_bleu, pairwise_test, randomisation_test, statistics
 
 WORDS = "the a red green house tree old man walks sees under over big small".split()
 
@@ -53,7 +53,7 @@ def sacre(lines: list[str], references: list[str]) -> float:
     ],
 )  # fmt: skip
 def test_bleu_of_the_statistics_is_that_of_sacrebleu(translations, references):
-    found = corpus_bleu(statistics(translations, references).sum(axis=0))
+    found = corpus_bleu(statistics(translations, references, "13a").sum(axis=0))
     assert found == pytest.approx(min(100.0, sacre(translations, references)), abs=1e-9)
 
 
@@ -88,8 +88,8 @@ def test_p_values_are_shares_of_all_exchanges():
 
 
 def _tested(baseline, other, references, **settings):
-    counts = statistics(other, references)[None]
-    differences, values = randomisation_test(statistics(baseline, references), counts, **settings)
+    counts = statistics(other, references, "13a")[None]
+    differences, values = randomisation_test(statistics(baseline, references, "13a"), counts, **settings)
     return differences[0], values[0]
 
 
@@ -99,7 +99,7 @@ def systems() -> np.ndarray:
     references = sentences(250, 1)
     qualities = [(0.1, 0.0), (0.2, 0.0), (0.2, 0.15), (0.35, 0.0), (0.35, 0.05), (0.5, 0.1)]
     outputs = [spoiled(references, *quality[:1], seed, quality[1]) for seed, quality in enumerate(qualities, 2)]
-    return np.stack([statistics(lines, references) for lines in outputs])
+    return np.stack([statistics(lines, references, "13a") for lines in outputs])
 
 
 def test_the_level_is_what_it_says(systems):
@@ -127,7 +127,8 @@ def test_real_differences_are_found_and_the_more_sentences_the_smaller_they_may_
     """Test sets drawn from one of 600 sentences, in which a share of words is wrong."""
     references = sentences(600, 1)
     baseline, better, best = (
-        statistics(spoiled(references, share, seed), references) for seed, share in enumerate((0.3, 0.27, 0.2), 2)
+        statistics(spoiled(references, share, seed), references, "13a")
+        for seed, share in enumerate((0.3, 0.27, 0.2), 2)
     )
     generator = np.random.default_rng(5)
 
@@ -142,7 +143,7 @@ def test_real_differences_are_found_and_the_more_sentences_the_smaller_they_may_
 def test_equal_and_other_outputs_at_once():
     references = sentences(100, 1)
     texts = [spoiled(references, share, seed) for share, seed in ((0.4, 2), (0.1, 3), (0.4, 2), (0.38, 4))]
-    baseline, *others = (statistics(lines, references) for lines in texts)
+    baseline, *others = (statistics(lines, references, "13a") for lines in texts)
     differences, values = randomisation_test(baseline, np.stack(others))
     assert differences == pytest.approx([sacre(lines, references) - sacre(texts[0], references) for lines in texts[1:]])
     # The smallest value that 10,000 trials can give; and none for what is the same.
@@ -164,6 +165,27 @@ def test_the_result_depends_on_no_environment(monkeypatch):
 
 def test_lines_that_do_not_match_are_named():
     with pytest.raises(ValueError, match="no references to compare"):
-        statistics([], [])
+        statistics([], [], "13a")
     with pytest.raises(ValueError, match="1 translations for 2 references"):
-        statistics(["a"], ["a", "b"])
+        statistics(["a"], ["a", "b"], "13a")
+
+
+def test_all_pairs_have_the_p_values_of_one_pair_at_a_time():
+    references = sentences(30, 1)
+    counts = np.stack([statistics(spoiled(references, share, 3), references, "13a") for share in (0.1, 0.2, 0.2, 0.5)])
+    found = pairwise_test(counts, [2, 0], trials=700)
+    by_hand = [randomisation_test(counts[rival], counts, trials=700)[1] for rival in (2, 0)]
+    assert found.tolist() == np.array(by_hand).tolist()
+    # A row and itself are never told apart; all p-values are probabilities.
+    assert found[0, 2] == found[1, 0] == 1 and ((found > 0) & (found <= 1)).all()
+
+
+def test_statistics_follow_the_tokeniser():
+    """Chinese: 13a takes each of these lines for one word, so that it has no 4-gram."""
+    outputs, references = (
+        ["我喜欢吃苹果和香蕉。", "他明天去北京开会。"],
+        ["我喜欢吃苹果和梨子。", "他明天去北京开会吗。"],
+    )
+    expected = sacrebleu.BLEU(tokenize="zh").corpus_score(outputs, [references]).score
+    assert corpus_bleu(statistics(outputs, references, "zh").sum(axis=0)) == pytest.approx(expected)
+    assert expected > 70 and corpus_bleu(statistics(outputs, references, "13a").sum(axis=0)) == 0

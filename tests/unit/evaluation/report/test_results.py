@@ -246,9 +246,13 @@ def test_results_from_before_a_key_existed_can_be_read():
     assert (row.control_difference, row.control_p_value) == (-0.5, 0.25)
 
 
+RIVAL = {"system": "teacher", "name": "beam-4", "bleu": 0.01, "validity": 0.5}
+
+
 def _significance(tmp_path, tested):
     key = {"system": "lvm", "name": "delta-2", "seed": 1}
     content = {"test": {"name": "a test"}, "rows": [key | tested], "against_delta": [key | tested]}
+    content |= {"sentences": 9, "against_autoregressive": [key | {"against": [RIVAL]}]}
     (tmp_path / "significance.json").write_text(json.dumps(content))
     return results.read_significance(tmp_path / "significance.json")
 
@@ -263,6 +267,8 @@ def test_p_values_stand_beside_their_rows(tmp_path):
     found = [(row.p_value, row.control_p_value, row.control_difference) for row in rows]
     assert found == [(None, None, None), (0.25, 0.25, -1.0), (0.4, 0.4, 1.0), (0.5, 0.5, 2.0)]
     assert [row.repetitions_removed for row in rows] == ["none", "none", "words", "subwords"]
+    pair = (("lvm", "delta-2", 1), ("teacher", "beam-4", 1))
+    assert significance.pairs == {pair: {"bleu": 0.01, "validity": 0.5}} and significance.sentences == 9
     # They are of test: dev has none.
     both = reports.manifest(DECODES, splits=("dev", "test"))
     dev = results.build_rows(both, {row.quality: VARIANTS for row in both.rows}, None, "dev", significance)

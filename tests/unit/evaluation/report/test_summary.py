@@ -1,50 +1,151 @@
-"""The summary: which trade it names first, and how many autoregressive rows are beaten."""
+"""The summary: what it says first, and when it says nothing."""
 
 from __future__ import annotations
 
-from tests.reports import manifest, row
+import pytest
+import reports
+from reports import manifest, row
+
+from workflow_src.evaluation.report import evidence
 from workflow_src.evaluation.report.summary import summary
 from workflow_src.evaluation.report.tables import groups
 
-
-def told(*rows) -> str:
-    """The summary of rows (system, name, BLEU, milliseconds)."""
-    made = [row(system, name, bleu, latency_ms=ms) for system, name, bleu, ms in rows]
-    return " ".join(summary(groups(made, manifest(), "none"), None))
-
-
 TEACHER = (("teacher", "greedy", 39.0, 7.0), ("teacher", "beam-4", 41.0, 11.0))
+DECODES = reports.DECODES | {("lvm", "int8"): {"search": "prior-mean", "engine": "onnxruntime", "compute_type": "int8"}}
+
+
+def points(*rows, different=(), validity=None, **more) -> list[str]:
+    """The points of rows (system, name, BLEU, milliseconds[, validity])."""
+    made = [row(*one[:3], latency_ms=one[3], validity=one[4] if len(one) > 4 else None) for one in rows]
+    proof = reports.evidence(made, different, **more | ({} if validity is None else {"validity": validity}))
+    return summary(groups(made, manifest(DECODES), "none", proof), proof, None)
+
+
+def told(*rows, **more) -> str:
+    return " ".join(points(*rows, **more))
 
 
 def test_the_fastest_row_as_good_as_every_autoregressive_one_comes_first():
-    text = told(
-        *TEACHER, ("lvm", "prior-mean", 41.5, 3.0), ("lvm", "delta-1", 41.0, 2.5), ("lvm", "delta-2", 40.9, 1.0)
+    # 40.9 is below 41.0, and the test does not tell it lower; 36.0 is told lower than both.
+    rows = [*TEACHER, ("lvm", "prior-mean", 41.5, 3.0), ("lvm", "delta-1", 40.9, 2.5), ("lvm", "delta-2", 36.0, 1.0)]
+    lower = [("delta-2", "greedy"), ("delta-2", "beam-4")]
+    found = points(*rows, different=lower)
+    assert len(found) == 3
+    assert found[0] == (
+        "The fastest row as good as every autoregressive one, with PyTorch: “lvm”, delta, L = 1, 40.9 BLEU in 2.5 ms a "
+        "sentence, beside “teacher”, beam 4, 41.0 BLEU in 11 ms (p = 0.5)."
     )
-    start = (
-        "The fastest row that is as good as every autoregressive one: “lvm”, delta, L = 1 reaches 41.0 BLEU in 2.5 ms"
-    )
-    assert text.startswith(start)
-    assert "The best autoregressive row (“teacher”, beam 4) reaches 41.0 BLEU in 11 ms." in text
-    # 40.9 in 1 ms against beam 4 in 11 ms.
-    assert "The largest gain at equal quality: “lvm”, delta, L = 2 reaches 40.9 BLEU in 1 ms a sentence, 11.00" in text
-    assert "Of 2 autoregressive rows that were timed, 2 have" in text
+    assert found[1].startswith("Of two autoregressive rows that were timed, two have a faster")
 
 
-def test_where_none_is_as_good_the_largest_gain_at_equal_quality_comes_first():
-    # 40.0 in 4.0 ms: beam 4 is as good, 2.75 times; 38.0 in 2.0 ms: greedy is as good, 3.5 times.
-    text = told(*TEACHER, ("lvm", "prior-mean", 38.0, 2.0), ("lvm", "delta-1", 40.0, 4.0))
-    start = (
-        "The largest gain at equal quality: “lvm”, prior mean reaches 38.0 BLEU in 2 ms a sentence, 3.50 times as fast"
+def test_a_row_that_the_test_tells_lower_is_not_as_good():
+    """24.0 beside 28.0 with p = 0.001, though a slower row has no fewer BLEU than greedy search."""
+    rows = [("teacher", "greedy", 28.0, 7.0), ("lvm", "prior-mean", 24.0, 1.0)]
+    found = points(*rows, different=[("prior-mean", "greedy")])
+    assert (
+        found[0]
+        == "No non-autoregressive row is faster than an autoregressive one and as good, on the same kind of engine."
     )
-    assert text.startswith(start)
-    assert "at least as good (teacher, greedy)." in text
-    # Greedy search has delta beside it, beam search has none.
-    assert "Of 2 autoregressive rows that were timed, 1 have" in text
+    assert "none has a faster" in found[1]
+
+
+def test_where_none_is_as_good_as_all_the_largest_gain_at_equal_quality_comes_first():
+    rows = [*TEACHER, ("lvm", "prior-mean", 38.8, 2.0), ("lvm", "delta-1", 38.9, 4.0)]
+    lower = [("prior-mean", "beam-4"), ("delta-1", "beam-4")]
+    text = told(*rows, different=lower)
+    assert text.startswith(
+        "The largest gain at equal quality, with PyTorch: “lvm”, prior mean, 38.8 BLEU in 2 ms a sentence, beside "
+        "“teacher”, greedy, 39.0 BLEU in 7 ms (p = 0.5); 3.5 times as fast."
+    )
+    assert "Of two autoregressive rows that were timed, one has a faster" in text
+
+
+def test_fewer_valid_outputs_are_not_as_good():
+    """48.1 against 48.0 BLEU, 44.1 % valid outputs against 50.4 %."""
+    rows = [("teacher", "beam-4", 48.0, 5.6, 0.504), ("lvm", "prior-mean", 48.1, 1.8, 0.441)]
+    assert told(*rows, validity=0.001).startswith("No non-autoregressive row is faster")
+    equal = told(*rows, validity=0.3)
+    assert "48.1 BLEU with 44.1 % valid outputs in 1.8 ms" in equal and "(p = 0.5, of validity = 0.3)" in equal
+
+
+def test_engines_of_different_kinds_are_not_compared():
+    rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "int8", 41.5, 0.5)]
+    assert told(*rows).startswith("No non-autoregressive row is faster")
+    more = ("teacher", "beam-4-ctranslate2-int8", 41.0, 2.0)
+    text = told(*rows, more)
+    assert text.startswith("The fastest row as good as every autoregressive one, with optimised engines (int8): “lvm”")
+    assert (
+        "beam 4, CTranslate2 int8, 41.0 BLEU in 2 ms" in text
+        and "two autoregressive rows that were timed, one has" in text
+    )
+
+
+def test_nothing_is_concluded_below_5_bleu_from_trainings_cut_short_or_few_sentences():
+    rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "prior-mean", 42.0, 1.0), ("lvm", "delta-1", 42.5, 2.0)]
+    start = "Nothing is concluded about equal quality: "
+    assert points(*rows, unfinished=["teacher"]) == [f"{start}“teacher” was still learning when its training ended."]
+    assert points(*rows, unfinished=["lvm"]) == [f"{start}“lvm” was still learning when its training ended."]
+    low = [("teacher", "beam-4", 1.0, 11.0), ("lvm", "prior-mean", 1.0, 1.0)]
+    assert points(*low) == [f"{start}“teacher” has less than 5 BLEU."]
+    assert told(*rows, sentences=8).startswith(f"{start}8 test sentences hardly")
 
 
 def test_a_row_as_slow_as_its_rival_does_not_beat_it():
-    assert "2 autoregressive rows that were timed, 0 have" in told(*TEACHER, ("lvm", "prior-mean", 39.0, 7.0))
+    assert "none has a faster" in told(*TEACHER, ("lvm", "prior-mean", 39.0, 11.0))
 
 
 def test_without_times_there_is_no_trade():
     assert "autoregressive rows" not in told(("teacher", "beam-4", 41.0, None), ("lvm", "prior-mean", 41.5, None))
+
+
+def test_what_refinement_gains_is_the_last_point():
+    rows = [*TEACHER, ("lvm", "prior-mean", 33.0, 1.0), ("lvm", "delta-4", 35.5, 4.0)]
+    made = [row(*one[:3], latency_ms=one[3], speedup=11.0 / one[3]) for one in rows]
+    proof = reports.evidence(made)
+    found = summary(groups(made, manifest(DECODES), "none", proof), proof, None)
+    assert found[-1] == (
+        "Refined by delta with four steps: 35.5 BLEU, 2.5 BLEU more than the prior mean and 5.5 less than beam search, "
+        "in 0.36 of its time."
+    )
+
+
+def log(*bleus, every=100):
+    return [{"step": every * number, "dev_bleu": bleu} for number, bleu in enumerate(bleus, 1)]
+
+
+@pytest.mark.parametrize(
+    ("history", "cut"),
+    [
+        # The last fifth of the updates: those after step 800 of 1,000.
+        (log(10, 20, 25, 28, 29, 29.5, 29.7, 29.8, 30.2, 30.8), False),
+        (log(10, 20, 25, 28, 29, 29.5, 29.7, 29.8, 30.2, 30.9), True),
+        # Two validations: what the second half added.
+        (log(20, 20.5), False),
+        (log(20, 24), True),
+        # What falls again is not improving.
+        (log(10, 30, 29, 28, 27), False),
+        # Too short to tell; not trained; counted at once.
+        (log(3), True),
+        ([{"step": 0, "dev_bleu": 30.0}], False),
+        ([{"step": 0, "perplexity": 30.0}], False),
+        ([], False),
+    ],
+)
+def test_a_training_was_cut_short_where_its_last_fifth_still_added_bleu(history, cut):
+    assert evidence.cut_short(history) is cut
+
+
+def test_p_values_of_several_seeds_are_all_asked():
+    """Seed 2 is told lower: the line is not as good, whatever its mean."""
+    rows = [
+        row(*key, bleu, seed=seed)
+        for key, bleu in ((("teacher", "beam-4"), 41.0), (("lvm", "prior-mean"), 40.0))
+        for seed in (1, 2)
+    ]
+    proof = reports.evidence(rows)
+    lines = {line.name: line for group in groups(rows, manifest(seeds=(1, 2)), "none") for line in group.lines}
+    prior, beam = lines["prior-mean"], lines["beam-4"]
+    assert proof.as_good(prior, beam) and proof.as_good(beam, prior)
+    spoiled = {key: {"bleu": 0.04} if key[0][2] == 2 else value for key, value in proof.pairs.items()}
+    proof = evidence.Evidence.of(rows, spoiled, (), 1000)
+    assert not proof.as_good(prior, beam) and proof.as_good(beam, prior)

