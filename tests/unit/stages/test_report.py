@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from reports import squeezed
+from reports import assert_tables_fit, squeezed
 
 from workflow_src import jobs
 from workflow_src.evaluation.report import carried
@@ -96,6 +96,7 @@ def test_full_report(report_inputs, page_of):
 
     html = page_of(folder)
     assert html.open == []
+    assert_tables_fit((folder / "index.html").read_text(encoding="utf-8"))
     drawn = (folder / "index.html").read_text(encoding="utf-8")
     assert "1 CPU thread, one at a time" in drawn and "1 CPU thread, in batches of 64" in drawn
     cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith("score, L = 4")]
