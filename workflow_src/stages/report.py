@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import markupsafe
-from matplotlib.figure import Figure
 
 from workflow_src import jobs
 from workflow_src.config.manifest import Manifest
@@ -175,7 +174,7 @@ def _refinement_groups(
     return table, split
 
 
-def draw(found: Inputs, table: list[tables.Group], refined: list[tables.Group]) -> dict[str, Figure]:
+def draw(found: Inputs, table: list[tables.Group], refined: list[tables.Group]) -> dict[str, figures.Figure]:
     """Figures by name; `table` has the groups of the main table, `refined` those of the curves of refinement."""
     drawn = {
         "learning_curves": figures_learning.learning_curves(found.logs),

@@ -16,7 +16,7 @@ from workflow_src.evaluation.analyses.contents import Analyses
 from workflow_src.evaluation.analyses.curves import Curves
 from workflow_src.evaluation.report import analysis_captions, analysis_tables, page
 from workflow_src.evaluation.report.analysis_figures import DRAWN, start_title
-from workflow_src.evaluation.report.markdown import markdown_table
+from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
 from workflow_src.records.atomic import read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
@@ -150,13 +150,13 @@ def markdown(context: dict[str, Any]) -> str:
     for name, table in context["tables"].items():
         parts += [f"### {HEADINGS[name]}"] if HEADINGS[name] else []
         parts += [
-            f"{context['captions'][name]} {context['carried']}".strip(),
+            paragraph(f"{context['captions'][name]} {context['carried']}"),
             markdown_table(table["heads"], table["rows"]),
         ]
     if context["examples"]:
-        parts += ["### Samples", context["captions"]["samples"]]
+        parts += ["### Samples", paragraph(context["captions"]["samples"])]
         for example in context["examples"]:
             told = [(name, getattr(example.sample, name)) for name in ("source", "reference", "sampled", "refined")]
-            lines = [f"- {name}: {text}" for name, text in told]
+            lines = [f"- {name}: {plain(text)}" for name, text in told]
             parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -168,12 +168,13 @@ def _background(axes: Axes, panel: contents.Panel, pieces: dict[int, str]) -> No
     side = 2 * panel.half / len(cells)
     low = np.array(panel.centre) - panel.half
     counts = collections.Counter(cells.flatten().tolist()).most_common()
-    handles = []
+    handles, names = [], []
     for (token, count), tint, hatch in zip(counts, TINTS, HATCHES, strict=False):
         axes.add_patch(PathPatch(_region(cells == token, low, side), facecolor=tint, hatch=hatch, linewidth=0,
                                  edgecolor="#b4b4b4", zorder=0))  # fmt: skip
         name = piece_label(pieces[token])
-        handles.append(Patch(facecolor=tint, hatch=hatch, edgecolor="#8a8a8a", linewidth=0.5, label=name))
+        handles.append(Patch(facecolor=tint, hatch=hatch, edgecolor="#8a8a8a", linewidth=0.5))
+        names.append(name)
         if count >= LABELLED_SHARE * cells.size and len(counts) > 1:
             row, column = _inmost(cells == token)
             axes.text(low[0] + side * (column + 0.5), low[1] + side * (row + 0.5), name, ha="center", va="center",
@@ -183,8 +184,10 @@ def _background(axes: Axes, panel: contents.Panel, pieces: dict[int, str]) -> No
     if rest:
         outline = _region(np.isin(cells, list(rest)), low, side)
         axes.add_patch(PathPatch(outline, facecolor=REST, linewidth=0, zorder=0))
-        handles.append(Patch(facecolor=REST, label=f"{len(rest)} others"))
-    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, fontsize=6, frameon=False,
+        handles.append(Patch(facecolor=REST))
+        names.append(f"{len(rest)} others")
+    # Handed over as texts: a label of a handle is left out where it begins with an underscore.
+    axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, fontsize=6, frameon=False,
                 handlelength=1.3, handleheight=0.9, columnspacing=0.8, handletextpad=0.4, borderpad=0)  # fmt: skip
 
 
@@ -247,16 +250,16 @@ def latent_space(found: contents.LatentSpace, manifest: Manifest) -> Figure:
                 marker=marker,
                 color=colour,
                 markersize=8 if marker == "*" else 6,
-                label=text,
                 markerfacecolor=colour if marker == "*" else "none",
                 markeredgewidth=0.6 if marker == "*" else 1.5,
             )
-            for marker, colour, text in POINTS.values()
+            for marker, colour, _ in POINTS.values()
         ]
+        texts = [text for _, _, text in POINTS.values()]
         for name, (marker, colour) in paths(found).items():
-            text = f"{manifest.title(name)}, step by step"
-            handles.append(Line2D([], [], marker=marker, color=colour, markersize=5, linewidth=1.1, label=text))
-        figure.legend(handles=handles, loc="outside upper left", ncols=4, fontsize=7, frameon=False)
+            texts.append(f"{manifest.title(name)}, step by step")
+            handles.append(Line2D([], [], marker=marker, color=colour, markersize=5, linewidth=1.1))
+        figure.legend(handles, texts, loc="outside upper left", ncols=4, fontsize=7, frameon=False)
     return figure
 
 
@@ -306,13 +309,14 @@ def components(found: contents.Components, manifest: Manifest) -> Figure:
     with matplotlib.rc_context(STYLE):
         figure = _figure(7.2, 2.9)
         left, right = figure.subplots(1, 2)
+        lines = []
         for number, one in enumerate(systems):
             colour = colours.get(one.system) or OTHER.colour
             style = {"color": colour, "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
                      "linestyle": DASHES[number % len(DASHES)]}  # fmt: skip
             shares = 100 * np.array(one.shares)
             numbers = np.arange(1, len(shares) + 1)
-            left.plot(numbers, shares, label=one.system, **style)
+            lines += left.plot(numbers, shares, **style)
             right.plot(numbers, shares.cumsum(), **style)
         right.axhline(100 * found.share, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
         left.set_title("variance in each component, %")
@@ -321,8 +325,8 @@ def components(found: contents.Components, manifest: Manifest) -> Figure:
             axes.set_xlabel("principal component of the posterior means")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
             axes.set_ylim(-3, 104)
-        figure.legend(loc="outside lower center", ncols=min(4, len(systems)), frameon=False, fontsize=7,
-                      handlelength=3.2, columnspacing=1.4)  # fmt: skip
+        figure.legend(lines, [one.system for one in systems], loc="outside lower center", ncols=min(4, len(systems)),
+                      frameon=False, fontsize=7, handlelength=3.2, columnspacing=1.4)  # fmt: skip
     return figure
 
 

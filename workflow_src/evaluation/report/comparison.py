@@ -12,7 +12,7 @@ from workflow_src.config.experiment import Removal, removal
 from workflow_src.config.manifest import words
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
-from workflow_src.evaluation.report.markdown import markdown_table
+from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import EARLIER_SETTINGS, Results, Row
 from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import families, searches
@@ -253,8 +253,8 @@ def grouped(lines: list[list[str]]) -> list[tuple[str, list[list[str]]]]:
 
 def markdown(comparison: Comparison, removed: Removal | None) -> str:
     """The comparison as Markdown."""
-    parts = ["# " + ", ".join(comparison.experiments), caption(comparison, removed)]
-    parts.append("\n".join(f"- {text}" for text in comparison.about))
+    parts = [f"# {plain(', '.join(comparison.experiments))}", paragraph(caption(comparison, removed))]
+    parts.append("\n".join(f"- {paragraph(text)}" for text in comparison.about))
     heads = ["system", "decode", "data", *comparison.experiments]
     for heading, lines in tables(comparison):
         parts += [f"## {heading}", markdown_table(heads, lines, left=3)]

@@ -34,7 +34,9 @@ VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule"}
 DPI = 200
 DASHES = ["-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (5, 1.5, 1.2, 1.5))]
 
-STYLE = {
+# Nothing of a user's matplotlibrc changes a figure, and no text is parsed: names and subwords are any characters.
+STYLE = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")} | {
+    "text.parse_math": False,
     "font.family": "DejaVu Sans",
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -281,7 +283,7 @@ def save(figure: Figure, folder: Path, name: str, colours: Iterable[str] = ()) -
         file = io.StringIO()
         with matplotlib.rc_context(STYLE | {"svg.fonttype": fonttype, "svg.hashsalt": name}):
             figure.savefig(file, format="svg", transparent=fonttype == "none", metadata={"Date": None})
-        return file.getvalue()
+        return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", file.getvalue())
 
     with atomic(folder / f"{name}.svg") as file:
         file.write(svg("path"))
@@ -290,14 +292,24 @@ def save(figure: Figure, folder: Path, name: str, colours: Iterable[str] = ()) -
     return for_page(svg("none"), name, colours)
 
 
+# Characters that XML cannot hold, and a subword can.
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
 def for_page(svg: str, name: str, colours: Iterable[str] = ()) -> str:
     """An SVG document as an element of a page: no prologue or metadata, ids of its own, colours as CSS variables."""
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
-    for colour, variable in (VARIABLES | {colour: f"--{colour_class(colour)}" for colour in colours}).items():
-        svg = svg.replace(colour, f"var({variable})")
-    return svg
+    variables = VARIABLES | {colour: f"--{colour_class(colour)}" for colour in colours}
+
+    def changed(tag: re.Match) -> str:
+        text = re.sub(r'\bid="', f'id="{name}-', tag[0])
+        text = re.sub(r'(url\(|href=")#', rf"\1#{name}-", text)
+        for colour, variable in variables.items():
+            text = text.replace(colour, f"var({variable})")
+        return text
+
+    # Tags alone: text between them may look the same.
+    return re.sub(r"<[^>]*>", changed, svg)

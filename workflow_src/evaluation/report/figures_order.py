@@ -47,14 +47,14 @@ def reordering(found: Reordering, manifest: Manifest) -> Figure:
     return figure
 
 
-def _pieces(pieces: Sequence[str]) -> tuple[list[str], float]:
-    """Labels of subwords, and their size."""
-    return [piece.replace("$", r"\$") for piece in pieces], 7 if len(pieces) <= MANY else 5
+def _size(pieces: Sequence[str]) -> float:
+    """The size of labels of subwords."""
+    return 7 if len(pieces) <= MANY else 5
 
 
 def _assignment(axes: Axes, example: OrderExample, panel: OrderPanel) -> None:
     """Distances of latents of the first translation (down) and of the second (across), and who fits whom."""
-    pieces, size = _pieces(example.pieces)
+    pieces, size = example.pieces, _size(example.pieces)
     numbers = np.arange(len(pieces))
     axes.pcolormesh(np.array(panel.distances), cmap="Greys", edgecolors="none", rasterized=False)
     axes.plot(numbers + 0.5, numbers + 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
@@ -70,13 +70,12 @@ def _assignment(axes: Axes, example: OrderExample, panel: OrderPanel) -> None:
 def _alignment(axes: Axes, example: OrderExample, panel: OrderPanel, side: int) -> None:
     """The slots that hold each subword of a translation (down), as wide as they are on the source (across)."""
     found = panel.alignments[side]
-    across, size = _pieces(example.pieces)
-    down, small = _pieces(example.target_pieces[side])
+    across, down = example.pieces, example.target_pieces[side]
     width = len(across) / found.slots
     if found.places is None:
         axes.text(0.5, 0.5, "more subwords than slots", transform=axes.transAxes, ha="center", color=MUTED)
     for row, slots in enumerate(found.places or ()):
         axes.broken_barh([(slot * width, width) for slot in slots], (row + 0.15, 0.7), color=STAYS, linewidth=0)
     axes.set(xlim=(0, len(across)), ylim=(len(down), 0))
-    axes.set_xticks(np.arange(len(across)) + 0.5, across, rotation=90, fontsize=size)
-    axes.set_yticks(np.arange(len(down)) + 0.5, down, fontsize=small)
+    axes.set_xticks(np.arange(len(across)) + 0.5, across, rotation=90, fontsize=_size(across))
+    axes.set_yticks(np.arange(len(down)) + 0.5, down, fontsize=_size(down))
