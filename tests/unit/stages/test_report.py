@@ -115,7 +115,7 @@ def test_full_report(report_inputs, page_of):
     ]
     assert cells[1] == ["score, L = 4", "33.9", "34.5", "34.9"]
     assert ["", "kept", "removed by words", "removed by subwords"] in [[c.strip() for c in row] for row in html.rows]
-    validated = [row[-1].strip() for row in html.rows if len(row) == 10]
+    validated = [row[-1].strip() for row in html.rows if len(row) == 11]
     assert "last validation on dev" in validated and any(text.startswith("BLEU ") for text in validated)
     assert ["dataset", "toy; Doe 2020; the authors' <own>"] in [[" ".join(c.split()) for c in row] for row in html.rows]
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
@@ -237,7 +237,7 @@ def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_in
             assert data in section and unequal in section and carried.SYSTEMS in section
         assert "Trained: teacher 4,000 updates, 1,234,567 target tokens; lvm 4,000 updates" in sections[0]
         assert f"SHA-256 {digest} of the sums of its texts" in provenance
-    assert "| energy | energy | tiny | distilled-by-teacher | 1 | 2,500,000 | 1,000 | 308,642 | 8.5 |" in markdown
+    assert "| energy | energy | tiny | distilled-by-teacher | 1 | 2,500,000 | 1,000 | 308,642 | 8.5 | no (+0.1 BLEU) |" in markdown
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -360,7 +360,7 @@ def markdown(context: dict[str, Any]) -> str:
         parts += [f"### {plain(one['title'])}", paragraph(context["carried"]), speed_page.markdown(one)]
     parts += [context["analyses_markdown"], "## Provenance"]
     parts.append("".join(f"- {plain(name)}: {plain(value)}\n" for name, value in context["facts"]))
-    parts += ["### Systems", _system_table(context["systems"])]
+    parts += ["### Systems", _system_table(context["systems"]), paragraph(context["advice"])]
     parts += ["## Notes", paragraph(context["notes"])] if context["notes"] else []
     return "\n\n".join(part.strip() for part in parts if part and part.strip()) + "\n"
 
@@ -380,7 +380,7 @@ def _chosen_table(entry: dict[str, Any]) -> str:
 
 
 def _system_table(systems: list[dict[str, Any]]) -> str:
-    heads = system_heads(systems)
+    heads = [*system_heads(systems), "still improving"]
     rows = [[system.get(head, "–") for head in heads] for system in systems]
     return markdown_table(heads, rows, left=SYSTEM_WORDS) + "\n"
 
