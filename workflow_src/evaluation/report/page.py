@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,6 @@ from workflow_src.evaluation.report.tables import Group
 from workflow_src.evaluation.speed.measured import Speed, StepCosts, Where
 
 TEMPLATES = Path(__file__).parent
-LANGUAGES = {
-    "de": "German", "en": "English", "ro": "Romanian", "ja": "Japanese", "fr": "French", "cs": "Czech", "es": "Spanish",
-}  # fmt: skip
 NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
@@ -36,7 +34,17 @@ CONVENTIONS = (
 
 
 def language(code: str) -> str:
-    return LANGUAGES.get(code, code)
+    """The English name of a language, given an ISO 639 code of two or three letters; the code where there is none."""
+    # Reading its tables takes a moment, which other commands need not wait for.
+    from iso639 import Language, LanguageNotFoundError
+
+    for language_of in (Language.from_part1, Language.from_part3, Language.from_part2b):
+        try:
+            # Without "(macrolanguage)" and the years of a language.
+            return re.sub(r" \((macrolanguage|[^)]*\d[^)]*)\)", "", language_of(code).name)
+        except LanguageNotFoundError:
+            continue
+    return code
 
 
 def in_words(number: int) -> str:
