@@ -154,6 +154,11 @@ def test_bare_report_of_a_teacher_alone(report_inputs, page_of):
     text = (folder / "index.html").read_text(encoding="utf-8")
     assert not (folder / "figures/latencies.svg").exists() and "every latency" not in text
     assert "Speed was not measured" in text and "valid, %" not in text and "Sentences</h2>" not in text
+    # Headings, captions, links and numbers of figures without content are left out with them.
+    assert {path.stem for path in (folder / "figures").iterdir()} == {"learning_curves"}
+    assert text.count("<figure") == 1 and "Refinement" not in text and "#refinement" not in text
+    assert re.findall(r"Figure (\d+)\.</b>", text) == ["1"]
+    assert re.findall(r'<span class="n">(\d+)</span>', text) == ["1", "2", "3"]
     assert page_of(folder).open == []
     assert all(row.latency_ms is None for row in read_results(folder / "results.json").rows)
 

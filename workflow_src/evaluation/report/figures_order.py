@@ -11,24 +11,30 @@ from matplotlib.figure import Figure
 
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.contents import OrderExample, OrderPanel, Reordering
-from workflow_src.evaluation.report.figures import MUTED, STYLE, _figure, empty
+from workflow_src.evaluation.report.figures import MUTED, STYLE, _figure
 
 # Panels of one row: a system with alignments fills it. Labels of many subwords are written smaller.
 ABREAST, MANY = 3, 16
 STAYS, MOVES = "#0072b2", "#d55e00"
 
 
-def reordering(found: Reordering, manifest: Manifest) -> Figure:
+def reordering(found: Reordering, manifest: Manifest) -> Figure | None:
     """Distances between the posterior means of two translations of one source, and the assignment that is nearest.
 
-    Beside them, for systems that have alignments, those of the two translations with the source.
+    Beside them, for systems that have alignments, those of the two translations with the source, unless there are more
+    subwords than slots. None where no two translations of a sentence were compared.
     """
     example = found.example
     if example is None:
-        return empty("No two translations of a sentence could be compared.")
+        return None
     # Systems with alignments come first, so that each has a row of its own.
     panels = sorted(example.panels, key=lambda panel: panel.alignments is None)
-    cells = [(panel, side) for panel in panels for side in (None, 0, 1)[: 3 if panel.alignments else 1]]
+    cells = [
+        (panel, side)
+        for panel in panels
+        for side in (None, 0, 1)[: 3 if panel.alignments else 1]
+        if side is None or panel.alignments[side].places is not None
+    ]
     columns = min(ABREAST, len(cells))
     rows = -(-len(cells) // columns)
     names = ("the reference", found.translations.system)
@@ -72,9 +78,7 @@ def _alignment(axes: Axes, example: OrderExample, panel: OrderPanel, side: int) 
     found = panel.alignments[side]
     across, down = example.pieces, example.target_pieces[side]
     width = len(across) / found.slots
-    if found.places is None:
-        axes.text(0.5, 0.5, "more subwords than slots", transform=axes.transAxes, ha="center", color=MUTED)
-    for row, slots in enumerate(found.places or ()):
+    for row, slots in enumerate(found.places):
         axes.broken_barh([(slot * width, width) for slot in slots], (row + 0.15, 0.7), color=STAYS, linewidth=0)
     axes.set(xlim=(0, len(across)), ylim=(len(down), 0))
     axes.set_xticks(np.arange(len(across)) + 0.5, across, rotation=90, fontsize=_size(across))

@@ -24,7 +24,6 @@ from workflow_src.evaluation.report.figures import (
     Curve,
     _figure,
     curves_of,
-    empty,
     log_ticks,
     style_of,
 )
@@ -128,8 +127,10 @@ def joined_by(groups: list[Group]) -> str:
     return " or ".join(dict.fromkeys(series.replace("_", " ") for series in found if series)) or "steps"
 
 
-def quality_speed(groups: list[Group]) -> Figure:
+def quality_speed(groups: list[Group]) -> Figure | None:
     """BLEU against milliseconds a sentence (log scale), one point a row; steps of one search are joined.
+
+    None where fewer than two rows were timed.
 
     A grey line joins the rows that no other row is faster and at least as good as. Where there are many rows, those
     have numbers and stand in a list below, the best first; the plain rows of our own engine are named, unless these are
@@ -137,8 +138,8 @@ def quality_speed(groups: list[Group]) -> Figure:
     """
     times = table_times(groups)
     curves = timed_curves(groups, times)
-    if not curves:
-        return empty("Speed was not measured in this run.")
+    if sum(len(curve.lines) for curve in curves) < 2:
+        return None
     with matplotlib.rc_context(STYLE):
         every = [line for curve in curves for line in curve.lines]
         many, texts = crowded(groups), short_labels(every)

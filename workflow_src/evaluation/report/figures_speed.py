@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from workflow_src.config.manifest import DecodeInfo, Manifest
-from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, empty, log_ticks, style_of
+from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, is_curve, log_ticks, style_of
 from workflow_src.evaluation.speed.measured import Speed
 
 # With more lines than this, only the fastest of those alike are drawn.
@@ -65,12 +65,15 @@ def _fewest_steps(rows: Sequence[Timed]) -> list[Timed]:
     ]
 
 
-def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure:
-    """Median milliseconds against mean source length of groups of sentences, a line a row, of the first protocol."""
+def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure | None:
+    """Median milliseconds against mean source length of groups of sentences, a line a row, of the first protocol.
+
+    None where no row has times of two lengths.
+    """
     # What dev chose takes the time of the plain row, which is drawn.
     rows = shown([row for row in timed_rows(speed, manifest) if not row.decode.tuned])
-    if not rows:
-        return empty("Time against sentence length was not measured in this run.")
+    if not any(is_curve(row.by_length) for row in rows):
+        return None
     engines = list(dict.fromkeys(row.decode.engine.library for row in rows))
     with matplotlib.rc_context(STYLE):
         # High enough for a label a line.
