@@ -121,7 +121,10 @@ def _panel_of_curves(axes: Axes, found: Curves, manifest: Manifest, panel: Follo
         axes.plot(x, y, **style)
         if panel.error:
             axes.errorbar(x, y, panel.errors(curve), fmt="none", ecolor=style["color"], elinewidth=0.8, capsize=2)
-        ends.append((x[-1], y[-1], curve_label(curve, curves, manifest), style["color"]))
+        # Labels begin right of all curves.
+        ends.append(
+            (points[-1][0] + 0.03 * (len(curves) - 1), y[-1], curve_label(curve, curves, manifest), style["color"])
+        )
     axes.set_title(panel.title)
     axes.set_xlabel("refinement steps L")
     axes.set_xticks(sorted({point.steps for curve in curves for point in curve.points if point.steps >= panel.first}))

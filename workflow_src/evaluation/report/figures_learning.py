@@ -43,6 +43,11 @@ class Log:
         """Updates, and a figure of validation or training."""
         return finite((entry["step"], entry.get(key)) for entry in self.entries)
 
+    def has_curve(self, key: str) -> bool:
+        """Whether a figure was logged at several updates and was not zero throughout."""
+        points = self.points(key)
+        return is_curve(points) and any(value for _, value in points)
+
 
 def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
     """Title, logs and curves of every panel that has something to draw."""
@@ -57,7 +62,7 @@ def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
     panels = [(title, [log for log in logs if log.system.loss_title == title], loss) for title in losses]
     others = [[(title, list(logs), curves) for title, curves in part] for part in (PANELS, [*LAST_PANELS, *titled])]
     every = [*panels[:1], *others[0], *panels[1:], *others[1]]
-    return [panel for panel in every if any(is_curve(log.points(key)) for log in panel[1] for key, _, _ in panel[2])]
+    return [panel for panel in every if any(log.has_curve(key) for log in panel[1] for key, _, _ in panel[2])]
 
 
 def learning_curves(logs: Sequence[Log]) -> Figure | None:

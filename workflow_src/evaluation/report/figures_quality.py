@@ -6,15 +6,15 @@ import dataclasses
 import math
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from workflow_src.config.manifest import Key
+from workflow_src.config.manifest import DecodeInfo, Key
 from workflow_src.evaluation.report.figures import (
     DASHES,
     DPI,
@@ -38,6 +38,19 @@ LINE, LETTERS = 0.15, 112
 LETTER = 0.062
 # Milliseconds a sentence by system and name of a row.
 Times = Mapping[Key, float]
+
+
+class Labelled(Protocol):
+    """What has a label in a figure: a line of a table, or a row that was timed."""
+
+    @property
+    def system(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def decode(self) -> DecodeInfo: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,12 +234,12 @@ def scale(axes: Axes, milliseconds: list[float], most: int | None = None) -> Non
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
 
 
-def short_labels(lines: list[Line]) -> dict[int, str]:
+def short_labels(lines: Sequence[Labelled]) -> dict[int, str]:
     """Labels by identity, with so much in brackets as tells a row from others of its system.
 
     Where settings that not all of them have are not enough, labels are those of tables.
     """
-    alike: dict[tuple[str, str], list[Line]] = defaultdict(list)
+    alike: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
     for line in lines:
         alike[line.system, line.decode.head].append(line)
     texts = {}
