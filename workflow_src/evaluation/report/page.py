@@ -388,9 +388,9 @@ def _chosen_table(entry: dict[str, Any]) -> str:
 
 
 def _system_table(systems: list[dict[str, Any]]) -> str:
-    heads = [*system_heads(systems), "still improving"]
-    rows = [[system.get(head, "–") for head in heads] for system in systems]
-    return markdown_table(heads, rows, left=SYSTEM_WORDS) + "\n"
+    heads = system_heads(systems)
+    rows = [[*(system.get(head, "–") for head in heads), system["still improving"]] for system in systems]
+    return markdown_table([*heads, "still improving (BLEU)"], rows, left=SYSTEM_WORDS) + "\n"
 
 
 # Columns of the table of systems that hold words; figures follow.

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from workflow_src.evaluation.report.markdown import signed
+
 # A training was still improving where the last part of its updates added more than so much BLEU on dev. Less than that
 # is also what one validation differs from the next by chance.
 LAST_PART = 0.2
@@ -44,11 +46,12 @@ def still_improving(history: Sequence[Mapping[str, Any]]) -> bool | None:
 
 
 def words(history: Sequence[Mapping[str, Any]]) -> str:
-    """The same in words with the gain, for a cell of a table."""
+    """The same in words with the gain in BLEU, for a cell of a table."""
     gain = gained_last(history)
     if gain is None:
         return "–"
-    return f"{'yes' if gain > LARGEST_GAIN else 'no'} ({gain:+.1f} BLEU)".replace("-", "−")
+    # Without the sign of a zero.
+    return f"{'yes' if gain > LARGEST_GAIN else 'no'} ({signed(round(gain, 1) + 0.0, 1)})"
 
 
 def advice(histories: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> str:

@@ -13,10 +13,11 @@ def history(*bleu, every=100, key="dev_bleu"):
 def test_a_rise_in_the_last_fifth_is_an_improvement():
     rising, flat = history(5.0, 20.0, 30.0, 35.0, 37.5), history(5.0, 30.0, 36.0, 36.8, 37.5)
     assert progress.gained_last(rising) == 2.5 and progress.still_improving(rising)
-    assert progress.words(rising) == "yes (+2.5 BLEU)"
-    assert not progress.still_improving(flat) and progress.words(flat) == "no (+0.7 BLEU)"
+    assert progress.words(rising) == "yes (+2.5)"
+    assert not progress.still_improving(flat) and progress.words(flat) == "no (+0.7)"
+    assert progress.words(history(30.0, 29.98)) == "no (+0.0)"
     # A best that came earlier, whatever the last validation is.
-    assert progress.words(history(5.0, 38.0, 30.0, 35.0, 37.5)) == "no (−0.5 BLEU)"
+    assert progress.words(history(5.0, 38.0, 30.0, 35.0, 37.5)) == "no (−0.5)"
 
 
 def test_one_bad_validation_at_the_end_hides_no_rise():
