@@ -88,9 +88,9 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
 
     page = Texts((folder / "index.html").read_text(encoding="utf-8"))
     assert page.open == [] and "nasty" not in page.tags and "onload" not in page.attributes
-    told, drawn = (shown(" ".join(parts)) for parts in (page.text, page.drawn))
+    written, drawn = (shown(" ".join(parts)) for parts in (page.text, page.drawn))
     for text in (*NAMES, title, description, notes, WORDS):
-        assert shown(text) in told
+        assert shown(text) in written
     for text in (*NAMES, WORDS, "$$", "$x^$", r"\$", "_"):
         assert shown(text) in drawn
     # Of the systems one begins with an underscore: legends tell it, too.

@@ -383,8 +383,8 @@ def _chosen_table(entry: dict[str, Any]) -> str:
         [point["settings"], bold(point["bleu"]) if point["chosen"] else point["bleu"], str(point["steps"])]
         for point in entry["points"]
     ]
-    told = paragraph(f"{entry['title']}: {entry['chosen']}")
-    return f"{told}\n\n{markdown_table(['tried', 'dev BLEU', 'mean steps'], rows)}"
+    heading = paragraph(f"{entry['title']}: {entry['chosen']}")
+    return f"{heading}\n\n{markdown_table(['tried', 'dev BLEU', 'mean steps'], rows)}"
 
 
 def _system_table(systems: list[dict[str, Any]]) -> str:

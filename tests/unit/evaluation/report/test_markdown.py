@@ -25,9 +25,9 @@ def squeezed(text):
 def cells(html):
     """Texts of a table's cells, row by row; raises if there are tags in any."""
     rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
-    found = [re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", row) for row in rows]
-    assert sum(map(len, found)) == len(re.findall(r"<t[hd][ >]", html))
-    return [[squeezed(unescape(cell)) for cell in row] for row in found]
+    texts_of_rows = [re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", row) for row in rows]
+    assert sum(map(len, texts_of_rows)) == len(re.findall(r"<t[hd][ >]", html))
+    return [[squeezed(unescape(cell)) for cell in row] for row in texts_of_rows]
 
 
 def with_examples(test):
