@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html.parser import HTMLParser
 
 from workflow_src.config.display import build
 from workflow_src.config.experiment import ReportConfig
@@ -19,6 +20,51 @@ SYSTEMS = {
     "ctc": {"family": "nat", "preset": "tiny", "data": "raw", "base": None},
 }
 INT8 = {"engine": "ctranslate2", "compute_type": "int8"}
+
+
+class Tables(HTMLParser):
+    """The tables of a page: classes of the elements around each, and its cells as (tag, classes, text)."""
+
+    VOID = {"meta", "br", "path", "use", "rect", "link"}
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.open, self.around, self.cells = [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        classes = set((dict(attributes).get("class") or "").split())
+        if tag == "table":
+            self.around.append(set().union(*(outer for _, outer in self.open)))
+            self.cells.append((classes, []))
+        if tag in ("td", "th"):
+            self.cells[-1][1].append([tag, classes, ""])
+        if tag not in self.VOID:
+            self.open.append((tag, classes))
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_data(self, data):
+        if self.open and self.open[-1][0] not in ("style", "caption") and {"td", "th"} & {tag for tag, _ in self.open}:
+            self.cells[-1][1][-1][2] += data
+
+
+def assert_tables_fit(page: str) -> None:
+    """Whatever the width of a window, no table leaves the page, and no words push figures out of the frame.
+
+    Every table scrolls within a frame of its own, and of all cells only those without words never wrap.
+    """
+    rules = re.findall(r"([^{}]+)\{([^{}]*)\}", page[page.index("<style>") : page.index("</style>")])
+    styles = [(selector.strip(), body) for selectors, body in rules for selector in selectors.split(",")]
+    assert {selector for selector, body in styles if "nowrap" in body} == {".main td", ".plain td.num"}
+    assert any(selector == ".scroll" and "overflow-x: auto" in body for selector, body in styles)
+    found = Tables(page)
+    assert found.around and all("scroll" in around for around in found.around)
+    for kind, cells in found.cells:
+        fixed = [text for tag, classes, text in cells if tag == "td" and ("main" in kind or "num" in classes)]
+        assert not [text for text in fixed if re.search(r"[^\W\d_]{2}", text)]
 
 
 def squeezed(markdown: str) -> str:

@@ -135,8 +135,10 @@ def compare(arguments: argparse.Namespace) -> None:
     context = {
         "experiments": compared.experiments,
         "caption": comparison.caption(compared, removed),
-        "tables": comparison.tables(compared),
+        "about": compared.about,
+        "tables": [(heading, comparison.grouped(lines)) for heading, lines in comparison.tables(compared)],
         "system_heads": comparison.SYSTEM_HEADS,
+        "system_words": comparison.SYSTEM_WORDS,
         "systems": compared.systems,
     }
     output = arguments.output

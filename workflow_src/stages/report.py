@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import markupsafe
-from matplotlib.figure import Figure
 
 from workflow_src import jobs
 from workflow_src.config.manifest import Manifest
@@ -29,6 +28,7 @@ from workflow_src.evaluation.report import (
     figures_speed,
     grids,
     page,
+    progress,
     results,
     significance_page,
     speed_page,
@@ -41,6 +41,8 @@ from workflow_src.records.provenance import digests, provenance
 
 # What the user ran, set by the workflow.
 COMMAND = "CONTINUUM_COMMAND"
+# Figures that have numbers, in the order of the page; those of the analyses follow.
+NUMBERED = ("quality_speed", "refinement", "learning_curves")
 
 
 def facts(
@@ -171,6 +173,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
             page.round_trip_words(found.corpus),
         ),
         "systems": found.systems,
+        "advice": progress.advice((log.system.name, log.entries) for log in found.logs),
         "system_heads": page.system_heads(found.systems),
         "system_words": page.SYSTEM_WORDS,
         "corpus": corpus.table(found.corpus),
@@ -191,19 +194,21 @@ def _refinement_groups(
     return table, split
 
 
-def draw(found: Inputs, table: list[tables.Group], refined: list[tables.Group]) -> dict[str, Figure]:
-    """Figures by name; `table` has the groups of the main table, `refined` those of the curves of refinement."""
+def draw(found: Inputs, table: list[tables.Group], refined: list[tables.Group]) -> dict[str, figures.Figure]:
+    """Figures by name, without those that would be empty.
+
+    `table` has the groups of the main table, `refined` those of the curves of refinement.
+    """
     drawn = {
         "learning_curves": figures_learning.learning_curves(found.logs),
         "quality_speed": figures_quality.quality_speed(table),
         "time_by_length": figures_speed.time_by_length(found.speed, found.manifest),
         "refinement": figures.refinement(refined),
+        "latencies": figures_latencies.quality_latencies(table, found.speed),
+        "stopping": figures.stopping(found.choices),
     }
-    latencies = figures_latencies.quality_latencies(table, found.speed)
-    drawn |= {"latencies": latencies} if latencies else {}
-    stopping = figures.stopping(found.choices)
-    drawn |= {"stopping": stopping} if stopping else {}
-    return drawn | analyses.draw(found.analyses, found.manifest)
+    own = {name: figure for name, figure in drawn.items() if figure is not None}
+    return own | analyses.draw(found.analyses, found.manifest)
 
 
 def run(arguments: argparse.Namespace) -> str:
@@ -222,12 +227,15 @@ def run(arguments: argparse.Namespace) -> str:
     (folder / "index.html").unlink(missing_ok=True)
     colours = [look.colour for look in manifest.palette]
     pictures = folder / "figures"
+    pictures.mkdir(parents=True, exist_ok=True)
     svg = {name: markupsafe.Markup(figures.save(figure, pictures, name, colours)) for name, figure in drawn.items()}
-    analysed = analyses.context_of(found.analyses, manifest, context["carried"])
-    languages = (manifest.source, manifest.target)
-    number = 5 if context["examples"] else 4
-    section = analyses.render(analysed, svg, number, languages) if found.analyses.made() else ""
-    context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed)}
+    numbers = {name: number for number, name in enumerate((name for name in NUMBERED if name in svg), 1)}
+    first_table = 3 if context["removals"] else 2
+    analysed = analyses.context_of(
+        found.analyses, manifest, context["carried"], svg.keys(), len(numbers) + 1, first_table
+    )
+    section = analyses.render(analysed, svg, (manifest.source, manifest.target)) if analysed["shown"] else ""
+    context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed), "figure_numbers": numbers}
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
     texts = {"table.csv": tables.csv_text(rows), "results.md": page.markdown(context), "index.html": html}
     drawings = [f"figures/{name}.{ending}" for name in drawn for ending in ("svg", "png")]

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from reports import squeezed
+from reports import assert_tables_fit, squeezed
 
 from workflow_src import jobs
 from workflow_src.evaluation.report import carried
@@ -96,6 +96,7 @@ def test_full_report(report_inputs, page_of):
 
     html = page_of(folder)
     assert html.open == []
+    assert_tables_fit((folder / "index.html").read_text(encoding="utf-8"))
     drawn = (folder / "index.html").read_text(encoding="utf-8")
     assert "1 CPU thread, one at a time" in drawn and "1 CPU thread, in batches of 64" in drawn
     cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith("score, L = 4")]
@@ -113,7 +114,7 @@ def test_full_report(report_inputs, page_of):
     ]
     assert cells[1] == ["score, L = 4", "33.9", "34.5", "34.9"]
     assert ["", "kept", "removed by words", "removed by subwords"] in [[c.strip() for c in row] for row in html.rows]
-    validated = [row[-1].strip() for row in html.rows if len(row) == 10]
+    validated = [row[-1].strip() for row in html.rows if len(row) == 11]
     assert "last validation on dev" in validated and any(text.startswith("BLEU ") for text in validated)
     assert ["dataset", "toy; Doe 2020; the authors' <own>"] in [[" ".join(c.split()) for c in row] for row in html.rows]
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
@@ -154,6 +155,11 @@ def test_bare_report_of_a_teacher_alone(report_inputs, page_of):
     text = (folder / "index.html").read_text(encoding="utf-8")
     assert not (folder / "figures/latencies.svg").exists() and "every latency" not in text
     assert "Speed was not measured" in text and "valid, %" not in text and "Sentences</h2>" not in text
+    # Headings, captions, links and numbers of figures without content are left out with them.
+    assert {path.stem for path in (folder / "figures").iterdir()} == {"learning_curves"}
+    assert text.count("<figure") == 1 and "Refinement" not in text and "#refinement" not in text
+    assert re.findall(r"Figure (\d+)\.</b>", text) == ["1"]
+    assert re.findall(r'<span class="n">(\d+)</span>', text) == ["1", "2", "3"]
     assert page_of(folder).open == []
     assert all(row.latency_ms is None for row in read_results(folder / "results.json").rows)
 
@@ -237,7 +243,10 @@ def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_in
             assert data in section and unequal in section and carried.SYSTEMS in section
         assert "Trained: teacher 4,000 updates, 1,234,567 target tokens; lvm 4,000 updates" in sections[0]
         assert f"SHA-256 {digest} of the sums of its texts" in provenance
-    assert "| energy | energy | tiny | distilled-by-teacher | 1 | 2,500,000 | 1,000 | 308,642 | 8.5 |" in markdown
+    assert (
+        "| energy | energy | tiny | distilled-by-teacher | 1 | 2,500,000 | 1,000 | 308,642 | 8.5 | no (+0.1) |"
+        in markdown
+    )
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -398,5 +407,5 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     ] in cells
     html, markdown = ((folder / name).read_text() for name in ("index.html", "results.md"))
     assert "Two &lt;settings&gt;" in html and "score/score-1 (at the references&#39; lengths) 18.0" in html
-    assert "### Two <settings>" in markdown and "### At the references' lengths" in markdown
+    assert r"### Two \<settings>" in markdown and "### At the references' lengths" in markdown
     assert "in nats under teacher, the mean" in markdown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,10 @@ from workflow_src.evaluation.analyses.contents import Analyses
 from workflow_src.evaluation.analyses.curves import Curves
 from workflow_src.evaluation.report import analysis_captions, analysis_tables, page
 from workflow_src.evaluation.report.analysis_figures import DRAWN, start_title
-from workflow_src.evaluation.report.markdown import markdown_table
+from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
 from workflow_src.records.atomic import read_json
 
 TEMPLATE = Path(__file__).with_name("analyses.html.j2")
-# The report's own come before.
-FIRST_FIGURE, FIRST_TABLE = 4, 3
 
 
 def read(paths: list[Path]) -> Analyses:
@@ -35,8 +34,9 @@ def read(paths: list[Path]) -> Analyses:
 
 
 def draw(found: Analyses, manifest: Manifest) -> dict[str, Figure]:
-    """Figures by name."""
-    return {name: DRAWN[name](content, manifest) for name, content in found.made().items() if name in DRAWN}
+    """Figures by name; those without content are left out."""
+    drawn = ((name, DRAWN[name](content, manifest)) for name, content in found.made().items() if name in DRAWN)
+    return {name: figure for name, figure in drawn if figure is not None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +48,19 @@ class Shown:
     refined_html: markupsafe.Markup
 
 
-def context_of(found: Analyses, manifest: Manifest, carried: str = "") -> dict[str, Any]:
-    """Numbers, tables and captions, apart from pictures. `carried` stands under every table."""
+def context_of(
+    found: Analyses, manifest: Manifest, carried: str = "", figures: Collection[str] = tuple(DRAWN),
+    first_figure: int = 4, first_table: int = 3,
+) -> dict[str, Any]:  # fmt: skip
+    """Numbers, tables and captions, apart from pictures.
+
+    `carried` stands under every table. `figures` names those that have content. Numbers begin with `first_figure` and
+    `first_table`.
+    """
     made = found.made()
-    drawn = [name for name in made if name in DRAWN]
+    drawn = [name for name in made if name in figures]
     captions, tables = analysis_captions.captions(found, manifest), _tables(found, manifest)
-    figure_numbers = {name: FIRST_FIGURE + number for number, name in enumerate(drawn)}
+    figure_numbers = {name: first_figure + number for number, name in enumerate(drawn)}
     table_captions = dict(captions)
     for name in drawn:
         if name in tables:
@@ -62,12 +69,13 @@ def context_of(found: Analyses, manifest: Manifest, carried: str = "") -> dict[s
     numbered = [*tables, *(["samples"] if found.samples else [])]
     return {
         "found": found,
+        "shown": bool(drawn or numbered),
         "carried": carried,
         "captions": captions,
         "figure_numbers": figure_numbers,
         "tables": tables,
         "table_captions": table_captions,
-        "table_numbers": {name: FIRST_TABLE + number for number, name in enumerate(numbered)},
+        "table_numbers": {name: first_table + number for number, name in enumerate(numbered)},
         "points": _points(found.latent_space, manifest),
         "refined_class": _refined_class(found.samples, manifest),
         "examples": [_shown(example) for example in found.samples.examples] if found.samples else [],
@@ -118,13 +126,13 @@ def _shown(sample: contents.Sample) -> Shown:
     return Shown(sample, page.marked(sample.refined, sample.sampled), page.marked(sample.sampled, sample.refined))
 
 
-def render(context: dict[str, Any], pictures: dict[str, markupsafe.Markup], number: int, languages: Any) -> str:
-    """The section as HTML, its heading with `number`; `languages` are the codes of source and target."""
+def render(context: dict[str, Any], pictures: dict[str, markupsafe.Markup], languages: Any) -> str:
+    """The section as HTML without its heading; `languages` are the codes of source and target."""
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     source, target = languages
-    more = {"figures": pictures, "number": number, "source_code": source, "target_code": target}
+    more = {"figures": pictures, "source_code": source, "target_code": target}
     return markupsafe.Markup(environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(context | more))
 
 
@@ -144,19 +152,19 @@ HEADINGS = {
 
 def markdown(context: dict[str, Any]) -> str:
     """The section as Markdown; nothing where there are no analyses."""
-    if not context["found"].made():
+    if not context["shown"]:
         return ""
     parts = ["## Analyses"]
     for name, table in context["tables"].items():
         parts += [f"### {HEADINGS[name]}"] if HEADINGS[name] else []
         parts += [
-            f"{context['captions'][name]} {context['carried']}".strip(),
+            paragraph(f"{context['captions'][name]} {context['carried']}"),
             markdown_table(table["heads"], table["rows"]),
         ]
     if context["examples"]:
-        parts += ["### Samples", context["captions"]["samples"]]
+        parts += ["### Samples", paragraph(context["captions"]["samples"])]
         for example in context["examples"]:
             told = [(name, getattr(example.sample, name)) for name in ("source", "reference", "sampled", "refined")]
-            lines = [f"- {name}: {text}" for name, text in told]
+            lines = [f"- {name}: {plain(text)}" for name, text in told]
             parts.append("\n".join(lines))
     return "\n\n".join(parts)

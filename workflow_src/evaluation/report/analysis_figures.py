@@ -7,6 +7,7 @@ written into them, so that it can be read in black and white.
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,16 @@ from matplotlib.ticker import MaxNLocator
 from workflow_src.config.manifest import OTHER, Manifest, differing, words
 from workflow_src.evaluation.analyses import contents
 from workflow_src.evaluation.analyses.curves import Curves, Entry
-from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, _figure, _label_ends, empty, style_of
+from workflow_src.evaluation.report.figures import (
+    DASHES,
+    MUTED,
+    STYLE,
+    _figure,
+    _label_ends,
+    finite,
+    is_curve,
+    style_of,
+)
 from workflow_src.evaluation.report.figures_order import reordering
 
 # Light tints of the palette of Okabe and Ito, in order of a region's size, and hatches that part them in print. A map
@@ -56,53 +66,80 @@ def paths(found: contents.LatentSpace) -> dict[str, tuple[str, str]]:
     return dict(zip(found.searches, PATHS, strict=False))
 
 
-def _curves(
-    axes: Axes,
-    found: Curves,
-    manifest: Manifest,
-    key: str,
-    error: str | None,
-    factor: float,
-    title: str,
-    first: int = 0,
-) -> list[tuple]:
-    """Draw figure `key` of every curve against its steps, from the `first` on, with error bars where there are any;
-    returns ends for labels."""
+@dataclasses.dataclass(frozen=True)
+class Followed:
+    """What a panel follows over refinement steps: a figure of the points of curves, times `factor`, from step `first`
+    on; `error` is the figure that its error bars show."""
+
+    key: str
+    title: str
+    error: str | None = None
+    factor: float = 1
+    first: int = 0
+
+    def points(self, curve: Any) -> list[tuple[float, float]]:
+        """Steps and the figure of those points of a curve that have it."""
+        values = ((point.steps, getattr(point, self.key)) for point in curve.points if point.steps >= self.first)
+        return [(steps, self.factor * value) for steps, value in finite(values)]
+
+    def errors(self, curve: Any) -> list[float]:
+        """The errors of `points`."""
+        by_steps = {point.steps: getattr(point, self.error) for point in curve.points}
+        return [self.factor * by_steps[steps] for steps, _ in self.points(curve)]
+
+
+def _curves(found: Curves, manifest: Manifest, panels: Sequence[Followed], height: float) -> Figure | None:
+    """A panel for each that has a curve to show, at most three in a row; None where none has."""
+    shown = [panel for panel in panels if any(is_curve(panel.points(curve)) for curve in found.curves)]
+    if not shown:
+        return None
+    across = min(3, len(shown))
+    rows = -(-len(shown) // across)
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(7.2 if across > 1 else 4.2, height * rows)
+        grid = figure.subplots(rows, across, squeeze=False).flatten()
+        labels = [
+            (axes, _panel_of_curves(axes, found, manifest, panel)) for axes, panel in zip(grid, shown, strict=False)
+        ]
+        for axes in grid[len(shown) :]:
+            axes.set_visible(False)
+        _label_ends(figure, labels, 7.5)
+    return figure
+
+
+def _panel_of_curves(axes: Axes, found: Curves, manifest: Manifest, panel: Followed) -> list[tuple]:
+    """Draw a figure of every curve against its steps, with error bars where there are any; returns ends for labels."""
     ends, curves = [], found.curves
     for number, curve in enumerate(curves):
-        points = [point for point in curve.points if point.steps >= first and getattr(point, key) is not None]
+        points = panel.points(curve)
         if not points:
             continue
         # Curves share their numbers of steps: moved aside a little, error bars stay apart.
         shift = 0.06 * (number - (len(curves) - 1) / 2)
-        x = [point.steps + shift for point in points]
-        y = [factor * getattr(point, key) for point in points]
+        x, y = [steps + shift for steps, _ in points], [value for _, value in points]
         style = _style(curve, curves, manifest)
         axes.plot(x, y, **style)
-        if error:
-            axes.errorbar(x, y, [factor * getattr(point, error) for point in points], fmt="none", ecolor=style["color"],
-                          elinewidth=0.8, capsize=2)  # fmt: skip
-        ends.append((x[-1], y[-1], curve_label(curve, curves, manifest), style["color"]))
-    axes.set_title(title)
+        if panel.error:
+            axes.errorbar(x, y, panel.errors(curve), fmt="none", ecolor=style["color"], elinewidth=0.8, capsize=2)
+        # Labels begin right of all curves.
+        ends.append(
+            (points[-1][0] + 0.03 * (len(curves) - 1), y[-1], curve_label(curve, curves, manifest), style["color"])
+        )
+    axes.set_title(panel.title)
     axes.set_xlabel("refinement steps L")
-    steps = {point.steps for curve in curves for point in curve.points}
-    axes.set_xticks(sorted(step for step in steps if step >= first))
+    axes.set_xticks(sorted({point.steps for curve in curves for point in curve.points if point.steps >= panel.first}))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.margins(x=0.04, y=0.1)
     return ends
 
 
-def marginal(found: contents.Marginal, manifest: Manifest) -> Figure:
+def marginal(found: contents.Marginal, manifest: Manifest) -> Figure | None:
     """log p(y|x) against L with its error from sampling, and the gain on L = 0 with its paired error over sentences."""
-    gain = f"gain on the {start_title(manifest)}, nats"
-    with matplotlib.rc_context(STYLE):
-        figure = _figure(7.2, 2.8)
-        left, right = figure.subplots(1, 2)
-        value = ("log_probability", "error", 1, "log p(y|x), nats a sentence")
-        labels = [(left, _curves(left, found, manifest, *value))]
-        labels.append((right, _curves(right, found, manifest, "gain", "gain_error", 1, gain)))
-        _label_ends(figure, labels, 7.5)
-    return figure
+    panels = (
+        Followed("log_probability", "log p(y|x), nats a sentence", "error"),
+        Followed("gain", f"gain on the {start_title(manifest)}, nats", "gain_error"),
+    )
+    return _curves(found, manifest, panels, 2.8)
 
 
 def start_title(manifest: Manifest) -> str:
@@ -110,21 +147,13 @@ def start_title(manifest: Manifest) -> str:
     return manifest.start.title if manifest.start else "start"
 
 
-def tokens(found: contents.Tokens, manifest: Manifest) -> Figure:
-    """Edit distance from the first output, and repetitions relative to it, against L."""
-    with matplotlib.rc_context(STYLE):
-        figure = _figure(7.2, 2.8)
-        left, right = figure.subplots(1, 2)
-        distance = ("edit_distance", "edit_distance_error", 1, "edit distance from L = 0, subwords a sentence")
-        labels = [(left, _curves(left, found, manifest, *distance))]
-        relative = ("relative_repetitions", "relative_repetitions_error", 100, "repetitions, % of those at L = 0")
-        ends = _curves(right, found, manifest, *relative)
-        if ends:
-            labels.append((right, ends))
-        else:
-            right.text(0.5, 0.5, "no repetitions at L = 0", transform=right.transAxes, ha="center")
-        _label_ends(figure, labels, 7.5)
-    return figure
+def tokens(found: contents.Tokens, manifest: Manifest) -> Figure | None:
+    """Edit distance from the first output, and repetitions relative to it where it has any, against L."""
+    panels = (
+        Followed("edit_distance", "edit distance from L = 0, subwords a sentence", "edit_distance_error"),
+        Followed("relative_repetitions", "repetitions, % of those at L = 0", "relative_repetitions_error", 100),
+    )
+    return _curves(found, manifest, panels, 2.8)
 
 
 def piece_label(piece: str) -> str:
@@ -168,12 +197,13 @@ def _background(axes: Axes, panel: contents.Panel, pieces: dict[int, str]) -> No
     side = 2 * panel.half / len(cells)
     low = np.array(panel.centre) - panel.half
     counts = collections.Counter(cells.flatten().tolist()).most_common()
-    handles = []
+    handles, names = [], []
     for (token, count), tint, hatch in zip(counts, TINTS, HATCHES, strict=False):
         axes.add_patch(PathPatch(_region(cells == token, low, side), facecolor=tint, hatch=hatch, linewidth=0,
                                  edgecolor="#b4b4b4", zorder=0))  # fmt: skip
         name = piece_label(pieces[token])
-        handles.append(Patch(facecolor=tint, hatch=hatch, edgecolor="#8a8a8a", linewidth=0.5, label=name))
+        handles.append(Patch(facecolor=tint, hatch=hatch, edgecolor="#8a8a8a", linewidth=0.5))
+        names.append(name)
         if count >= LABELLED_SHARE * cells.size and len(counts) > 1:
             row, column = _inmost(cells == token)
             axes.text(low[0] + side * (column + 0.5), low[1] + side * (row + 0.5), name, ha="center", va="center",
@@ -183,8 +213,10 @@ def _background(axes: Axes, panel: contents.Panel, pieces: dict[int, str]) -> No
     if rest:
         outline = _region(np.isin(cells, list(rest)), low, side)
         axes.add_patch(PathPatch(outline, facecolor=REST, linewidth=0, zorder=0))
-        handles.append(Patch(facecolor=REST, label=f"{len(rest)} others"))
-    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, fontsize=6, frameon=False,
+        handles.append(Patch(facecolor=REST))
+        names.append(f"{len(rest)} others")
+    # Handed over as texts: a label of a handle is left out where it begins with an underscore.
+    axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, fontsize=6, frameon=False,
                 handlelength=1.3, handleheight=0.9, columnspacing=0.8, handletextpad=0.4, borderpad=0)  # fmt: skip
 
 
@@ -224,11 +256,14 @@ def _panel(
     axes.set_title(f"{number}   {lines[0]}\n{lines[1]}", fontsize=6.3)
 
 
-def latent_space(found: contents.LatentSpace, manifest: Manifest) -> Figure:
-    """A panel a position: the decoded subword as background, the field, the prior and posterior mean, and the paths."""
+def latent_space(found: contents.LatentSpace, manifest: Manifest) -> Figure | None:
+    """A panel a position: the decoded subword as background, the field, the prior and posterior mean, and the paths.
+
+    None where no position was mapped.
+    """
     panels = found.panels
     if not panels:
-        return empty("No position was mapped.")
+        return None
     across = min(4, len(panels))
     rows = -(-len(panels) // across)
     with matplotlib.rc_context(STYLE | {"hatch.linewidth": 0.35}):
@@ -247,72 +282,69 @@ def latent_space(found: contents.LatentSpace, manifest: Manifest) -> Figure:
                 marker=marker,
                 color=colour,
                 markersize=8 if marker == "*" else 6,
-                label=text,
                 markerfacecolor=colour if marker == "*" else "none",
                 markeredgewidth=0.6 if marker == "*" else 1.5,
             )
-            for marker, colour, text in POINTS.values()
+            for marker, colour, _ in POINTS.values()
         ]
+        texts = [text for _, _, text in POINTS.values()]
         for name, (marker, colour) in paths(found).items():
-            text = f"{manifest.title(name)}, step by step"
-            handles.append(Line2D([], [], marker=marker, color=colour, markersize=5, linewidth=1.1, label=text))
-        figure.legend(handles=handles, loc="outside upper left", ncols=4, fontsize=7, frameon=False)
+            texts.append(f"{manifest.title(name)}, step by step")
+            handles.append(Line2D([], [], marker=marker, color=colour, markersize=5, linewidth=1.1))
+        figure.legend(handles, texts, loc="outside upper left", ncols=4, fontsize=7, frameon=False)
     return figure
 
 
-def convergence(found: contents.Convergence, manifest: Manifest) -> Figure:
+def convergence(found: contents.Convergence, manifest: Manifest) -> Figure | None:
     """The bound and BLEU after L steps, and the share of sentences whose output stands still from step L on."""
-    with matplotlib.rc_context(STYLE):
-        figure = _figure(7.2, 2.8)
-        panels = figure.subplots(1, 3)
-        told = [
-            ("bound", "bound_error", 1, "ELBO, nats a sentence", 0),
-            ("bleu", None, 1, "BLEU", 0),
-            ("stopped", None, 100, "sentences stopped at L, %", 1),
-        ]
-        labels = [(axes, _curves(axes, found, manifest, *one)) for axes, one in zip(panels, told, strict=True)]
-        _label_ends(figure, labels, 7.5)
-    return figure
+    panels = (
+        Followed("bound", "ELBO, nats a sentence", "bound_error"),
+        Followed("bleu", "BLEU"),
+        Followed("stopped", "sentences stopped at L, %", factor=100, first=1),
+    )
+    return _curves(found, manifest, panels, 2.8)
 
 
-def latent_paths(found: contents.LatentPaths, manifest: Manifest) -> Figure:
+def latent_paths(found: contents.LatentPaths, manifest: Manifest) -> Figure | None:
     """Distances of the latents after L steps, their log-densities, and the cosine of steps and delta steps."""
-    with matplotlib.rc_context(STYLE):
-        figure = _figure(7.2, 5.2)
-        panels = figure.subplots(2, 3).flat
-        told = [
+    panels = [
+        Followed(key, title, f"{key}_error", first=first)
+        for key, title, first in (
             ("from_start", "distance from z_0", 0),
             ("step", "length of step L", 1),
             ("from_reference", "to the reference's mean", 0),
             ("log_prior", "log p(z|x), nats a position", 0),
             ("log_posterior", "log q(z|x,y), nats a position", 0),
             ("cosine", "cosine with the delta step", 1),
-        ]
-        labels = [
-            (axes, _curves(axes, found, manifest, key, f"{key}_error", 1, title, first))
-            for axes, (key, title, first) in zip(panels, told, strict=True)
-        ]
-        _label_ends(figure, labels, 7.5)
-    return figure
+        )
+    ]
+    return _curves(found, manifest, panels, 2.6)
 
 
 # Systems of one family share a colour: they differ in dashes and markers.
 MARKERS = "osD^vP"
 
 
-def components(found: contents.Components, manifest: Manifest) -> Figure:
-    """Variance that each principal component of the posterior means holds, and that the first so many hold together."""
-    systems, colours = found.systems, {system.name: system.look.colour for system in manifest.systems}
+def components(found: contents.Components, manifest: Manifest) -> Figure | None:
+    """Variance that each principal component of the posterior means holds, and that the first so many hold together.
+
+    None where no system has two components.
+    """
+    systems = [one for one in found.systems if len(one.shares) > 1]
+    if not systems:
+        return None
+    colours = {system.name: system.look.colour for system in manifest.systems}
     with matplotlib.rc_context(STYLE):
         figure = _figure(7.2, 2.9)
         left, right = figure.subplots(1, 2)
+        lines = []
         for number, one in enumerate(systems):
             colour = colours.get(one.system) or OTHER.colour
             style = {"color": colour, "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
                      "linestyle": DASHES[number % len(DASHES)]}  # fmt: skip
             shares = 100 * np.array(one.shares)
             numbers = np.arange(1, len(shares) + 1)
-            left.plot(numbers, shares, label=one.system, **style)
+            lines += left.plot(numbers, shares, **style)
             right.plot(numbers, shares.cumsum(), **style)
         right.axhline(100 * found.share, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
         left.set_title("variance in each component, %")
@@ -321,12 +353,12 @@ def components(found: contents.Components, manifest: Manifest) -> Figure:
             axes.set_xlabel("principal component of the posterior means")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
             axes.set_ylim(-3, 104)
-        figure.legend(loc="outside lower center", ncols=min(4, len(systems)), frameon=False, fontsize=7,
-                      handlelength=3.2, columnspacing=1.4)  # fmt: skip
+        figure.legend(lines, [one.system for one in systems], loc="outside lower center", ncols=min(4, len(systems)),
+                      frameon=False, fontsize=7, handlelength=3.2, columnspacing=1.4)  # fmt: skip
     return figure
 
 
-DRAWN: dict[str, Callable[[Any, Manifest], Figure]] = {
+DRAWN: dict[str, Callable[[Any, Manifest], Figure | None]] = {
     "marginal": marginal, "tokens": tokens, "latent_space": latent_space, "convergence": convergence,
     "latent_paths": latent_paths, "components": components, "reordering": reordering,
 }  # fmt: skip

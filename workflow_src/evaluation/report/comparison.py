@@ -12,7 +12,7 @@ from workflow_src.config.experiment import Removal, removal
 from workflow_src.config.manifest import words
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
-from workflow_src.evaluation.report.markdown import markdown_table
+from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import EARLIER_SETTINGS, Results, Row
 from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import families, searches
@@ -178,6 +178,8 @@ def compare(found: list[Results], removed: Removal | None = None) -> Comparison:
 SYSTEM_HEADS = ("experiment", "system", "family", "preset", "data", "seeds") + (
     *("parameters", "updates", "target tokens seen", "minutes"),
 )
+# Columns of it that hold words; figures follow.
+SYSTEM_WORDS = 6
 
 
 def _about(results: Results) -> str:
@@ -238,14 +240,26 @@ def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
     return made
 
 
+def grouped(lines: list[list[str]]) -> list[tuple[str, list[list[str]]]]:
+    """Lines of `tables` by system and data, for the page: title of the group, lines of decode and figures.
+
+    On a page the names of systems and data would push the figures out of the frame.
+    """
+    groups: dict[tuple[str, str], list[list[str]]] = {}
+    for system, decode, data, *figures in lines:
+        groups.setdefault((system, data), []).append([decode, *figures])
+    return [(f"“{system}”, {data} data", members) for (system, data), members in groups.items()]
+
+
 def markdown(comparison: Comparison, removed: Removal | None) -> str:
     """The comparison as Markdown."""
-    parts = ["# " + ", ".join(comparison.experiments), caption(comparison, removed)]
+    parts = [f"# {plain(', '.join(comparison.experiments))}", paragraph(caption(comparison, removed))]
+    parts.append("\n".join(f"- {paragraph(text)}" for text in comparison.about))
     heads = ["system", "decode", "data", *comparison.experiments]
     for heading, lines in tables(comparison):
         parts += [f"## {heading}", markdown_table(heads, lines, left=3)]
     if comparison.systems:
-        parts += ["## Systems", markdown_table(SYSTEM_HEADS, comparison.systems, left=6)]
+        parts += ["## Systems", markdown_table(SYSTEM_HEADS, comparison.systems, left=SYSTEM_WORDS)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -255,7 +269,7 @@ def caption(comparison: Comparison, removed: Removal | None) -> str:
     return (
         f"Test sets of {', '.join(named)}. Means over seeds ± deviation where there are several. In non-autoregressive "
         f"outputs, {removal_words(removed, comparison.aligned)}. Speeds compare within a column, not between columns: "
-        f"experiments may have run on different machines. {carried.SYSTEMS} {' '.join(comparison.about)}"
+        f"experiments may have run on different machines. {carried.SYSTEMS}"
     )
 
 

@@ -8,15 +8,13 @@ from typing import Any, Protocol
 
 from workflow_src.config.manifest import DecodeInfo
 from workflow_src.evaluation.quality.significance import LEVEL
+from workflow_src.evaluation.report.progress import still_improving
 from workflow_src.evaluation.report.results import Pairs, Row
 
 # Below this BLEU nothing is concluded.
 LEAST_BLEU = 5.0
 # A test of fewer sentences hardly tells rows apart: nothing is concluded from what it does not tell.
 LEAST_SENTENCES = 100
-# A training was cut short where the last part of its updates added more than so much BLEU on dev.
-LAST_PART = 0.2
-LARGEST_GAIN = 1.0
 
 FIGURES = ("bleu", "validity")
 
@@ -31,18 +29,6 @@ class Line(Protocol):
     def figures(self) -> Mapping[str, float | None]: ...
 
 
-def gained_last(history: Sequence[Mapping[str, Any]]) -> float | None:
-    """BLEU on dev that the last fifth of a training's updates added: the best of all less the best before them.
-
-    `history` has the entries of a training.jsonl. None where it tells no BLEU at two steps or more.
-    """
-    measured = [(entry["step"], entry["dev_bleu"]) for entry in history if entry.get("dev_bleu") is not None]
-    if len({step for step, _ in measured}) < 2:
-        return None
-    border = max((1 - LAST_PART) * measured[-1][0], measured[0][0])
-    return max(bleu for _, bleu in measured) - max(bleu for step, bleu in measured if step <= border)
-
-
 def cut_short(history: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a training ended while it was still improving much, or was too short to tell.
 
@@ -50,8 +36,7 @@ def cut_short(history: Sequence[Mapping[str, Any]]) -> bool:
     """
     if not any(entry.get("dev_bleu") is not None and entry["step"] > 0 for entry in history):
         return False
-    gain = gained_last(history)
-    return gain is None or gain > LARGEST_GAIN
+    return still_improving(history) is not False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -34,7 +35,9 @@ VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule"}
 DPI = 200
 DASHES = ["-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (5, 1.5, 1.2, 1.5))]
 
-STYLE = {
+# Nothing of a user's matplotlibrc changes a figure, and no text is parsed: names and subwords are any characters.
+STYLE = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")} | {
+    "text.parse_math": False,
     "font.family": "DejaVu Sans",
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -100,12 +103,14 @@ def log_ticks(axis: Axis, values: list[float], limit: Callable[[float, float], A
     axis.set_minor_formatter(NullFormatter())
 
 
-def empty(text: str) -> Figure:
-    """A picture that says why there is none."""
-    with matplotlib.rc_context(STYLE):
-        figure = _figure(7.2, 1.2)
-        figure.text(0.5, 0.5, text, ha="center", va="center", color=MUTED)
-    return figure
+def finite(points: Iterable[tuple[float, float | None]]) -> list[tuple[float, float]]:
+    """The points (x, y) that can be drawn."""
+    return [(x, y) for x, y in points if y is not None and math.isfinite(y)]
+
+
+def is_curve(points: Iterable[tuple[float, float | None]]) -> bool:
+    """Whether points are a line, and not one point or none. Panels without any line are left out."""
+    return len({x for x, _ in finite(points)}) > 1
 
 
 # Of more curves than this, labels stand in a column beside the panel: inside of it they would cover other curves.
@@ -178,8 +183,8 @@ def _steps(line: Line) -> float:
     return _value(line) - line.decode.search.first_value if line.decode.value is not None else 0
 
 
-def refinement(groups: list[Group]) -> Figure:
-    """BLEU, and validity where known, against refinement steps.
+def refinement(groups: list[Group]) -> Figure | None:
+    """BLEU, and validity where known, against refinement steps; None where no search has two points.
 
     What refinement starts from is step 0, and the row that others are compared with a dotted line.
     """
@@ -192,12 +197,16 @@ def refinement(groups: list[Group]) -> Figure:
         and (len(curve.lines) > 1 or curve.decode.plain)
         and not curve.decode.tuned
     ]
-    if not curves:
-        return empty("No refinement was decoded in this run.")
     lines = [line for group in groups for line in group.lines]
-    panels = [("bleu", "BLEU", 1)]
-    if any(line.figures["validity"] is not None for line in lines):
-        panels.append(("validity", "valid outputs, %", 100))
+    panels = [
+        panel
+        for panel in (("bleu", "BLEU", 1), ("validity", "valid outputs, %", 100))
+        if any(
+            is_curve((_steps(line), line.figures[panel[0]]) for line in _followed(groups, curve)) for curve in curves
+        )
+    ]
+    if not panels:
+        return None
     references = [line for line in lines if line.decode.system.autoregressive and line.decode.reference is not None]
     with matplotlib.rc_context(STYLE):
         figure = _figure(3.6 * len(panels) if len(panels) > 1 else 5.0, 2.7)
@@ -220,14 +229,19 @@ def refinement(groups: list[Group]) -> Figure:
     return figure
 
 
+def _followed(groups: list[Group], curve: Curve) -> list[Line]:
+    """The lines of a search after the row that it refines, where there is one."""
+    lines = [line for group in groups if group.key == curve.group for line in group.lines]
+    start = [line for line in lines if line.decode.search.name == curve.decode.search.baseline]
+    return [*start[:1], *curve.lines]
+
+
 def _refined(
     axes: Axes, groups: list[Group], key: str, factor: float, curve: Curve
 ) -> tuple[float, float, str, str] | None:
     """Draw one search of one model from its unrefined row on; returns the end for its label, or None."""
     search = curve.decode.search
-    lines = [line for group in groups if group.key == curve.group for line in group.lines]
-    start = [line for line in lines if line.decode.search.name == search.baseline]
-    drawn = [line for line in [*start[:1], *curve.lines] if line.figures[key] is not None]
+    drawn = [line for line in _followed(groups, curve) if line.figures[key] is not None]
     if not drawn:
         return None
     x = [_steps(line) for line in drawn]
@@ -242,7 +256,11 @@ def _refined(
 
 def stopping(choices: Iterable[Choice]) -> Figure | None:
     """BLEU on dev against mean refinement steps, a point a stopping threshold; None where no decode tried several."""
-    drawn = [choice for choice in choices if _tried_stops(choice)]
+    drawn = [
+        choice
+        for choice in choices
+        if _tried_stops(choice) and is_curve((point["mean_steps"], point["bleu"]) for point in choice.points)
+    ]
     if not drawn:
         return None
     with matplotlib.rc_context(STYLE):
@@ -281,7 +299,7 @@ def save(figure: Figure, folder: Path, name: str, colours: Iterable[str] = ()) -
         file = io.StringIO()
         with matplotlib.rc_context(STYLE | {"svg.fonttype": fonttype, "svg.hashsalt": name}):
             figure.savefig(file, format="svg", transparent=fonttype == "none", metadata={"Date": None})
-        return file.getvalue()
+        return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", file.getvalue())
 
     with atomic(folder / f"{name}.svg") as file:
         file.write(svg("path"))
@@ -290,14 +308,24 @@ def save(figure: Figure, folder: Path, name: str, colours: Iterable[str] = ()) -
     return for_page(svg("none"), name, colours)
 
 
+# Characters that XML cannot hold, and a subword can.
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
 def for_page(svg: str, name: str, colours: Iterable[str] = ()) -> str:
     """An SVG document as an element of a page: no prologue or metadata, ids of its own, colours as CSS variables."""
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
-    for colour, variable in (VARIABLES | {colour: f"--{colour_class(colour)}" for colour in colours}).items():
-        svg = svg.replace(colour, f"var({variable})")
-    return svg
+    variables = VARIABLES | {colour: f"--{colour_class(colour)}" for colour in colours}
+
+    def changed(tag: re.Match) -> str:
+        text = re.sub(r'\bid="', f'id="{name}-', tag[0])
+        text = re.sub(r'(url\(|href=")#', rf"\1#{name}-", text)
+        for colour, variable in variables.items():
+            text = text.replace(colour, f"var({variable})")
+        return text
+
+    # Tags alone: text between them may look the same.
+    return re.sub(r"<[^>]*>", changed, svg)

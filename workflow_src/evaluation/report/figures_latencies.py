@@ -61,12 +61,13 @@ def latencies(speed: Speed | None) -> list[Latency]:
 
 
 def quality_latencies(groups: list[Group], speed: Speed | None) -> Figure | None:
-    """BLEU against milliseconds a sentence (log scale), a panel a latency; None where no speed was measured.
+    """BLEU against milliseconds a sentence (log scale), a panel a latency; None where no two rows were timed.
 
     A grey line joins the rows that no other row of the panel beats in both. They have numbers, the same in all panels;
     a list below the panels says which rows these are.
     """
-    drawn = [(latency, curves) for latency in latencies(speed) if (curves := timed_curves(groups, latency.times))]
+    every_panel = ((latency, timed_curves(groups, latency.times)) for latency in latencies(speed))
+    drawn = [(latency, curves) for latency, curves in every_panel if sum(len(curve.lines) for curve in curves) > 1]
     if not drawn:
         return None
     numbers = _numbers(drawn)

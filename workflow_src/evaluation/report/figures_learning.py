@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from workflow_src.config.manifest import OTHER, SystemInfo
-from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, empty
+from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, finite, is_curve
 
 # Curves of a panel: key in the training log, line style, and what the label adds.
 Curves = Sequence[tuple[str, int, str]]
@@ -39,8 +39,14 @@ class Log:
     seed: int
     entries: list[dict[str, Any]]
 
-    def has(self, key: str) -> bool:
-        return any(entry.get(key) is not None for entry in self.entries)
+    def points(self, key: str) -> list[tuple[float, float]]:
+        """Updates, and a figure of validation or training."""
+        return finite((entry["step"], entry.get(key)) for entry in self.entries)
+
+    def has_curve(self, key: str) -> bool:
+        """Whether a figure was logged at several updates and was not zero throughout."""
+        points = self.points(key)
+        return is_curve(points) and any(value for _, value in points)
 
 
 def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
@@ -56,18 +62,18 @@ def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
     panels = [(title, [log for log in logs if log.system.loss_title == title], loss) for title in losses]
     others = [[(title, list(logs), curves) for title, curves in part] for part in (PANELS, [*LAST_PANELS, *titled])]
     every = [*panels[:1], *others[0], *panels[1:], *others[1]]
-    return [panel for panel in every if any(log.has(key) for log in panel[1] for key, _, _ in panel[2])]
+    return [panel for panel in every if any(log.has_curve(key) for log in panel[1] for key, _, _ in panel[2])]
 
 
-def learning_curves(logs: Sequence[Log]) -> Figure:
-    """One panel a metric, over updates.
+def learning_curves(logs: Sequence[Log]) -> Figure | None:
+    """One panel a metric, over updates; None where nothing was logged twice.
 
     Systems of one family share a colour and differ in dashes; seeds of a system are thin lines of the same kind.
     """
     # What was counted at once has no curve.
     panels = _panels([log for log in logs if any(entry["step"] for entry in log.entries)])
     if not panels:
-        return empty("No training was logged.")
+        return None
     wide = min(3, len(panels))
     # As high as the labels beside its curves.
     needed = [max(1.85, 0.6 + 0.125 * _labels(chosen, curves)) for _, chosen, curves in panels]
@@ -108,7 +114,7 @@ def _curves(axes: Axes, chosen: Sequence[Log], curves: Curves, logs: Sequence[Lo
         name, colour = log.system.name, log.system.look.colour or OTHER.colour
         twin = of_family[log.system.family].index(name)
         for key, dash, addition in curves:
-            points = [(entry["step"], entry[key]) for entry in log.entries if entry.get(key) is not None]
+            points = log.points(key)
             if not points:
                 continue
             style = DASHES[(dash + twin) % len(DASHES)]

@@ -6,15 +6,15 @@ import dataclasses
 import math
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from workflow_src.config.manifest import Key
+from workflow_src.config.manifest import DecodeInfo, Key
 from workflow_src.evaluation.report.figures import (
     DASHES,
     DPI,
@@ -24,7 +24,6 @@ from workflow_src.evaluation.report.figures import (
     Curve,
     _figure,
     curves_of,
-    empty,
     log_ticks,
     style_of,
 )
@@ -39,6 +38,19 @@ LINE, LETTERS = 0.15, 112
 LETTER = 0.062
 # Milliseconds a sentence by system and name of a row.
 Times = Mapping[Key, float]
+
+
+class Labelled(Protocol):
+    """What has a label in a figure: a line of a table, or a row that was timed."""
+
+    @property
+    def system(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def decode(self) -> DecodeInfo: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,8 +140,10 @@ def joined_by(groups: list[Group]) -> str:
     return " or ".join(dict.fromkeys(series.replace("_", " ") for series in found if series)) or "steps"
 
 
-def quality_speed(groups: list[Group]) -> Figure:
+def quality_speed(groups: list[Group]) -> Figure | None:
     """BLEU against milliseconds a sentence (log scale), one point a row; steps of one search are joined.
+
+    None where fewer than two rows were timed.
 
     A grey line joins the rows that no other row is faster and at least as good as. Where there are many rows, those
     have numbers and stand in a list below, the best first; the plain rows of our own engine are named, unless these are
@@ -137,8 +151,8 @@ def quality_speed(groups: list[Group]) -> Figure:
     """
     times = table_times(groups)
     curves = timed_curves(groups, times)
-    if not curves:
-        return empty("Speed was not measured in this run.")
+    if sum(len(curve.lines) for curve in curves) < 2:
+        return None
     with matplotlib.rc_context(STYLE):
         every = [line for curve in curves for line in curve.lines]
         many, texts = crowded(groups), short_labels(every)
@@ -220,12 +234,12 @@ def scale(axes: Axes, milliseconds: list[float], most: int | None = None) -> Non
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
 
 
-def short_labels(lines: list[Line]) -> dict[int, str]:
+def short_labels(lines: Sequence[Labelled]) -> dict[int, str]:
     """Labels by identity, with so much in brackets as tells a row from others of its system.
 
     Where settings that not all of them have are not enough, labels are those of tables.
     """
-    alike: dict[tuple[str, str], list[Line]] = defaultdict(list)
+    alike: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
     for line in lines:
         alike[line.system, line.decode.head].append(line)
     texts = {}

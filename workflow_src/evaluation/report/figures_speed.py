@@ -9,7 +9,8 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from workflow_src.config.manifest import DecodeInfo, Manifest
-from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, empty, log_ticks, style_of
+from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, is_curve, log_ticks, style_of
+from workflow_src.evaluation.report.figures_quality import short_labels
 from workflow_src.evaluation.speed.measured import Speed
 
 # With more lines than this, only the fastest of those alike are drawn.
@@ -23,6 +24,14 @@ class Timed:
     decode: DecodeInfo
     milliseconds: float
     by_length: tuple[tuple[float, float], ...]
+
+    @property
+    def system(self) -> str:
+        return self.decode.system.name
+
+    @property
+    def label(self) -> str:
+        return self.decode.label()
 
 
 def timed_rows(speed: Speed | None, manifest: Manifest) -> list[Timed]:
@@ -65,24 +74,27 @@ def _fewest_steps(rows: Sequence[Timed]) -> list[Timed]:
     ]
 
 
-def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure:
-    """Median milliseconds against mean source length of groups of sentences, a line a row, of the first protocol."""
+def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure | None:
+    """Median milliseconds against mean source length of groups of sentences, a line a row, of the first protocol.
+
+    None where no row has times of two lengths.
+    """
     # What dev chose takes the time of the plain row, which is drawn.
     rows = shown([row for row in timed_rows(speed, manifest) if not row.decode.tuned])
-    if not rows:
-        return empty("Time against sentence length was not measured in this run.")
+    if not any(is_curve(row.by_length) for row in rows):
+        return None
     engines = list(dict.fromkeys(row.decode.engine.library for row in rows))
     with matplotlib.rc_context(STYLE):
         # High enough for a label a line.
         figure = _figure(7.2, max(3.6, 0.9 + 0.125 * len(rows)))
         axes = figure.subplots()
-        ends = []
+        ends, texts = [], short_labels(rows)
         for row in rows:
             x, y = zip(*row.by_length, strict=True)
             decode = row.decode
             dashes = DASHES[engines.index(decode.engine.library) % len(DASHES)]
             axes.plot(x, y, linestyle=dashes, markersize=4, **style_of(decode.look))
-            ends.append((x[-1], y[-1], f"{decode.system.name}: {decode.label()}", decode.look.colour))
+            ends.append((x[-1], y[-1], f"{row.system}: {texts[id(row)]}", decode.look.colour))
         axes.set_yscale("log")
         log_ticks(axes.yaxis, [ms for row in rows for _, ms in row.by_length], axes.set_ylim)
         axes.margins(x=0.02)

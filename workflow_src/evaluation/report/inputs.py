@@ -14,7 +14,7 @@ from workflow_src.config.manifest import Manifest, RowInfo
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.analyses.contents import Analyses
 from workflow_src.evaluation.quality import metrics
-from workflow_src.evaluation.report import analyses, figures_learning, results
+from workflow_src.evaluation.report import analyses, figures_learning, progress, results
 from workflow_src.evaluation.report.carried import UNREACHABLE
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import ArtifactError, read_chosen, read_json
@@ -64,6 +64,7 @@ def read_systems(manifest: Manifest) -> tuple[list[figures_learning.Log], list[d
                 "updates": _count(config.get("steps")),
                 "target tokens seen": _count(config.get("target_tokens_seen")),
                 "minutes": "–" if minutes is None else f"{minutes:.1f}",
+                "still improving": progress.words(history),
                 "last validation": _last_validation(history),
                 **_unreachable(history),
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,12 @@ from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report import conventions, speed_page, tables
 from workflow_src.evaluation.report.carried import UNREACHABLE
 from workflow_src.evaluation.report.evidence import LEAST_BLEU
-from workflow_src.evaluation.report.markdown import markdown_table
+from workflow_src.evaluation.report.markdown import bold, markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
 from workflow_src.evaluation.speed.measured import Speed, StepCosts, Where
 
 TEMPLATES = Path(__file__).parent
-LANGUAGES = {
-    "de": "German", "en": "English", "ro": "Romanian", "ja": "Japanese", "fr": "French", "cs": "Czech", "es": "Spanish",
-}  # fmt: skip
 NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
@@ -38,7 +36,17 @@ CONVENTIONS = (
 
 
 def language(code: str) -> str:
-    return LANGUAGES.get(code, code)
+    """The English name of a language, given an ISO 639 code of two or three letters; the code where there is none."""
+    # Reading its tables takes a moment, which other commands need not wait for.
+    from iso639 import Language, LanguageNotFoundError
+
+    for language_of in (Language.from_part1, Language.from_part3, Language.from_part2b):
+        try:
+            # Without "(macrolanguage)" and the years of a language.
+            return re.sub(r" \((macrolanguage|[^)]*\d[^)]*)\)", "", language_of(code).name)
+        except LanguageNotFoundError:
+            continue
+    return code
 
 
 def in_words(number: int) -> str:
@@ -369,34 +377,38 @@ def render(context: dict[str, Any], template: str = "report.html.j2") -> str:
 
 def markdown(context: dict[str, Any]) -> str:
     """results.md: title, table, what removing repetitions is worth, and provenance."""
-    parts = [f"# {context['title']}", context["description"], "".join(f"- {point}\n" for point in context["summary"])]
+    points = "".join(f"- {paragraph(point)}\n" for point in context["summary"])
+    parts = [f"# {plain(context['title'])}", paragraph(context["description"]), points]
     table = tables.markdown(context["groups"], context["expected_convention"])
-    parts += ["## Quality and speed", context["caption"], table]
+    parts += ["## Quality and speed", paragraph(context["caption"]), table]
     if context["removals"]:
-        parts += ["### Repetitions", f"{context['removal_caption']} {context['carried']}"]
+        parts += ["### Repetitions", paragraph(f"{context['removal_caption']} {context['carried']}")]
         parts.append(conventions.removal_table(context["removals"]))
     for one in context["control_tables"]:
-        parts += [f"### {one['title']}", f"{one['caption']} {context['carried']}", speed_page.markdown(one)]
+        about = paragraph(f"{one['caption']} {context['carried']}")
+        parts += [f"### {plain(one['title'])}", about, speed_page.markdown(one)]
     for one in context["grids"]:
-        parts += [f"### {one['title']}", f"{one['caption']} {context['carried']}", speed_page.markdown(one)]
+        about = paragraph(f"{one['caption']} {context['carried']}")
+        parts += [f"### {plain(one['title'])}", about, speed_page.markdown(one)]
         if one["published"]:
-            parts += [one["published"]["caption"], speed_page.markdown(one["published"])]
+            parts += [paragraph(one["published"]["caption"]), speed_page.markdown(one["published"])]
     if context["unmatched"]:
-        parts.append("Published, without a row here: " + ", ".join(f"{k} {v}" for k, v in context["unmatched"].items()))
-    parts += [context["published"]]
+        unmatched = ", ".join(f"{name} {value}" for name, value in context["unmatched"].items())
+        parts.append(paragraph(f"Published, without a row here: {unmatched}"))
+    parts += [paragraph(context["published"])]
     if context["conventions"]:
-        parts += ["### BLEU by other conventions", f"{CONVENTIONS} {context['carried']}"]
+        parts += ["### BLEU by other conventions", paragraph(f"{CONVENTIONS} {context['carried']}")]
         parts.append(_convention_table(context["conventions"]))
     if context["chosen"]:
-        parts += ["## Chosen on dev", context["carried"]]
+        parts += ["## Chosen on dev", paragraph(context["carried"])]
         parts += [_chosen_table(entry) for entry in context["chosen"]]
-    parts += ["## Speed", context["protocol"], context["step_cost"]]
+    parts += ["## Speed", *map(paragraph, (context["protocol"], context["step_cost"]))]
     for one in context["protocols"]:
-        parts += [f"### {one['title']}", context["carried"], speed_page.markdown(one)]
+        parts += [f"### {plain(one['title'])}", paragraph(context["carried"]), speed_page.markdown(one)]
     parts += [context["analyses_markdown"], "## Provenance"]
-    parts.append("".join(f"- {name}: {value}\n" for name, value in context["facts"]))
-    parts += ["### Systems", _system_table(context["systems"])]
-    parts += ["## Notes", context["notes"]] if context["notes"] else []
+    parts.append("".join(f"- {plain(name)}: {plain(value)}\n" for name, value in context["facts"]))
+    parts += ["### Systems", _system_table(context["systems"]), paragraph(context["advice"])]
+    parts += ["## Notes", paragraph(context["notes"])] if context["notes"] else []
     return "\n\n".join(part.strip() for part in parts if part and part.strip()) + "\n"
 
 
@@ -406,18 +418,18 @@ def _convention_table(rows: list[dict[str, str]]) -> str:
 
 
 def _chosen_table(entry: dict[str, Any]) -> str:
-    marks = ["**" if point["chosen"] else "" for point in entry["points"]]
     rows = [
-        [point["settings"], f"{mark}{point['bleu']}{mark}", str(point["steps"])]
-        for mark, point in zip(marks, entry["points"], strict=True)
+        [point["settings"], bold(point["bleu"]) if point["chosen"] else point["bleu"], str(point["steps"])]
+        for point in entry["points"]
     ]
-    return f"{entry['title']}: {entry['chosen']}\n\n{markdown_table(['tried', 'dev BLEU', 'mean steps'], rows)}"
+    heading = paragraph(f"{entry['title']}: {entry['chosen']}")
+    return f"{heading}\n\n{markdown_table(['tried', 'dev BLEU', 'mean steps'], rows)}"
 
 
 def _system_table(systems: list[dict[str, Any]]) -> str:
     heads = system_heads(systems)
-    rows = [[system.get(head, "–") for head in heads] for system in systems]
-    return markdown_table(heads, rows, left=SYSTEM_WORDS) + "\n"
+    rows = [[*(system.get(head, "–") for head in heads), system["still improving"]] for system in systems]
+    return markdown_table([*heads, "still improving (BLEU)"], rows, left=SYSTEM_WORDS) + "\n"
 
 
 # Columns of the table of systems that hold words; figures follow.

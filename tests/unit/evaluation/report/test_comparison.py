@@ -3,7 +3,7 @@ from __future__ import annotations
 import statistics
 
 import pytest
-from reports import squeezed
+from reports import assert_tables_fit, squeezed
 
 from workflow_src.cli import main
 from workflow_src.evaluation.report.carried import checksum
@@ -186,3 +186,21 @@ def test_outputs_of_alignments_are_compared_with_their_repetitions():
 
     assert shown() == [20.0, 18.0, 29.0] and shown("subwords") == [19.0, 17.0, 29.0]
     assert "and nothing from outputs that are read off alignments" in markdown(compare(found), None)
+
+
+def test_figures_stay_in_the_frame_whatever_rows_and_systems_are_called(tmp_path):
+    """Names of rows that dev chose are long: beside them the figures must still be seen."""
+    named = {
+        "chosen": {"lm_weight": 0.5, "word_bonus": 1.0, "length_penalty": 1.0},
+        "name": "with-a-very-long-name" * 3,
+    }
+    long = results(
+        "a-long-name-of-an-experiment" * 2, [*FIRST["rows"], row("ctc" * 9, "nat", "ctc-greedy", 1, 1.0, **named)]
+    )
+    paths = [tmp_path / "one.json", tmp_path / "two.json"]
+    for path, content in zip(paths, (long, SECOND), strict=True):
+        write_results(path, content)
+    main(["compare", *map(str, paths), "--output", str(tmp_path / "page.html")])
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert_tables_fit(page)
+    assert "“score”, distilled data" in page and page.count("<td>45.0</td>") == 1

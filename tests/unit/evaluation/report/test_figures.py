@@ -1,5 +1,6 @@
 """Pictures: labels apart, nothing from a network, reproducible bytes."""
 
+import functools
 import re
 
 import numpy as np
@@ -77,9 +78,35 @@ def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_
     assert "Training loss" in inline and "BLEU on dev" not in inline
 
 
-def test_there_is_a_picture_that_says_so_when_there_is_nothing_to_draw(tmp_path):
-    for figure in (figures_learning.learning_curves([]), figures_quality.quality_speed([]), figures.refinement([])):
-        assert re.search("No |not measured", figure.texts[0].get_text())
+def test_there_is_no_picture_without_content():
+    """Nothing at all, one point, and what is no number."""
+    teacher, refined = ("teacher", "beam-4"), ("score", "score-1")
+    for keys in ((), (teacher,), (refined,)):
+        rows = [reports.row(*key, 30.0, latency_ms=5.0) for key in keys]
+        groups = tables.groups(rows, MANIFEST, "none")
+        times = protocol({key: (5.0, 4.0) for key in keys})
+        assert figures_quality.quality_speed(groups) is None and figures.refinement(groups) is None
+        assert figures_latencies.quality_latencies(groups, reports.speed(protocols=(times,))) is None
+        bins = [{"shortest": 1, "longest": 4, "mean_length": 3.0, "latency_ms": 1.0}]
+        timed = [reports.timed(*key, 5.0, by_length=bins) for key in keys]
+        assert figures_speed.time_by_length(reports.speed(*timed), MANIFEST) is None
+    assert figures.stopping([]) is None
+    log = functools.partial(figures_learning.Log, MANIFEST.system("teacher"), 1)
+    once = [{"step": 5, "loss": 2.0, "dev_bleu": 1.0}]
+    for entries in ([], once, [*once, {"step": 9, "dev_bleu": float("nan")}], [{"step": 0, "loss": 1.0}] * 2):
+        assert figures_learning.learning_curves([log(entries)] if entries else []) is None
+    # What stays zero throughout tells nothing.
+    still = [{"step": step, "dev_unreachable": 0.0} for step in (5, 9)]
+    assert figures_learning.learning_curves([log(still)]) is None
+    # Of two validations there is a curve, and of the loss of one of them there is none.
+    figure = figures_learning.learning_curves([log([*once, {"step": 9, "dev_bleu": 2.0}])])
+    assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()] == ["BLEU on dev"]
+
+
+def test_what_was_not_measured_has_no_panel():
+    rows = [reports.row("lvm", name, 30.0, validity=None) for name in ("prior-mean", "delta-1", "delta-2")]
+    found = tables.groups(rows, MANIFEST, "none")
+    assert [axes.get_title(loc="left") for axes in figures.refinement(found).axes] == ["BLEU"]
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), max_size=8))
@@ -113,6 +140,20 @@ def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_dr
     assert [(decode.system.name, decode.engine.key) for decode in drawn] == [
         (f"lvm{i}", engine) for i in range(7) for engine in ("continuum", "onnxruntime-int8")
     ]
+
+
+def test_time_against_length_leaves_out_what_tells_no_rows_apart():
+    """Long labels would leave no room for the curves."""
+    long = reports.stepped("score", 8) | {"step_size": 0.5}
+    every = [long, long | {"lengthening": 0.1}]
+    names = [f"score{settings_of(one).name_parts()}" for one in every]
+    made = reports.manifest({("score", name): one for name, one in zip(names, every, strict=True)})
+    bins = [{"shortest": n, "longest": n + 1, "mean_length": n, "latency_ms": 1.0 * n} for n in (1, 5)]
+    rows = [reports.timed("score", name, 1.0, by_length=bins) for name in names]
+    alone, longer = "score: score, L = 8", "score: score, L = 8 (lengthening 0.1)"
+    for few, expected in ((1, [alone]), (2, [alone, longer])):
+        figure = figures_speed.time_by_length(reports.speed(*rows[:few]), made)
+        assert [text.get_text() for text in figure.axes[0].texts] == expected
 
 
 def table(manifest):

@@ -1,0 +1,154 @@
+"""No text of a corpus or a configuration is markup: in figures, page, Markdown and CSV it reads as itself."""
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections import Counter
+from html.parser import HTMLParser
+
+import analysed
+import matplotlib
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from matplotlib.figure import Figure
+
+from workflow_src import jobs
+from workflow_src.evaluation.report import figures
+from workflow_src.stages import report
+
+# The font of the files lacks most of all letters; the page has those of the reader.
+pytestmark = pytest.mark.filterwarnings("ignore:Glyph")
+# Formulas (two of them damaged), tags, entities, attributes, Markdown, and what pages replace in figures.
+NAMES = {
+    r"_$$ \frac{ $x^2$": "transformer",
+    """<nasty onload="a('b')">&lt;&amp; id="c" #1b1b1d url(#d)""": "lvm",
+    "**a** _b_ `c` | [d](e) ~~f~~ {} %s -->": "lvm",
+}
+WORDS = "$$ $ \\$ {}% <nasty> &amp; | `x` _y_ **z** ]]> --> \x01"
+
+
+class Texts(HTMLParser):
+    """Text of a page, or of its figures alone; its tags, its attributes, and what was not closed."""
+
+    VOID = {"meta", "br", "path", "use", "rect", "link"}
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text, self.drawn = [], Counter(), set(), [], []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags[tag] += 1
+        self.attributes |= {name for name, _ in attributes}
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags[tag] += 1
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        (self.drawn if "svg" in self.open else self.text).append(data)
+
+
+def shown(text):
+    """As it reads on a page: blanks are one, and what XML cannot hold is replaced."""
+    return " ".join(text.replace("\x01", "\N{REPLACEMENT CHARACTER}").split())
+
+
+def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
+    title, description, notes = (f"{words} {WORDS}" for words in ("Title", "# Description", "1. Notes"))
+    words = report_inputs(NAMES, description=description, title=title, notes=notes, significance=True)
+    traces = tmp_path / "traces.json"
+    traces.write_text(traces.read_text().replace("big", json.dumps(WORDS)[1:-1]))
+    # Subwords of a map, and a system of which another figure tells.
+    mapped = analysed.raw("latent_space", pieces={"7": "$$", "8": "_", "9": WORDS}, source=WORDS)
+    mapped["texts"] = dict.fromkeys(mapped["texts"], WORDS)
+    ordered = analysed.raw("reordering")
+    ordered["example"] |= {"pieces": ["$$", "_", WORDS], "target_pieces": [["$x^$", "\\$"], [WORDS]]}
+    held = analysed.raw("components")
+    for one, name in zip(held["systems"], NAMES, strict=False):
+        one["system"] = name
+    paths = [tmp_path / f"{content['analysis']}.json" for content in (mapped, ordered, held)]
+    for path, content in zip(paths, (mapped, ordered, held), strict=True):
+        path.write_text(json.dumps(content))
+    jobs.start(report.run, report.make_parser(), [*words, "--analyses", *map(str, paths)])
+    folder = tmp_path / "report"
+
+    page = Texts((folder / "index.html").read_text(encoding="utf-8"))
+    assert page.open == [] and "nasty" not in page.tags and "onload" not in page.attributes
+    written, drawn = (shown(" ".join(parts)) for parts in (page.text, page.drawn))
+    for text in (*NAMES, title, description, notes, WORDS):
+        assert shown(text) in written
+    for text in (*NAMES, WORDS, "$$", "$x^$", r"\$", "_"):
+        assert shown(text) in drawn
+    # Of the systems one begins with an underscore: legends tell it, too.
+    assert sum(shown(part) == shown(next(iter(NAMES))) for part in page.drawn) >= 2
+
+    for path in (folder / "figures").glob("*.svg"):
+        ET.parse(path)
+    html = MarkdownIt("commonmark").enable("table").render((folder / "results.md").read_text(encoding="utf-8"))
+    read = Texts(html)
+    assert read.tags.keys() <= {"h1", "h2", "h3", "p", "ul", "li", "strong"} | {
+        "table", "thead", "tbody", "tr", "th", "td",
+    }  # fmt: skip
+    for text in (*NAMES, title, description, notes):
+        assert shown(text) in shown(" ".join(read.text))
+    rows = csv.DictReader(io.StringIO((folder / "table.csv").read_text(encoding="utf-8")))
+    assert {row["system"] for row in rows} == set(NAMES)
+
+
+@example("$$")
+@example("_")
+@example('id="a" #6f6f77 url(#b)')
+@example("\x00\x0b\ufffe")
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=8))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_can_be_drawn(tmp_path, text):
+    with matplotlib.rc_context(figures.STYLE):
+        figure = Figure((2, 2))
+        figure.text(0.5, 0.5, text)
+    svg = figures.save(figure, tmp_path, "one")
+    ET.parse(tmp_path / "one.svg")
+    drawn = "".join(ET.fromstring(svg.replace("xlink:href", "href")).itertext())
+    # A line break is drawn as one, and XML reads any break as a line feed.
+    lines = [figures.NOT_XML.sub("\N{REPLACEMENT CHARACTER}", line) for line in re.split("[\r\n]", text)]
+    assert all(line in drawn for line in lines)
+
+
+def test_formulas_are_parsed_nowhere():
+    assert figures.STYLE["text.parse_math"] is False and figures.STYLE["text.usetex"] is False
+
+
+def test_figures_are_drawn_without_a_backend(tmp_path):
+    """Also where the variable names one that is not installed; nor do a user's own settings change a figure."""
+    code = """
+import sys
+from pathlib import Path
+from workflow_src.stages import report
+from workflow_src.evaluation.report import figures, figures_learning
+import reports
+logs = [figures_learning.Log(reports.manifest().system("teacher"), 1, [{"step": n, "loss": 1.0} for n in (1, 2)])]
+figures.save(figures_learning.learning_curves(logs), Path("drawn"), "one")
+assert "matplotlib.pyplot" not in sys.modules
+"""
+    drawn = []
+    for number, backend in enumerate((None, "module://matplotlib_inline.backend_inline", "none of all")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "matplotlibrc").write_text("text.usetex: True\nfont.size: 30\n" if backend else "")
+        environment = os.environ | {"MPLBACKEND": backend or "", "PYTHONPATH": os.pathsep.join(sys.path)}
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=folder, env=environment)
+        drawn.append((folder / "drawn/one.png").read_bytes())
+    assert drawn[0] == drawn[1] == drawn[2]
