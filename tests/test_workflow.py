@@ -383,7 +383,8 @@ CHANGES = {
         {},
     ),
     "how often training state is saved": (
-        "systems: {teacher: {training: {save_every: 7}}, score: {training: {save_every: 7, max_skipped: 3}}}",
+        "systems: {teacher: {training: {save_every: 7}}, score: {training: {save_every: 7, max_skipped: 3}}, "
+        "lvm: {training: {save_every: auto}}}",
         {},
     ),
     "device, threads, precision, logging": (
@@ -423,6 +424,10 @@ CHANGES = {
         "systems: {score: {training: {learning_rate: 0.001}}}",
         {"train_refiner": 1, "export_bundle": 1, "decode": 5, "score_quality": 5, **CHOICE, **ENDS},
     ),
+    "a refiner's updates by the corpus": (
+        "systems: {score: {training: {max_steps: auto}}}",
+        {"train_refiner": 1, "export_bundle": 1, "decode": 5, "score_quality": 5, **CHOICE, **ENDS},
+    ),
     "steps of the latent-variable model": (
         "systems: {lvm: {training: {max_steps: 31}}}",
         {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
@@ -453,6 +458,12 @@ CHANGES = {
     ),
     "size of the subwords": (
         "recipe: {subwords: {vocabulary_size: 250}}",
+        {"learn_subwords": 1, "encode": 3, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
+         "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15,
+         **ENDS},
+    ),
+    "size of the subwords by the corpus": (
+        "recipe: {subwords: {vocabulary_size: auto}}",
         {"learn_subwords": 1, "encode": 3, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
          "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15,
          **ENDS},
@@ -714,7 +725,8 @@ ROWS = {
     "a beam, length penalty or other setting of a decode": [
         "test_a_changed_setting_of_a_decode_reruns_that_decode_and_what_shows_it"],
     "the values that a decode chooses from (`tune`)": ["test_a_value_more_to_choose_from_chooses_anew"],
-    "a refiner's training": ["learning rate of a refiner", "learning rate of the energy network"],
+    "a refiner's training": [
+        "learning rate of a refiner", "learning rate of the energy network", "a refiner's updates by the corpus"],
     "the latent-variable model's training": [
         "learning rate of the latent-variable model", "steps of the latent-variable model"],
     "the teacher's training": ["learning rate of the teacher"],
@@ -722,7 +734,7 @@ ROWS = {
     "one more system": [
         "one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
     "the beam of distillation": ["beam of distillation"],
-    "subwords": ["size of the subwords"],
+    "subwords": ["size of the subwords", "size of the subwords by the corpus"],
     "the dataset, or own text files that it reads": [
         "another seed of the corpus", "test_own_text_changed_makes_the_corpus_anew"],
     "one more seed": ["one more seed"],

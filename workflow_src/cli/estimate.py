@@ -21,9 +21,11 @@ A100 (312e12 operations a second in bfloat16 at most): training reaches 10 to 40
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
+from workflow_src.config.base import ConfigError
 from workflow_src.config.costs import (
     HELD_OUT,
     WIDE,
@@ -32,10 +34,13 @@ from workflow_src.config.costs import (
     operations_a_position,
     parameters,
     sentence_length,
+    sized,
     training_pairs,
 )
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
+from workflow_src.config.sizes import AUTO
+from workflow_src.data.lines import count_lines
 from workflow_src.records.atomic import ArtifactError, read_json
 from workflow_src.registry import engines
 
@@ -74,6 +79,13 @@ def jobs(plan: Plan) -> dict[str, int]:
     return {rule: count for rule, count in counts.items() if count}
 
 
+def sized_by_corpus(plan: Plan) -> list[str]:
+    """Settings that are auto and follow the corpus."""
+    vocabulary = ["recipe.subwords.vocabulary_size"] if plan.recipe.subwords.vocabulary_size == AUTO else []
+    steps = [name for name, s in plan.loaded.systems.items() if not isinstance(s.training.max_steps, int)]
+    return [*vocabulary, *(f"systems.{name}.training.max_steps" for name in steps)]
+
+
 def _hours(operations: float, shares: tuple[float, float]) -> tuple[float, float]:
     low, high = shares
     return operations / (PEAK * high) / 3600, operations / (PEAK * low) / 3600
@@ -89,6 +101,7 @@ def _system_row(plan: Plan, system: System) -> dict[str, Any]:
     return {
         "work": f"train {system.name}",
         "parameters": parameters(system, subwords.vocabulary_size, subwords.joint),
+        "updates": training.max_steps,
         "tokens": tokens,
         "operations": operations,
         "hours": _hours(operations, TRAINING_SHARE["wide" if getattr(system.model, "dim", 0) >= WIDE else "narrow"]),
@@ -121,6 +134,18 @@ def _disk(plan: Plan, pairs: int | None, length: float) -> float:
     return texts + models
 
 
+def own_pairs(plan: Plan) -> int | None:
+    """Lines of the user's own training texts, less those that become dev and test; None where that is not told."""
+    dataset, pairs = plan.loaded.dataset, 0
+    for part in dataset.train:
+        path = part.table or part.texts[plan.recipe.source]
+        if dataset.kind != "files" or path in dataset.files or not os.path.isfile(path):
+            return None
+        pairs += count_lines(path)
+    held_out = dataset.split.dev + dataset.split.test if dataset.split else 0
+    return max(1, pairs - held_out) if pairs else None
+
+
 def encoded_counts(plan: Plan) -> tuple[int, float] | None:
     """Training pairs and mean subwords of a sentence (of both languages) as encoding counted them; None before that."""
     summary = Path(f"{plan.encoded('raw', 'train')}.json")
@@ -137,13 +162,26 @@ def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) 
     """Jobs, tokens, operations, GPU-hours and bytes of an experiment, of all its work, done or not.
 
     `pairs` (training pairs) and `length` (mean subwords of a sentence) replace what was counted when the corpus was
-    encoded; before that, what the dataset says or is assumed. Where pairs are not known at all, distillation is None.
+    encoded; before that, what the dataset says, what the user's texts have, or is assumed. Where pairs are not known at
+    all, distillation is None.
+
+    Raises ConfigError where a size is auto and pairs are not known.
     """
     counted = encoded_counts(plan) or (None, None)
+    lines = None if pairs or counted[0] else own_pairs(plan)
     otherwise = ("counted", "counted") if counted[0] else ("stated by the dataset", "assumed")
     sources = {"pairs": "given" if pairs else otherwise[0], "length": "given" if length else otherwise[1]}
-    pairs, length = pairs or counted[0], length or counted[1]
+    if lines:
+        sources["pairs"] = "lines of your texts"
+    pairs, length = pairs or counted[0] or lines, length or counted[1]
     pairs, length = training_pairs(plan, pairs), sentence_length(plan, length)
+    if follows := sized_by_corpus(plan):
+        if pairs is None:
+            raise ConfigError(
+                f"{follows[0]} is auto, and the number of training pairs is not known before the corpus is encoded; "
+                "give --pairs."
+            )
+        plan = sized(plan, pairs, length)
     work = [_system_row(plan, system) for system in plan.loaded.systems.values()]
     for teacher in plan.teachers:
         search = plan.distillation(teacher).search_settings()
@@ -174,6 +212,8 @@ def estimate(plan: Plan, pairs: int | None = None, length: float | None = None) 
         "pairs": pairs,
         "length": length,
         "sources": sources,
+        "vocabulary_size": plan.recipe.subwords.vocabulary_size,
+        "auto": follows,
         "training_tokens": sum(row["tokens"] for row in work if row["work"].startswith("train ")),
         "work": work,
         "hours": (sum(low for low, _ in known), sum(high for _, high in known)),
@@ -203,6 +243,12 @@ def as_text(result: dict[str, Any]) -> str:
         f"Subwords a sentence: {result['length']:.3g} ({result['sources']['length']})."
         + (f" Training pairs: {result['pairs']:,} ({result['sources']['pairs']})." if result["pairs"] else ""),
     ]
+    if result["auto"]:
+        updates = (f"{row['work'].removeprefix('train ')} {row['updates']:,}" for row in result["work"] if row.get("updates"))
+        lines.append(
+            f"Settings that are auto come to about: updates {', '.join(updates)}; "
+            f"{result['vocabulary_size']:,} subwords in the vocabulary."
+        )
     if result["pairs"] is None and any(row["hours"] is None for row in result["work"]):
         lines.append("Distillation is not counted: the number of training pairs is not known; give --pairs.")
     return "\n".join(lines)
