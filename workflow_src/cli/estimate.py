@@ -244,7 +244,8 @@ def as_text(result: dict[str, Any]) -> str:
         + (f" Training pairs: {result['pairs']:,} ({result['sources']['pairs']})." if result["pairs"] else ""),
     ]
     if result["auto"]:
-        updates = (f"{row['work'].removeprefix('train ')} {row['updates']:,}" for row in result["work"] if row.get("updates"))
+        trained = (row for row in result["work"] if row.get("updates"))
+        updates = (f"{row['work'].removeprefix('train ')} {row['updates']:,}" for row in trained)
         lines.append(
             f"Settings that are auto come to about: updates {', '.join(updates)}; "
             f"{result['vocabulary_size']:,} subwords in the vocabulary."

@@ -85,9 +85,8 @@ OWN = {
 def test_own_text_takes_the_place_of_any_shipped_corpus(name):
     """Nothing of the corpus that stood there is left, and no null is needed."""
     # As Snakemake does, over the default configuration.
-    mine = {
-        "experiment": "mine", "extends": name, "recipe": {"name": "mine", "dataset": OWN, "source": "tr", "target": "en"}
-    }  # fmt: skip
+    recipe = {"name": "mine", "dataset": OWN, "source": "tr", "target": "en"}
+    mine = {"experiment": "mine", "extends": name, "recipe": recipe}
     plan = Plan(load(read_yaml(CONFIG_FOLDER / "config.yaml") | mine))
     assert plan.loaded.dataset == DatasetConfig.model_validate(OWN)
     downloaded = json.loads(plan.settings_download())

@@ -107,7 +107,7 @@ def test_other_values_are_refused(setting, value, message):
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize(("value", "message"), [(8, "it must be above 8"), ("big", "it must be a whole number, or auto")])
+@pytest.mark.parametrize(("value", "message"), [(8, "must be above 8"), ("big", "must be a whole number, or auto")])
 def test_other_vocabularies_are_refused(value, message):
     with pytest.raises(ConfigError, match=message):
         load_experiment("smoke", recipe={"subwords": {"vocabulary_size": value}})
@@ -120,8 +120,9 @@ def test_rules_are_handed_what_the_sizes_follow_from_and_no_size():
     training = json.loads(plan.settings_training("teacher"))["training"]
     assert training["max_steps"] == {"epochs": None, "at_least": 500, "at_most": 100_000}
     assert training["warmup_steps"] == training["validate_every"] == "auto"
-    other = {"systems": {"teacher": {"training": {"max_steps": {"epochs": 12}}}}}
-    assert Plan(load_experiment("recommended", **other)).settings_training("teacher") != plan.settings_training("teacher")
+    systems = {"teacher": {"training": {"max_steps": {"epochs": 12}}}}
+    other = Plan(load_experiment("recommended", systems=systems))
+    assert other.settings_training("teacher") != plan.settings_training("teacher")
 
 
 def test_a_larger_corpus_asks_for_more_time_and_memory():
