@@ -398,7 +398,8 @@ CHANGES = {
         {},
     ),
     "how often training state is saved": (
-        "systems: {teacher: {training: {save_every: 7}}, score: {training: {save_every: 7, max_skipped: 3}}}",
+        "systems: {teacher: {training: {save_every: 7}}, score: {training: {save_every: 7, max_skipped: 3}}, "
+        "lvm: {training: {save_every: auto}}}",
         {},
     ),
     "device, threads, precision, logging": (
@@ -436,6 +437,10 @@ CHANGES = {
     "how speed is measured": ("speed: {repeats: 3}", {"measure_speed": 1, "report": 1}),
     "learning rate of a refiner": (
         "systems: {score: {training: {learning_rate: 0.001}}}",
+        {"train_refiner": 1, "export_bundle": 1, "decode": 5, "score_quality": 5, **CHOICE, **ENDS},
+    ),
+    "a refiner's updates by the corpus": (
+        "systems: {score: {training: {max_steps: auto}}}",
         {"train_refiner": 1, "export_bundle": 1, "decode": 5, "score_quality": 5, **CHOICE, **ENDS},
     ),
     "steps of the latent-variable model": (
@@ -486,6 +491,12 @@ CHANGES = {
         "teacher: {model: {max_positions: 100}}}\ndecodes: [{system: teacher, search: greedy}]\nanalyses: null",
         {"train_teacher": 1, "export_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
          "analyse": 1, "report": 1},
+    ),
+    "size of the subwords by the corpus": (
+        "recipe: {subwords: {vocabulary_size: auto}}",
+        {"learn_subwords": 1, "encode": 3, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
+         "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15,
+         **ENDS},
     ),
     "another seed of the corpus": (
         "recipe: {dataset: {generator: {seed: 2}}}",
@@ -786,7 +797,8 @@ ROWS = {
     "a beam, length penalty or other setting of a decode": [
         "test_a_changed_setting_of_a_decode_reruns_that_decode_and_what_shows_it"],
     "the values that a decode chooses from (`tune`)": ["test_a_value_more_to_choose_from_chooses_anew"],
-    "a refiner's training": ["learning rate of a refiner", "learning rate of the energy network"],
+    "a refiner's training": [
+        "learning rate of a refiner", "learning rate of the energy network", "a refiner's updates by the corpus"],
     "the latent-variable model's training": [
         "learning rate of the latent-variable model", "steps of the latent-variable model"],
     "the teacher's training": ["learning rate of the teacher"],
@@ -795,7 +807,7 @@ ROWS = {
         "one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
     "the beam of distillation": ["beam of distillation"],
     "the tokeniser of BLEU (`recipe.bleu_tokeniser`, or what is installed for `auto`)": ["tokeniser of BLEU"],
-    "subwords": ["size of the subwords"],
+    "subwords": ["size of the subwords", "size of the subwords by the corpus"],
     "normalisation, limits, how dev and test are split": [
         "what is normalised", "test_another_split_reads_no_file_anew"],
     "positions of a model (`model.max_positions`)": ["positions of one model, which encoding looks at"],

@@ -86,15 +86,16 @@ def _lack(path: str) -> str:
 
 def estimate_experiment(arguments: argparse.Namespace) -> None:
     from workflow_src.cli.estimate import as_text, estimate
-    from workflow_src.cli.work import sizes
+    from workflow_src.cli.work import numbered, sizes
 
     for name, value in (("pairs", arguments.pairs), ("length", arguments.length)):
         if value is not None and not value > 0:
             raise ConfigError(f"--{name} is {value}; it must be above 0.")
     plan = Plan(read_configuration(arguments.configuration))
     wanted = arguments.calibrate or (gpus(plan.config.runtime.device) == 0 and not arguments.no_calibration)
-    length = sizes(plan, arguments.pairs, arguments.length).length
-    rates = calibrate(plan, length, again=arguments.calibrate) if wanted else None
+    corpus = sizes(plan, arguments.pairs, arguments.length)
+    counted = numbered(plan, corpus)
+    rates = calibrate(counted, corpus.length, again=arguments.calibrate) if wanted else None
     result = estimate(plan, arguments.pairs, arguments.length, rates)
     print(json.dumps(result, indent=1) if arguments.json else as_text(result))
 

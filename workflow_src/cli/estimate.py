@@ -25,7 +25,18 @@ import math
 from typing import Any
 
 from workflow_src.cli.calibration import Rates
-from workflow_src.cli.work import GPU, Sizes, Work, core_hours, gpu_hours, sizes, total, work_of
+from workflow_src.cli.work import (
+    GPU,
+    Sizes,
+    Work,
+    automatic,
+    core_hours,
+    gpu_hours,
+    numbered,
+    sizes,
+    total,
+    work_of,
+)
 from workflow_src.config.costs import WIDE, parameters
 from workflow_src.config.plan import Plan
 from workflow_src.registry import engines
@@ -85,7 +96,8 @@ def _rows(plan: Plan, sizes: Sizes, rates: Rates | None) -> list[dict[str, Any]]
         work = [work_of(plan, system.family.training_rule, {"system": system.name}, sizes)] * seeds
         weights = parameters(system, subwords.vocabulary_size, subwords.joint)
         tokens = system.training.max_steps * system.training.batch_tokens * seeds
-        rows.append(_row(plan, f"train {system.name}", work, rates, weights, tokens))
+        row = _row(plan, f"train {system.name}", work, rates, weights, tokens)
+        rows.append(row | {"updates": system.training.max_steps})
     for teacher in plan.teachers:
         work = [work_of(plan, "distill", {"teacher": teacher, "shards": "1"}, sizes)]
         tokens = sizes.pairs * sizes.length if sizes.pairs else None
@@ -130,10 +142,12 @@ def estimate(
     """Jobs, tokens, operations, hours and bytes of an experiment, of all its work, done or not.
 
     `pairs` (training pairs) and `length` (mean subwords of a sentence) replace what was counted when the corpus was
-    encoded; before that, what the dataset says or is assumed. Where pairs are not known at all, distillation is None.
-    `hours` are GPU-hours, at least and at most; `core_hours` those of one core of this machine, None without `rates`.
+    encoded; before that, what the dataset says, what the user's texts have, or is assumed. Where pairs are not known at
+    all, distillation is None. `hours` are GPU-hours, at least and at most; `core_hours` those of one core of this
+    machine, None without `rates`. Raises ConfigError where a size is auto and pairs are not known.
     """
-    known = sizes(plan, pairs, length)
+    known, settings = sizes(plan, pairs, length), automatic(plan)
+    plan = numbered(plan, known)
     work = _rows(plan, known, rates)
     ranges = [row["hours"] for row in work if row["hours"]]
     return {
@@ -142,6 +156,8 @@ def estimate(
         "pairs": known.pairs,
         "length": known.length,
         "sources": dict(known.sources),
+        "vocabulary_size": plan.recipe.subwords.vocabulary_size,
+        "auto": settings,
         "training_tokens": sum(row["tokens"] for row in work if row["work"].startswith("train ")),
         "work": work,
         "hours": (sum(low for low, _ in ranges), sum(high for _, high in ranges)),
@@ -181,6 +197,13 @@ def as_text(result: dict[str, Any]) -> str:
         f"Subwords a sentence: {result['length']:.3g} ({result['sources']['length']})."
         + (f" Training pairs: {result['pairs']:,} ({result['sources']['pairs']})." if result["pairs"] else ""),
     ]
+    if result["auto"]:
+        trained = (row for row in result["work"] if row.get("updates"))
+        updates = (f"{row['work'].removeprefix('train ')} {row['updates']:,}" for row in trained)
+        lines.append(
+            f"Settings that are auto come to about: updates {', '.join(updates)}; "
+            f"{result['vocabulary_size']:,} subwords in the vocabulary."
+        )
     if result["pairs"] is None and any(row["hours"] is None for row in result["work"]):
         lines.append("Distillation is not counted: the number of training pairs is not known; give --pairs.")
     return "\n".join(lines)

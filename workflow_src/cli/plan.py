@@ -22,7 +22,7 @@ import rich.text
 from workflow_src.cli.calibration import Rates, calibrate, known
 from workflow_src.cli.changes import changes
 from workflow_src.cli.estimate import duration
-from workflow_src.cli.work import GPU, Work, core_hours, gpu_hours, sizes, total, work_of
+from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_hours, numbered, sizes, total, work_of
 from workflow_src.config import ConfigError, Plan
 from workflow_src.config.load import PROJECT
 
@@ -146,10 +146,13 @@ def overview(request: Request, calibrating: bool = False) -> Overview:
     Raises ConfigError with Snakemake's message for a configuration or a target that it refuses.
     """
     with _dag(request) as (dag, plan):
-        nodes, graph = _nodes(dag, plan)
-        length = sizes(plan).length
-        rates = calibrate(plan, length) if calibrating else known(plan)
-        _add_hours(nodes.values(), plan, rates)
+        corpus, rates = sizes(plan), None
+        # Where the number of pairs is not known, neither are hours of what follows it.
+        counted = None if automatic(plan) and corpus.pairs is None else numbered(plan, corpus)
+        nodes, graph = _nodes(dag, plan, counted, corpus)
+        if counted:
+            rates = calibrate(counted, corpus.length) if calibrating else known(counted)
+            _add_hours(nodes.values(), counted, rates)
     names = (*plan.loaded.systems, *dict.fromkeys(node.system for node in nodes.values() if node.system))
     return Overview(
         plan.experiment,
@@ -231,8 +234,10 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
     return RULES.get(rule, rule), system
 
 
-def _nodes(dag: Any, plan: Plan) -> tuple[dict[tuple[str, str], Node], nx.DiGraph]:
-    known_sizes = sizes(plan)
+def _nodes(
+    dag: Any, plan: Plan, counted: Plan | None, corpus: Sizes
+) -> tuple[dict[tuple[str, str], Node], nx.DiGraph]:
+    """Nodes and their order. `counted` is the plan with numbers in place of auto, where these are known."""
     subjects = {job: _subject(job, plan) for job in dag.jobs if not job.rule.norun}
     order = [*STAGES, *sorted({stage for stage, _ in subjects.values()} - set(STAGES))]
     systems = ["", *plan.loaded.systems]
@@ -248,7 +253,7 @@ def _nodes(dag: Any, plan: Plan) -> tuple[dict[tuple[str, str], Node], nx.DiGrap
         before = {subjects[other] for other in dag.dependencies[job] if other in subjects} - {key}
         graph.add_edges_from((other, key) for other in before)
         if needed:
-            work = work_of(plan, job.rule.name, job.wildcards_dict, known_sizes)
+            work = work_of(counted, job.rule.name, job.wildcards_dict, corpus) if counted else None
             node.work += [work] if work else []
             anew = dag.reason(job).updated_input_run
             rerun = {subjects[other] for other, files in dag.dependencies[job].items() if anew & files}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from workflow_src.cli.calibration import Rates
+from workflow_src.config.base import ConfigError
 from workflow_src.config.costs import (
     HELD_OUT,
     WIDE,
@@ -15,9 +17,12 @@ from workflow_src.config.costs import (
     decoding_operations,
     operations_a_position,
     sentence_length,
+    sized,
     training_pairs,
 )
 from workflow_src.config.plan import Plan
+from workflow_src.config.sizes import AUTO
+from workflow_src.data.lines import count_lines
 from workflow_src.records.atomic import ArtifactError, read_json
 
 PEAK = 312e12
@@ -59,13 +64,48 @@ def encoded_counts(plan: Plan) -> tuple[int, float] | None:
         raise ArtifactError(f"{summary} does not describe an encoded corpus; encode it again, or delete it.") from None
 
 
+def own_pairs(plan: Plan) -> int | None:
+    """Lines of the user's own training texts, less those that become dev and test; None where a text is not there."""
+    dataset, pairs = plan.loaded.dataset, 0
+    for part in dataset.train:
+        path = part.table or part.texts[plan.recipe.source]
+        if dataset.kind != "files" or path in dataset.files or not os.path.isfile(path):
+            return None
+        pairs += count_lines(path)
+    cut = dataset.split.dev + dataset.split.test if dataset.split else 0
+    return max(1, pairs - cut) if pairs else None
+
+
 def sizes(plan: Plan, pairs: int | None = None, length: float | None = None) -> Sizes:
-    """`pairs` and `length` where they are given, else as encoding counted them, else stated or assumed."""
+    """`pairs` and `length` where they are given, else as encoding counted them, else lines of own texts, or assumed."""
     counted = encoded_counts(plan) or (None, None)
+    lines = None if pairs or counted[0] else own_pairs(plan)
     otherwise = ("counted", "counted") if counted[0] else ("stated by the dataset", "assumed")
     sources = {"pairs": "given" if pairs else otherwise[0], "length": "given" if length else otherwise[1]}
-    pairs, length = training_pairs(plan, pairs or counted[0]), sentence_length(plan, length or counted[1])
+    if lines:
+        sources["pairs"] = "lines of your texts"
+    pairs, length = training_pairs(plan, pairs or counted[0] or lines), sentence_length(plan, length or counted[1])
     return Sizes(pairs, length, sources)
+
+
+def automatic(plan: Plan) -> list[str]:
+    """Settings that are auto and follow the corpus."""
+    vocabulary = ["recipe.subwords.vocabulary_size"] if plan.recipe.subwords.vocabulary_size == AUTO else []
+    steps = [name for name, s in plan.loaded.systems.items() if not isinstance(s.training.max_steps, int)]
+    return [*vocabulary, *(f"systems.{name}.training.max_steps" for name in steps)]
+
+
+def numbered(plan: Plan, sizes: Sizes) -> Plan:
+    """The plan with numbers in place of auto. Raises ConfigError where the number of training pairs is not known."""
+    settings = automatic(plan)
+    if not settings:
+        return plan
+    if sizes.pairs is None:
+        raise ConfigError(
+            f"{settings[0]} is auto, and the number of training pairs is not known before the corpus is encoded; give "
+            "--pairs."
+        )
+    return sized(plan, sizes.pairs, sizes.length)
 
 
 def held_out(plan: Plan, split: str) -> int:

@@ -17,7 +17,7 @@ __all__ = ["ConfigError", "Frozen", "distinct", "named", "nearest", "parse", "un
 # Names that users give become parts of names of files, which file systems limit to 255 bytes.
 LONGEST_NAME = 100
 
-ALTERNATIVE = re.compile(r"^(str|int|float|tuple\[.*|[A-Z]\w*Config|function-.*)$")
+ALTERNATIVE = re.compile(r"^(str|int|float|tuple\[.*|literal\[.*|constrained-\w+|[A-Z]\w*Config|function-.*)$")
 
 
 class ConfigError(ValueError):
@@ -78,8 +78,8 @@ def parse(model: type[Frozen], raw: Any, where: str) -> Any:
         return model.model_validate(raw)
     except pydantic.ValidationError as failure:
         errors = failure.errors()
-        # Of a setting that is a name or a section, a section was meant where one is given.
-        meant = [e for e in errors if not (e["type"] == "string_type" and isinstance(e["input"], dict))]
+        # Of a setting that is a name, or a number, or a section, a section was meant where one is given.
+        meant = [e for e in errors if not (e["type"] in ("string_type", "int_type") and isinstance(e["input"], dict))]
         raise ConfigError(_sentence(model, (meant or errors)[0], where, raw)) from None
 
 

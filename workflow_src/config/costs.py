@@ -107,6 +107,7 @@ def check(plan: Plan) -> None:
 
     Raises ConfigError for what a family or a search cannot count.
     """
+    plan = sized(plan, pairs=1, length=1)
     for system in plan.loaded.systems.values():
         if not system.family.fit:
             operations_a_position(system, plan)
@@ -130,6 +131,11 @@ def widest(decode: Decode) -> int:
     """Hypotheses that are held for a sentence, at most."""
     search = searches()[decode.search]
     return max(search.width(settings) for settings in decode.combinations())
+
+
+def sized(plan: Plan, pairs: int, length: float) -> Plan:
+    """The plan with numbers in place of auto, for so many training pairs of `length` target subwords on average."""
+    return Plan(plan.loaded.sized(pairs, round(pairs * (length + 1))))
 
 
 def sentence_length(plan: Plan, length: float | None = None) -> float:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import AfterValidator, Field, model_validator
 
 from workflow_src.config.base import Frozen, distinct, named, written
+from workflow_src.config.sizes import AUTO, NumberOrAuto, vocabulary_size
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.spec import Grown
 
@@ -170,6 +171,9 @@ class DatasetFiles(Frozen):
         if self.kind == "generated":
             if set(self.languages) != {"de", "en"}:
                 raise ValueError(f"a generated corpus is of de and en, not of {' and '.join(self.languages)}")
+            for setting in ("files", "train", "dev", "test", "split"):
+                if getattr(self, setting):
+                    raise ValueError(f"kind is generated, which reads no {setting}; remove kind, or {setting}")
             return self
         if self.generator:
             raise ValueError(f"generator belongs to kind generated, and kind is {self.kind}; remove generator")
@@ -247,7 +251,9 @@ class NormalisationConfig(Grown):
 class SubwordsConfig(Frozen):
     method: Literal["sentencepiece", "subword-nmt"] = "sentencepiece"
     model: Literal["unigram", "bpe"] = "unigram"
-    vocabulary_size: int = Field(32000, gt=8)
+    vocabulary_size: Annotated[Annotated[int, Field(gt=8)] | Literal["auto"], NumberOrAuto] = Field(
+        32000, description="of each side where they are not joint; auto: by the number of training pairs"
+    )
     joint: bool = Field(True, description="one vocabulary for both languages")
     character_coverage: float = Field(1.0, ge=0.98, le=1)
 
@@ -256,6 +262,12 @@ class SubwordsConfig(Frozen):
         if self.method == "subword-nmt" and self.model != "bpe":
             raise ValueError('subword-nmt knows model "bpe" only')
         return self
+
+    def sized(self, pairs: int) -> SubwordsConfig:
+        """These settings with a number in place of auto, for a training text of so many pairs."""
+        if self.vocabulary_size != AUTO:
+            return self
+        return self.model_copy(update={"vocabulary_size": vocabulary_size(pairs)})
 
 
 class RecipeConfig(Frozen):

@@ -10,6 +10,18 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen, distinct, named, written
 from workflow_src.config.datasets import FilePath, RecipeConfig
+from workflow_src.config.sizes import (
+    AUTO,
+    LONGEST_UNSAVED,
+    LONGEST_WARMUP,
+    SAVES,
+    VALIDATIONS,
+    WARMUPS,
+    AtLeast0,
+    AtLeast1,
+    Steps,
+    share,
+)
 from workflow_src.registry import distilling_search
 from workflow_src.spec import Grown, SearchSettings
 
@@ -55,13 +67,15 @@ class TrainingConfig(Grown):
 
     later = frozenset({"patience"})
 
-    max_steps: int = Field(ge=0, description="updates; 0 uses initial_weights as they are")
+    max_steps: Steps = Field(
+        description="updates; 0 uses initial_weights as they are; auto, or a section with bounds: by the target tokens"
+    )
     batch_tokens: int = Field(2000, gt=0, description="padded subwords of the longer side in one update")
     accumulate: int = Field(1, gt=0, description="parts that one update's batch is computed in")
     learning_rate: float = Field(2e-3, gt=0, description="at its peak")
     schedule: Literal["inverse-sqrt", "polynomial"] = "inverse-sqrt"
     decay_power: float = Field(0.9, gt=0, description="polynomial: (1 - step/max_steps) ** this")
-    warmup_steps: int = Field(300, ge=0)
+    warmup_steps: AtLeast0 = Field(300, description="updates; auto: a twentieth of max_steps, 4,000 at most")
     betas: tuple[Beta, Beta] = (0.9, 0.98)
     epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(0.0, ge=0)
@@ -69,9 +83,11 @@ class TrainingConfig(Grown):
     explode_factor: float | None = Field(
         None, gt=1, description="an update is skipped whose gradient norm is this many times the median of the last 100"
     )
-    validate_every: int = Field(1000, gt=0, description="updates")
+    validate_every: AtLeast1 = Field(AUTO, description="updates; auto: a tenth of max_steps")
     # These two change no weights: rules hand them over outside of what makes them rerun.
-    save_every: int = Field(1000, gt=0, description="updates between saved states")
+    save_every: AtLeast1 = Field(
+        AUTO, description="updates between saved states; auto: a twentieth of max_steps, 1,000 at most"
+    )
     max_skipped: int = Field(
         10, ge=0, description="updates in a row that may be skipped because loss or gradient is not finite or explodes"
     )
@@ -89,6 +105,19 @@ class TrainingConfig(Grown):
                 f"patience is {self.patience}, and keep is {self.keep}; say keep: best, or remove patience"
             )
         return self
+
+    def sized(self, tokens: int) -> TrainingConfig:
+        """These settings with numbers in place of auto, for a text of `tokens` target tokens, end symbols counted."""
+        steps = self.max_steps
+        if not isinstance(steps, int):
+            steps = steps.updates(tokens, self.batch_tokens)
+        numbers = {
+            "warmup_steps": min(steps // WARMUPS, LONGEST_WARMUP),
+            "validate_every": share(steps, VALIDATIONS),
+            "save_every": min(share(steps, SAVES), LONGEST_UNSAVED),
+        }
+        auto = {name: number for name, number in numbers.items() if getattr(self, name) == AUTO}
+        return self.model_copy(update={"max_steps": steps} | auto)
 
 
 class SystemConfig(Frozen):

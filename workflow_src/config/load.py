@@ -83,12 +83,16 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def merge(below: dict[str, Any], above: dict[str, Any], null_removes: bool = True) -> dict[str, Any]:
     """`above` laid over `below`: mappings merge key by key, anything else replaces, null removes a key.
 
-    Without `null_removes` null replaces too, as when Snakemake lays one configuration file over another.
+    A definition of a dataset, which is a mapping with a name, replaces another one as a whole: nothing of a corpus is
+    true of the next. Without `null_removes` null replaces too, and definitions merge, as when Snakemake lays one
+    configuration file over another.
     """
     merged = dict(below)
     for key, value in above.items():
         if value is None and null_removes:
             merged.pop(key, None)
+        elif key == "dataset" and null_removes and isinstance(value, dict) and "name" in value:
+            merged[key] = merge({}, value)
         elif isinstance(value, dict) and isinstance(merged.get(key), dict):
             merged[key] = merge(merged[key], value, null_removes)
         else:

@@ -117,6 +117,19 @@ class Loaded:
         """sacreBLEU's tokeniser of the target language: everywhere that BLEU is counted."""
         return bleu_tokeniser(self.config.recipe.target, self.config.recipe.bleu_tokeniser)
 
+    def sized(self, pairs: int, tokens: int) -> Loaded:
+        """The configuration with numbers in place of auto, for training texts of so many pairs and target tokens.
+
+        Tokens count end symbols. For estimates and requests: jobs take the numbers from the corpus itself.
+        """
+        subwords = self.config.recipe.subwords.sized(pairs)
+        recipe = self.config.recipe.model_copy(update={"subwords": subwords})
+        systems = {
+            name: dataclasses.replace(system, training=system.training.sized(tokens))
+            for name, system in self.systems.items()
+        }
+        return dataclasses.replace(self, config=self.config.model_copy(update={"recipe": recipe}), systems=systems)
+
     def aligned(self, decode: Decode) -> bool:
         """Whether outputs of a decode are read off alignments: of its system, or of the base that it works in."""
         system = self.systems[decode.system]

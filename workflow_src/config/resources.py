@@ -31,6 +31,7 @@ from workflow_src.config.costs import (
     operations_a_position,
     parameters,
     sentence_length,
+    sized,
     training_pairs,
     widest,
 )
@@ -77,14 +78,14 @@ class Requests:
     """
 
     def __init__(self, plan: Plan, gpu: bool):
-        self.plan = plan
+        self.pairs = training_pairs(plan) or UNKNOWN_PAIRS
+        self.length = sentence_length(plan)
+        self.plan = sized(plan, self.pairs, self.length)
         self.gpu = gpu
         runtime = plan.config.runtime
         self.threads, self.devices, self.nodes = runtime.training_threads, runtime.devices, runtime.nodes
         self.longest, self.largest = runtime.longest_job, runtime.largest_job
         self.cpu_partition, self.gpu_partition = runtime.partition, runtime.gpu_partition
-        self.pairs = training_pairs(plan) or UNKNOWN_PAIRS
-        self.length = sentence_length(plan)
         # Once for each rule, system, search and number of shards, not once for each of its jobs.
         self._need = cache(self._counted)
 

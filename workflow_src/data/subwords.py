@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.sizes import AUTO
 from workflow_src.data.escapes import BPE_SIGNS, NIBBLES, RESERVED, Escape, unescape
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.repetitions import collapse
@@ -226,22 +227,22 @@ def learn(
     """Learn subwords from two line-aligned texts and write them to `folder`, subwords.json last.
 
     The result does not depend on the machine or on `threads`. `vocabulary_size` counts everything: specials, nibbles,
-    characters and longer pieces; two vocabularies of that size each where they are not joint.
+    characters and longer pieces; two vocabularies of that size each where they are not joint. Where it is auto, it
+    follows from the number of lines, and is less where the text allows no more, and more where characters need it.
 
     Raises ValueError when a text is missing, empty, not UTF-8 or of another number of lines than the other, and when
     the vocabulary is larger than the text allows or too small for its characters.
     """
-    check_parallel(source_file, target_file)
+    lines = check_parallel(source_file, target_file)
     separate = {"source": [source_file], "target": [target_file]}
     texts = {"joint": [source_file, target_file]} if settings.joint else separate
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = _learn_bpe if settings.method == "subword-nmt" else _learn_sentencepiece
     building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         sizes = {}
         for name, files in texts.items():
-            for ending, content in made(settings, name, files).items():
+            for ending, content in _learned(settings, name, files, lines).items():
                 with atomic(building / f"{name}.{ending}", "wb") as file:
                     file.write(content)
             read = _read_bpe if settings.method == "subword-nmt" else _read_sentencepiece
@@ -283,17 +284,44 @@ def _escaped_lines(files: list[str | Path], escape: Escape) -> Iterator[str]:
             yield escape(line)
 
 
-def _too_large(settings: SubwordsConfig, name: str, largest: int) -> ValueError:
-    text = "the two texts allow" if name == "joint" else f"the {name} text allows"
-    return ValueError(f"{SETTING} is {settings.vocabulary_size}, but {text} at most {largest}; lower it.")
+class _TooLarge(ValueError):
+    """The vocabulary is larger than a text allows: `limit` subwords."""
+
+    def __init__(self, settings: SubwordsConfig, name: str, limit: int):
+        text = "the two texts allow" if name == "joint" else f"the {name} text allows"
+        super().__init__(f"{SETTING} is {settings.vocabulary_size}, but {text} at most {limit}; lower it.")
+        self.limit = limit
 
 
-def _too_small(settings: SubwordsConfig, name: str, needed: int) -> ValueError:
-    text = "the two texts" if name == "joint" else f"the {name} text"
-    return ValueError(
-        f"{SETTING} is {settings.vocabulary_size}, but the characters of {text} alone need {needed}; raise it, or "
-        "lower recipe.subwords.character_coverage."
-    )
+class _TooSmall(ValueError):
+    """The vocabulary is too small for a text's characters, which need `limit` subwords."""
+
+    def __init__(self, settings: SubwordsConfig, name: str, limit: int):
+        text = "the two texts" if name == "joint" else f"the {name} text"
+        super().__init__(
+            f"{SETTING} is {settings.vocabulary_size}, but the characters of {text} alone need {limit}; raise it, or "
+            "lower recipe.subwords.character_coverage."
+        )
+        self.limit = limit
+
+
+def _learned(settings: SubwordsConfig, name: str, files: list[str | Path], lines: int) -> dict[str, bytes]:
+    """The files of a model, by ending. A size that is auto is made to fit, any other that does not is an error."""
+    learn_model = _learn_bpe if settings.method == "subword-nmt" else _learn_sentencepiece
+    if settings.vocabulary_size != AUTO:
+        return learn_model(settings, name, files)
+    settings = settings.sized(lines)
+    try:
+        return learn_model(settings, name, files)
+    except _TooLarge as unfit:
+        size = unfit.limit
+    except _TooSmall as unfit:
+        # Characters come first, and then as many longer subwords as another text gets in all.
+        size = unfit.limit + settings.vocabulary_size
+    try:
+        return learn_model(settings.model_copy(update={"vocabulary_size": size}), name, files)
+    except _TooLarge as unfit:
+        return learn_model(settings.model_copy(update={"vocabulary_size": unfit.limit}), name, files)
 
 
 def _no_words(files: list[str | Path]) -> ValueError:
@@ -329,9 +357,9 @@ def _learn_sentencepiece(settings: SubwordsConfig, name: str, files: list[str | 
     except RuntimeError as failure:
         message = str(failure)
         if limit := re.search(r"too high \(\d+\).*<= (\d+)", message):
-            raise _too_large(settings, name, int(limit[1])) from None
+            raise _TooLarge(settings, name, int(limit[1])) from None
         if limit := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-            raise _too_small(settings, name, int(limit[1])) from None
+            raise _TooSmall(settings, name, int(limit[1])) from None
         if "!sentences_.empty()" in message:
             raise _no_words(files) from None
         raise
@@ -353,7 +381,7 @@ def _learn_bpe(settings: SubwordsConfig, name: str, files: list[str | Path]) -> 
     base = [*SPECIALS, *(character + JOINER for character in characters), *characters]
     merges = settings.vocabulary_size - len(base)
     if merges < 0:
-        raise _too_small(settings, name, len(base))
+        raise _TooSmall(settings, name, len(base))
     escape = Escape(alphabet, also=BPE_SIGNS)
     # Sorted, so that ties cannot depend on the order of lines.
     counted = sorted((escape(word), count) for word, count in words.items())
@@ -363,7 +391,7 @@ def _learn_bpe(settings: SubwordsConfig, name: str, files: list[str | Path]) -> 
         learn_bpe((f"{word} {count}\n" for word, count in counted), codes, merges, is_dict=True)
     pairs = [line.split(" ") for line in codes.getvalue().split("\n")[1:] if line]
     if len(pairs) < merges:
-        raise _too_large(settings, name, len(base) + len(pairs))
+        raise _TooLarge(settings, name, len(base) + len(pairs))
     # Different pairs may have one product, so that the vocabulary can be a little smaller than asked for.
     vocabulary = base + list(dict.fromkeys(_product(left, right) for left, right in pairs))
     return {"codes": codes.getvalue().encode(), "vocabulary": ("\n".join(vocabulary) + "\n").encode()}

@@ -11,6 +11,7 @@ import torch
 
 from workflow_src.config.base import parse
 from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.sizes import AUTO
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.subwords import Subwords
 from workflow_src.families.build import build, build_objective, sizes_of
@@ -48,7 +49,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     made.add_argument("--output-folder", type=Path, required=True)
     made.add_argument("--compile", type=boolean, default=False)
     made.add_argument("--log-every", type=int, default=100)
-    made.add_argument("--save-every", type=int, default=1000, help="updates between saved states")
+    made.add_argument("--save-every", default=AUTO, help="updates between saved states, or auto")
     made.add_argument("--save-minutes", type=float, default=5.0, help="minutes between saved states")
     made.add_argument("--max-skipped", type=int, default=10, help="updates in a row that may be skipped")
     made.add_argument("--split-batches", type=boolean, default=True, help="in halves, when memory does not suffice")
@@ -113,11 +114,9 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
         set_threads(given.threads)
     runtime = choose(given.device, given.precision, given.compile)
     settings = given.settings
-    config = TrainingConfig.model_validate(
-        settings["training"] | {"save_every": given.save_every, "max_skipped": given.max_skipped}
-    )
     corpus, dev = EncodedCorpus.open(given.train), EncodedCorpus.open(given.dev)
     corpus.verify()
+    config = _sized(given, corpus)
     subwords = Subwords.load(given.subwords)
     for prefix, part in ((given.train, corpus), (given.dev, dev)):
         if part.summary.get("subwords_digest", subwords.digest) != subwords.digest:
@@ -166,7 +165,7 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
         "threads": given.threads,
     }
     description = {
-        **_description(given, progress),
+        **_description(given, config, progress),
         "sizes": sizes,
         "subwords": subwords.digest,
         "parameters": parameters,
@@ -190,11 +189,31 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
     )
 
 
-def _description(given: argparse.Namespace, progress: Progress) -> dict[str, Any]:
-    """What was asked for, and what it came to."""
+def _sized(given: argparse.Namespace, corpus: EncodedCorpus) -> TrainingConfig:
+    """The settings of the training, with numbers in place of auto by what the corpus has."""
+    settings = given.settings["training"] | {"save_every": given.save_every, "max_skipped": given.max_skipped}
+    wanted = parse(TrainingConfig, settings, "training")
+    tokens = int(corpus.target_lengths.sum()) + len(corpus)
+    config = wanted.sized(tokens)
+    if config.max_steps != wanted.max_steps:
+        log.info(
+            "max_steps is auto: %d updates for %d target tokens, with %d of warm-up and a validation every %d",
+            *(config.max_steps, tokens, config.warmup_steps, config.validate_every),
+        )
+    return config
+
+
+def _settings(given: argparse.Namespace, config: TrainingConfig) -> dict[str, Any]:
+    """What makes the weights, with numbers in place of auto."""
+    return given.settings | {"training": config.model_dump(mode="json", exclude={"save_every", "max_skipped"})}
+
+
+def _description(given: argparse.Namespace, config: TrainingConfig, progress: Progress) -> dict[str, Any]:
+    """What the system was trained with, and what it came to."""
     names = ("system", "family", "preset", "data", "model", "objective", "training")
+    settings = _settings(given, config)
     return {
-        **{name: given.settings[name] for name in names},
+        **{name: settings[name] for name in names},
         "seed": given.seed,
         "steps": progress.step,
         "skipped": progress.skipped,
@@ -209,7 +228,7 @@ def _states(given, config: TrainingConfig, group: Group, inputs: dict[str, Path]
     contents = {"train": corpus.summary["digest"], "dev": dev.summary["digest"], "subwords": subwords.digest}
     files = ("reference", "base", "initial", *map(role_input, named_files(given.roles)))
     contents |= {name: sha256(inputs[name]) for name in files if name in inputs}
-    identity = {"settings": given.settings, "seed": given.seed, "inputs": contents}
+    identity = {"settings": _settings(given, config), "seed": given.seed, "inputs": contents}
     parts = parts_of_an_update(config.accumulate, group.size)
     # As many parts as were configured are the same parts, however many processes compute them.
     if parts != config.accumulate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from workflow_src import cli
 from workflow_src.cli.estimate import as_text, estimate, jobs
-from workflow_src.config import Plan, load_experiment
+from workflow_src.config import ConfigError, Plan, load_experiment
 from workflow_src.config.costs import operations_a_position, parameters, parts
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
@@ -153,3 +154,48 @@ def test_a_reader_that_leaves_early_is_no_error():
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture
+def own_text(tmp_path, monkeypatch):
+    """A configuration for 12,000 lines of one's own, of which dev and test take 2,000."""
+    monkeypatch.chdir(tmp_path)
+    for code in ("de", "en"):
+        (tmp_path / f"my.{code}").write_text("a line\n" * 12_000)
+    (tmp_path / "mine.yaml").write_text(
+        "experiment: mine\nextends: recommended\nrecipe:\n  name: mine\n  dataset: {name: mine, languages: [de, en], "
+        "train: [{texts: {de: my.de, en: my.en}}], split: {method: connected-groups, dev: 1000, test: 1000}}\n"
+    )
+    return cli.read_configuration("mine.yaml")
+
+
+def test_what_is_auto_is_told_by_the_lines_of_own_texts_or_by_what_is_given(own_text):
+    plan = Plan(own_text)
+    told = estimate(plan, length=9)
+    assert told["pairs"] == 10_000 and told["sources"]["pairs"] == "lines of your texts"
+    # 100,000 target tokens with end symbols: √(160 million × 100,000) / 2,000, which is 2,000.
+    trained = {row["work"]: row["updates"] for row in told["work"] if row.get("updates")}
+    assert trained == {"train teacher": 2000, "train one-pass": 2000} and told["vocabulary_size"] == 1000
+    assert told["work"][0]["tokens"] == 2000 * 2000
+    said = "Settings that are auto come to about: updates teacher 2,000, one-pass 2,000; 1,000 subwords"
+    assert said in as_text(told)
+    more = estimate(plan, pairs=160_000, length=9)
+    assert more["work"][0]["updates"] == 8000 and more["vocabulary_size"] == 4000
+
+
+def test_counts_of_the_encoded_corpus_come_before_those_of_lines(own_text, tmp_path):
+    plan = Plan(own_text)
+    summary = tmp_path / f"{plan.encoded('raw', 'train')}.json"
+    summary.parent.mkdir(parents=True)
+    summary.write_text(json.dumps({"pairs": 2_500, "source_tokens": 17_500, "target_tokens": 17_500}))
+    told = estimate(plan)
+    # 20,000 tokens with end symbols.
+    assert told["work"][0]["updates"] == round(math.sqrt(160e6 * 20_000) / 2000 + 0.5)
+    assert told["sources"] == {"pairs": "counted", "length": "counted"}
+
+
+def test_without_texts_nobody_knows_what_is_auto(own_text, tmp_path):
+    (tmp_path / "my.de").unlink()
+    with pytest.raises(ConfigError, match="vocabulary_size is auto, and the number of training pairs is not known"):
+        estimate(Plan(own_text))
+    assert estimate(Plan(own_text), pairs=100)["work"][0]["updates"] == 500

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from workflow_src.cli import read_configuration
 from workflow_src.config import ConfigError, Plan, load, load_experiment
 from workflow_src.config.load import CONFIG_FOLDER, experiment_names, merge, read_yaml
+from workflow_src.config.sizes import AutoStepsConfig
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 
@@ -225,11 +226,40 @@ def test_systems_and_decodes_that_do_not_fit_are_told_with_the_remedy(changes, p
     assert not [part for part in parts if part not in message], message
 
 
+def readme() -> tuple[dict[str, Any], dict[str, Any], str]:
+    """README's file for own text, the lines for larger networks, and all of its text."""
+    text = (CONFIG_FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    mine, larger = (yaml.safe_load(block.split("```")[0]) for block in text.split("```yaml")[1:3])
+    return mine, larger, text
+
+
 def test_the_readmes_own_text_file_is_valid():
-    readme = (CONFIG_FOLDER.parent / "README.md").read_text(encoding="utf-8")
-    own = Plan(load(yaml.safe_load(readme.split("```yaml")[1].split("```")[0])))
+    mine, larger, text = readme()
+    own = Plan(load(mine))
     assert own.loaded.dataset.own_files(("de", "en")) == ["my.de", "my.en"]
     assert own.report == "results/mine/report"
+    # Lines beside names and the description.
+    block = text.split("```yaml")[1].split("```")[0].strip().splitlines()
+    named = [line for line in block if re.match(r" *(experiment|description|name|#)", line)]
+    assert len(block) - len(named) <= 10 and "null" not in "".join(block)
+    shipped = load_experiment("recommended")
+    assert own.loaded.systems == shipped.systems and own.loaded.decodes == shipped.decodes
+    large = load({**mine, **larger})
+    assert {system.model.dim for name, system in large.systems.items() if name != "lm"} == {512}
+    assert all(isinstance(large.systems[name].training.max_steps, AutoStepsConfig) for name in larger["systems"])
+
+
+def test_the_readmes_table_tells_the_sizes_that_follow_from_a_corpus():
+    rows = re.findall(r"^\| ([\d,]+|5 million) \| ([\d,]+) \| ([\d,]+) \|$", readme()[2], re.MULTILINE)
+    assert len(rows) == 3
+    shipped = load_experiment("recommended")
+    for pairs, subwords, updates in rows:
+        pairs = int(pairs.replace(" million", "000000").replace(",", ""))
+        # Ten subwords and the end symbol.
+        sized = shipped.sized(pairs, 11 * pairs)
+        assert f"{sized.config.recipe.subwords.vocabulary_size:,}" == subwords
+        for name in ("teacher", "one-pass"):
+            assert f"{round(sized.systems[name].training.max_steps, -2):,}" == updates
 
 
 TEACHER = {"system": "teacher", "search": "beam", "beam": 4}

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from workflow_src.config import Plan, load, load_experiment
-from workflow_src.config.load import CONFIG_FOLDER, experiment_names, read_yaml
+from workflow_src.config import ConfigError, Plan, load, load_experiment
+from workflow_src.config.datasets import DatasetConfig
+from workflow_src.config.load import CONFIG_FOLDER, experiment_names, merge, read_yaml
 
 SAID = {
     "title": "A title",
@@ -72,3 +73,51 @@ def test_each_shipped_experiment_has_a_description_of_its_own():
         assert load_experiment(name).config.description == own
         descriptions[own] = name
     assert len(descriptions) == len(experiment_names())
+
+
+OWN = {
+    "name": "mine", "languages": ["tr", "en"], "split": {"method": "connected-groups", "dev": 5, "test": 5},
+    "train": [{"texts": {"tr": "my.tr", "en": "my.en"}}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_own_text_takes_the_place_of_any_shipped_corpus(name):
+    """Nothing of the corpus that stood there is left, and no null is needed."""
+    # As Snakemake does, over the default configuration.
+    recipe = {"name": "mine", "dataset": OWN, "source": "tr", "target": "en"}
+    mine = {"experiment": "mine", "extends": name, "recipe": recipe}
+    plan = Plan(load(read_yaml(CONFIG_FOLDER / "config.yaml") | mine))
+    assert plan.loaded.dataset == DatasetConfig.model_validate(OWN)
+    downloaded = json.loads(plan.settings_download())
+    assert downloaded["kind"] == "files" and downloaded["generator"] == {} and downloaded["files"] == {}
+    assert json.loads(plan.settings_quality())["generator"] is None
+    # What was set beside the corpus is kept.
+    assert plan.recipe.subwords == load_experiment(name).config.recipe.subwords
+
+
+def test_a_definition_replaces_key_by_key_nothing():
+    parent = {"dataset": {"name": "a", "kind": "generated", "split": {"method": "every-nth"}, "pairs": 5}, "kept": 1}
+    assert merge(parent, {"dataset": {"name": "b", "pairs": None, "train": []}}) == {
+        "dataset": {"name": "b", "train": []}, "kept": 1
+    }  # fmt: skip
+    # Without a name it is a change of the definition that stands there.
+    assert merge(parent, {"dataset": {"pairs": 6}})["dataset"] == parent["dataset"] | {"pairs": 6}
+    assert merge(parent, {"dataset": "toy"})["dataset"] == "toy"
+    # As Snakemake lays files over each other.
+    both = merge(parent, {"dataset": {"name": "b"}}, null_removes=False)
+    assert both["dataset"] == parent["dataset"] | {"name": "b"}
+
+
+def test_nulls_in_a_definition_do_no_harm():
+    recipe = {"name": "mine", "dataset": OWN | {"kind": "files", "generator": None}, "source": "tr", "target": "en"}
+    assert load({"experiment": "mine", "extends": "smoke", "recipe": recipe}).dataset.generator == {}
+
+
+@pytest.mark.parametrize("setting", ["train", "dev", "test", "split"])
+def test_texts_that_a_generated_corpus_would_not_read_are_refused(setting):
+    """So two configuration files come together that Snakemake merges key by key."""
+    both = {"name": "mine", "languages": ["de", "en"], "kind": "generated", "generator": {"train": 10}}
+    recipe = {"name": "mine", "dataset": both | {setting: OWN.get(setting, OWN["train"])}}
+    with pytest.raises(ConfigError, match=f"kind is generated, which reads no {setting}; remove kind, or {setting}"):
+        load({"experiment": "mine", "extends": "smoke", "recipe": recipe})

@@ -1,6 +1,7 @@
 """The learn_subwords stage: its command line, its files, its errors."""
 
 import json
+import random
 
 import pytest
 
@@ -47,6 +48,48 @@ def test_learns_apart_by_subword_nmt(texts, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "learned 70 subwords for the source, 70 for the target" in error
+
+
+WORDS = [f"{a}{b}{c}" for a in ("ba", "ku", "mi") for b in ("lo", "ne", "ras") for c in ("t", "den", "ische")]
+
+
+@pytest.mark.parametrize("kind", [{}, {"method": "subword-nmt", "model": "bpe"}], ids=["sentencepiece", "subword-nmt"])
+def test_a_size_by_the_corpus(texts, kind):
+    """500 for a small text; less where the text allows no more; and beside more characters than that, as many more."""
+    source = random.Random(1)
+    lines = [" ".join("".join(source.choices("abcdefghijklmnop", k=6)) for _ in range(8)) for _ in range(400)]
+    for code in ("de", "en"):
+        (texts / code).write_text("\n".join(lines) + "\n")
+    run(texts, vocabulary_size="auto", **kind)
+    assert Subwords.load(texts / "results" / "subwords").source_size == pytest.approx(500, abs=5)
+    for code in ("de", "en"):
+        (texts / code).write_text("\n".join(WORDS) + "\n")
+    run(texts, vocabulary_size="auto", **kind)
+    small = Subwords.load(texts / "results" / "subwords")
+    assert 30 < small.source_size < 500
+    assert small.decode_target(small.encode_target(WORDS)) == WORDS
+    # As Chinese: words of two of many characters.
+    characters = [chr(0x4E00 + number) for number in range(700)]
+    pairs = ["".join(source.sample(characters, 2)) for _ in range(900)]
+    lines = ["".join(source.sample(pairs, 6)) for _ in range(1500)] + ["".join(characters)]
+    for code in ("de", "en"):
+        (texts / code).write_text("\n".join(lines) + "\n")
+    run(texts, vocabulary_size="auto", character_coverage=1.0, **kind)
+    large = Subwords.load(texts / "results" / "subwords")
+    # subword-nmt has each character twice: within a word and at its end.
+    alone = 700 if not kind else 1400
+    assert alone + 450 < large.source_size < alone + 600
+    assert large.decode_target(large.encode_target(lines[:3])) == lines[:3]
+    assert large.description["sizes"]["target"] == large.target_size
+
+
+def test_each_language_has_a_size_that_fits_it(texts):
+    lines = [" ".join(random.Random(number).choices(WORDS, k=5)) for number in range(300)]
+    (texts / "de").write_text("\n".join(lines) + "\n")
+    (texts / "en").write_text("ab ba\n" * 300)
+    run(texts, vocabulary_size="auto", joint=False)
+    apart = Subwords.load(texts / "results" / "subwords")
+    assert apart.target_size < apart.source_size <= 500
 
 
 def test_vocabulary_too_large(texts, capsys):

@@ -114,7 +114,10 @@ def test_full_report(report_inputs, page_of):
     ]
     assert cells[1] == ["score, L = 4", "33.9", "34.5", "34.9"]
     assert ["", "kept", "removed by words", "removed by subwords"] in [[c.strip() for c in row] for row in html.rows]
-    validated = [row[-1].strip() for row in html.rows if len(row) == 11]
+    systems = [[cell.strip() for cell in row] for row in html.rows if len(row) == 12]
+    column = systems[0].index("subwords")
+    assert len(systems) > 1 and all(row[column] == "1,200" for row in systems[1:])
+    validated = [row[-1] for row in systems]
     assert "last validation on dev" in validated and any(text.startswith("BLEU ") for text in validated)
     assert ["dataset", "toy; Doe 2020; the authors' <own>"] in [[" ".join(c.split()) for c in row] for row in html.rows]
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))

@@ -1,6 +1,7 @@
 """Training, distilling, exporting and decoding, by the real stages on a miniature corpus."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -145,6 +146,37 @@ def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_w
     run_stage("train_teacher", training_words("transformer", fresh, seed=2, learning_rate=0.004, **short))
     assert same(folder / "model.safetensors", fresh / "model.safetensors")
     assert (tmp_path / "a" / "state.superseded" / "fingerprint.json").exists()
+
+
+def test_updates_follow_the_corpus_and_the_same_training_goes_on(tiny, training_words, run_stage, tmp_path, caplog):
+    """The numbers are recorded, a second run of the job goes on with them, and other bounds start afresh."""
+    tokens = int(tiny.train.target_lengths.sum()) + len(tiny.train)
+    # Eight epochs, in batches of 150 tokens.
+    updates = math.ceil(8 * tokens / 150)
+    assert updates > 20
+    auto = {"warmup_steps": "auto", "validate_every": "auto", "save_every": "auto"}
+    wanted = auto | {"max_steps": {"epochs": 8, "at_least": 1, "at_most": 100_000}}
+    with caplog.at_level("INFO", "continuum"):
+        run_stage("train_teacher", training_words("transformer", tmp_path, **wanted))
+    every = math.ceil(updates / 10)
+    numbers = {"max_steps": updates, "warmup_steps": updates // 20, "validate_every": every}
+    assert f"max_steps is auto: {updates} updates for {tokens} target tokens" in caplog.text
+    description = read_json(tmp_path / "config.json")
+    assert description["steps"] == updates and description["training"].items() >= numbers.items()
+    history = [json.loads(line) for line in (tmp_path / "training.jsonl").read_text().splitlines()]
+    steps = [entry["step"] for entry in history if "averaged" not in entry]
+    assert steps == [*range(every, updates, every), updates]
+    # As numbers they are the same training, whose state is found: what the corpus gave is part of its fingerprint.
+    for words, said in (
+        (wanted, f"resumed at step {updates}"),
+        (numbers | {"save_every": 3}, f"resumed at step {updates}"),
+        (auto | {"max_steps": {"epochs": 8, "at_least": 1, "at_most": 4}}, "starts afresh"),
+    ):
+        caplog.clear()
+        with caplog.at_level("INFO", "continuum"):
+            run_stage("train_teacher", training_words("transformer", tmp_path, **words))
+        assert said in caplog.text
+    assert read_json(tmp_path / "config.json")["steps"] == 4
 
 
 def test_other_inputs_start_afresh(systems, training_words, run_stage, tmp_path, caplog):

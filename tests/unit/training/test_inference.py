@@ -169,8 +169,8 @@ def test_the_start_is_validated_and_kept_where_no_later_weights_are_better(
 def test_with_a_mean_of_weights_the_start_is_no_part_and_without_updates_it_is_not_validated(tiny, runtime, tmp_path):
     def trainer(steps: int):
         config = TrainingConfig(
-            max_steps=steps, batch_tokens=150, learning_rate=0.005, validate_every=2, schedule="polynomial",
-            keep="average",
+            max_steps=steps, batch_tokens=150, learning_rate=0.005, validate_every=2, save_every=100,
+            schedule="polynomial", keep="average",
         )  # fmt: skip
         return Trainer(
             miniature("inference-network", tiny.sizes, 1), build_objective("inference-network", {}), config, tiny.train,

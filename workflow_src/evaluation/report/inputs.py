@@ -60,6 +60,7 @@ def read_systems(manifest: Manifest) -> tuple[list[figures_learning.Log], list[d
                 "preset": system.preset,
                 "data": system.data,
                 "seed": str(entry.seed),
+                "subwords": _vocabulary(config.get("sizes")),
                 "parameters": _count(config.get("parameters")),
                 "updates": _count(config.get("steps")),
                 "target tokens seen": _count(config.get("target_tokens_seen")),
@@ -70,6 +71,13 @@ def read_systems(manifest: Manifest) -> tuple[list[figures_learning.Log], list[d
             }
         )
     return logs, told
+
+
+def _vocabulary(sizes: dict[str, Any] | None) -> str:
+    """Subwords that a system knows: one number where both languages share them."""
+    if sizes is None:
+        return "–"
+    return _count(sizes["target"]) if sizes["joint"] else f"{_count(sizes['source'])} / {_count(sizes['target'])}"
 
 
 def _unreachable(history: list[dict[str, Any]]) -> dict[str, str]:

@@ -438,5 +438,6 @@ SYSTEM_WORDS = 4
 
 def system_heads(systems: list[dict[str, Any]]) -> list[str]:
     """Columns of the table of systems: what cannot be reached stands there only where some system tells it."""
-    heads = ["system", "family", "preset", "data", "seed", "parameters", "updates", "target tokens seen", "minutes"]
+    heads = ["system", "family", "preset", "data", "seed", "subwords", "parameters", "updates", "target tokens seen"]
+    heads.append("minutes")
     return heads + [UNREACHABLE] * any(UNREACHABLE in system for system in systems)

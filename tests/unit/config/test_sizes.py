@@ -1,0 +1,141 @@
+"""Sizes that follow the corpus: known points, growth, bounds, and what rules are handed."""
+
+from __future__ import annotations
+
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflow_src.config import ConfigError, Plan, load_experiment
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.resources import Requests
+from workflow_src.config.sizes import AutoStepsConfig, vocabulary_size
+
+COUNTS = st.integers(1, 10**10)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "size"),
+    [(1, 500), (2_500, 500), (10_000, 1_000), (14_400, 1_200), (160_000, 4_000), (1_000_000, 10_000),
+     (4_840_000, 22_000), (10_240_000, 32_000), (10**9, 32_000)],
+)  # fmt: skip
+def test_subwords_are_ten_times_the_root_of_the_pairs(pairs, size):
+    assert vocabulary_size(pairs) == size
+
+
+@pytest.mark.parametrize(
+    ("tokens", "updates"),
+    # 160 million tokens are seen once, a hundredth of them ten times, a ten thousandth a hundred times.
+    [(10, 500), (16_000, 800), (1_600_000, 8_000), (160_000_000, 80_000), (10**10, 100_000)],
+)
+def test_updates_by_target_tokens(tokens, updates):
+    assert AutoStepsConfig().updates(tokens, batch_tokens=2000) == updates
+
+
+@given(COUNTS, COUNTS)
+def test_a_larger_corpus_has_no_less_of_anything(one, other):
+    small, large = sorted((one, other))
+    assert vocabulary_size(small) <= vocabulary_size(large)
+    assert AutoStepsConfig().updates(small, 2000) <= AutoStepsConfig().updates(large, 2000)
+    assert 500 <= AutoStepsConfig().updates(one, 2000) <= 100_000
+    assert 500 <= vocabulary_size(one) <= 32_000 and vocabulary_size(one) % 100 == 0
+
+
+@given(st.integers(10**5, 10**8))
+def test_four_times_the_text_is_twice_the_work_and_half_the_epochs(tokens):
+    once, again = (AutoStepsConfig(at_most=10**6).updates(count, 2000) for count in (tokens, 4 * tokens))
+    assert abs(again - 2 * once) <= 2
+
+
+@given(COUNTS, st.integers(1, 10**5))
+def test_larger_batches_see_as_many_tokens(tokens, batch_tokens):
+    free = AutoStepsConfig(at_least=1, at_most=10**12)
+    seen = math.sqrt(tokens * 160_000_000)
+    assert seen <= free.updates(tokens, batch_tokens) * batch_tokens * (1 + 1e-9)
+    assert (free.updates(tokens, batch_tokens) - 1) * batch_tokens < seen or seen <= batch_tokens
+
+
+def test_epochs_and_bounds_of_ones_own():
+    assert AutoStepsConfig(epochs=20).updates(100_000, 2000) == 1000
+    assert AutoStepsConfig(epochs=20, at_most=700).updates(100_000, 2000) == 700
+    assert AutoStepsConfig(epochs=0.5, at_least=30).updates(100_000, 2000) == 30
+
+
+def test_what_is_tied_to_the_updates():
+    auto = {"max_steps": "auto", "warmup_steps": "auto", "validate_every": "auto", "save_every": "auto"}
+    sized = TrainingConfig.model_validate(auto).sized(1_600_000)
+    assert (sized.max_steps, sized.warmup_steps, sized.validate_every, sized.save_every) == (8000, 400, 800, 400)
+    long = TrainingConfig.model_validate(auto | {"max_steps": 300_000}).sized(1)
+    assert (long.max_steps, long.warmup_steps, long.validate_every, long.save_every) == (300_000, 4000, 30_000, 1000)
+    short = TrainingConfig.model_validate(auto | {"max_steps": 7}).sized(1)
+    assert (short.warmup_steps, short.validate_every, short.save_every) == (0, 1, 1)
+    own = {"max_steps": "auto", "warmup_steps": 3, "validate_every": 5, "save_every": 9}
+    sized = TrainingConfig.model_validate(own).sized(1_600_000)
+    assert (sized.warmup_steps, sized.validate_every, sized.save_every) == (3, 5, 9)
+    # Numbers are settings of their own: nothing is left to size.
+    assert sized.sized(10**9) == sized == TrainingConfig.model_validate(sized.model_dump())
+
+
+@pytest.mark.parametrize("unchanged", [0, 900])
+def test_a_number_of_updates_stays(unchanged):
+    assert TrainingConfig(max_steps=unchanged).sized(10**9).max_steps == unchanged
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("max_steps", "atuo", "max_steps has the value 'atuo': it must be a whole number, or auto"),
+        ("max_steps", -1, "max_steps has the value -1: it must be 0 or more"),
+        ("max_steps", 2.5, "max_steps has the value 2.5: it must be a whole number"),
+        ("max_steps", True, "max_steps has the value True: it must be a whole number"),
+        ("max_steps", {"epoch": 3}, 'unknown setting "epoch" in systems.teacher.training.max_steps; allowed: at_least'),
+        ("max_steps", {"epochs": 0}, "max_steps.epochs has the value 0: it must be above 0"),
+        ("max_steps", {"at_least": 9, "at_most": 5}, "at_least is 9, at_most is 5; lower at_least or raise at_most"),
+        ("validate_every", "often", "validate_every has the value 'often': it must be a whole number, or auto"),
+        ("validate_every", 0, "validate_every has the value 0: it must be above 0"),
+        ("save_every", 0, "save_every has the value 0: it must be above 0"),
+        ("warmup_steps", -1, "warmup_steps has the value -1: it must be 0 or more"),
+    ],
+)
+def test_other_values_are_refused(setting, value, message):
+    with pytest.raises(ConfigError) as refused:
+        load_experiment("smoke", systems={"teacher": {"training": {setting: value}}})
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(("value", "message"), [(8, "must be above 8"), ("big", "must be a whole number, or auto")])
+def test_other_vocabularies_are_refused(value, message):
+    with pytest.raises(ConfigError, match=message):
+        load_experiment("smoke", recipe={"subwords": {"vocabulary_size": value}})
+
+
+def test_rules_are_handed_what_the_sizes_follow_from_and_no_size():
+    """Before the corpus is encoded no size is known, so that none may be a reason to run a job again."""
+    plan = Plan(load_experiment("recommended"))
+    assert json.loads(plan.settings_subwords())["vocabulary_size"] == "auto"
+    training = json.loads(plan.settings_training("teacher"))["training"]
+    assert training["max_steps"] == {"epochs": None, "at_least": 500, "at_most": 100_000}
+    assert training["warmup_steps"] == training["validate_every"] == "auto"
+    systems = {"teacher": {"training": {"max_steps": {"epochs": 12}}}}
+    other = Plan(load_experiment("recommended", systems=systems))
+    assert other.settings_training("teacher") != plan.settings_training("teacher")
+
+
+def test_a_larger_corpus_asks_for_more_time_and_memory():
+    def needed(pairs: int) -> tuple[float, float]:
+        plan = Plan(load_experiment("recommended", recipe={"limits": {"train": pairs}}))
+        return Requests(plan, gpu=False).need("train_teacher", SimpleNamespace(system="teacher"))
+
+    (memory, minutes), (more_memory, more_minutes) = needed(10_000), needed(100_000)
+    assert more_minutes > minutes > 0 and more_memory > memory > 0
+
+
+def test_recommended_is_small_and_says_each_thing_once():
+    loaded = load_experiment("recommended")
+    assert len(loaded.systems) <= 4
+    assert {decode.engine for decode in loaded.decodes} >= {"ctranslate2", "onnxruntime"}
+    assert all(decode.splits == ("dev", "test") for decode in loaded.decodes)

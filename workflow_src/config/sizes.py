@@ -1,0 +1,72 @@
+"""Sizes that follow the corpus, where a configuration says `auto`: subwords, and updates of a training.
+
+Both grow with the square root of the corpus. A text of twice the size is so learned in fewer epochs, and its vocabulary
+is larger, because a text has to show a subword often enough for it to be learned.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from workflow_src.config.base import Frozen
+
+AUTO = "auto"
+# Subwords for each root of a training pair: about 4,000 for 150,000 pairs, about 22,000 for 5 million.
+SUBWORDS_A_ROOT = 10
+FEWEST_SUBWORDS, MOST_SUBWORDS = 500, 32_000
+# Target tokens of a text that is seen once. One of a hundredth of this is seen ten times.
+SEEN_ONCE = 160_000_000
+# Shares of `max_steps` that are a warm-up, the updates between validations and those between saved states.
+WARMUPS, VALIDATIONS, SAVES = 20, 10, 20
+LONGEST_WARMUP, LONGEST_UNSAVED = 4000, 1000
+
+
+def _number_or_auto(value: Any) -> Any:
+    if isinstance(value, str) and value != AUTO and not value.isdecimal():
+        raise ValueError("it must be a whole number, or auto")
+    return value
+
+
+NumberOrAuto = BeforeValidator(_number_or_auto)
+AtLeast0 = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], NumberOrAuto]
+AtLeast1 = Annotated[Annotated[int, Field(gt=0)] | Literal["auto"], NumberOrAuto]
+
+
+def vocabulary_size(pairs: int) -> int:
+    """Subwords for a training text of so many pairs, in hundreds, within the bounds above."""
+    hundreds = round(SUBWORDS_A_ROOT * math.sqrt(pairs) / 100)
+    return min(max(100 * hundreds, FEWEST_SUBWORDS), MOST_SUBWORDS)
+
+
+class AutoStepsConfig(Frozen):
+    """How many updates a training makes, by the target tokens of its text. `max_steps: auto` has these defaults."""
+
+    epochs: float | None = Field(None, gt=0, description="passes over the text; none: the fewer the larger it is")
+    at_least: int = Field(500, gt=0, description="updates")
+    at_most: int = Field(100_000, gt=0, description="updates")
+
+    @model_validator(mode="after")
+    def _bounds(self):
+        if self.at_least > self.at_most:
+            raise ValueError(f"at_least is {self.at_least}, at_most is {self.at_most}; lower at_least or raise at_most")
+        return self
+
+    def updates(self, tokens: int, batch_tokens: int) -> int:
+        """Updates of `batch_tokens` for a text of `tokens` target tokens, end symbols counted."""
+        seen = self.epochs * tokens if self.epochs else math.sqrt(SEEN_ONCE * tokens)
+        return min(max(math.ceil(seen / batch_tokens), self.at_least), self.at_most)
+
+
+def _steps(value: Any) -> Any:
+    return {} if value == AUTO else _number_or_auto(value)
+
+
+Steps = Annotated[Annotated[int, Field(ge=0)] | AutoStepsConfig, BeforeValidator(_steps)]
+
+
+def share(steps: int, parts: int) -> int:
+    """Updates between events of which a training has `parts`, at least 1."""
+    return max(1, math.ceil(steps / parts))
