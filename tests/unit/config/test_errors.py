@@ -367,7 +367,7 @@ TEACHER = {"system": "teacher", "search": "beam", "beam": 4}
         ({"extends": ""}, "extends is ''; it must name an experiment of config/experiments/."),
         (
             {"recipe": {"dataset": {"generator": {"many": 3}}}},
-            'unknown setting "many" in recipe.dataset.generator; allowed: dev, seed, test, train.',
+            'unknown setting "many" in recipe.dataset.generator; allowed: dev, kinds, seed, test, train.',
         ),
         (
             {"recipe": {"dataset": {"generator": {"train": -5}}}},
