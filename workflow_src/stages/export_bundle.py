@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from workflow_src.data.subwords import Subwords
 from workflow_src.jobs import parser, start
 from workflow_src.records.atomic import ArtifactError, copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
-from workflow_src.registry import carried, families, searches
+from workflow_src.registry import carried, families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names
 from workflow_src.spec import BASE, MODEL, phrase
 from workflow_src.training.systems import (
@@ -72,8 +71,6 @@ def run(given) -> str:
     carries = carried(families()[kinds[MODEL]])
     own = {carries[role].setting: read_description(path)["system"] for role, path in others.items() if role in carries}
     about["defaults"] = about["defaults"] | own
-    if defaults := given.settings.get("search_defaults"):
-        about["search_defaults"] = _search_defaults(defaults, about["searches"])
     content = {
         "format": FORMAT,
         "system": description["system"],
@@ -86,18 +83,6 @@ def run(given) -> str:
     }
     write_json(folder / DESCRIPTION, content)
     return f"{description['system']} is in {folder}"
-
-
-def _search_defaults(defaults: dict[str, Any], known: list[str]) -> dict[str, dict[str, Any]]:
-    """Settings by search that the bundle searches with. Raises ArtifactError for what its searches do not take."""
-    for name, fields in defaults.items():
-        if name not in known:
-            raise ArtifactError(f"search_defaults.{name}: the system has no such search, but {', '.join(known)}.")
-        try:
-            searches()[name].settings.checked(fields, f"search_defaults.{name}.")
-        except ValueError as failure:
-            raise ArtifactError(str(failure)) from None
-    return defaults
 
 
 def _check_base(given) -> None:

@@ -32,6 +32,7 @@ from workflow_src.evaluation.report import (
     speed_page,
     summary,
     tables,
+    usage,
 )
 from workflow_src.evaluation.report.inputs import Inputs, load
 from workflow_src.records.atomic import atomic
@@ -195,6 +196,9 @@ def run(arguments: argparse.Namespace) -> str:
     found = load(arguments)
     manifest = found.manifest
     command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest.experiment}"
+    asked = arguments.settings["usage"]
+    recommended = usage.recommend(found, asked)
+    found.files.update(usage.inputs_of(recommended, asked))
     made = describe(found, command_line)
     split, where = results.table_split(manifest), str(folder / "results.json")
     energies = found.analyses.energies
@@ -212,6 +216,9 @@ def run(arguments: argparse.Namespace) -> str:
     number = 5 if context["examples"] else 4
     section = analyses.render(analysed, svg, number, languages) if found.analyses.made() else ""
     context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed)}
+    use = usage.context_of(recommended, found, asked, arguments.device, arguments.precision)
+    last = number + 1 + bool(section)
+    context |= {"usage": usage.render(use, last, languages), "usage_markdown": usage.markdown(use)}
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
     texts = {"table.csv": tables.csv_text(rows), "results.md": page.markdown(context), "index.html": html}
     drawings = [f"figures/{name}.{ending}" for name in drawn for ending in ("svg", "png")]
@@ -232,6 +239,8 @@ def make_parser() -> argparse.ArgumentParser:
     made.add_argument("--significance", type=Path)
     made.add_argument("--corpus", type=Path, help="corpus.json")
     made.add_argument("--analyses", type=Path, nargs="*", default=[], help="files of the analyses")
+    made.add_argument("--device", default="auto", help="that translations were made on")
+    made.add_argument("--precision", default="auto", help="of our own code, when translations were made")
     made.add_argument("--output-folder", type=Path, required=True)
     return made
 

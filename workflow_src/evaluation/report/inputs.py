@@ -158,4 +158,4 @@ def load(arguments: argparse.Namespace) -> Inputs:
 
 
 def _choice(manifest: Manifest, row: RowInfo, content: dict[str, Any]) -> results.Choice:
-    return results.Choice(manifest.decode(*row.key), row.seed, content["chosen"], content["curve"])
+    return results.Choice(manifest.decode(*row.key), row.seed, content["chosen"], content["curve"], content["at_edge"])

@@ -215,6 +215,7 @@ def chosen_words(choices: Sequence[Choice]) -> list[dict[str, Any]]:
         {
             "title": f"{choice.decode.system.name}, {choice.decode.name}, seed {choice.seed}",
             "chosen": words(choice.chosen),
+            "at_edge": "; ".join(choice.at_edge),
             "points": [
                 {
                     "settings": words(point["settings"]),
@@ -359,6 +360,7 @@ def markdown(context: dict[str, Any]) -> str:
     parts.append("".join(f"- {name}: {value}\n" for name, value in context["facts"]))
     parts += ["### Systems", _system_table(context["systems"])]
     parts += ["## Notes", context["notes"]] if context["notes"] else []
+    parts.append(context["usage_markdown"])
     return "\n\n".join(part.strip() for part in parts if part and part.strip()) + "\n"
 
 
@@ -373,7 +375,8 @@ def _chosen_table(entry: dict[str, Any]) -> str:
         [point["settings"], f"{mark}{point['bleu']}{mark}", str(point["steps"])]
         for mark, point in zip(marks, entry["points"], strict=True)
     ]
-    return f"{entry['title']}: {entry['chosen']}\n\n{markdown_table(['tried', 'dev BLEU', 'mean steps'], rows)}"
+    edge = f" ({entry['at_edge']})" if entry["at_edge"] else ""
+    return f"{entry['title']}: {entry['chosen']}{edge}\n\n{markdown_table(['tried', 'dev BLEU', 'mean steps'], rows)}"
 
 
 def _system_table(systems: list[dict[str, Any]]) -> str:
