@@ -102,7 +102,7 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
         ("teachers", {"train_teacher"}),
         ("distilled", {"merge_distilled"}),
         ("systems", {"train_refiner", "train_nat", "train_language_model"}),
-        ("bundles", {"export_bundle"}),
+        ("bundles", {"finish_bundle"}),
         ("chosen", {"choose_settings"}),
         ("translations", {"decode"}),
         ("quality", {"score_quality"}),
@@ -112,7 +112,8 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
             "train_lvm", *TRAINED_BY_TRAIN, "train_refiner", "export_bundle", "export_ctranslate2", "choose_settings",
-            "decode_shard", "decode", "score_quality", "compare_rows", "measure_speed", "analyse", *ANALYSES,
+            "decode_shard", "decode", "score_quality",
+            "finish_bundle", "compare_rows", "measure_speed", "analyse", *ANALYSES,
             "report"]  # fmt: skip
     planned = scheduled(target, "--configfile", SMOKE, folder=tmp_path)
     assert max(planned, key=flow.index) in last
@@ -403,7 +404,8 @@ CHANGES = {
     "what was published": ("report: {expected: {greedy: 9.0}, expected_convention: tokenised}", {"report": 1}),
     "how repetitions are removed": (
         "report: {remove_repetitions: words}",
-        {"choose_settings": 2, "decode": 2, "score_quality": 2, "compare_rows": 1, "measure_speed": 1,
+        {"choose_settings": 2,
+         "finish_bundle": 7, "decode": 2, "score_quality": 2, "compare_rows": 1, "measure_speed": 1,
          "measure_lengths": 1, "report": 1},
     ),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
@@ -415,26 +417,30 @@ CHANGES = {
     "an analysis switched off": ("analyses: {tokens: {enabled: false}}", {"report": 1}),
     "learning rate of the energy network": (
         "systems: {energy: {training: {learning_rate: 0.001}}}",
-        {"train_refiner": 1, "export_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
+        {"train_refiner": 1, "export_bundle": 1,
+         "finish_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
          "analyse": 1, "estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1, "report": 1},
     ),
     "how speed is measured": ("speed: {repeats: 3}", {"measure_speed": 1, "report": 1}),
     "learning rate of a refiner": (
         "systems: {score: {training: {learning_rate: 0.001}}}",
-        {"train_refiner": 1, "export_bundle": 1, "decode": 5, "score_quality": 5, **CHOICE, **ENDS},
+        {"train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, "decode": 5, "score_quality": 5, **CHOICE, **ENDS},
     ),
     "steps of the latent-variable model": (
         "systems: {lvm: {training: {max_steps: 31}}}",
-        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
+        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3,
+         "finish_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
     ),
     "learning rate of the teacher": (
         "systems: {teacher: {training: {learning_rate: 0.001}}}",
         {"train_teacher": 1, "distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2,
-         **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15, **ENDS},
+         **CTC, "export_bundle": 6, "export_ctranslate2": 1,
+         "finish_bundle": 7, "decode": 15, "score_quality": 15, **ENDS},
     ),
     "learning rate of the latent-variable model": (
         "systems: {lvm: {training: {learning_rate: 0.001}}}",
-        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
+        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3,
+         "finish_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
     ),
     "how finely a figure is drawn": (
         "analyses: {latent_space: {resolution: 8}}",
@@ -449,12 +455,13 @@ CHANGES = {
     "beam of distillation": (
         "distillation: {teacher: {beam: 3}}",
         {"distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2, **CTC,
-         "export_bundle": 5, "decode": 12, "score_quality": 12, **ENDS},
+         "export_bundle": 5, "finish_bundle": 5, "decode": 12, "score_quality": 12, **ENDS},
     ),
     "size of the subwords": (
         "recipe: {subwords: {vocabulary_size: 250}}",
         {"learn_subwords": 1, "encode": 3, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
-         "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15,
+         "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1,
+         "finish_bundle": 7, "decode": 15, "score_quality": 15,
          **ENDS},
     ),
     "another seed of the corpus": (
@@ -464,6 +471,7 @@ CHANGES = {
     "one more seed": (
         "seeds: [1, 2]",
         {"train_teacher": 1, "train_lvm": 1, "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1,
+         "finish_bundle": 7,
          "decode": 15, "score_quality": 15, "compare_rows": 1, "report": 1},
     ),
 }  # fmt: skip
@@ -520,8 +528,8 @@ def test_one_more_system_with_a_decode(finished, hollow_project, tmp_path):
     # The analyses follow every refining system.
     followed = {"estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1}
     assert planned == {
-        "train_refiner": 1, "export_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
-        "analyse": 1, **followed, "report": 1,
+        "train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1,
+        "measure_speed": 1, "analyse": 1, **followed, "report": 1,
     }  # fmt: skip
 
 

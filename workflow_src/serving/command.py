@@ -39,6 +39,8 @@ def _parser(search: Search | None, description: Mapping[str, Any] | None) -> arg
     default = "the bundle's, which is the best on dev: --bundle FOLDER --help shows it"
     if description and description["searches"]:
         default = choice_words(description)
+    wanted = (description or {}).get("remove_repetitions")
+    removed, kept = wanted or "subwords", "autoregressive searches" + " and models with alignments" * (wanted is None)
     made = argparse.ArgumentParser(
         prog="continuum translate",
         description="Translate lines of standard input with an exported system. A search has options of its own: "
@@ -51,8 +53,7 @@ def _parser(search: Search | None, description: Mapping[str, Any] | None) -> arg
         "--plugins", nargs="+", default=[], metavar="PACKAGE", help="plug-ins that the bundle or the search needs"
     )
     made.add_argument("--remove-repetitions", choices=REMOVALS,
-                      help="default: none for autoregressive searches and models with alignments, subwords for all "
-                      "others")  # fmt: skip
+                      help=f"default: none for {kept}, {removed} for all others")  # fmt: skip
     made.add_argument("--normalised", action="store_true",
                       help="lines are normalised text, as in results/RECIPE/corpus: take them as they are")  # fmt: skip
     made.add_argument("--batch", type=_number, default=64, help="sentences translated together")

@@ -37,19 +37,19 @@ def run(given) -> str:
     called = names(kinds)
     for role, weights in parts.items():
         # Loading says now, not at the first translation, that weights and description fit each other.
-        _, description = load_system(weights)
-        check_subwords(description, subwords, weights)
+        _, part = load_system(weights)
+        check_subwords(part, subwords, weights)
         copied = folder / f"{called[role]}.safetensors"
         copy_file(weights, copied)
         # A bundle vouches for what was trained, not for what a disk made of it.
-        trained = description.get("sha256") or sha256(weights)
+        trained = part.get("sha256") or sha256(weights)
         if sha256(copied) != trained:
             raise ArtifactError(f"the copy {copied} differs from {weights}: look at the disk, and export again.")
         models[called[role]] = {
             "role": role,
             "family": kinds[role],
-            "model": description["model"],
-            "sizes": description["sizes"],
+            "model": part["model"],
+            "sizes": part["sizes"],
             "weights": copied.name,
             "sha256": trained,
         }
@@ -71,6 +71,7 @@ def run(given) -> str:
     carries = carried(families()[kinds[MODEL]])
     own = {carries[role].setting: read_description(path)["system"] for role, path in others.items() if role in carries}
     about["defaults"] = about["defaults"] | own
+    description = read_description(given.model)
     content = {
         "format": FORMAT,
         "system": description["system"],
