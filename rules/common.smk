@@ -181,20 +181,19 @@ def bundle_inputs(wildcards):
     }
 
 
+def finished_from(wildcards):
+    """The export that a finished bundle is made from, by the kind of its folder; None: the bundle."""
+    return None if wildcards.kind == BUNDLES else wildcards.kind
+
+
 def finish_inputs(wildcards):
     """Inputs of a finished bundle: the exported folder, and what tells how its rows did on dev."""
-    export = None if wildcards.kind == BUNDLES else wildcards.kind
+    export = finished_from(wildcards)
     rows = plan.measured_on_dev(wildcards.system, export)
     return {
         "bundle": plan.exported_file(wildcards.system, wildcards.seed, export),
         "dev": [file for row in rows for file in plan.dev_figures(row, wildcards.seed).values()],
     }
-
-
-def finish_settings(wildcards):
-    """Settings of a finished bundle, by the kind of its folder."""
-    export = None if wildcards.kind == BUNDLES else wildcards.kind
-    return plan.settings_finish(wildcards.system, wildcards.seed, export)
 
 
 def decoding_bundle(wildcards):

@@ -1,4 +1,4 @@
-"""Bundles -> folders of engines that read files of their own, a rule for each that is declared; both -> what users get."""
+"""Bundles -> folders of engines that read files of their own, a rule for each that is declared; and what users get."""
 
 for engine in EXPORTING:
 
@@ -36,7 +36,7 @@ rule finish_bundle:
     input:
         unpack(finish_inputs),
     output:
-        bundle=f"results/{plan.experiment}/{{kind}}/{{system}}/seed-{{seed}}/bundle.json",
+        bundle=plan.finished_file("{system}", "{seed}", "{kind}"),
     log:
         f"{EXPERIMENT_LOGS}/finish_bundle/{{kind}}-{{system}}-{{seed}}.log",
     benchmark:
@@ -49,7 +49,7 @@ rule finish_bundle:
         runtime=needs.minutes("finish_bundle"),
         slurm_partition=needs.partition(gpu=False),
     params:
-        settings=finish_settings,
+        settings=lambda wildcards: plan.settings_finish(wildcards.system, wildcards.seed, finished_from(wildcards)),
         bundle=input_folder("bundle"),
         folder=output_folder("bundle"),
     message:

@@ -408,6 +408,10 @@ CHANGES = {
          "finish_bundle": 7, "decode": 2, "score_quality": 2, "compare_rows": 1, "measure_speed": 1,
          "measure_lengths": 1, "report": 1},
     ),
+    "what a bundle searches with": (
+        "systems: {ctc: {search_defaults: {ctc-beam: {word_bonus: 1.0}}}}",
+        {"finish_bundle": 1, "report": 1},
+    ),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
     "samples of one analysis": (
         "analyses: {marginal: {samples: 11}}",
@@ -497,6 +501,10 @@ UNSHOWN = {name: count for name, count in SHOWN.items() if name != "analyse"}
         pytest.param(1, {"beam": 3}, SHOWN, id="width of a beam that names its row"),
         pytest.param(1, {"length_penalty": 0.6, "name": "beam-2"}, SHOWN, id="length penalty"),
         pytest.param(4, {"steps": 2, "name": "delta-1"}, SHOWN, id="refinement steps"),
+        # Dev measures this one.
+        pytest.param(
+            9, {"steps": 2}, UNSHOWN | {"choose_settings": 1, "finish_bundle": 1}, id="steps where dev chooses"
+        ),
         pytest.param(8, {"lengths": 3, "name": "latent-search-2x2-1"}, UNSHOWN, id="lengths tried"),
     ],
 )
@@ -577,7 +585,8 @@ def test_a_value_more_to_choose_from_chooses_anew(finished, hollow_project, tmp_
     overlay.write_text(yaml.safe_dump(content))
     planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
     assert planned == {
-        "choose_settings": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1, "report": 1
+        "choose_settings": 1, "finish_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1,
+        "measure_speed": 1, "report": 1,
     }  # fmt: skip
 
 
@@ -721,6 +730,7 @@ ROWS = {
     "how speed is measured": ["how speed is measured"],
     "a beam, length penalty or other setting of a decode": [
         "test_a_changed_setting_of_a_decode_reruns_that_decode_and_what_shows_it"],
+    "`search_defaults` of a system": ["what a bundle searches with"],
     "the values that a decode chooses from (`tune`)": ["test_a_value_more_to_choose_from_chooses_anew"],
     "a refiner's training": ["learning rate of a refiner", "learning rate of the energy network"],
     "the latent-variable model's training": [
