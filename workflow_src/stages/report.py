@@ -199,6 +199,7 @@ def run(arguments: argparse.Namespace) -> str:
     asked = arguments.settings["usage"]
     recommended = usage.recommend(found, asked)
     found.files.update(usage.inputs_of(recommended, asked))
+    found.files.update({f"bundle {path.parent}": path for path in arguments.bundles})
     made = describe(found, command_line)
     split, where = results.table_split(manifest), str(folder / "results.json")
     energies = found.analyses.energies
@@ -239,6 +240,7 @@ def make_parser() -> argparse.ArgumentParser:
     made.add_argument("--significance", type=Path)
     made.add_argument("--corpus", type=Path, help="corpus.json")
     made.add_argument("--analyses", type=Path, nargs="*", default=[], help="files of the analyses")
+    made.add_argument("--bundles", type=Path, nargs="*", default=[], help="descriptions of the finished bundles")
     made.add_argument("--device", default="auto", help="that translations were made on")
     made.add_argument("--precision", default="auto", help="of our own code, when translations were made")
     made.add_argument("--output-folder", type=Path, required=True)

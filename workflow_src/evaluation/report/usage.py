@@ -88,10 +88,7 @@ def _first(path: str | Path) -> list[str]:
 def inputs_of(one: Recommended, usage: Mapping[str, Any]) -> dict[str, str]:
     """Files that the section is made of, by what they are, for provenance."""
     texts = {f"{usage['split']} {side}": usage[side] for side in ("source", "reference")}
-    return texts | {
-        "recommended bundle": f"{one.entry['bundle']}/bundle.json",
-        "translations": one.entry["translations"],
-    }
+    return texts | {"recommended translations": one.entry["translations"]}
 
 
 def context_of(
