@@ -46,7 +46,7 @@ def test_the_recommended_command_gives_the_translations_beside_it(page, smoke_ru
     source, reference = PLAN.corpus("test", "source"), PLAN.reference("test")
     assert [row[0] for row in rows] == lines(smoke_run / source)[:TEN]
     assert [row[1] for row in rows] == lines(smoke_run / reference)[:TEN]
-    own, again = (html.unescape(text) for text in re.findall(r"<pre><code>(.*?)</code></pre>", page))
+    own, again = (html.unescape(text) for text in re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", page))
     assert again.startswith(f"head -n 10 {source} | continuum translate --bundle results/smoke/bundles/")
     assert run_shell(again, smoke_run) == [row[2] for row in rows]
     assert own == again.partition(" | ")[2] + " < in.txt > out.txt"
