@@ -9,7 +9,7 @@ import pytest
 from reports import manifest, speed, timed
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.evaluation.report import usage
+from workflow_src.evaluation.report import page, usage
 from workflow_src.evaluation.report.results import Choice
 
 GREEDY, BEAM, PRIOR = ("teacher", "greedy"), ("teacher", "beam-4"), ("lvm", "prior-mean")
@@ -116,7 +116,17 @@ def test_text_that_is_another_one_once_it_is_normalised_again_is_taken_as_it_is(
 
 def test_the_section_is_escaped_everywhere(written):
     shown = written(["<b>Der</b> | *Hund* & `ruht` $x$ [a](b) \\ _so_"])
-    page = usage.render(shown, 6, ("de", "en"))
-    assert '<td lang="de">&lt;b&gt;Der&lt;/b&gt; | *Hund* &amp; `ruht` $x$ [a](b) \\ _so_</td>' in page
-    assert "it&#39;s a bundle" in page and "'\"'\"'" in shown["command"]
+    section = usage.render(shown, 6, ("de", "en"))
+    assert '<td lang="de">&lt;b&gt;Der&lt;/b&gt; | *Hund* &amp; `ruht` $x$ [a](b) \\ _so_</td>' in section
+    assert "it&#39;s a bundle" in section and "'\"'\"'" in shown["command"]
     assert r"\<b\>Der\</b\> \| \*Hund\* \& \`ruht\` \$x\$ \[a\](b) \\ \_so\_" in usage.markdown(shown)
+
+
+def test_a_choice_at_the_edge_of_its_grid_is_told_beside_the_choice():
+    points = [{"settings": {"beam": width}, "bleu": 20.0 + width, "mean_steps": 0.0} for width in (2, 4)]
+    edge = "beam 4 is the largest of its grid: extend it"
+    decode = manifest(DECODES).decode(*BEAM)
+    choices = [Choice(decode, 1, {"beam": 4}, points, at_edge) for at_edge in ((), (edge,))]
+    told = [page._chosen_table(entry) for entry in page.chosen_words(choices)]
+    assert told[0].splitlines()[0] == "teacher, beam-4, seed 1: beam 4"
+    assert told[1].splitlines()[0] == f"teacher, beam-4, seed 1: beam 4 ({edge})"
