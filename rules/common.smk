@@ -34,6 +34,7 @@ from workflow_src.records.cuts import Cuts
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.config.plan import SPLITS
+from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.resources import Requests, gpus
 from workflow_src.registry import engines, families, roles
 from workflow_src.runtime import guard
@@ -97,6 +98,7 @@ wildcard_constraints:
     seed=r"\d+",
     shard=r"\d+",
     shards=r"\d+",
+    kind="|".join([BUNDLES, *(engine.exports for engine in engines().values() if engine.exports)]),
 
 
 def systems_of(rule_name):
@@ -194,6 +196,21 @@ def bundle_inputs(wildcards):
     }
 
 
+def finished_from(wildcards):
+    """The export that a finished bundle is made from, by the kind of its folder; None: the bundle."""
+    return None if wildcards.kind == BUNDLES else wildcards.kind
+
+
+def finish_inputs(wildcards):
+    """Inputs of a finished bundle: the exported folder, and what tells how its rows did on dev."""
+    export = finished_from(wildcards)
+    rows = plan.measured_on_dev(wildcards.system, export)
+    return {
+        "bundle": plan.exported_file(wildcards.system, wildcards.seed, export),
+        "dev": [file for row in rows for file in plan.dev_figures(row, wildcards.seed).values()],
+    }
+
+
 def decoding_bundle(wildcards):
     """The folder that a decode translates with, by its last file."""
     return plan.decoded_with(plan.decode(wildcards.system, wildcards.search), wildcards.seed)
@@ -260,13 +277,15 @@ COUNTED = {family.training_rule for family in families().values() if family.fit}
 EXPORTING = [engine for engine in engines().values() if engine.exports]
 DECODED = plan.exported
 # Speed and examples are taken from the first seed.
-BUNDLES = [plan.bundle_file(system, FIRST_SEED) for system in DECODED]
+EXPORTED_BUNDLES = [plan.bundle_file(system, FIRST_SEED) for system in DECODED]
 EXPORTED = {
     engine.exports: [
         plan.export_file(engine.exports, system, FIRST_SEED) for system in plan.exported_to(engine.exports)
     ]
     for engine in EXPORTING
 }
+# For users; jobs read what is exported.
+FINISHED = [plan.finished_file(*bundle) for bundle in plan.finished]
 TRAINED = plan.trained
 TARGETS = {
     "normalised": plan.corpus_summary,
@@ -279,7 +298,7 @@ TARGETS = {
     ],
     "distilled": [plan.distilled_text(teacher) for teacher in plan.teachers],
     "systems": [plan.weights(*trained) for trained in TRAINED],
-    "bundles": [plan.bundle_file(*trained) for trained in TRAINED if trained[0] in DECODED],
+    "bundles": FINISHED,
     "chosen": [plan.chosen(*row) for row in plan.tuned],
     "translations": [plan.translation(*row) for row in plan.rows],
     "quality": [plan.quality(*row) for row in plan.rows],

@@ -65,7 +65,7 @@ rule measure_speed:
     input:
         **EXPORTED,
         chosen=[plan.chosen(decode, FIRST_SEED) for decode, seed in plan.tuned if seed == FIRST_SEED],
-        bundles=BUNDLES,
+        bundles=EXPORTED_BUNDLES,
         source=plan.corpus("test", "source"),
     output:
         speed=plan.speed,
@@ -101,7 +101,7 @@ rule measure_speed:
 
 rule analyse:
     input:
-        bundles=BUNDLES,
+        bundles=EXPORTED_BUNDLES,
         source=plan.corpus("test", "source"),
         reference=plan.reference("test"),
     output:

@@ -1,4 +1,4 @@
-"""Bundles -> folders of engines that read files of their own: a rule for each that is declared."""
+"""Bundles -> folders of engines that read files of their own, a rule for each that is declared; and what users get."""
 
 for engine in EXPORTING:
 
@@ -30,3 +30,30 @@ for engine in EXPORTING:
             f"python -m workflow_src.stages.{export_stage(rule or engine.export_rule)}"
             " --settings {params.settings:q} --log {log:q}"
             " --bundle {params.bundle:q} --output-folder {params.folder:q}"
+
+
+rule finish_bundle:
+    input:
+        unpack(finish_inputs),
+    output:
+        bundle=plan.finished_file("{system}", "{seed}", "{kind}"),
+    log:
+        f"{EXPERIMENT_LOGS}/finish_bundle/{{kind}}-{{system}}-{{seed}}.log",
+    benchmark:
+        f"{EXPERIMENT_BENCHMARKS}/finish_bundle/{{kind}}-{{system}}-{{seed}}.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=needs.memory("finish_bundle"),
+        runtime=needs.minutes("finish_bundle"),
+        slurm_partition=needs.partition(gpu=False),
+    params:
+        settings=lambda wildcards: plan.settings_finish(wildcards.system, wildcards.seed, finished_from(wildcards)),
+        bundle=input_folder("bundle"),
+        folder=output_folder("bundle"),
+    message:
+        "Finishing the bundle of {wildcards.system}, seed {wildcards.seed}, with what dev chose ({wildcards.kind})"
+    shell:
+        "python -m workflow_src.stages.finish_bundle --settings {params.settings:q} --log {log:q}"
+        " --bundle {params.bundle:q} --output-folder {params.folder:q}"

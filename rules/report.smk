@@ -13,6 +13,10 @@ rule report:
         analyses=[analysis.path for analysis in plan.analyses.values() if analysis.enabled],
         corpus=plan.corpus_summary,
         encoded=[f"{plan.encoded(text, 'train')}.json" for text in plan.texts],
+        bundles=FINISHED,
+        source=plan.corpus(plan.shown_split, "source"),
+        reference=plan.reference(plan.shown_split),
+        translations=plan.shown_translations,
     output:
         page=report(REPORT, category="Report", labels={"what": "the whole report"}),
         rows=f"{plan.report}/results.json",
@@ -35,6 +39,9 @@ rule report:
         mem_mb=needs.memory("report"),
         runtime=needs.minutes("report"),
         slurm_partition=needs.partition(gpu=False),
+        # Those that translations were made with, for the command that the report recommends.
+        device=RUNTIME.device,
+        precision=RUNTIME.precision,
     params:
         settings=plan.settings_report(),
         folder=output_folder("page"),
@@ -44,4 +51,5 @@ rule report:
         "python -m workflow_src.stages.report --settings {params.settings:q} --log {log:q}"
         " --significance {input.significance:q} --speed {input.speed:q} --traces {input.traces:q}"
         " --corpus {input.corpus:q} --encoded {input.encoded:q} --analyses {input.analyses:q}"
+        " --bundles {input.bundles:q} --device {resources.device} --precision {resources.precision}"
         " --output-folder {params.folder:q}"

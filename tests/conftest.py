@@ -124,6 +124,7 @@ files = {
     "train_teacher": system, "train_lvm": system, "train_refiner": system, "train": system,
     "export_bundle": ["bundle.json"],
     "export_ctranslate2": ["bundle.json"],
+    "finish_bundle": ["bundle.json"],
     "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],
 }
 paths = [given.output, given.output_text, given.output_scores]

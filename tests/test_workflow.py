@@ -102,7 +102,7 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
         ("teachers", {"train_teacher"}),
         ("distilled", {"merge_distilled"}),
         ("systems", {"train_refiner", "train_nat", "train_language_model"}),
-        ("bundles", {"export_bundle"}),
+        ("bundles", {"finish_bundle"}),
         ("chosen", {"choose_settings"}),
         ("translations", {"decode"}),
         ("quality", {"score_quality"}),
@@ -112,7 +112,8 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
             "train_lvm", *TRAINED_BY_TRAIN, "train_refiner", "export_bundle", "export_ctranslate2", "choose_settings",
-            "decode_shard", "decode", "score_quality", "compare_rows", "measure_speed", "analyse", *ANALYSES,
+            "decode_shard", "decode", "score_quality",
+            "finish_bundle", "compare_rows", "measure_speed", "analyse", *ANALYSES,
             "report"]  # fmt: skip
     planned = scheduled(target, "--configfile", SMOKE, folder=tmp_path)
     assert max(planned, key=flow.index) in last
@@ -419,8 +420,13 @@ CHANGES = {
     "what was published": ("report: {expected: {greedy: 9.0}, expected_convention: tokenised}", {"report": 1}),
     "how repetitions are removed": (
         "report: {remove_repetitions: words}",
-        {"choose_settings": 2, "decode": 2, "score_quality": 2, "compare_rows": 1, "measure_speed": 1,
+        {"choose_settings": 2,
+         "finish_bundle": 7, "decode": 2, "score_quality": 2, "compare_rows": 1, "measure_speed": 1,
          "measure_lengths": 1, "report": 1},
+    ),
+    "what a bundle searches with": (
+        "systems: {ctc: {search_defaults: {ctc-beam: {word_bonus: 1.0}}}}",
+        {"finish_bundle": 1, "report": 1},
     ),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
     "samples of one analysis": (
@@ -431,13 +437,14 @@ CHANGES = {
     "an analysis switched off": ("analyses: {tokens: {enabled: false}}", {"report": 1}),
     "learning rate of the energy network": (
         "systems: {energy: {training: {learning_rate: 0.001}}}",
-        {"train_refiner": 1, "export_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
+        {"train_refiner": 1, "export_bundle": 1,
+         "finish_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
          "analyse": 1, "estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1, "report": 1},
     ),
     "how speed is measured": ("speed: {repeats: 3}", {"measure_speed": 1, "report": 1}),
     "learning rate of a refiner": (
         "systems: {score: {training: {learning_rate: 0.001}}}",
-        {"train_refiner": 1, "export_bundle": 1, "decode": 5, "score_quality": 5, **CHOICE, **ENDS},
+        {"train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, "decode": 5, "score_quality": 5, **CHOICE, **ENDS},
     ),
     "a refiner's updates by the corpus": (
         "systems: {score: {training: {max_steps: auto}}}",
@@ -445,12 +452,14 @@ CHANGES = {
     ),
     "steps of the latent-variable model": (
         "systems: {lvm: {training: {max_steps: 31}}}",
-        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
+        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3,
+         "finish_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
     ),
     "learning rate of the teacher": (
         "systems: {teacher: {training: {learning_rate: 0.001}}}",
         {"train_teacher": 1, "distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2,
-         **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15, **ENDS},
+         **CTC, "export_bundle": 6, "export_ctranslate2": 1,
+         "finish_bundle": 7, "decode": 15, "score_quality": 15, **ENDS},
     ),
     "tokeniser of BLEU": (
         "recipe: {bleu_tokeniser: char}",
@@ -459,7 +468,8 @@ CHANGES = {
     ),
     "learning rate of the latent-variable model": (
         "systems: {lvm: {training: {learning_rate: 0.001}}}",
-        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
+        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3,
+         "finish_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
     ),
     "how finely a figure is drawn": (
         "analyses: {latent_space: {resolution: 8}}",
@@ -474,7 +484,7 @@ CHANGES = {
     "beam of distillation": (
         "distillation: {teacher: {beam: 3}}",
         {"distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2, **CTC,
-         "export_bundle": 5, "decode": 12, "score_quality": 12, **ENDS},
+         "export_bundle": 5, "finish_bundle": 5, "decode": 12, "score_quality": 12, **ENDS},
     ),
     "size of the subwords": (
         "recipe: {subwords: {vocabulary_size: 250}}",
@@ -495,7 +505,8 @@ CHANGES = {
     "size of the subwords by the corpus": (
         "recipe: {subwords: {vocabulary_size: auto}}",
         {"learn_subwords": 1, "encode": 3, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
-         "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1, "decode": 15, "score_quality": 15,
+         "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1,
+         "finish_bundle": 7, "decode": 15, "score_quality": 15,
          **ENDS},
     ),
     "another seed of the corpus": (
@@ -505,6 +516,7 @@ CHANGES = {
     "one more seed": (
         "seeds: [1, 2]",
         {"train_teacher": 1, "train_lvm": 1, "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1,
+         "finish_bundle": 7,
          "decode": 15, "score_quality": 15, "compare_rows": 1, "report": 1},
     ),
 }  # fmt: skip
@@ -530,6 +542,10 @@ UNSHOWN = {name: count for name, count in SHOWN.items() if name != "analyse"}
         pytest.param(1, {"beam": 3}, SHOWN, id="width of a beam that names its row"),
         pytest.param(1, {"length_penalty": 0.6, "name": "beam-2"}, SHOWN, id="length penalty"),
         pytest.param(4, {"steps": 2, "name": "delta-1"}, SHOWN, id="refinement steps"),
+        # Dev measures this one.
+        pytest.param(
+            9, {"steps": 2}, UNSHOWN | {"choose_settings": 1, "finish_bundle": 1}, id="steps where dev chooses"
+        ),
         pytest.param(8, {"lengths": 3, "name": "latent-search-2x2-1"}, UNSHOWN, id="lengths tried"),
     ],
 )
@@ -561,8 +577,8 @@ def test_one_more_system_with_a_decode(finished, hollow_project, tmp_path):
     # The analyses follow every refining system.
     followed = {"estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1}
     assert planned == {
-        "train_refiner": 1, "export_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
-        "analyse": 1, **followed, "report": 1,
+        "train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1,
+        "measure_speed": 1, "analyse": 1, **followed, "report": 1,
     }  # fmt: skip
 
 
@@ -610,7 +626,8 @@ def test_a_value_more_to_choose_from_chooses_anew(finished, hollow_project, tmp_
     overlay.write_text(yaml.safe_dump(content))
     planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
     assert planned == {
-        "choose_settings": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1, "report": 1
+        "choose_settings": 1, "finish_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1,
+        "measure_speed": 1, "report": 1,
     }  # fmt: skip
 
 
@@ -796,6 +813,7 @@ ROWS = {
     "how speed is measured": ["how speed is measured"],
     "a beam, length penalty or other setting of a decode": [
         "test_a_changed_setting_of_a_decode_reruns_that_decode_and_what_shows_it"],
+    "`search_defaults` of a system": ["what a bundle searches with"],
     "the values that a decode chooses from (`tune`)": ["test_a_value_more_to_choose_from_chooses_anew"],
     "a refiner's training": [
         "learning rate of a refiner", "learning rate of the energy network", "a refiner's updates by the corpus"],

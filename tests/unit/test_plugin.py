@@ -84,8 +84,9 @@ def bundle(package, tiny, training_words, tmp_path_factory):
     """A system that was trained and exported."""
     folder = tmp_path_factory.mktemp("bag")
     settings = {"system": "bag", "family": "wordbag", "preset": "miniature", "data": "raw", "model": {"dim": 8},
-                "bleu_tokeniser": "13a", "objective": {}, "training": {"max_steps": 60, "batch_tokens": 300, "validate_every": 30,
-                                              "warmup_steps": 5, "learning_rate": 0.02}}  # fmt: skip
+                "bleu_tokeniser": "13a", "objective": {},
+                "training": {"max_steps": 60, "batch_tokens": 300, "validate_every": 30, "save_every": 1000,
+                             "warmup_steps": 5, "learning_rate": 0.02}}  # fmt: skip
     words = training_words("wordbag", folder, settings=settings)
     train.run(train.arguments("train").parse_args(words))
     words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(folder / "model.safetensors")]

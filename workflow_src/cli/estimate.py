@@ -59,6 +59,7 @@ def jobs(plan: Plan) -> dict[str, int]:
         "merge_distilled": len(plan.teachers),
         "export_bundle": seeds * len(plan.exported) + len(extra),
         "choose_settings": len(plan.tuned),
+        "finish_bundle": len(plan.finished),
         **{e.export_rule: seeds * len(plan.exported_to(e.exports)) for e in engines().values() if e.exports},
         "decode": len(plan.rows),
         "decode_shard": sum(decode.shards for decode, _, _ in plan.rows if decode.shards > 1),

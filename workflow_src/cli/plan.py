@@ -234,9 +234,7 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
     return RULES.get(rule, rule), system
 
 
-def _nodes(
-    dag: Any, plan: Plan, counted: Plan | None, corpus: Sizes
-) -> tuple[dict[tuple[str, str], Node], nx.DiGraph]:
+def _nodes(dag: Any, plan: Plan, counted: Plan | None, corpus: Sizes) -> tuple[dict[tuple[str, str], Node], nx.DiGraph]:
     """Nodes and their order. `counted` is the plan with numbers in place of auto, where these are known."""
     subjects = {job: _subject(job, plan) for job in dag.jobs if not job.rule.norun}
     order = [*STAGES, *sorted({stage for stage, _ in subjects.values()} - set(STAGES))]

@@ -129,8 +129,9 @@ class SystemConfig(Frozen):
     base: str | None = Field(None, description="the system whose latent space a refiner works in")
     roles: dict[str, str] = Field({}, description="systems that fill roles which the family needs beside a base")
     carries: dict[str, str] = Field({}, description="systems that its bundle carries for its searches, by role")
-    search_defaults: dict[str, dict[str, Any] | None] = Field(
-        {}, description="settings by search that its bundle searches with unless it is told otherwise"
+    # Not inherited through `extends`.
+    search_defaults: dict[str, dict[str, Any]] = Field(
+        {}, description="settings by search that its bundle searches with; default: those of the best row on dev"
     )
     init_from: str | None = Field(None, description="a system whose weights it starts from where shapes agree")
     initial_weights: FilePath | None = Field(None, description="a safetensors file of the user's to start from")
@@ -309,7 +310,7 @@ class WorkflowConfig(Frozen):
 
     experiment: ExperimentName
     extends: str | None = None
-    # Not inherited through `extends`; nor are the report's title, notes and expected figures.
+    # Not inherited through `extends`; nor are the report's title, notes and expected figures, and `search_defaults`.
     description: str = ""
     recipe: RecipeConfig
     systems: dict[SystemName, SystemConfig] = Field(min_length=1)

@@ -123,19 +123,22 @@ def _experiment(name: Any, setting: str, seen: tuple[str, ...] = ()) -> dict[str
 def _inherited(parent: dict[str, Any]) -> dict[str, Any]:
     """What an experiment passes on through `extends`: its settings, but nothing that it says about itself.
 
-    A description, title or note, and published figures, are of one experiment: of another corpus they would be wrong.
+    A description, title or note, published figures, and what bundles search with, are of one experiment: of another
+    corpus they would be wrong.
     """
     kept = {key: value for key, value in parent.items() if key not in ("extends", "description")}
+    if isinstance(parent.get("systems"), dict):
+        kept["systems"] = {name: _without(system, "search_defaults") for name, system in parent["systems"].items()}
     if isinstance(parent.get("report"), dict):
         own = {key for key in parent["report"] if key in ("title", "notes") or key.startswith("expected")}
         kept["report"] = {key: value for key, value in parent["report"].items() if key not in own}
         if isinstance(kept["report"].get("grids"), list):
-            kept["report"]["grids"] = [_without_published(grid) for grid in kept["report"]["grids"]]
+            kept["report"]["grids"] = [_without(grid, "published") for grid in kept["report"]["grids"]]
     return kept
 
 
-def _without_published(grid: Any) -> Any:
-    return {key: value for key, value in grid.items() if key != "published"} if isinstance(grid, dict) else grid
+def _without(section: Any, name: str) -> Any:
+    return {key: value for key, value in section.items() if key != name} if isinstance(section, dict) else section
 
 
 def _extended(raw: dict[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -415,12 +418,6 @@ def _check_started(system: System, config: WorkflowConfig, where: str) -> None:
         raise ConfigError(f"{where}.model.dim is {own}, its start {started.name} has {other}; they must agree.")
 
 
-def _without_none(defaults: dict[str, dict[str, Any] | None]) -> dict[str, dict[str, Any]]:
-    """Defaults of searches without those that an experiment which extends another has taken back by null."""
-    there = {search: fields for search, fields in defaults.items() if fields is not None}
-    return {search: {n: v for n, v in fields.items() if v is not None} for search, fields in there.items()}
-
-
 def _training(system: SystemConfig, family: Family, where: str) -> TrainingConfig:
     """How a system learns: not at all where its family is counted at once."""
     if family.fit:
@@ -465,7 +462,7 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
         training=_training(system, family, where),
         roles=system.roles,
         carries=system.carries,
-        search_defaults=_without_none(system.search_defaults),
+        search_defaults=system.search_defaults,
     )
     if reason := family.conflict(resolved.model, resolved.objective):
         raise ConfigError(f"{where}: {reason}.")

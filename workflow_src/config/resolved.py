@@ -33,7 +33,7 @@ class System:
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
     # Systems that its bundle carries for its searches, by role.
     carries: dict[str, str] = dataclasses.field(default_factory=dict)
-    # Settings by search that its bundle searches with unless it is told otherwise.
+    # Settings by search that its finished bundle has in place of those that dev chose.
     search_defaults: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     @property

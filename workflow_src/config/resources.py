@@ -53,7 +53,13 @@ STARTING_MINUTES = 15
 # Counting n-grams: memory for each subword of the text, and subwords a minute, with room to spare.
 COUNTED_BYTES, COUNTED_A_MINUTE = 600, 4e6
 # Megabytes and minutes of jobs whose need hardly depends on anything.
-FIXED = {"download": (2000, 240), "score_quality": (4000, 60), "compare_rows": (4000, 120), "report": (4000, 60)}
+FIXED = {
+    "download": (2000, 240),
+    "score_quality": (4000, 60),
+    "compare_rows": (4000, 120),
+    "report": (4000, 60),
+    "finish_bundle": (2000, 30),
+}
 # Bytes a training pair, and pairs a minute, of stages that read the whole corpus.
 CORPUS = {
     "normalise": (500, 50_000),

@@ -69,8 +69,21 @@ class _File(io.FileIO):
 def copy_file(source: str | Path, target: str | Path) -> None:
     """Copy a file's content. Raises ArtifactError where there is no room for it."""
     Path(target).parent.mkdir(parents=True, exist_ok=True)
+    # A new file: what was there may be known by other names too (`link_file`), and keeps its content there.
+    Path(target).unlink(missing_ok=True)
     with room_for(target):
         shutil.copyfile(source, target)
+
+
+def link_file(source: str | Path, target: str | Path) -> None:
+    """Give a file a second name, or copy it where the disk has no hard links. Raises ArtifactError where it is full."""
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        copy_file(source, target)
 
 
 def _machine() -> str:

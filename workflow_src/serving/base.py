@@ -88,14 +88,16 @@ class BaseTranslator(ABC):
         that names another system takes that system's translator.
 
         Repetitions are removed as in the tables of reports: `remove_repetitions` (see `text`) is none for
-        autoregressive searches and models with alignments, and subwords for all others, unless it is given.
+        autoregressive searches and models with alignments, and subwords for all others, unless it is given here or by
+        the experiment that the bundle is of.
         """
         check_systems(systems)
         settings, others = self.settings(search, **fields)
         found = self.search(lines, settings, {**(systems or {}), **others}, batch, False, False, normalised, first_line)
         if remove_repetitions is None:
             traits = self._traits(settings)
-            remove_repetitions = removal(AUTOREGRESSIVE in traits, ALIGNED in traits)
+            wanted = self.description.get("remove_repetitions")
+            remove_repetitions = removal(AUTOREGRESSIVE in traits, ALIGNED in traits, wanted)
         return self.text(found.tokens, remove_repetitions)
 
     # One sentence at a time asks for these again and again; a folder that was opened does not change.
@@ -195,8 +197,10 @@ class BaseTranslator(ABC):
     ) -> tuple[SearchSettings, dict[str, BaseTranslator]]:
         """Settings of a search (default: the bundle's), and the translators among `fields` by the role they fill.
 
-        Settings that are not given are those that the bundle says of the search, or else the search's defaults. Raises
-        ValueError for a search that the bundle has not, and for settings that the search has not, that are out
+        Settings that are not given are those that the bundle says of the search, or else the search's defaults. The
+        text "none" takes back one that the bundle says and that is None by default.
+
+        Raises ValueError for a search that the bundle has not, and for settings that the search has not, that are out
         of range, or that do nothing (fields alone: other systems may be handed over beside settings).
         """
         if isinstance(search, SearchSettings):
@@ -224,7 +228,8 @@ class BaseTranslator(ABC):
         if any(name in fields and fields[name] is None for name in kind.named("role") if name in own):
             own = {name: value for name, value in own.items() if name in kind.named("role")}
         given = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
-        settings = kind.checked({**own, **given})
+        taken_back = {n for n, v in given.items() if v == "none" and n in own and kind.default(n) is None}
+        settings = kind.checked({n: value for n, value in {**own, **given}.items() if n not in taken_back})
         settings.check_used()
         return self._completed(settings), systems
 

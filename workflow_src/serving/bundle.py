@@ -13,6 +13,7 @@ from torch import nn
 
 from workflow_src import registry
 from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.experiment import Removal
 from workflow_src.decoding.settings import at_least
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
@@ -57,6 +58,20 @@ class Needed(Told):
     module: str
 
 
+class Choice(Told):
+    """What a finished bundle says of its default search: the experiment, and the row on dev that it comes from, if any.
+
+    `rows`: how many rows on dev it was chosen from. `settings`: "search_defaults" where the experiment says them.
+    """
+
+    experiment: str
+    rows: int = Field(ge=0, strict=True)
+    row: str | None = None
+    engine: str | None = None
+    dev_bleu: float | None = None
+    settings: str | None = None
+
+
 class Description(Told):
     """What every bundle says of itself; who made it, and what engines add, is not read here."""
 
@@ -65,6 +80,8 @@ class Description(Told):
     searches: tuple[str, ...]
     defaults: dict[str, Any]
     search_defaults: dict[str, dict[str, Any]] = {}
+    default_from: Choice | None = None
+    remove_repetitions: Removal | None = None
     languages: Languages
     normalisation: NormalisationConfig
     plugins: tuple[Needed, ...] = ()
@@ -143,10 +160,10 @@ def roles(description: dict[str, Any]) -> dict[str, str]:
 def defaults(description: dict[str, Any], search: Search) -> dict[str, Any]:
     """What a bundle searches with unless it is told otherwise: systems that it carries, and settings of this search.
 
-    Bundles of earlier versions have no `search_defaults`.
+    Only finished bundles have `search_defaults`.
     """
     own = {name: value for name, value in description["defaults"].items() if name in search.settings.model_fields}
-    return description.get("search_defaults", {}).get(search.name, {}) | own
+    return own | description.get("search_defaults", {}).get(search.name, {})
 
 
 def searches(families: list[Family]) -> list[str]:

@@ -17,6 +17,7 @@ from workflow_src.records.atomic import ArtifactError, atomic
 from workflow_src.runtime import console
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch
+from workflow_src.serving.choice import choice_words
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Search
 
@@ -32,8 +33,15 @@ def _number(text: str) -> int | str:
         return text
 
 
-def _parser(search: Search | None, defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
-    """The options of the command, and of all searches; the help has those of `search`, with a bundle's `defaults`."""
+def _parser(search: Search | None, description: Mapping[str, Any] | None) -> argparse.ArgumentParser:
+    """The options of the command, and of all searches; the help has those of `search`, with the defaults of a bundle,
+    as its `description` says them."""
+    defaults = bundle.defaults(description, search) if description and search else {}
+    default = "the bundle's, which is the best on dev: --bundle FOLDER --help shows it"
+    if description and description["searches"]:
+        default = choice_words(description)
+    wanted = (description or {}).get("remove_repetitions")
+    removed, kept = wanted or "subwords", "autoregressive searches" + " and models with alignments" * (wanted is None)
     made = argparse.ArgumentParser(
         prog="continuum translate",
         description="Translate lines of standard input with an exported system. A search has options of its own: "
@@ -41,13 +49,14 @@ def _parser(search: Search | None, defaults: Mapping[str, Any]) -> argparse.Argu
         allow_abbrev=False,
     )
     made.add_argument("--bundle", required=True, help="folder of an exported system")
-    made.add_argument("--search", help="default: the first of the system's searches")
+    made.add_argument("--search", help=f"default: {default.replace('%', '%%')}")
     made.add_argument(
         "--plugins", nargs="+", default=[], metavar="PACKAGE", help="plug-ins that the bundle or the search needs"
     )
     made.add_argument("--remove-repetitions", choices=REMOVALS,
-                      help="default: none for autoregressive searches and models with alignments, subwords for all "
-                      "others")  # fmt: skip
+                      help=f"default: none for {kept}, {removed} for all others")  # fmt: skip
+    made.add_argument("--normalised", action="store_true",
+                      help="lines are normalised text, as in results/RECIPE/corpus: take them as they are")  # fmt: skip
     made.add_argument("--batch", type=_number, default=64, help="sentences translated together")
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16", "int8", "float16"),
@@ -125,7 +134,7 @@ def _translated(given: argparse.Namespace) -> Iterator[str]:
     for chunk in _chunks(read_lines(given.input or "/dev/stdin"), 64 * given.batch):
         yield from translator.translate(
             chunk, settings, batch=given.batch, first_line=done + 1, systems=systems,
-            remove_repetitions=given.remove_repetitions,
+            normalised=given.normalised, remove_repetitions=given.remove_repetitions,
         )  # fmt: skip
         done += len(chunk)
 
@@ -152,15 +161,14 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
         )
     name = found.search or (description["defaults"].get("search") if description else None)
     search = registry.searches().get(name or "")
-    defaults = bundle.defaults(description, search) if description and search else {}
-    made = _parser(search, defaults)
-    given, unknown = made.parse_known_args(words)
+    made = _parser(search, description)
+    options, unknown = made.parse_known_args(words)
     if unknown:
         # Without its plug-in a bundle cannot be read, nor the options of its searches.
         if failure:
             raise failure
         made.error(f"unrecognized arguments: {' '.join(unknown)}. {PLUGGED.format('An option')}")
-    return given
+    return options
 
 
 def main(words: list[str] | None = None) -> None:

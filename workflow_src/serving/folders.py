@@ -36,15 +36,21 @@ def open_engine(folder: Path, device: str, precision: str, threads: int | None, 
     """The translator that a decode's engine and compute type ask for; our own computes eagerly."""
     from workflow_src.serving.translator import Translator
 
+    device, precision, mode = placement(settings, device, precision)
+    return Translator.load(folder, device, precision, threads, mode)
+
+
+def placement(settings: dict[str, Any], device: str = "auto", precision: str = "auto") -> tuple[str, str, str]:
+    """Device, precision and engine of `Translator.load` by which a decode's engine and compute type compute."""
     compute_type, engine = settings.get("compute_type"), _engine(settings)
     # A folder that another engine reads has no modes.
-    own = "auto" if engine.exports else engine.modes.get(compute_type, "eager")
+    mode = "auto" if engine.exports else engine.modes.get(compute_type, "eager")
     if _only(engine):
-        return Translator.load(folder, *_placed(engine, device, precision), threads, own)
+        return (*_placed(engine, device, precision), mode)
     # A compute type changes translations, so it is a setting of the decode; the machine's precision is not.
     # Only float16 needs a GPU, whose libraries an engine may not find; quality is the same on CPUs.
     on_cpu = device == "auto" and compute_type in ("float32", "int8")
-    return Translator.load(folder, "cpu" if on_cpu else device, compute_type or precision, threads, own)
+    return "cpu" if on_cpu else device, compute_type or precision, mode
 
 
 def _engine(settings: dict[str, Any]) -> Any:

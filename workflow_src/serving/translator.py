@@ -1,7 +1,7 @@
 """Text in, text out, from an exported bundle: for people who just want translations.
 
 from workflow_src import Translator
-translator = Translator.load("results/tatoeba/systems/score/seed-1/bundle")
+translator = Translator.load("results/tatoeba/bundles/score/seed-1")
 print(translator.translate(["Das ist ein Satz."]))
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.evaluation.quality.choosing import choose
+from workflow_src.evaluation.quality.choosing import at_edge, choose
 from workflow_src.jobs import add_runtime, log, parser, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
@@ -38,9 +38,12 @@ def run(given) -> str:
     chosen, curve = choose(tune, measure)
     inputs = {"source": given.source, "reference": given.reference, "bundle": given.bundle / "bundle.json"}
     inputs |= {role: folder / "bundle.json" for role, folder in systems_given(given).items()}
-    content = {"chosen": chosen, "curve": curve, "remove_repetitions": settings["remove_repetitions"]}
+    edges = at_edge(kind, tune, chosen)
+    content = {"chosen": chosen, "curve": curve, "at_edge": edges, "remove_repetitions": settings["remove_repetitions"]}
     write_json(given.output, content | {"provenance": provenance(settings, inputs)})
-    return f"{given.output}: {_told(chosen)} of {len(curve)} combinations, dev BLEU {max(p['bleu'] for p in curve):.2f}"
+    bleu = max(point["bleu"] for point in curve)
+    summary = f"{given.output}: {_told(chosen)} of {len(curve)} combinations, dev BLEU {bleu:.2f}"
+    return "; ".join([summary, *edges])
 
 
 def _told(values: dict[str, Any]) -> str:

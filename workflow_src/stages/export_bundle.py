@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from workflow_src.data.subwords import Subwords
 from workflow_src.jobs import parser, start
 from workflow_src.records.atomic import ArtifactError, copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
-from workflow_src.registry import carried, families, searches
+from workflow_src.registry import carried, families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names
 from workflow_src.spec import BASE, MODEL, phrase
 from workflow_src.training.systems import (
@@ -38,19 +37,19 @@ def run(given) -> str:
     called = names(kinds)
     for role, weights in parts.items():
         # Loading says now, not at the first translation, that weights and description fit each other.
-        _, description = load_system(weights)
-        check_subwords(description, subwords, weights)
+        _, part = load_system(weights)
+        check_subwords(part, subwords, weights)
         copied = folder / f"{called[role]}.safetensors"
         copy_file(weights, copied)
         # A bundle vouches for what was trained, not for what a disk made of it.
-        trained = description.get("sha256") or sha256(weights)
+        trained = part.get("sha256") or sha256(weights)
         if sha256(copied) != trained:
             raise ArtifactError(f"the copy {copied} differs from {weights}: look at the disk, and export again.")
         models[called[role]] = {
             "role": role,
             "family": kinds[role],
-            "model": description["model"],
-            "sizes": description["sizes"],
+            "model": part["model"],
+            "sizes": part["sizes"],
             "weights": copied.name,
             "sha256": trained,
         }
@@ -72,8 +71,7 @@ def run(given) -> str:
     carries = carried(families()[kinds[MODEL]])
     own = {carries[role].setting: read_description(path)["system"] for role, path in others.items() if role in carries}
     about["defaults"] = about["defaults"] | own
-    if defaults := given.settings.get("search_defaults"):
-        about["search_defaults"] = _search_defaults(defaults, about["searches"])
+    description = read_description(given.model)
     content = {
         "format": FORMAT,
         "system": description["system"],
@@ -86,18 +84,6 @@ def run(given) -> str:
     }
     write_json(folder / DESCRIPTION, content)
     return f"{description['system']} is in {folder}"
-
-
-def _search_defaults(defaults: dict[str, Any], known: list[str]) -> dict[str, dict[str, Any]]:
-    """Settings by search that the bundle searches with. Raises ArtifactError for what its searches do not take."""
-    for name, fields in defaults.items():
-        if name not in known:
-            raise ArtifactError(f"search_defaults.{name}: the system has no such search, but {', '.join(known)}.")
-        try:
-            searches()[name].settings.checked(fields, f"search_defaults.{name}.")
-        except ValueError as failure:
-            raise ArtifactError(str(failure)) from None
-    return defaults
 
 
 def _check_base(given) -> None:

@@ -34,6 +34,7 @@ from workflow_src.evaluation.report import (
     speed_page,
     summary,
     tables,
+    usage,
 )
 from workflow_src.evaluation.report.inputs import Inputs, load
 from workflow_src.records.atomic import atomic
@@ -126,6 +127,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
     )
     measured = found.analyses.energies
     energies = analysis_captions.energies_words(measured)
+    losses = page.loss_words(found.corpus, split)
     source, target = page.language(manifest.source), page.language(manifest.target)
     return {
         "title": report.title or f"{manifest.experiment}: {source} to {target} without autoregression",
@@ -147,9 +149,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "small_digits": not figures_quality.crowded(table),
         "series": figures_quality.joined_by(table),
         "table": page.table_cells(table, convention),
-        "caption": " ".join(
-            filter(None, [caption, page.loss_words(found.corpus, split), page.rival_words(table), energies, trained, about])
-        ),
+        "caption": " ".join(filter(None, [caption, losses, page.rival_words(table), energies, trained, about])),
         "carried": about,
         "control_tables": significance_page.control_tables(found.significance, rows, manifest, removed),
         "chosen": page.chosen_words(found.choices),
@@ -216,6 +216,10 @@ def run(arguments: argparse.Namespace) -> str:
     found = load(arguments)
     manifest = found.manifest
     command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest.experiment}"
+    asked = arguments.settings["usage"]
+    recommended = usage.recommend(found, asked)
+    found.files.update(usage.inputs_of(recommended, asked))
+    found.files.update({f"bundle {path.parent}": path for path in arguments.bundles})
     made = describe(found, command_line)
     split, where = results.table_split(manifest), str(folder / "results.json")
     energies = found.analyses.energies
@@ -234,8 +238,11 @@ def run(arguments: argparse.Namespace) -> str:
     analysed = analyses.context_of(
         found.analyses, manifest, context["carried"], svg.keys(), len(numbers) + 1, first_table
     )
-    section = analyses.render(analysed, svg, (manifest.source, manifest.target)) if analysed["shown"] else ""
+    languages = (manifest.source, manifest.target)
+    section = analyses.render(analysed, svg, languages) if analysed["shown"] else ""
     context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed), "figure_numbers": numbers}
+    use = usage.context_of(recommended, found, asked, arguments.device, arguments.precision)
+    context |= {"usage": usage.render(use, languages), "usage_markdown": usage.markdown(use)}
     html = page.render(context | {"figures": svg, "refined_split": refined_split, "table_split": split})
     texts = {"table.csv": tables.csv_text(rows), "results.md": page.markdown(context), "index.html": html}
     drawings = [f"figures/{name}.{ending}" for name in drawn for ending in ("svg", "png")]
@@ -257,6 +264,9 @@ def make_parser() -> argparse.ArgumentParser:
     made.add_argument("--corpus", type=Path, help="corpus.json")
     made.add_argument("--encoded", type=Path, nargs="*", default=[], help="descriptions of encoded training texts")
     made.add_argument("--analyses", type=Path, nargs="*", default=[], help="files of the analyses")
+    made.add_argument("--bundles", type=Path, nargs="*", default=[], help="descriptions of the finished bundles")
+    made.add_argument("--device", default="auto", help="that translations were made on")
+    made.add_argument("--precision", default="auto", help="of our own code, when translations were made")
     made.add_argument("--output-folder", type=Path, required=True)
     return made
 

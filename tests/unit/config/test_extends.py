@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 
@@ -26,6 +27,7 @@ def shipped(monkeypatch, tmp_path):
         (tmp_path / folder).symlink_to(CONFIG_FOLDER / folder)
     (tmp_path / "experiments").mkdir()
     parent = read_yaml(CONFIG_FOLDER / "experiments/smoke.yaml")
+    parent["systems"]["ctc"]["search_defaults"] = {"ctc-beam": {"lm_weight": 0.3}}
     parent |= {"experiment": "parent", "description": "The parent's words.", "report": SAID | {"examples": 3}}
     child = {"experiment": "child", "extends": "parent", "recipe": {"name": "child"}}
     for name, content in (("parent", parent), ("child", child)):
@@ -48,7 +50,10 @@ def test_nothing_that_an_experiment_says_about_itself_is_inherited(shipped):
     assert said(child) == NOTHING
     # Settings are: those of the report too.
     assert child.config.report.examples == parent.config.report.examples == 3
-    assert child.systems == parent.systems and child.config.decodes == parent.config.decodes
+    assert parent.systems["ctc"].search_defaults == {"ctc-beam": {"lm_weight": 0.3}}
+    # What the parent's bundles search with was chosen on another corpus.
+    assert child.systems == parent.systems | {"ctc": dataclasses.replace(parent.systems["ctc"], search_defaults={})}
+    assert child.config.decodes == parent.config.decodes
 
 
 def test_a_grandchild_and_a_configuration_file_inherit_no_more(shipped):

@@ -188,6 +188,33 @@ def _significance(rows):
     }
 
 
+# The text of a corpus may look like markup of any kind.
+TEXTS = [("Der <b>Hund</b> | *schläft* & ruht.", "The dog_sleeps_ `there`."), ("Ein Baum.", "A tree.")]
+
+
+def _usage(folder, rows):
+    """What the section "Use it" is made from: all rows have the same translations and the same bundle."""
+    for name, lines in zip(("test.de", "test.en", "test.txt"), (*zip(*TEXTS, strict=True), ["A $dog$.", "A a tree."]),
+                           strict=True):  # fmt: skip
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    details = [{"without_repeated_subwords": text} for text in ("A $dog$.", "A tree.")]
+    (folder / "test.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in details))
+    normalisation = NormalisationConfig().model_dump(mode="json")
+    about = {"searches": ["greedy"], "defaults": {"search": "greedy"}, "normalisation": normalisation,
+             "languages": {"source": "de", "target": "en"}}  # fmt: skip
+    _write(folder / "my bundle/bundle.json", about)
+    return {
+        "split": "test",
+        "source": str(folder / "test.de"),
+        "reference": str(folder / "test.en"),
+        "rows": [
+            {"system": row["system"], "name": row["name"], "translations": str(folder / "test.txt"),
+             "bundle": str(folder / "my bundle"), "systems": {}}
+            for row in rows if row["seed"] == rows[0]["seed"]
+        ],
+    }  # fmt: skip
+
+
 @pytest.fixture
 def report_inputs(tmp_path):
     """Writes the inputs of a report and returns the words of its command line; options say what is there."""
@@ -225,6 +252,7 @@ def report_inputs(tmp_path):
             "systems": {name: _described(name, family) for name, family in systems.items()},
             "rows": rows,
             "training": training,
+            "usage": _usage(tmp_path, rows),
         }
         words = ["--settings", json.dumps(manifest), "--output-folder", str(tmp_path / "report")]
         words += ["--corpus", _write(tmp_path / "corpus.json", CORPUS)]

@@ -121,6 +121,37 @@ class Graph(Paths):
         others = [system for decode in decodes for system in self.systems_in_roles(decode).values()]
         return list(dict.fromkeys([*(decode.system for decode in decodes), *others]))
 
+    @property
+    def finished(self) -> list[tuple[str, int, str | None]]:
+        """(system, seed, export) of every finished bundle; the export is None for bundles of our own."""
+        exports = [None, *(engine.exports for engine in engines().values() if engine.exports)]
+        systems = {export: self.exported_to(export) if export else self.exported for export in exports}
+        return [
+            (system, seed, export) for export in exports for system in systems[export] for seed in self.config.seeds
+        ]
+
+    def measured_on_dev(self, system: str, export: str | None) -> list[Decode]:
+        """Decodes that a finished bundle can repeat and whose BLEU on dev is known, in the order of the experiment.
+
+        Their engine reads such folders, and they work with no other system than those that the bundle carries.
+        """
+        carries = self.system(system).carries
+        return [
+            decode
+            for decode in self.loaded.decodes
+            if decode.system == system
+            and engines()[decode.engine].exports == export
+            and (decode.tune or "dev" in decode.splits)
+            and all(carries.get(role) == other for role, other in self.systems_in_roles(decode).items())
+        ]
+
+    def dev_figures(self, decode: Decode, seed: int | str) -> dict[str, str]:
+        """Files that tell how a decode did on dev: its scores (`quality`), and what it chose (`chosen`)."""
+        return {
+            **({"quality": self.quality(decode, seed, "dev")} if "dev" in decode.splits else {}),
+            **({"chosen": self.chosen(decode, seed)} if decode.tune else {}),
+        }
+
     def systems_in_roles(self, decode: Decode) -> dict[str, str]:
         """Systems beside its own that a decode works with, by role."""
         return named_systems(decode.values)

@@ -6,6 +6,9 @@ from workflow_src.config.resolved import Decode, Loaded
 from workflow_src.registry import engines
 
 SPLITS = ("train", "dev", "test")
+# The folder of an experiment that has its finished bundles; those for engines that read files of their own are beside
+# it, each in a folder named as the export.
+BUNDLES = "bundles"
 
 
 class Paths:
@@ -54,6 +57,7 @@ class Paths:
         return f"{self.system_folder(system, seed)}/model.safetensors"
 
     def bundle(self, system: str, seed: int | str) -> str:
+        """The exported folder that jobs of all experiments of the recipe read; users get those of `finished_bundle`."""
         return f"{self.system_folder(system, seed)}/bundle"
 
     def bundle_file(self, system: str, seed: int | str) -> str:
@@ -64,10 +68,24 @@ class Paths:
         """The file that is written last of a folder for an engine that reads one of its own."""
         return f"{self.system_folder(system, seed)}/{export}/bundle.json"
 
+    def finished_bundle(self, system: str, seed: int | str, export: str | None = None) -> str:
+        """The user's folder of a system: a bundle, or the `export` of an engine; with the search that dev chose.
+
+        It belongs to the experiment: other experiments of the recipe may decode other rows on dev.
+        """
+        return f"results/{self.experiment}/{export or BUNDLES}/{system}/seed-{seed}"
+
+    def finished_file(self, system: str, seed: int | str, export: str | None = None) -> str:
+        """The file of a finished bundle that is written last."""
+        return f"{self.finished_bundle(system, seed, export)}/bundle.json"
+
+    def exported_file(self, system: str, seed: int | str, export: str | None = None) -> str:
+        """The last file of the folder that a finished bundle is made from."""
+        return self.export_file(export, system, seed) if export else self.bundle_file(system, seed)
+
     def decoded_with(self, decode: Decode, seed: int | str) -> str:
         """The last file of the folder that a decode translates with."""
-        export = engines()[decode.engine].exports
-        return self.export_file(export, decode.system, seed) if export else self.bundle_file(decode.system, seed)
+        return self.exported_file(decode.system, seed, engines()[decode.engine].exports)
 
     def state_folder(self, system: str, seed: int | str) -> str:
         """Training state; no rule declares it, so that Snakemake never deletes it."""

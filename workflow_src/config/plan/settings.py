@@ -9,7 +9,7 @@ from typing import Any
 from workflow_src.config.datasets import DatasetFiles
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.resolved import Decode
-from workflow_src.registry import followed, searches
+from workflow_src.registry import engines, followed, searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL
 
 
@@ -120,10 +120,26 @@ class Settings(Graph):
 
     def settings_bundle(self, system: str) -> str:
         """What an exported folder says about its system beside what the weights' own config.json says."""
-        defaults = {search: fields for search, fields in self.system(system).search_defaults.items() if fields}
+        return _json({"system": system, "source": self.recipe.source, "target": self.recipe.target})
+
+    def settings_finish(self, system: str, seed: int | str, export: str | None) -> str:
+        """What a finished bundle's default search is chosen from, and what the experiment says of it itself."""
+        rows = [
+            {
+                "name": decode.name,
+                "settings": decode.settings,
+                "removal": self.loaded.removal(decode),
+                **self.dev_figures(decode, seed),
+            }
+            for decode in self.measured_on_dev(system, export)
+        ]
         return _json(
-            {"system": system, "source": self.recipe.source, "target": self.recipe.target}
-            | ({"search_defaults": defaults} if defaults else {})
+            {
+                "experiment": self.experiment,
+                "rows": rows,
+                "search_defaults": {name: own for name, own in self.system(system).search_defaults.items() if own},
+                "remove_repetitions": self.config.report.remove_repetitions,
+            }
         )
 
     def settings_analysis(self) -> str:
@@ -234,9 +250,45 @@ class Settings(Graph):
                 "systems": systems,
                 "rows": rows,
                 "training": training,
+                "usage": self._usage(),
                 **({"grids": [dataclasses.asdict(grid) for grid in self.grids]} if self.grids else {}),
             }
         )
+
+    @property
+    def shown_split(self) -> str:
+        """The split that tables are made of: test, or dev where nothing else is decoded."""
+        return "test" if any("test" in decode.splits for decode in self.loaded.decodes) else "dev"
+
+    @property
+    def shown_translations(self) -> list[str]:
+        """Translations of that split, and their details, of the first seed."""
+        rows = [decode for decode in self.loaded.decodes if self.shown_split in decode.splits]
+        where = self.config.seeds[0], self.shown_split
+        return [file(decode, *where) for decode in rows for file in (self.translation, self.translation_details)]
+
+    def _usage(self) -> dict[str, Any]:
+        """What the report's last section needs: texts, and for each row of the first seed its translations, the bundle
+        that makes them, and the bundles of the systems that it names."""
+        seed, split = self.config.seeds[0], self.shown_split
+        return {
+            "split": split,
+            "source": self.corpus(split, "source"),
+            "reference": self.reference(split),
+            "rows": [
+                {
+                    "system": decode.system,
+                    "name": decode.name,
+                    "translations": self.translation(decode, seed, split),
+                    "bundle": self.finished_bundle(decode.system, seed, engines()[decode.engine].exports),
+                    "systems": {
+                        role: self.finished_bundle(other, seed) for role, other in self.systems_in_roles(decode).items()
+                    },
+                }
+                for decode in self.loaded.decodes
+                if split in decode.splits
+            ],
+        }
 
 
 def _json(content: dict[str, Any]) -> str:

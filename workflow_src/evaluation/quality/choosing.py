@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
+
+from workflow_src.config.experiment import Removal
+from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.records.atomic import read_json
+from workflow_src.spec import SearchSettings
 
 
 def combinations(tune: dict[str, list[Any]]) -> list[dict[str, Any]]:
@@ -19,3 +25,42 @@ def choose(
     curve = [{"settings": settings} | measure(settings) for settings in combinations(tune)]
     best = max(curve, key=lambda point: point["bleu"])
     return best["settings"], curve
+
+
+def at_edge(kind: type[SearchSettings], tune: Mapping[str, list[Any]], chosen: Mapping[str, Any]) -> list[str]:
+    """A sentence for every chosen number that is the smallest or the largest of its values, where the setting allows
+    numbers beyond it: a better one may lie there."""
+    sentences = []
+    for name, values in tune.items():
+        if len(values) < 2 or not all(_is_number(value) for value in values):
+            continue
+        value = chosen[name]
+        ends = [("smallest", -1)] * (value == min(values)) + [("largest", 1)] * (value == max(values))
+        sentences += [
+            f"{name} {value:g} is the {end} of its grid: extend it"
+            for end, sign in ends
+            if _allowed(kind, name, value + sign * (1 if isinstance(value, int) else 1e-6 * max(1.0, abs(value))))
+        ]
+    return sentences
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
+    try:
+        kind.checked_value(name, value)
+    except ValueError:
+        return False
+    return True
+
+
+def dev_bleu(removal: Removal, quality: str | Path | None, chosen: str | Path | None) -> float:
+    """BLEU on dev of a decode's outputs: of its own translations where `quality` scores them, else of what it chose.
+
+    `removal` says of which repetitions outputs are freed before they are scored.
+    """
+    if quality is not None:
+        return read_json(quality)[VARIANTS[removal]]["bleu"]
+    return max(point["bleu"] for point in read_json(chosen)["curve"])

@@ -183,4 +183,4 @@ def _check_tokenisers(qualities: Mapping[str, dict[str, Any]]) -> None:
 
 
 def _choice(manifest: Manifest, row: RowInfo, content: dict[str, Any]) -> results.Choice:
-    return results.Choice(manifest.decode(*row.key), row.seed, content["chosen"], content["curve"])
+    return results.Choice(manifest.decode(*row.key), row.seed, content["chosen"], content["curve"], content["at_edge"])

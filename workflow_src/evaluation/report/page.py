@@ -220,8 +220,8 @@ def rival_words(table: Sequence[Group]) -> str:
     if all(line.figures["against_fastest"] is None for group in table for line in group.lines):
         return ""
     return (
-        "The last column compares with the fastest autoregressive row on the same kind of engine (PyTorch, or others of "
-        f"one compute type) that is as good: the test does not tell it lower (p < {LEVEL:g}) in BLEU or in valid "
+        "The last column compares with the fastest autoregressive row on the same kind of engine (PyTorch, or others "
+        f"of one compute type) that is as good: the test does not tell it lower (p < {LEVEL:g}) in BLEU or in valid "
         f"outputs. It is empty below {LEAST_BLEU:g} BLEU, and where a training ended while it was still improving much."
     )
 
@@ -261,6 +261,7 @@ def chosen_words(choices: Sequence[Choice]) -> list[dict[str, Any]]:
         {
             "title": f"{choice.decode.system.name}, {choice.decode.name}, seed {choice.seed}",
             "chosen": words(choice.chosen),
+            "at_edge": "; ".join(choice.at_edge),
             "points": [
                 {
                     "settings": words(point["settings"]),
@@ -409,6 +410,7 @@ def markdown(context: dict[str, Any]) -> str:
     parts.append("".join(f"- {plain(name)}: {plain(value)}\n" for name, value in context["facts"]))
     parts += ["### Systems", _system_table(context["systems"]), paragraph(context["advice"])]
     parts += ["## Notes", paragraph(context["notes"])] if context["notes"] else []
+    parts.append(context["usage_markdown"])
     return "\n\n".join(part.strip() for part in parts if part and part.strip()) + "\n"
 
 
@@ -422,7 +424,8 @@ def _chosen_table(entry: dict[str, Any]) -> str:
         [point["settings"], bold(point["bleu"]) if point["chosen"] else point["bleu"], str(point["steps"])]
         for point in entry["points"]
     ]
-    heading = paragraph(f"{entry['title']}: {entry['chosen']}")
+    edge = f" ({entry['at_edge']})" if entry["at_edge"] else ""
+    heading = paragraph(f"{entry['title']}: {entry['chosen']}{edge}")
     return f"{heading}\n\n{markdown_table(['tried', 'dev BLEU', 'mean steps'], rows)}"
 
 

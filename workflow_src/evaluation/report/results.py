@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -139,12 +139,16 @@ class Significance:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What dev chose for a decode and seed, and the points that were tried: settings, `bleu` and `mean_steps`."""
+    """What dev chose for a decode and seed, and the points that were tried: settings, `bleu` and `mean_steps`.
+
+    `at_edge`: a sentence for each setting that was chosen at the edge of its values.
+    """
 
     decode: DecodeInfo
     seed: int
     chosen: dict[str, Any]
     points: list[dict[str, Any]]
+    at_edge: Sequence[str] = ()
 
 
 def read_significance(path: str | Path) -> Significance:

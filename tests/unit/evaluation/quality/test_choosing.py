@@ -1,6 +1,12 @@
 from __future__ import annotations
 
-from workflow_src.evaluation.quality.choosing import choose, combinations
+import json
+
+import pytest
+from pydantic import Field
+
+from workflow_src.evaluation.quality.choosing import at_edge, choose, combinations, dev_bleu
+from workflow_src.spec import SearchSettings
 
 
 def test_every_combination_is_tried_once_in_order():
@@ -27,3 +33,65 @@ def test_the_highest_bleu_wins_and_the_curve_is_whole():
 def test_of_equals_the_first_wins():
     chosen, _ = choose({"step_size": [2.0, 1.0]}, lambda settings: {"bleu": 30.0, "mean_steps": 1})
     assert chosen == {"step_size": 2.0}
+
+
+class Numbers(SearchSettings):
+    """A search's settings of every kind that dev may choose."""
+
+    weight: float = Field(0.2, ge=0, le=1)
+    threshold: float | None = Field(None, gt=0)
+    lengths: int = Field(1, ge=1)
+    bonus: float = 0.0
+    first: bool = False
+    how: str = "a"
+
+
+GRIDS = {
+    "weight": [0.0, 0.5, 1.0],
+    "threshold": [0.1, 0.2],
+    "lengths": [1, 3, 5],
+    "bonus": [-1.0, 0.0, 1.0],
+    "first": [False, True],
+    "how": ["a", "b"],
+}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        # Nothing lies beyond what a setting allows, and its default is no edge.
+        ({"weight": 0.0}, []),
+        ({"weight": 1.0}, []),
+        ({"lengths": 1}, []),
+        ({"weight": 0.5}, []),
+        ({"bonus": 0.0}, []),
+        ({"lengths": 5}, ["lengths 5 is the largest of its grid: extend it"]),
+        ({"bonus": -1.0}, ["bonus -1 is the smallest of its grid: extend it"]),
+        ({"bonus": 1.0}, ["bonus 1 is the largest of its grid: extend it"]),
+        # 0 is not allowed, but smaller numbers than 0.1 are.
+        ({"threshold": 0.1}, ["threshold 0.1 is the smallest of its grid: extend it"]),
+        # What is no number has no order.
+        ({"first": True, "how": "b"}, []),
+        (
+            {"threshold": 0.2, "lengths": 5},
+            ["threshold 0.2 is the largest of its grid: extend it", "lengths 5 is the largest of its grid: extend it"],
+        ),
+    ],
+)
+def test_a_choice_at_the_edge_of_its_grid_is_told_where_the_grid_can_be_extended(chosen, told):
+    assert at_edge(Numbers, {name: GRIDS[name] for name in chosen}, chosen) == told
+
+
+def test_a_grid_of_one_value_has_no_edge():
+    assert at_edge(Numbers, {"bonus": [1.0]}, {"bonus": 1.0}) == []
+
+
+@pytest.mark.parametrize(("removal", "bleu"), [("none", 20.0), ("words", 21.0), ("subwords", 22.0)])
+def test_the_bleu_of_a_decode_on_dev_is_that_of_the_outputs_that_its_bundle_gives(removal, bleu, tmp_path):
+    quality, chosen = tmp_path / "quality.json", tmp_path / "chosen.json"
+    variants = zip(("kept", "without_repeated_words", "without_repeated_subwords"), (20.0, 21.0, 22.0), strict=True)
+    quality.write_text(json.dumps({name: {"bleu": value} for name, value in variants}))
+    chosen.write_text(json.dumps({"chosen": {}, "curve": [{"bleu": 30.0}, {"bleu": 31.0}, {"bleu": 29.0}]}))
+    # Its own translations of dev come first: dev chose with our own code, whatever the decode's engine is.
+    assert dev_bleu(removal, quality, chosen) == dev_bleu(removal, quality, None) == bleu
+    assert dev_bleu(removal, None, chosen) == 31.0

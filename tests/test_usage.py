@@ -1,0 +1,79 @@
+"""The command that a report recommends gives the translations that stand beside it; so do those of all other rows."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import PROJECT
+
+from workflow_src.config import Plan, load_experiment
+from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
+from workflow_src.evaluation.quality.details import read_details
+from workflow_src.records.atomic import read_chosen, read_json
+from workflow_src.registry import engines
+from workflow_src.serving.recommended import translate_command
+
+PLAN = Plan(load_experiment("smoke"))
+BIN = Path(sys.executable).parent
+TEN = 10
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def run_shell(command: str, folder: Path) -> list[str]:
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def page(smoke_run) -> str:
+    return (smoke_run / PLAN.report / "index.html").read_text(encoding="utf-8").split('<section id="use">')[1]
+
+
+def test_the_recommended_command_gives_the_translations_beside_it(page, smoke_run):
+    rows = [[html.unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)]
+            for row in re.findall(r"<tr>(.*?)</tr>", page) if "<td" in row]  # fmt: skip
+    source, reference = PLAN.corpus("test", "source"), PLAN.reference("test")
+    assert [row[0] for row in rows] == lines(smoke_run / source)[:TEN]
+    assert [row[1] for row in rows] == lines(smoke_run / reference)[:TEN]
+    own, again = (html.unescape(text) for text in re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", page))
+    assert again.startswith(f"head -n 10 {source} | continuum translate --bundle results/smoke/bundles/")
+    assert run_shell(again, smoke_run) == [row[2] for row in rows]
+    assert own == again.partition(" | ")[2] + " < in.txt > out.txt"
+
+
+def test_the_default_of_the_recommended_bundle_is_the_row(page, smoke_run):
+    """Its default search with its default settings: dev chose both."""
+    folder = re.search(r"Its bundle is in <code>(.*?)</code>", page)[1]
+    description = read_json(smoke_run / folder / "bundle.json")
+    system, _, row = re.search(r"Recommended: <b>(.*?)</b>", page)[1].partition(" ")
+    assert description["system"] == system and description["default_from"]["row"] == row
+    chosen = read_chosen(smoke_run / PLAN.chosen(PLAN.decode(system, row), 1))
+    told = description["search_defaults"][description["defaults"]["search"]]
+    assert {name: told[name] for name in chosen} == chosen
+
+
+@pytest.mark.parametrize("decode", PLAN.loaded.decodes, ids=lambda decode: f"{decode.system}-{decode.name}")
+def test_every_row_has_a_command_that_repeats_it(decode, smoke_run):
+    chosen = read_chosen(smoke_run / PLAN.chosen(decode, 1)) if decode.tune else {}
+    export = engines()[decode.engine].exports
+    folder = PLAN.finished_bundle(decode.system, 1, export)
+    others = {role: PLAN.finished_bundle(name, 1) for role, name in PLAN.systems_in_roles(decode).items()}
+    description = read_json(smoke_run / folder / "bundle.json")
+    command = translate_command(folder, description, decode.settings | chosen, others, device="cpu")
+    path = smoke_run / PLAN.translation(decode, 1, "test")
+    expected = lines(path)
+    if PLAN.loaded.removal(decode) == "subwords":
+        expected = [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(path.with_suffix(".jsonl"))]
+    told = run_shell(f"head -n {TEN} {PLAN.corpus('test', 'source')} | {command}", smoke_run)
+    assert told == expected[:TEN] and any(told)

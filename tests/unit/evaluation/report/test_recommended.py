@@ -1,0 +1,132 @@
+"""The last section of a report: which row it recommends, and what it says of it."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from reports import manifest, speed, timed
+
+from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.evaluation.report import page, usage
+from workflow_src.evaluation.report.results import Choice
+
+GREEDY, BEAM, PRIOR = ("teacher", "greedy"), ("teacher", "beam-4"), ("lvm", "prior-mean")
+DECODES = {GREEDY: {"search": "greedy"}, BEAM: {"search": "beam", "beam": 4}, PRIOR: {"search": "prior-mean"}}
+
+
+def found(test, dev=None, tuned=None, times=None, **report):
+    """Inputs of a report with BLEU on test and on dev by row, that of what dev chose, and milliseconds a sentence."""
+    made = manifest(DECODES, splits=("test", "dev") if dev else ("test",), **report)
+    if dev:
+        rows = tuple(row for row in made.rows if row.split == "test" or row.key in dev)
+        made = made.__class__(**(made.__dict__ | {"rows": rows}))
+    scores = {"test": test, "dev": dev}
+    qualities = {}
+    for row in made.rows:
+        kept = scores[row.split][row.key]
+        qualities[row.quality] = {"kept": {"bleu": kept}, "without_repeated_words": {"bleu": kept + 1},
+                                  "without_repeated_subwords": {"bleu": kept + 2}}  # fmt: skip
+    points = [({"bleu": bleu - 5, "settings": {}}, {"bleu": bleu, "settings": {}}) for bleu in (tuned or {}).values()]
+    choices = [Choice(made.decode(*key), 1, {}, list(each)) for key, each in zip(tuned or {}, points, strict=True)]
+    timing = speed(*(timed(*key, each) for key, each in times.items())) if times else None
+    return SimpleNamespace(manifest=made, qualities=qualities, choices=choices, speed=timing)
+
+
+def rows(**more):
+    entries = [{"system": system, "name": name, "systems": {}} | more for system, name in DECODES]
+    return {"split": "test", "source": "test.de", "reference": "test.en", "rows": entries}
+
+
+TEST = {GREEDY: 30.0, BEAM: 29.0, PRIOR: 20.0}
+
+
+@pytest.mark.parametrize(
+    ("facts", "key", "dev"),
+    [
+        # Dev decides, whatever test says.
+        ({"dev": {GREEDY: 30.0, BEAM: 31.0, PRIOR: 10.0}}, BEAM, 31.0),
+        # Rows without a figure on dev are not compared with those that have one.
+        ({"dev": {BEAM: 25.0}}, BEAM, 25.0),
+        # What dev chose counts as well as what was decoded there.
+        ({"dev": {GREEDY: 30.0}, "tuned": {BEAM: 30.5}}, BEAM, 30.5),
+        # Scored without the repetitions that the tables remove: 29.5 + 2.
+        ({"dev": {GREEDY: 30.0, BEAM: 31.0, PRIOR: 29.5}}, PRIOR, 31.5),
+        # Of equal rows the fastest; what was not timed comes last.
+        ({"dev": {GREEDY: 30.0, BEAM: 30.0}, "times": {GREEDY: 9.0, BEAM: 8.0}}, BEAM, 30.0),
+        ({"dev": {GREEDY: 30.0, BEAM: 30.0}, "times": {BEAM: 8.0}}, BEAM, 30.0),
+        ({"dev": {GREEDY: 30.0, BEAM: 30.0}}, GREEDY, 30.0),
+        # Without any, test.
+        ({}, GREEDY, None),
+    ],
+)
+def test_the_best_on_dev_is_recommended(facts, key, dev):
+    one = usage.recommend(found(TEST, **facts), rows())
+    assert (one.row.key, one.dev_bleu) == (key, dev)
+
+
+def test_the_reason_is_said():
+    one = usage.recommend(found(TEST), rows())
+    assert usage._why(one, "test").startswith("No row was decoded on dev, so this is the row with the highest BLEU on ")
+    one = usage.recommend(found(TEST, dev={BEAM: 25.0}), rows())
+    assert usage._why(one, "test") == (
+        "It has the highest BLEU on dev, 25.00; of equal rows, it is the fastest. It has 29.00 on test."
+    )
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Texts and a bundle in the folder; returns what the section says of a row that is decoded without repetitions."""
+
+    def make(sources, normalisation=None, removal=None):
+        texts = {"in.de": sources, "in.en": ["the reference"] * len(sources), "out.txt": ["a a tree"] * len(sources)}
+        for name, each in texts.items():
+            (tmp_path / name).write_text("".join(f"{line}\n" for line in each), encoding="utf-8")
+        (tmp_path / "out.jsonl").write_text('{"without_repeated_subwords": "a tre"}\n' * len(sources))
+        about = {"searches": ["prior-mean"], "defaults": {"search": "prior-mean"},
+                 "normalisation": NormalisationConfig(**(normalisation or {})).model_dump(mode="json"),
+                 "languages": {"source": "de", "target": "en"}}  # fmt: skip
+        folder = tmp_path / "it's a bundle"
+        folder.mkdir(exist_ok=True)
+        (folder / "bundle.json").write_text(json.dumps(about))
+        asked = rows(translations=str(tmp_path / "out.txt"), bundle=str(folder))
+        asked |= {"source": str(tmp_path / "in.de"), "reference": str(tmp_path / "in.en")}
+        inputs = found(TEST | {PRIOR: 40.0}, remove_repetitions=removal)
+        return usage.context_of(usage.recommend(inputs, asked), inputs, asked)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("removal", "output"), [(None, "a tre"), ("subwords", "a tre"), ("words", "a tree"), ("none", "a a tree")]
+)
+def test_the_first_ten_translations_are_those_that_the_bundle_gives(removal, output, written):
+    shown = written([f"Satz {number}." for number in range(12)], removal=removal)["examples"]
+    assert [example["source"] for example in shown] == [f"Satz {number}." for number in range(10)]
+    assert {example["translation"] for example in shown} == {output}
+
+
+def test_text_that_is_another_one_once_it_is_normalised_again_is_taken_as_it_is(written):
+    plain = written(["Es gibt A & B ."])
+    assert "--normalised" not in plain["again"]
+    tokenised = written(["Es gibt A & amp ; B ."], {"lowercase": True, "references": "given"})
+    assert tokenised["again"].endswith(" --normalised") and "--normalised" not in tokenised["command"]
+
+
+def test_the_section_is_escaped_everywhere(written):
+    shown = written(["<b>Der</b> | *Hund* & `ruht` $x$ [a](b) \\ _so_"])
+    section = usage.render(shown, 6, ("de", "en"))
+    assert '<td lang="de">&lt;b&gt;Der&lt;/b&gt; | *Hund* &amp; `ruht` $x$ [a](b) \\ _so_</td>' in section
+    assert "it&#39;s a bundle" in section and "'\"'\"'" in shown["command"]
+    assert r"\<b\>Der\</b\> \| \*Hund\* \& \`ruht\` \$x\$ \[a\](b) \\ \_so\_" in usage.markdown(shown)
+
+
+def test_a_choice_at_the_edge_of_its_grid_is_told_beside_the_choice():
+    points = [{"settings": {"beam": width}, "bleu": 20.0 + width, "mean_steps": 0.0} for width in (2, 4)]
+    edge = "beam 4 is the largest of its grid: extend it"
+    decode = manifest(DECODES).decode(*BEAM)
+    choices = [Choice(decode, 1, {"beam": 4}, points, at_edge) for at_edge in ((), (edge,))]
+    told = [page._chosen_table(entry) for entry in page.chosen_words(choices)]
+    assert told[0].splitlines()[0] == "teacher, beam-4, seed 1: beam 4"
+    assert told[1].splitlines()[0] == f"teacher, beam-4, seed 1: beam 4 ({edge})"

@@ -1,0 +1,155 @@
+"""The report's last section: the system to take, the command that translates with it, and what it puts out."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import markupsafe
+
+from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.manifest import RowInfo
+from workflow_src.data.lines import read_lines
+from workflow_src.data.normalise import Normaliser
+from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
+from workflow_src.evaluation.quality.details import read_details
+from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.report.inputs import Inputs
+from workflow_src.evaluation.report.markdown import markdown_table, paragraph
+from workflow_src.records.atomic import read_json
+from workflow_src.serving.choice import choice_words
+from workflow_src.serving.recommended import translate_command
+
+TEMPLATE = Path(__file__).with_name("usage.html.j2")
+EXAMPLES = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Recommended:
+    """The row to take: `entry` is what the plan says of it, `row` what the manifest does; BLEU on dev, where known."""
+
+    entry: Mapping[str, Any]
+    row: RowInfo
+    dev_bleu: float | None
+    bleu: float
+
+
+def recommend(found: Inputs, usage: Mapping[str, Any]) -> Recommended:
+    """The row of `usage` with the highest BLEU on dev, of equal ones the fastest.
+
+    Where no row was decoded on dev, BLEU on the split of the tables decides.
+    """
+    rows = {(row.key, row.split): row for row in reversed(found.manifest.rows)}
+    times = {row.key: row.latency_ms for row in found.speed.rows} if found.speed else {}
+    chosen = {(one.decode.key, one.seed): max(point["bleu"] for point in one.points) for one in found.choices}
+    candidates = []
+    for entry in usage["rows"]:
+        key = entry["system"], entry["name"]
+        row, on_dev = rows[key, usage["split"]], rows.get((key, "dev"))
+        dev = _bleu(found, on_dev) if on_dev else chosen.get((key, row.seed))
+        candidates.append(Recommended(entry, row, dev, _bleu(found, row)))
+    measured = [one for one in candidates if one.dev_bleu is not None]
+
+    def goodness(one: Recommended) -> tuple[float, float]:
+        return one.bleu if one.dev_bleu is None else one.dev_bleu, -times.get(one.row.key, float("inf"))
+
+    return max(measured or candidates, key=goodness)
+
+
+def _bleu(found: Inputs, row: RowInfo) -> float:
+    removal = found.manifest.decode(*row.key).removal(found.manifest.report.remove_repetitions)
+    return found.qualities[row.quality][VARIANTS[removal]]["bleu"]
+
+
+def outputs(one: Recommended, found: Inputs) -> list[str]:
+    """The first translations of a row, without the repetitions that its scores are without: what its bundle gives."""
+    removal = found.manifest.decode(*one.row.key).removal(found.manifest.report.remove_repetitions)
+    path = Path(one.entry["translations"])
+    texts = _first(path)
+    if removal == "subwords":
+        details = read_details(path.with_suffix(".jsonl"))[:EXAMPLES]
+        texts = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
+    return [collapse_repetitions(text) for text in texts] if removal == "words" else texts
+
+
+def _first(path: str | Path) -> list[str]:
+    return list(itertools.islice(read_lines(Path(path)), EXAMPLES))
+
+
+def inputs_of(one: Recommended, usage: Mapping[str, Any]) -> dict[str, str]:
+    """Files that the section is made of, by what they are, for provenance."""
+    texts = {f"{usage['split']} {side}": usage[side] for side in ("source", "reference")}
+    return texts | {"recommended translations": one.entry["translations"]}
+
+
+def context_of(
+    one: Recommended, found: Inputs, usage: Mapping[str, Any], device: str = "auto", precision: str = "auto"
+) -> dict[str, Any]:
+    """What the section says. `device` and `precision` are those that the workflow computed with.
+
+    Raises ArtifactError for a bundle or translations that cannot be read.
+    """
+    folder, split, row = one.entry["bundle"], usage["split"], one.row
+    description = read_json(Path(folder, "bundle.json"))
+    sources = _first(usage["source"])
+    settings = row.settings | (row.picked or {})
+    command = translate_command(folder, description, settings, one.entry["systems"], device, precision)
+    normaliser = Normaliser(
+        NormalisationConfig.model_validate(description["normalisation"]), description["languages"]["source"]
+    )
+    # Text that Moses tokenised is another text once it is tokenised again.
+    taken = " --normalised" if [normaliser.line(line) for line in sources] != sources else ""
+    shown = [normaliser.detokenise(line) for line in sources]
+    examples = zip(shown, _first(usage["reference"]), outputs(one, found), strict=True)
+    return {
+        "title": f"{row.system} {row.name}",
+        "why": _why(one, split),
+        "folder": folder,
+        "default": choice_words(description),
+        "command": f"{command} < in.txt > out.txt",
+        "again": f"head -n {len(sources)} {shlex.quote(usage['source'])} | {command}{taken}",
+        "split": split,
+        "examples": [{"source": s, "reference": r, "translation": t} for s, r, t in examples],
+    }
+
+
+def _why(one: Recommended, split: str) -> str:
+    if one.dev_bleu is None:
+        return (
+            f"No row was decoded on dev, so this is the row with the highest BLEU on {split}, {one.bleu:.2f}; of equal "
+            "rows, the fastest."
+        )
+    also = f" It has {one.bleu:.2f} on {split}." if split != "dev" else ""
+    return f"It has the highest BLEU on dev, {one.dev_bleu:.2f}; of equal rows, it is the fastest.{also}"
+
+
+def render(context: Mapping[str, Any], languages: tuple[str, str]) -> markupsafe.Markup:
+    """The section as HTML without its heading; `languages` are the codes of source and target."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    source, target = languages
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    more = {"source_code": source, "target_code": target}
+    return markupsafe.Markup(template.render({**context, **more}))
+
+
+def markdown(context: Mapping[str, Any]) -> str:
+    """The section as Markdown."""
+    rows = [list(example.values()) for example in context["examples"]]
+    return "\n\n".join(
+        [
+            "## Use it",
+            paragraph(f"Recommended: {context['title']}. {context['why']}"),
+            paragraph(f"Its bundle is in {context['folder']}. Default search: {context['default']}."),
+            f"```\n{context['command']}\n```",
+            f"The first {len(rows)} sentences of {context['split']}:",
+            f"```\n{context['again']}\n```",
+            markdown_table(["source", "reference", "translation"], rows, left=3),
+        ]
+    )

@@ -1,0 +1,48 @@
+"""How a bundle's default search was chosen: what its description says of it, and the same in words. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workflow_src.registry import default_engine
+from workflow_src.spec import SearchSettings
+
+
+def compute_engine(settings: Mapping[str, Any]) -> str:
+    """The engine of a decode's settings as rows name it: `onnxruntime-int8`, or `continuum`."""
+    engine = settings.get("engine")
+    return f"{engine}-{settings['compute_type']}" if engine else default_engine().name
+
+
+def default_fields(settings: SearchSettings, carried: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a search as a bundle that carries systems says them: those that are not at their default already.
+
+    `carried` are names of carried systems by the setting that names one. A search that leaves out a carried system says
+    so by None.
+    """
+    kind = type(settings)
+    before = {name: carried.get(name) if name in carried else _default(kind, name) for name in kind.model_fields}
+    return {name: value for name, value in settings.model_dump(mode="json").items() if value != before[name]}
+
+
+def _default(kind: type[SearchSettings], name: str) -> Any:
+    """None, which no required setting is, where there is no default."""
+    return None if kind.option(name).required else kind.default(name)
+
+
+def choice_words(description: Mapping[str, Any]) -> str:
+    """Why a bundle searches as it does by default, for help and logs: `ctc-beam, the best of 3 rows on dev (…)`."""
+    search, choice = description["defaults"]["search"], description.get("default_from")
+    if choice is None:
+        return f"{search}, the first of the system's searches; bundles of an experiment have the one that dev chose"
+    if "row" not in choice:
+        why = (
+            f"{search}, the first of the system's searches, because {choice['experiment']} measures none of them on dev"
+        )
+    else:
+        rows = choice["rows"]
+        best = "the only row" if rows == 1 else f"the best of {rows} rows"
+        engine = "" if choice["engine"] == default_engine().name else f" in {choice['engine']}"
+        why = f"{search}, {best} on dev ({choice['row']}{engine}, BLEU {choice['dev_bleu']:.2f})"
+    return why + ("; with the experiment's search_defaults" if "settings" in choice else "")

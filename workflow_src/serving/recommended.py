@@ -1,0 +1,59 @@
+"""The `continuum translate` command that translates as a decode of the workflow does."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from workflow_src.registry import search_of, settings_of
+from workflow_src.serving import bundle
+from workflow_src.serving.folders import placement
+
+
+def translate_command(
+    folder: str,
+    description: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    systems: Mapping[str, str],
+    device: str = "auto",
+    precision: str = "auto",
+) -> str:
+    """The command as a line for a shell, without its input.
+
+    `folder` and `description` are of the bundle, `settings` those of the decode with what dev chose, and `systems` the
+    folders of other systems by role. Options that the bundle has as defaults are left out.
+    """
+    values = settings_of(settings)
+    search, own = search_of(values), bundle.defaults(description, search_of(values))
+    words = ["--search", search.name] if search.name != description["defaults"].get("search") else []
+    kind = type(values)
+    roles = {name: getattr(values, name) for name in kind.named("role")}
+    for name, system in roles.items():
+        if system != own.get(name):
+            words += [_option(name), systems[kind.option(name).role] if system else "none"]
+    if any(value is None and own.get(name) for name, value in roles.items()):
+        # Without a system that the bundle carries, settings that were chosen beside it say nothing.
+        own = {name: value for name, value in own.items() if name in roles}
+    for name in kind.model_fields:
+        value, default = getattr(values, name), own.get(name, kind.default(name))
+        if name not in roles and value != default:
+            words += _words(name, value)
+    if plugins := description.get("plugins"):
+        words += ["--plugins", *(plugin["module"] for plugin in plugins)]
+    device, precision, engine = placement(settings, device, precision)
+    # CPUs compute in float32 by default.
+    precision = "auto" if (device, precision) == ("cpu", "float32") else precision
+    options = {"--device": device, "--precision": precision, "--engine": engine}
+    words += [word for option, value in options.items() if value != "auto" for word in (option, value)]
+    return shlex.join(["continuum", "translate", "--bundle", folder, *words])
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _words(name: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [_option(name) if value else _option(f"no_{name}")]
+    return [_option(name), "none" if value is None else str(value)]
