@@ -171,7 +171,7 @@ class DatasetFiles(Frozen):
         if self.kind == "generated":
             if set(self.languages) != {"de", "en"}:
                 raise ValueError(f"a generated corpus is of de and en, not of {' and '.join(self.languages)}")
-            for setting in ("files", "train", "dev", "test", "split"):
+            for setting in ("files", "train", "dev", "test"):
                 if getattr(self, setting):
                     raise ValueError(f"kind is generated, which reads no {setting}; remove kind, or {setting}")
             return self
@@ -212,6 +212,8 @@ class DatasetConfig(DatasetFiles):
     @model_validator(mode="after")
     def _is_split(self):
         if self.kind == "generated":
+            if self.split:
+                raise ValueError("kind is generated, which reads no split; remove kind, or split")
             return self
         if self.split is None and not (self.dev and self.test):
             raise ValueError("a dataset needs parts under dev and test, or a split")
