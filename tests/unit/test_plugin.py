@@ -174,7 +174,7 @@ def report_files(plan, folder):
         write_json(folder / row["quality"], scored(20.0 + number))
         if "chosen" in row:
             curve = [{"settings": {"stretch": s}, "bleu": 20.0, "mean_steps": 0.0} for s in (1.0, 1.2)]
-            write_json(folder / row["chosen"], {"chosen": {"stretch": 1.2}, "curve": curve})
+            write_json(folder / row["chosen"], {"chosen": {"stretch": 1.2}, "curve": curve, "at_edge": []})
         bins = [{"mean_length": 4.0, "latency_ms": 1.0 + number, "shortest": 3, "longest": 5}]
         times = {"latency_ms": 1.0 + number, "latency_mean": 1.0, "latency_std": 0.1, "sentences_per_second": 99.0}
         speed.append(of | times | {"speedup": 1.0, "batch": 8, "by_length": bins})

@@ -30,7 +30,7 @@ class Option:
     stop      it decides after how many steps a sentence stops: tables say the mean
     ranks     it ranks finished candidates: graphs of engines do not depend on it
     holds     the hypotheses that are held for a sentence grow with it, and the memory with them
-    beam      it is a beam: never more than the vocabulary has subwords
+    within_vocabulary  it is never more than the vocabulary has subwords, as a beam is
     only_with  the setting that must name a system, or be above 0, or this one does nothing
     """
 
@@ -47,13 +47,13 @@ class Option:
     stop: bool = False
     ranks: bool = False
     holds: bool = False
-    beam: bool = False
+    within_vocabulary: bool = False
     only_with: str | None = None
 
 
 def check_beams(settings: SearchSettings, vocabulary: int, where: str = "") -> None:
     """Raises ValueError for a beam of more hypotheses than the vocabulary has subwords; `where` as in `checked`."""
-    for name in settings.named("beam"):
+    for name in settings.named("within_vocabulary"):
         if (value := getattr(settings, name)) > vocabulary:
             raise ValueError(
                 f"{where}{name} is {value}, and the vocabulary has {vocabulary} subwords; say {vocabulary} or less."

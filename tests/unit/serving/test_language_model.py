@@ -39,6 +39,7 @@ def settings(family: str, model: dict, **more) -> dict:
         "preset": "miniature",
         "data": "raw",
         "model": model,
+        "bleu_tokeniser": "13a",
     } | more
 
 

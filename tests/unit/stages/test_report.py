@@ -162,7 +162,7 @@ def test_bare_report_of_a_teacher_alone(report_inputs, page_of):
     assert {path.stem for path in (folder / "figures").iterdir()} == {"learning_curves"}
     assert text.count("<figure") == 1 and "Refinement" not in text and "#refinement" not in text
     assert re.findall(r"Figure (\d+)\.</b>", text) == ["1"]
-    assert re.findall(r'<span class="n">(\d+)</span>', text) == ["1", "2", "3"]
+    assert re.findall(r'<span class="n">(\d+)</span>', text) == ["1", "2", "3", "4"]
     assert page_of(folder).open == []
     assert all(row.latency_ms is None for row in read_results(folder / "results.json").rows)
 
@@ -247,7 +247,7 @@ def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_in
         assert "Trained: teacher 4,000 updates, 1,234,567 target tokens; lvm 4,000 updates" in sections[0]
         assert f"SHA-256 {digest} of the sums of its texts" in provenance
     assert (
-        "| energy | energy | tiny | distilled-by-teacher | 1 | 2,500,000 | 1,000 | 308,642 | 8.5 | no (+0.1) |"
+        "| energy | energy | tiny | distilled-by-teacher | 1 | 1,200 | 2,500,000 | 1,000 | 308,642 | 8.5 | no (+0.1) |"
         in markdown
     )
 

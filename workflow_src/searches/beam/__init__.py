@@ -21,7 +21,7 @@ from workflow_src.spec import (
 
 
 class BeamSettings(SearchSettings):
-    beam: Annotated[int, Option(required=True, part="-{}", always=True, holds=True, beam=True)] = Field(
+    beam: Annotated[int, Option(required=True, part="-{}", always=True, holds=True, within_vocabulary=True)] = Field(
         4, ge=1, description="hypotheses a sentence"
     )
     length_penalty: Annotated[float, Option(tune=True, part="-penalty{:g}")] = Field(

@@ -30,7 +30,7 @@ class CtcBeamSettings(SearchSettings):
     Gu & Kong 2021, equation 6, has log |y| in place of |y|.
     """
 
-    beam: Annotated[int, Option(required=True, part="-{}", always=True, holds=True, beam=True)] = Field(
+    beam: Annotated[int, Option(required=True, part="-{}", always=True, holds=True, within_vocabulary=True)] = Field(
         5, ge=1, description="prefixes kept at every slot"
     )
     language_model: Annotated[str | None, Option(role=LM, part=_by("with"), carried=True)] = Field(

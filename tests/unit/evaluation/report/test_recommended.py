@@ -116,7 +116,7 @@ def test_text_that_is_another_one_once_it_is_normalised_again_is_taken_as_it_is(
 
 def test_the_section_is_escaped_everywhere(written):
     shown = written(["<b>Der</b> | *Hund* & `ruht` $x$ [a](b) \\ _so_"])
-    section = usage.render(shown, 6, ("de", "en"))
+    section = usage.render(shown, ("de", "en"))
     assert '<td lang="de">&lt;b&gt;Der&lt;/b&gt; | *Hund* &amp; `ruht` $x$ [a](b) \\ _so_</td>' in section
     assert "it&#39;s a bundle" in section and "'\"'\"'" in shown["command"]
     assert r"\<b\>Der\</b\> \| \*Hund\* \& \`ruht\` \$x\$ \[a\](b) \\ \_so\_" in usage.markdown(shown)
