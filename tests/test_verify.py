@@ -245,7 +245,7 @@ def files_of(run: Path) -> list[Path]:
 
 @pytest.mark.slow
 def test_a_finished_run_matches_and_every_file_of_it_is_checked(run):
-    assert ": 84 records match" in verify(run / "results/smoke")
+    assert ": 85 records match" in verify(run / "results/smoke")
     chain = Chain(run / "results/smoke")
     checked = {path for record in chain.records.values() for path in (record.path, *record.files)}
     assert {path.relative_to(run).as_posix() for path in files_of(run)} == checked

@@ -15,6 +15,7 @@ import wordbag
 from workflow_src import registry
 from workflow_src.cli.estimate import estimate, jobs
 from workflow_src.config import Plan, load_experiment
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.display import build
 from workflow_src.config.manifest import Manifest
 from workflow_src.config.resources import Requests
@@ -165,6 +166,19 @@ def scored(bleu):
     return {**{name: variant for name in VARIANTS.values()}, "sentences": 9, "mean_steps": 1.0}
 
 
+def _shown_files(usage):
+    """Texts, translations and bundles that the section "Use it" reads."""
+    normalisation = NormalisationConfig().model_dump(mode="json")
+    for row in usage["rows"]:
+        about = {"searches": [row["name"]], "defaults": {"search": row["name"]}, "normalisation": normalisation,
+                 "languages": {"source": "de", "target": "en"}}  # fmt: skip
+        write_json(Path(row["bundle"], "bundle.json"), about)
+    for path in (usage["source"], usage["reference"], *(row["translations"] for row in usage["rows"])):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("a line\n")
+        Path(path).with_suffix(".jsonl").write_text(json.dumps({"without_repeated_subwords": "a line"}) + "\n")
+
+
 def report_files(plan, folder):
     """Fabricated measurements of every row; returns the words of the report's stage."""
     manifest = json.loads(plan.settings_report())
@@ -175,7 +189,9 @@ def report_files(plan, folder):
         if "chosen" in row:
             curve = [{"settings": {"stretch": s}, "bleu": 20.0, "mean_steps": 0.0} for s in (1.0, 1.2)]
             write_json(folder / row["chosen"], {"chosen": {"stretch": 1.2}, "curve": curve, "at_edge": []})
-        bins = [{"mean_length": 4.0, "latency_ms": 1.0 + number, "shortest": 3, "longest": 5}]
+        bins = [
+            {"mean_length": n + 1.0, "latency_ms": n + 1.0 + number, "shortest": n, "longest": n + 2} for n in (3, 6)
+        ]
         times = {"latency_ms": 1.0 + number, "latency_mean": 1.0, "latency_std": 0.1, "sentences_per_second": 99.0}
         speed.append(of | times | {"speedup": 1.0, "batch": 8, "by_length": bins})
         compared.append(of | {"seed": row["seed"], "p_value": dict.fromkeys(VARIANTS.values(), 0.0123)})
@@ -187,6 +203,7 @@ def report_files(plan, folder):
     write_json(folder / "speed.json", {"rows": speed, "protocol": reports.PROTOCOL, "protocols": []})
     significance = {"test": TEST, "sentences": 9, "rows": compared, "against_delta": [], "against_autoregressive": []}
     write_json(folder / "significance.json", significance)
+    _shown_files(manifest["usage"])
     example = {"index": 0, "source": "s", "reference": "r", "teacher": "t", "searches": {"unrepeat": ["a", "b"]}}
     named = {"unrepeat": {"system": "bag", "search": "unrepeat"}}
     write_json(folder / "traces.json", {"pool": 9, "searches": named, "examples": [example]})

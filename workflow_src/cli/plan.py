@@ -33,6 +33,7 @@ STAGES = {
     "distil": "distil",
     "export": "export",
     "translate": "translate",
+    "bundles": "finish bundles",
     "compare_rows": "compare rows",
     "measure_speed": "measure speed",
     "analyse": "analyse",
@@ -227,6 +228,8 @@ def _subject(job: Any, plan: Plan) -> tuple[str, str]:
         return ("distil", system) if system else ("data", "")
     if rule in plan.training_rules:
         return "train", system
+    if rule == "finish_bundle":
+        return "bundles", ""
     if rule.startswith("export_"):
         return "export", system
     if rule == "analyse" or any(rule == analysis.rule for analysis in plan.analyses.values()):

@@ -40,6 +40,7 @@ def input_files(given: argparse.Namespace) -> dict[str, Path]:
         "subwords": given.subwords / "subwords.json",
         "reference": given.reference,
     }
+    inputs |= {"test": given.test.with_name(given.test.name + ".json")} if given.test else {}
     inputs |= {role_input(role): path for role, path in named_files(given.roles).items()}
     return inputs | {name: path for name, path in (("base", given.base), ("initial", given.initial)) if path}
 

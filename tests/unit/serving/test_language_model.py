@@ -219,7 +219,8 @@ def test_a_one_pass_system_ranks_what_a_beam_finds(made, tiny, tiny_bundles, run
     common = ["--bundle", str(tiny_bundles["transformer"]), "--rescorer", str(made.plain), "--device", "cpu"]
     files = ["--source", str(tiny.corpus / "dev.de")]
     handed = fields | {"rescorer": "ctc"}
-    choose = json.dumps({"settings": handed, "tune": {"rescorer_weight": [9.0]}, "remove_repetitions": "none"})
+    choose = json.dumps({"settings": handed, "tune": {"rescorer_weight": [9.0]}, "remove_repetitions": "none",
+                         "bleu_tokeniser": "13a"})  # fmt: skip
     chosen = tmp_path / "chosen.json"
     more = ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
     run_stage("choose_settings", ["--settings", choose, *common, *files, *more])

@@ -247,7 +247,7 @@ def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_in
         assert "Trained: teacher 4,000 updates, 1,234,567 target tokens; lvm 4,000 updates" in sections[0]
         assert f"SHA-256 {digest} of the sums of its texts" in provenance
     assert (
-        "| energy | energy | tiny | distilled-by-teacher | 1 | 1,200 | 2,500,000 | 1,000 | 308,642 | 8.5 | no (+0.1) |"
+        "| energy | energy | tiny | distilled-by-teacher | 1 | 1,200 | 2,500,000 | 1,000 | 308,642 | 8.5 | no (+0.0) |"
         in markdown
     )
 

@@ -119,7 +119,7 @@ def test_the_section_is_escaped_everywhere(written):
     section = usage.render(shown, ("de", "en"))
     assert '<td lang="de">&lt;b&gt;Der&lt;/b&gt; | *Hund* &amp; `ruht` $x$ [a](b) \\ _so_</td>' in section
     assert "it&#39;s a bundle" in section and "'\"'\"'" in shown["command"]
-    assert r"\<b\>Der\</b\> \| \*Hund\* \& \`ruht\` \$x\$ \[a\](b) \\ \_so\_" in usage.markdown(shown)
+    assert r"\<b>Der\</b> \| \*Hund\* & \`ruht\` \$x\$ [a\](b) \\ \_so\_" in usage.markdown(shown)
 
 
 def test_a_choice_at_the_edge_of_its_grid_is_told_beside_the_choice():
