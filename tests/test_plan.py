@@ -213,6 +213,7 @@ def test_boxes_do_not_overlap_and_follow_what_they_read():
     ]
     edges += [(("translate", name), end) for name in names for end in (report, speed, ("compare_rows", ""))]
     edges += [(speed, report), (("compare_rows", ""), report), (data, ("a_new_rule", "")), (("a_new_rule", ""), report)]
+    edges += [(("export", "late"), ("bundles", "")), (("translate", "lvm"), ("bundles", "")), (("bundles", ""), report)]
     overview = overview_of(edges, names)
     column = drawing.columns(overview.graph)
     assert all(column[one] < column[other] for one, other in edges)

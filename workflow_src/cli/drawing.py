@@ -12,8 +12,10 @@ from workflow_src.cli.plan import Node, Overview, about_hours, hours_text, summa
 from workflow_src.records.atomic import atomic
 
 SUFFIXES = (".svg", ".html")
-# Stages that share a column, after all trainings; others stand as early as they can.
-ALIGNED = (("export",), ("translate",), ("compare_rows", "measure_speed", "analyse"), ("report",))
+# Stages that share a column, after all trainings; others stand as early as they can. What follows an export or a
+# translation and is not named here, such as `finish_bundle`, stands in the column of comparisons.
+COMPARING = ("compare_rows", "measure_speed", "analyse")
+ALIGNED = (("export",), ("translate",), COMPARING, ("report",))
 # Points. A box has a title, how many jobs, and up to two lines of why.
 BOX, GAP, HEIGHT, LANE, LABEL, MARGIN = 132, 18, 58, 68, 112, 8
 # Characters that fit into a box, and beside a lane.
@@ -48,13 +50,14 @@ class Picture:
 def columns(graph: nx.DiGraph) -> dict[Key, int]:
     """The column of every node, from 0: to the right of all that it follows."""
     placed: dict[Key, int] = {}
-    late = {stage for stages in ALIGNED for stage in stages}
+    aligned = {key for key in graph if any(key[0] in stages for stages in ALIGNED)}
+    after = set().union(*(nx.descendants(graph, key) for key in aligned)) - aligned
     for key in nx.topological_sort(graph):
-        if key[0] not in late:
+        if key not in aligned | after:
             placed[key] = max((placed.get(other, 0) + 1 for other in graph.predecessors(key)), default=0)
     column = max(placed.values(), default=-1)
     for stages in ALIGNED:
-        own = [key for key in graph if key[0] in stages]
+        own = [key for key in graph if key[0] in stages or (stages is COMPARING and key in after)]
         column += bool(own)
         placed |= dict.fromkeys(own, column)
     return placed
