@@ -11,7 +11,7 @@ import pydantic
 from workflow_src.evaluation.analyses import contents
 
 ENTRIES = [
-    {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"},
+    {"system": "lvm", "search": "delta", "model": "lvm"},
     {"system": "score", "search": "score", "step_size": 1.0, "model": "lvm"},
 ]
 

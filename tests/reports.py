@@ -73,7 +73,7 @@ def squeezed(markdown: str) -> str:
 
 
 def stepped(search: str, steps: int, **more) -> dict:
-    return {"search": search, "steps": steps, "step_size": 1.0, **more}
+    return {"search": search, "steps": steps, **more}
 
 
 DECODES = {

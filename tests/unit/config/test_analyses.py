@@ -142,9 +142,7 @@ def test_each_can_be_switched_off_and_none_is_made_of_nothing():
 def test_a_refiner_brings_its_model_where_the_model_itself_is_not_decoded():
     plan = planned(decodes=[{"system": "score", "search": "score", "steps": 1}])
     assert plan.analyses["lengths"].systems == ("score",)
-    assert settings(plan, "lengths")["searches"][0] == {
-        "system": "score", "search": "prior-mean", "step_size": 1.0, "model": "lvm",
-    }  # fmt: skip
+    assert settings(plan, "lengths")["searches"][0] == {"system": "score", "search": "prior-mean", "model": "lvm"}
 
 
 def test_a_two_dimensional_score_network_is_drawn_and_trained_once():
@@ -376,8 +374,6 @@ def test_published_figures_at_the_references_lengths_name_rows():
                 plan()
             assert f'unknown row "{key}" in report.expected_reference_lengths' in str(refused.value)
             assert "allowed: tagger/argmax-3." in str(refused.value) and "\n" not in str(refused.value)
-    # Rules of before are handed what they were.
-    assert "expected_reference_lengths" not in json.loads(planned().settings_report())["report"]
 
 
 def test_what_refinement_starts_from_is_what_moves_latents_start_from():

@@ -18,14 +18,14 @@ def _write(path, content):
 
 def _decodes(system, family):
     if family == "transformer":
-        for beam in (1, 4):
-            yield "greedy" if beam == 1 else "beam-4", {"search": "greedy" if beam == 1 else "beam", "beam": beam}
+        yield "greedy", {"search": "greedy"}
+        yield "beam-4", {"search": "beam", "beam": 4}
         return
     if family == "lvm":
-        yield "prior-mean", {"search": "prior-mean", "steps": 0, "step_size": 1.0}
+        yield "prior-mean", {"search": "prior-mean"}
     search = "delta" if family == "lvm" else family
     for steps in (1, 2, 4):
-        yield f"{search}-{steps}", {"search": search, "steps": steps, "step_size": 1.0}
+        yield f"{search}-{steps}", {"search": search, "steps": steps}
 
 
 QUALITY = {"greedy": 40.0, "beam": 41.6, "prior-mean": 33.2, "delta": 33.9, "score": 34.1, "energy": 33.0}

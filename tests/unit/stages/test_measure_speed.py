@@ -18,7 +18,7 @@ from workflow_src.stages import measure_speed
 
 ROWS = [
     {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0},
-    {"system": "lvm", "name": "prior-mean", "search": "prior-mean", "steps": 0, "step_size": 1.0},
+    {"system": "lvm", "name": "prior-mean", "search": "prior-mean"},
 ]
 INT8 = ROWS[0] | {"name": "beam-4-ctranslate2-int8", "engine": "ctranslate2", "compute_type": "int8"}
 SPEED = {"sentences": 3, "warmup": 1, "repeats": 2, "batch": 2, "protocols": ["cpu-1-thread"]}

@@ -542,7 +542,7 @@ def test_a_refiner_is_exported_with_its_base_and_nothing_else(systems, refused, 
     [
         ("transformer", {"search": "greedy"}),
         ("transformer", {"search": "beam", "beam": 3, "length_penalty": 0.6}),
-        ("lvm", {"search": "prior-mean", "steps": 0}),
+        ("lvm", {"search": "prior-mean"}),
         ("lvm", {"search": "delta", "steps": 2}),
         ("score", {"search": "score", "steps": 2, "step_size": 0.7}),
         ("energy", {"search": "energy", "steps": 1}),
