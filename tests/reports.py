@@ -112,13 +112,15 @@ def manifest(
 
 
 def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none", **more) -> Row:
-    """A row of results.json."""
+    """A row of results.json; `steps` and `beam` are settings of its search."""
+    settings = {setting: more.pop(setting) for setting in ("steps", "beam") if setting in more}
     content = {
         "system": system, "name": name, "family": SYSTEMS[system]["family"], "preset": "tiny", "data": "raw",
         "search": name.partition("-")[0], "candidates": None, "seed": seed,
         "repetitions_removed": removed, "bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "p_value": None,
         "chrf": bleu + 20, "validity": None, "latency_ms": None, "latency_std": None, "sentences_per_second": None,
-        "speedup": None, "device": None, "threads": None, "batch": None,
+        "speedup": None, "device": None, "threads": None, "batch": None, "title": "", "settings": settings,
+        "aligned": False, "autoregressive": SYSTEMS[system]["family"] == "transformer", "engine": "continuum",
     }  # fmt: skip
     return Row.model_validate(content | more)
 

@@ -594,7 +594,7 @@ def test_more_refinement_steps_decode_those_only(finished, hollow_project, tmp_p
 
 
 def test_a_rule_is_forced_by_its_name(finished, hollow_project):
-    """And what reads its outputs; names are those of before trainings shared a rule's body."""
+    """And what reads its outputs."""
     words = ("--configfile", SMOKE, "--forcerun", "train_refiner")
     again = scheduled(*words, project=hollow_project, folder=finished)
     assert again["train_refiner"] == 2 and again["report"] == 1

@@ -248,7 +248,8 @@ def run(arguments: argparse.Namespace) -> str:
     drawings = [f"figures/{name}.{ending}" for name in drawn for ending in ("svg", "png")]
     sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     made["files"] = digests(folder, drawings) | sums
-    content = {"experiment": manifest.experiment, "dataset": manifest.dataset, "provenance": made}
+    content = {"format": results.FORMAT, "experiment": manifest.experiment, "dataset": manifest.dataset}
+    content |= {"provenance": made}
     results.write_results(folder / "results.json", content | {"rows": [row.model_dump(mode="json") for row in rows]})
     for name, text in texts.items():
         with atomic(folder / name) as file:

@@ -264,7 +264,7 @@ def test_energies_are_measured_of_every_row_where_asked_for():
     plan = planned(seeds=[1, 2])
     assert analysis.enabled and analysis.systems == ("teacher",) and analysis.split == "test"
     told = json.loads(analysis.settings)
-    assert told["scorer"] == "teacher" and "batch" not in told and analysis.limits == {"batch": 64}
+    assert told["scorer"] == ["teacher"] and "batch" not in told and analysis.limits == {"batch": 64}
     assert [row["details"] for row in told["rows"]] == [
         plan.translation_details(*row) for row in plan.rows if row[2] == "test"
     ]
@@ -301,7 +301,7 @@ def test_several_systems_score_in_the_order_of_their_names():
     several = {"enabled": True, "scorer": ["ctc", "teacher"]}
     analysis = planned(analyses={"energies": several}).analyses["energies"]
     assert analysis.systems == ("ctc", "teacher") and json.loads(analysis.settings)["scorer"] == ["ctc", "teacher"]
-    # A list of one is the one, and settings of before stay what they were.
+    # A list of one is the one.
     one, listed = (
         planned(analyses={"energies": {"enabled": True, "scorer": scorer}}).analyses["energies"]
         for scorer in ("ctc", ["ctc"])

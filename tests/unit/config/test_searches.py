@@ -10,9 +10,6 @@ from workflow_src import registry
 from workflow_src.config.base import ConfigError
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
-from workflow_src.families.lvm import LvmConfig
-from workflow_src.losses.settings import ElboConfig, ScoreMatchingConfig
-from workflow_src.nn.settings import RefinerConfig
 
 
 def decodes(*rows: dict) -> list:
@@ -177,16 +174,9 @@ def test_refined_rows_are_compared_with_the_prior_mean_of_lengths_made_alike():
     assert found["score-1-tuned"] == ["lvm", "prior-mean-tuned"]
 
 
-def test_presets_have_an_end_symbol_and_settings_without_one_are_as_they_were():
-    """Bundles and weights of before have none of these keys: what they are read as is what they were."""
+def test_presets_have_an_end_symbol():
     for experiment in ("demo", "iwslt16"):
         assert load_experiment(experiment).systems["lvm"].model.end_symbol
-    sizes = {"dim": 8, "feed_forward": 8, "heads": 2}
-    lvm = LvmConfig(**sizes, encoder_layers=1, layers=1)
-    assert (lvm.end_symbol, lvm.decoder_skip, lvm.length_pooling) == (False, False, "mean")
-    refiner = RefinerConfig(**sizes, layers=1)
-    assert (refiner.positions, refiner.start) == (True, "decoder")
-    assert (ScoreMatchingConfig().noise_scale, ElboConfig().length_smoothing) == ("sentence", 0.0)
 
 
 def test_a_budget_that_ends_before_it_falls_is_refused_in_a_sentence():

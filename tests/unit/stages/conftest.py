@@ -138,7 +138,7 @@ def _speed(rows):
     ]
     step_costs = {"costs": costs, "delta_over_score": 3.0}
     provenance = {"hardware": {"processor": "A CPU"}}
-    one = {"rows": rows, "protocol": protocol, "step_costs": step_costs}
+    one = {"format": 1, "rows": rows, "protocol": protocol, "step_costs": step_costs}
     return one | {"protocols": [one], "provenance": provenance}
 
 
@@ -151,7 +151,8 @@ def _traces():
         "teacher": "the large dog sees an old house .",
         "searches": {"delta": [start, *slow, slow[-1], slow[-1]], "score": [start, *[goal] * 4]},
     }
-    return {"pool": 200, "examples": [example | {"index": 7}, example | {"index": 9}]}
+    followed = {"delta": {"system": "lvm", "search": "delta"}, "score": {"system": "score", "search": "score"}}
+    return {"pool": 200, "searches": followed, "examples": [example | {"index": 7}, example | {"index": 9}]}
 
 
 CORPUS = {

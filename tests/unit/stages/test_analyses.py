@@ -71,7 +71,7 @@ def run(tiny, tiny_bundles, tmp_path):
 def _check_whole(found):
     """Reports read everything that a stage wrote, but for who made it and which systems have alignments."""
     (content,) = analysed.read(found).made().values()
-    told = {key: value for key, value in found.items() if key not in ("analysis", "provenance")}
+    told = {key: value for key, value in found.items() if key not in ("format", "analysis", "provenance")}
     if found["analysis"] == "reordering":
         shown = found["example"] or {"panels": []}
         for one in [*told["systems"], *shown["panels"]]:

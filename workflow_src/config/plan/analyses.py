@@ -160,8 +160,7 @@ def _scored(loaded: Loaded) -> dict[str, Any]:
         if split in decode.splits
         for seed in loaded.config.seeds
     ]
-    # One is a name, as files of before say it.
-    content: dict[str, Any] = {"scorer": scorers[0] if len(scorers) == 1 else list(scorers), "rows": rows}
+    content: dict[str, Any] = {"scorer": list(scorers), "rows": rows}
     if loaded.config.analyses.energies.reference_lengths:
         entries = at_reference_lengths(loaded)
         if not entries:
