@@ -256,20 +256,6 @@ def analysis_bundles(wildcards, input):
     return [f"{folder.parent.parent.name}={folder}" for folder in folders]
 
 
-def stage_of(rule_name, general):
-    """The stage of a declared training or export: the one of its name, where there is one, or the general one."""
-    return rule_name if find_spec(f"workflow_src.stages.{rule_name}") else general
-
-
-def export_stage(rule_name):
-    """The stage of an export, and the engine that the general one writes files for."""
-    (engine,) = (engine for engine in EXPORTING if engine.export_rule == rule_name)
-    return stage_of(rule_name, f"export_engine --engine {engine.name}")
-
-
-# Snakemake evaluates commands twice. It does so where they are defined, and again when a job runs, after all loops have
-# ended; only then does `rule` hold a name.
-globals()["rule"] = None
 # Whether the experiment has such systems or not, `--forcerun` and `--set-resources` may name them.
 TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values()))
 # Rules whose families are counted at once, on one CPU.

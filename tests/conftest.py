@@ -18,7 +18,7 @@ from filelock import FileLock
 from snakemake_server import DRY_RUNS
 from stage_server import STAGE_SERVER
 
-from workflow_src.registry import families
+from workflow_src.registry import engines, families
 
 # A busy machine is slow, not wrong.
 hypothesis.settings.register_profile("busy", deadline=None)
@@ -121,9 +121,9 @@ files = {
     "normalise": [*pairs, *references, "corpus.json"],
     "learn_subwords": ["subwords.json"],
     "encode": [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy", ".json"],
-    "train_teacher": system, "train_lvm": system, "train_refiner": system, "train": system,
+    "train": system,
     "export_bundle": ["bundle.json"],
-    "export_ctranslate2": ["bundle.json"],
+    "export_engine": ["bundle.json"],
     "finish_bundle": ["bundle.json"],
     "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],
 }
@@ -144,10 +144,10 @@ if record:
     made = {"settings": settings} | ({"shards": max(1, len(given.shards))} if stage == "decode" else {})
     record.write_text(json.dumps({"provenance": made}))
 """
-# `train` makes systems of families that name no module of their own; `export_engine` is run by rules of plug-ins.
-MODULES = {path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__"}
-TRAINED_BY_TRAIN = tuple(sorted({family.training_rule for family in families().values()} - MODULES))
-STAGES = sorted(MODULES - {"train", "export_engine"})
+STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__"})
+# Rules that run the stages `train` and `export_engine`.
+TRAININGS = sorted({family.training_rule for family in families().values()})
+EXPORTS = sorted({engine.export_rule for engine in engines().values() if engine.exports})
 
 
 @pytest.fixture(scope="session")
@@ -160,7 +160,7 @@ def hollow_project(tmp_path_factory) -> Path:
     stages = project / "workflow_src/stages"
     stages.mkdir()
     (stages / "__init__.py").touch()
-    for stage in (*STAGES, "train"):
+    for stage in STAGES:
         (stages / f"{stage}.py").write_text(FAKE_STAGE)
     return project
 

@@ -15,13 +15,14 @@ from types import SimpleNamespace
 import pytest
 import smoke_check
 import yaml
-from conftest import PROJECT, STAGES, TRAINED_BY_TRAIN, dry_run, snakemake
+from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, dry_run, snakemake
 
 from workflow_src.cli import read_configuration
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.load import experiment_names
+from workflow_src.config.plan import analyses
 from workflow_src.config.resources import Requests
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
@@ -111,7 +112,8 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 )
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
-            "train_lvm", *TRAINED_BY_TRAIN, "train_refiner", "export_bundle", "export_ctranslate2", "choose_settings",
+            *sorted(set(TRAININGS) - {"train_teacher", "train_refiner"}), "train_refiner", "export_bundle", *EXPORTS,
+            "choose_settings",
             "decode_shard", "decode", "score_quality",
             "finish_bundle", "compare_rows", "measure_speed", "analyse", *ANALYSES,
             "report"]  # fmt: skip
@@ -176,17 +178,17 @@ def test_a_wrong_setting_ends_snakemake_with_a_sentence(words, sentence, tmp_pat
 @pytest.mark.parametrize(
     ("runtime", "command"),
     [
-        ("{}", "python -m workflow_src.stages.train_teacher"),
+        ("{}", "python -m workflow_src.stages.train"),
         (
             "{devices: 2}",
             "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=300 "
-            "python -m torch.distributed.run --nproc-per-node 2 --standalone -m -- workflow_src.stages.train_teacher",
+            "python -m torch.distributed.run --nproc-per-node 2 --standalone -m -- workflow_src.stages.train",
         ),
         (
             "{devices: 4, nodes: 2}",
             "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 python -m torch.distributed.run --nproc-per-node 4 "
             "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint $(hostname):$((20000 + RANDOM % 20000)) --rdzv-id $RANDOM "
-            "-m -- workflow_src.stages.train_teacher",
+            "-m -- workflow_src.stages.train",
         ),
     ],
 )
@@ -194,7 +196,8 @@ def test_torchrun_starts_trainings_of_more_than_one_device(runtime, command, tmp
     words = ["--printshellcmds", "--configfile", SMOKE, "--config", f"runtime={runtime}"]
     done = dry_run(*words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    told = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "stages.train_teacher --set" in line]
+    lines = (done.stdout + done.stderr).splitlines()
+    told = [line.strip() for line in lines if "stages.train --set" in line and "/train_teacher/" in line]
     assert len(told) == 1 and f"{command} --settings" in told[0]
 
 
@@ -312,14 +315,17 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
     telling = tmp_path / "telling.smk"
     done = snakemake("--dry-run", "--configfile", SMOKE, str(asked), snakefile=telling, folder=tmp_path)
     rules = json.loads(re.search(r"^RULES (.*)$", done.stdout + done.stderr, re.MULTILINE)[1])
-    assert sorted(rules) == sorted([*STAGES, *TRAINED_BY_TRAIN])
+    stages = {name: name for name in STAGES if name not in ("train", "export_engine")}
+    stages |= dict.fromkeys(TRAININGS, "train") | dict.fromkeys(EXPORTS, "export_engine")
+    assert rules.keys() == stages.keys()
+    analysed = {rule for rule, _ in analyses.RULES.values()}
     assert len((PROJECT / "Snakefile").read_text().splitlines()) < 50
     for name, (command, missing, resources) in rules.items():
         # What is downloaded is no input.
         assert set(missing) <= ({"input"} if name == "download" else set()), f"rule {name} lacks {missing}"
-        # Trainings may be started by torchrun.
-        module = "train" if name in TRAINED_BY_TRAIN else name
-        assert re.match(rf"(python -m|{{resources\.launch}}) workflow_src\.stages\.{module} ", command), name
+        # Trainings may be started by torchrun; the rules of analyses share a body.
+        stage = "{resources.stage}" if name in analysed else stages[name]
+        assert re.match(rf"(python -m|{{resources\.launch}}) workflow_src\.stages\.{re.escape(stage)} ", command), name
         assert not re.search(r"&&|\||;", command), f"rule {name} runs more than one command"
         assert {"mem_mb", "runtime"} <= set(resources), f"rule {name} says no memory or time"
 

@@ -241,7 +241,7 @@ def test_rules_hand_over_the_weights_in_a_role(package):
 @pytest.fixture(scope="module")
 def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     folder = tmp_path_factory.mktemp("marked")
-    run_stage("train_teacher", training_words("transformer", folder / "teacher", max_steps=6))
+    run_stage("train", training_words("transformer", folder / "teacher", max_steps=6))
     critic = ["--roles", f"critic={folder / 'teacher/model.safetensors'}"]
     settings = {"system": "marked", "family": "marked", "preset": "miniature", "data": "raw", "model": {"dim": 8},
                 "objective": {}, "training": {"max_steps": 20, "batch_tokens": 300, "validate_every": 10},
