@@ -30,7 +30,6 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
     )
 
 from workflow_src.config import ConfigError, Plan, costs, load
-from workflow_src.records.cuts import Cuts
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.config.plan import SPLITS
@@ -66,8 +65,6 @@ RUNTIME = plan.config.runtime
 GPUS = gpus(RUNTIME.device)
 # Memory and time of every job, by the sizes of models and corpus; more at each retry.
 needs = Requests(plan, gpu=GPUS > 0)
-# Shards on disk are used, however many they are.
-cuts = Cuts(plan)
 # A training on several nodes starts its processes with srun by itself: `mpi` makes Slurm's executor leave that to it. One
 # task a node; tasks_per_gpu=0 keeps the executor from making it one a GPU.
 SEVERAL_NODES = (

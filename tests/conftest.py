@@ -109,7 +109,6 @@ given = argparse.ArgumentParser(allow_abbrev=False)
 for name in ("settings", "log", "output", "output-folder", "output-prefix", "output-text", "output-scores", "state"):
     given.add_argument("--" + name)
 given.add_argument("--languages", nargs="*")
-given.add_argument("--shards", nargs="*")
 given, _ = given.parse_known_args()
 settings = json.loads(given.settings)
 pairs = [f"{split}.{code}" for split in ("train", "dev", "test")
@@ -134,15 +133,9 @@ if given.output_prefix:
     paths += [given.output_prefix + name for name in files[stage]]
 if stage == "decode":
     paths.append(given.output.removesuffix(".txt") + ".jsonl")
-record = pathlib.Path(given.output).with_suffix(".json") if stage in ("decode", "distill") else None
-if stage.startswith("train"):
-    record = pathlib.Path(given.output_folder, "config.json")
 for path in map(pathlib.Path, filter(None, paths)):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(stage)
-if record:
-    made = {"settings": settings} | ({"shards": max(1, len(given.shards))} if stage == "decode" else {})
-    record.write_text(json.dumps({"provenance": made}))
 """
 STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__"})
 # Rules that run the stages `train` and `export_engine`.

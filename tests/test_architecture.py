@@ -114,7 +114,7 @@ PLANNING = [
     path
     for path in MODULES
     if part_of(module_name(path)) in ("spec", "declarations", "registry", "config", "cli")
-    or module_name(path).removeprefix("workflow_src.") in ("records.atomic", "records.cuts", "runtime.guard")
+    or module_name(path).removeprefix("workflow_src.") in ("records.atomic", "runtime.guard")
 ]
 
 
