@@ -256,9 +256,9 @@ def test_a_latent_space_of_another_width_is_refused(run, capsys):
 def narrow_bundle(tiny, training_words, export_words, run_stage, tmp_path_factory):
     """A score network and its base with latents of width 2, one of them an end symbol's."""
     folder, made = tmp_path_factory.mktemp("narrow"), {}
-    for family, stage in (("lvm", "train_lvm"), ("score", "train_refiner")):
+    for family in ("lvm", "score"):
         words = training_words(family, folder / family, base=made.get("lvm"), model={"latent_dim": 2}, max_steps=2)
-        run_stage(stage, words)
+        run_stage("train", words)
         made[family] = folder / family / "model.safetensors"
     jobs.start(
         export_bundle.run, export_bundle.arguments(), export_words(made["score"], made["lvm"], folder / "bundle")

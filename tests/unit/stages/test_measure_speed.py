@@ -56,7 +56,7 @@ def in_process(tiny_bundles, monkeypatch, tmp_path):
 def exported(tiny_bundles, run_stage, tmp_path):
     pytest.importorskip("ctranslate2")
     words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(tmp_path / "c")]
-    run_stage("export_ctranslate2", words)
+    run_stage("export_engine", ["--engine", "ctranslate2", *words])
     return tmp_path / "c"
 
 
@@ -178,7 +178,7 @@ def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
     pytest.importorskip("ctranslate2")
     exported = tmp_path / "ctranslate2"
     words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(exported)]
-    run_stage("export_ctranslate2", words)
+    run_stage("export_engine", ["--engine", "ctranslate2", *words])
     rows = [ROWS[0], INT8, *({**ROWS[1], "search": "delta", "name": f"delta-{n}", "steps": n} for n in (1, 2))]
     bundles = [f"teacher={tiny_bundles['transformer']}", f"lvm={tiny_bundles['lvm']}"]
     found = _run(tmp_path, "der Hund ruht\nein Baum\n", *bundles, rows=rows, ctranslate2=[f"teacher={exported}"])

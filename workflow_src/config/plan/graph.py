@@ -41,6 +41,11 @@ class Graph(Paths):
         settings = self.config.distillation.get(teacher)
         return settings.shards if settings else 1
 
+    def distilled_shards(self, teacher: str) -> list[str]:
+        """The shards that a teacher's distilled text is joined from."""
+        count = self.shards(teacher)
+        return [self.distilled_shard(teacher, shard, count) for shard in range(count)]
+
     @property
     def texts(self) -> list[str]:
         """Training texts that systems use, without repeats."""
