@@ -234,22 +234,6 @@ class AlignedLatentModel(SourceLatentModel, Protocol):
     blank: int
 
 
-class CachedSteps(Protocol):
-    """An autoregressive decoder one position at a time, what it has read kept.
-
-    Rows are hypotheses: equally many for each sentence, next to each other; one at the start.
-    """
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """Read one token a row, (N,) int64, and give logits (N, V) for the next one, which callers may overwrite."""
-
-    def reorder(self, rows: Tensor) -> None:
-        """Make row i continue what row `rows[i]` has read; also widens from one row a sentence to several."""
-
-    def keep(self, sentences: Tensor) -> None:
-        """Drop all sentences but these (int64 indices), with all their rows."""
-
-
 class MaskedModel(Protocol):
     """What predicting masked subwords needs of a model; `length` is a head of target lengths (`nn/length.py`)."""
 

@@ -10,10 +10,11 @@ same longer side, padding is at least their mean absolute deviation from the med
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 import numpy as np
 
-from workflow_src.data.batching import epoch_batches, padding_waste
+from workflow_src.data.batching import Lengths, epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
 
 
@@ -27,6 +28,19 @@ def least(positions: np.ndarray, difference: np.ndarray, known: np.ndarray) -> f
         same = difference[known == value]
         padding += np.abs(same - np.median(same)).sum()
     return float(padding / (positions.sum() + padding))
+
+
+def padding_waste(corpus: Lengths, batches: Sequence[np.ndarray]) -> float:
+    """Share of PAD in the tensors that `collate` makes of these batches, over both sides."""
+    sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
+    rows = np.concatenate(batches)
+    starts = np.append(0, np.cumsum(sizes)[:-1])
+    cells = real = 0
+    for lengths, end_symbol in ((corpus.source_lengths, 1), (corpus.target_lengths, 0)):
+        chosen = lengths[rows].astype(np.int64) + end_symbol
+        cells += int((np.maximum(np.maximum.reduceat(chosen, starts), 1) * sizes).sum())
+        real += int(chosen.sum())
+    return 1 - real / cells
 
 
 def main() -> None:

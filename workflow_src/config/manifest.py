@@ -2,7 +2,7 @@
 
 Titles, labels, order, curves and looks come from the declarations of families, searches and engines, so that tables
 and figures never ask which member a row belongs to. `display.build` makes a manifest from the settings that the plan
-hands to the rule of the report; `Manifest.json` and `Manifest.from_json` write and read one.
+hands to the rule of the report.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import pydantic
 
 from workflow_src.config.experiment import Removal, ReportConfig, removal
 from workflow_src.spec import Look
@@ -298,19 +296,6 @@ class Manifest:
         """Looks of all systems and searches, one for each colour."""
         looks = [system.look for system in self.systems] + [search.look for search in self.searches] + [OTHER]
         return tuple({look.colour: look for look in reversed(looks) if look.colour}.values())
-
-    def json(self) -> str:
-        return _adapter().dump_json(self).decode()
-
-    @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        """Raises pydantic.ValidationError for text that is no manifest."""
-        return _adapter().validate_json(text)
-
-
-@functools.cache
-def _adapter() -> pydantic.TypeAdapter[Manifest]:
-    return pydantic.TypeAdapter(Manifest)
 
 
 def resolved(search: Look, family: Look, engine: str | None = None) -> Look:

@@ -75,21 +75,6 @@ def _cut(rows: np.ndarray, costs: np.ndarray, budget: int) -> list[np.ndarray]:
     return batches
 
 
-def padding_waste(corpus: Lengths, batches: Sequence[np.ndarray]) -> float:
-    """Share of PAD in the tensors that `collate` makes of these batches, over both sides."""
-    if not len(batches):
-        return 0.0
-    sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
-    rows = np.concatenate(batches)
-    starts = np.append(0, np.cumsum(sizes)[:-1])
-    cells = real = 0
-    for lengths, end_symbol in ((corpus.source_lengths, 1), (corpus.target_lengths, 0)):
-        chosen = lengths[rows].astype(np.int64) + end_symbol
-        cells += int((np.maximum(np.maximum.reduceat(chosen, starts), 1) * sizes).sum())
-        real += int(chosen.sum())
-    return 1 - real / cells
-
-
 def _padded(flat: np.ndarray, lengths: np.ndarray, eos: bool) -> Tensor:
     """Sentences given one after another in `flat`, as (B, longest), int64, at least one column wide."""
     width = max(int(lengths.max(initial=0)) + eos, 1)

@@ -36,7 +36,16 @@ class Autoregressive(nn.Module):
         raise NotImplementedError
 
     def start(self, memory: Any) -> Any:
-        """The decoder one position at a time, as searches use it (`types.CachedSteps`)."""
+        """The decoder one position at a time, as searches use it: what it has read is kept.
+
+        Rows are hypotheses: equally many for each sentence, next to each other; one at the start. The decoder has
+
+        - `step(tokens)`: reads one token a row, (N,) int64, and gives logits (N, V) for the next one, which callers may
+          overwrite,
+        - `reorder(rows)`: makes row i continue what row `rows[i]` has read; also widens from one row a sentence to
+          several,
+        - `keep(sentences)`: drops all sentences but these (int64 indices), with all their rows.
+        """
         raise NotImplementedError
 
     def logits(self, hidden: Tensor) -> Tensor:

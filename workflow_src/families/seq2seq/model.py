@@ -105,7 +105,7 @@ def attentional_states(linear: nn.Linear, hidden: Tensor, keys: Tensor, states: 
 
 
 class CachedDecoder:
-    """The decoder one position at a time (`types.CachedSteps`), with the LSTM's states kept.
+    """The decoder one position at a time (`Autoregressive.start`), with the LSTM's states kept.
 
     Keys and states of the source are not repeated for the hypotheses of a sentence.
     """
