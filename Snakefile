@@ -12,6 +12,9 @@ min_version("9.0")
 configfile: f"{workflow.current_basedir}/config/config.yaml"
 
 
+report: "rules/captions/workflow.rst"
+
+
 include: "rules/common.smk"
 
 

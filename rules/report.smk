@@ -18,15 +18,26 @@ rule report:
         reference=plan.reference(plan.shown_split),
         translations=plan.shown_translations,
     output:
-        page=report(REPORT, category="Report", labels={"what": "the whole report"}),
+        page=report(
+            REPORT,
+            caption="captions/page.rst",
+            category="Report",
+            labels={"shows": "the whole report"},
+        ),
         rows=f"{plan.report}/results.json",
         text=f"{plan.report}/results.md",
-        table=report(f"{plan.report}/table.csv", category="Report", labels={"what": "table"}),
+        table=report(
+            f"{plan.report}/table.csv",
+            caption="captions/table.rst",
+            category="Report",
+            labels={"shows": "the main table"},
+        ),
         figures=report(
             directory(f"{plan.report}/figures"),
             patterns=["{figure}.svg"],
+            caption="captions/figure.rst",
             category="Figures",
-            labels={"what": "{figure}"},
+            labels={"shows": "{figure}"},
         ),
     log:
         f"{EXPERIMENT_LOGS}/report.log",

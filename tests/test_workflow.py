@@ -882,9 +882,15 @@ def test_a_finished_run_has_nothing_left_to_do(smoke_run):
 
 
 @pytest.mark.slow
-def test_snakemakes_own_report_holds_ours(smoke_run, tmp_path):
-    page = tmp_path / "report.zip"
+def test_snakemakes_own_report_shows_page_table_and_figures_with_captions(smoke_run, tmp_path):
+    page = tmp_path / "report.html"
     done = snakemake("--configfile", SMOKE, "--report", str(page), folder=smoke_run)
     assert done.returncode == 0, done.stderr
-    assert page.stat().st_size > 10_000
+    text = page.read_text()
+    for words in ("trains and measures systems", "which needs no network", "one row a system and search"):
+        assert words in text, words
+    figures = {path.stem for path in (smoke_run / "results/smoke/report/figures").glob("*.svg")}
+    # Every other figure has a caption of its own.
+    of_analyses = set(re.findall(r"What the analysis (\w+) shows", text))
+    assert of_analyses == figures & Plan(load_experiment("smoke")).analyses.keys()
     shutil.rmtree(tmp_path)
