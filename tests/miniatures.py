@@ -26,7 +26,6 @@ from workflow_src.families.tagger import TaggerConfig
 from workflow_src.families.tagger.model import Tagger
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
-from workflow_src.nn.settings import RefinerConfig
 from workflow_src.types import EOS, PAD, Batch, Symbols, TrainingContext
 
 SIZES = {"dim": 16, "feed_forward": 24, "heads": 2, "dropout": 0.0, "max_positions": 64}
@@ -123,7 +122,8 @@ def ending(seed: int = 5, **more) -> LatentVariableModel:
 
 def refiner(kind: str, seed: int = 0, **more) -> ScoreNetwork | EnergyNetwork:
     torch.manual_seed(seed)
-    return lively(REFINERS[kind](RefinerConfig(**{**SIZES, "layers": 2, "latent_dim": 3, **more})), seed)
+    settings = registry.families()[kind].model(**{**SIZES, "layers": 2, "latent_dim": 3, **more})
+    return lively(REFINERS[kind](settings), seed)
 
 
 def step_maker(model: nn.Module, search: str, step_size: float = 1.0, refiner: nn.Module | None = None):

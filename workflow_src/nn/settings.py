@@ -33,7 +33,6 @@ class RefinerConfig(StackConfig):
 
     layers: int = Field(gt=0)
     latent_dim: int = Field(8, gt=0)
-    energy_pooling: Literal["mean", "sum"] = Field("mean", description="how an energy network pools positions")
     positions: bool = Field(True, description="position codes are added to the latents; the authors' code has none")
     start: Literal["decoder", "random"] = Field(
         "decoder", description="first weights: the decoder's of the base, or random ones as in the authors' code"

@@ -5,13 +5,13 @@ import torch
 from miniatures import context, gradients, lvm, padded, pairs, refiner
 from torch import nn
 
+from workflow_src import registry
 from workflow_src.decoding.latent import delta_step, refine
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.losses.score_matching import ScoreMatching, cosine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.layers import Memory
-from workflow_src.nn.settings import RefinerConfig
 
 LENGTHS = [3, 5, 1]
 KINDS = ["score", "energy"]
@@ -203,7 +203,8 @@ def test_networks_trained_on_a_toy_reach_its_analytic_field(kind, updates):
     torch.manual_seed(0)
     sizes = {"dim": 16, "feed_forward": 64, "heads": 2, "dropout": 0.0, "layers": 1, "max_positions": 4}
     # An energy averaged over positions shrinks its slope by their number; here every sentence has one word.
-    network = {"score": ScoreNetwork, "energy": EnergyNetwork}[kind](RefinerConfig(latent_dim=1, **sizes))
+    settings = registry.families()[kind].model(latent_dim=1, **sizes)
+    network = {"score": ScoreNetwork, "energy": EnergyNetwork}[kind](settings)
     objective = ScoreMatching(ScoreMatchingConfig(noise_power=0.2, pre_update_probability=0.0))
     batch = pairs([1] * 128, [1] * 128)
     given = context(frozen=Toy().eval())

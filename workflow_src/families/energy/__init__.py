@@ -1,10 +1,17 @@
 """The energy network of Lee, Shu & Cho 2020: a scalar whose slope is the direction in latent space."""
 
 from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
 
 from workflow_src.losses.settings import ScoreMatchingConfig, score_matching_cost
 from workflow_src.nn.settings import RefinerConfig, refiner_weights
 from workflow_src.spec import BASE, LATENT, REFINER, Family, Look, Role, Weights
+
+
+class EnergyConfig(RefinerConfig):
+    energy_pooling: Literal["mean", "sum"] = Field("mean", description="how the energy pools positions")
 
 
 def weights(model: RefinerConfig, vocabulary: int) -> dict[str, int]:
@@ -18,7 +25,7 @@ def training_cost(objective: ScoreMatchingConfig, sizes: Weights) -> float:
 FAMILY = Family(
     name="energy",
     title="Energy network",
-    model=RefinerConfig,
+    model=EnergyConfig,
     objective=ScoreMatchingConfig,
     presets=Path(__file__).parents[3] / "config/models/energy.yaml",
     build="workflow_src.families.energy.model:build",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from workflow_src.families.energy import EnergyConfig
 from workflow_src.nn.latent_stack import LatentStack
 from workflow_src.nn.layers import Memory, initialise
-from workflow_src.nn.settings import RefinerConfig
 from workflow_src.types import wide
 
 
@@ -20,7 +20,7 @@ class EnergyNetwork(LatentStack):
 
     differentiates_twice = True
 
-    def __init__(self, config: RefinerConfig):
+    def __init__(self, config: EnergyConfig):
         super().__init__(config)
         self.head = nn.Linear(config.dim, 1)
         initialise(self)
@@ -51,6 +51,6 @@ class EnergyNetwork(LatentStack):
         return -gradient
 
 
-def build(config: RefinerConfig, source_size: int, target_size: int, joint: bool) -> EnergyNetwork:
+def build(config: EnergyConfig, source_size: int, target_size: int, joint: bool) -> EnergyNetwork:
     """It reads latents and the source states of its base: no vocabulary."""
     return EnergyNetwork(config)
