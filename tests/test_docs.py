@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import PROJECT
 
 from workflow_src import registry
-from workflow_src.config import datasets, experiment
+from workflow_src.config import Plan, datasets, experiment, load
 from workflow_src.config.base import Frozen
+from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.plan import analyses
 
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+CONFIGURATION = [PROJECT / "config" / "README.md", PROJECT / "config" / "experiments" / "README.md"]
+PAGES = [PROJECT / "README.md", *CONFIGURATION, *sorted((PROJECT / "docs").glob("*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -46,6 +50,37 @@ def test_links_lead_to_files_and_headings(page):
         there = page.parent / path if path else page
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), target
+
+
+def blocks(page: Path, language: str = "") -> list[str]:
+    """The contents of a page's blocks of code in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("page", CONFIGURATION, ids=lambda page: page.parent.name)
+def test_configurations_of_the_pages_about_them_are_valid(page):
+    """Settings on command lines, as Snakemake reads them, and whole experiments."""
+    machine = read_yaml(CONFIG_FOLDER / "config.yaml")
+    commands = [shlex.split(line) for block in blocks(page) for line in block.splitlines() if " --config " in line]
+    assert commands
+    for command in commands:
+        words = command[command.index("--config") + 1 :]
+        settings = {name: yaml.safe_load(value) for name, _, value in (word.partition("=") for word in words)}
+        assert Plan(load(machine | settings)).experiment == settings["experiment"]
+    for whole in (yaml.safe_load(block) for block in blocks(page, "yaml")):
+        if "experiment" in whole:
+            assert Plan(load(machine | whole)).experiment == whole["experiment"]
+
+
+def test_every_experiment_is_listed_and_papers_with_what_they_cost():
+    rows = [line for line in prose(CONFIGURATION[1]) if line.startswith("| `")]
+    listed = {name: row for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
+    assert set(experiment_names()) <= set(listed)
+    for name in experiment_names():
+        file = experiment_file(name)
+        if file.parent.name == "papers":
+            low, high = re.search(r"about (\d+) to (\d+) GPU-hours", file.read_text(encoding="utf-8")).groups()
+            assert listed[name].rstrip(" |").endswith(f"| {low} to {high}"), name
 
 
 def test_every_page_can_be_reached_from_the_readme():

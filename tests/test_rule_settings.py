@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from workflow_src.config.load import experiment_names, load_experiment
+from workflow_src.config.compose import experiment_names
+from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
 
 SNAPSHOT = Path(__file__).parent / "smoke_rule_settings.json"

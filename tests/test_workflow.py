@@ -21,7 +21,7 @@ from workflow_src.cli import read_configuration
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.analyses import AnalysesConfig
-from workflow_src.config.load import experiment_names
+from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.plan import analyses
 from workflow_src.config.resources import Requests
 
@@ -80,7 +80,7 @@ def requested(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, d
 
 @pytest.mark.parametrize("name", experiment_names())
 def test_every_experiment_plans_the_jobs_that_the_estimate_counts(name, tmp_path):
-    configuration = str(PROJECT / f"config/experiments/{name}.yaml")
+    configuration = str(experiment_file(name))
     assert scheduled("--configfile", configuration, folder=tmp_path) == jobs(Plan(load_experiment(name)))
 
 

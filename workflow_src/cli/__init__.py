@@ -17,8 +17,9 @@ from workflow_src.cli.calibration import FILE as KEPT
 from workflow_src.cli.calibration import calibrate
 from workflow_src.config import ConfigError, Plan, costs, load
 from workflow_src.config.base import unknown
+from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.experiment import REMOVALS
-from workflow_src.config.load import CONFIG_FOLDER, experiment_names, load_experiment, merge, read_yaml
+from workflow_src.config.load import load_experiment
 from workflow_src.config.resolved import Loaded
 from workflow_src.config.resources import gpus
 from workflow_src.runtime import console
@@ -27,7 +28,7 @@ from workflow_src.runtime import console
 def configuration_file(name: str) -> Path:
     """The YAML file of an experiment of `config/experiments/`, or the file `name`. Raises ConfigError for neither."""
     if name in experiment_names():
-        return CONFIG_FOLDER / "experiments" / f"{name}.yaml"
+        return experiment_file(name)
     path = Path(name)
     if path.is_dir():
         raise ConfigError(f"{name} is a folder; give the name of an experiment or a YAML file.")

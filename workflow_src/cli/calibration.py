@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.config.base import ConfigError
+from workflow_src.config.compose import PROJECT
 from workflow_src.config.costs import decoding_operations, operations_a_position, sentence_length
-from workflow_src.config.load import PROJECT
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode, System
 from workflow_src.records.atomic import fingerprint, read_json, write_json

@@ -24,7 +24,7 @@ from workflow_src.cli.changes import changes
 from workflow_src.cli.estimate import duration
 from workflow_src.cli.work import GPU, Sizes, Work, automatic, core_hours, gpu_hours, numbered, sizes, total, work_of
 from workflow_src.config import ConfigError, Plan
-from workflow_src.config.load import PROJECT
+from workflow_src.config.compose import PROJECT
 
 # Stages in the order of the flow. Others, of rules that are added, come after them under the name of their rule.
 STAGES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
@@ -12,8 +12,12 @@ from workflow_src.config.base import Frozen, distinct
 Steps = Annotated[tuple[Annotated[int, Field(ge=0)], ...], AfterValidator(distinct)]
 
 
+# auto: where the experiment has something that fits; true: something must fit.
+Enabled = bool | Literal["auto"]
+
+
 class AnalysisConfig(Frozen):
-    enabled: bool = True
+    enabled: Enabled = "auto"
 
 
 class MarginalConfig(AnalysisConfig):
@@ -66,7 +70,7 @@ class LatentSpaceConfig(AnalysisConfig):
 class EnergiesConfig(AnalysisConfig):
     """Mean -log p(y|x) of every row's outputs under one system or several, as in Tu et al. 2020 (Tables 2 and 5)."""
 
-    enabled: bool = False
+    enabled: Enabled = False
     scorer: str | tuple[str, ...] | None = Field(
         None,
         description="systems that score outputs, the first that of the main table; default: the first autoregressive "
@@ -100,7 +104,7 @@ class ConvergenceConfig(AnalysisConfig):
     """The bound and BLEU of what each step puts out, and the step after which outputs stand still (Shu et al. 2020,
     Figures 3 and 4)."""
 
-    enabled: bool = False
+    enabled: Enabled = False
     sentences: int = Field(200, gt=0, description="first sentences of dev")
     samples: int = Field(20, gt=0, description="draws of z for each output's bound")
     steps: int = Field(10, gt=0, description="most steps that are taken")
@@ -110,7 +114,7 @@ class ConvergenceConfig(AnalysisConfig):
 class ComponentsConfig(AnalysisConfig):
     """How many principal components hold the variance of posterior means (Gu & Kong 2021, Figure 5)."""
 
-    enabled: bool = False
+    enabled: Enabled = False
     sentences: int = Field(1000, gt=0, description="first sentences of test")
     share: float = Field(0.95, gt=0, lt=1, description="of the variance that the counted components hold")
 
@@ -118,7 +122,7 @@ class ComponentsConfig(AnalysisConfig):
 class LatentPathsConfig(AnalysisConfig):
     """Where latents go under refinement: distances, log-densities, and how far each step is a delta step."""
 
-    enabled: bool = False
+    enabled: Enabled = False
     sentences: int = Field(100, gt=0, description="first sentences of dev")
     steps: Steps = Field((1, 2, 4, 8), min_length=1, description="beside 0, the prior mean")
 
@@ -126,7 +130,7 @@ class LatentPathsConfig(AnalysisConfig):
 class ReorderingConfig(AnalysisConfig):
     """Whether latents of source positions follow the word order of a translation (Gu & Kong 2021, Figure 6)."""
 
-    enabled: bool = False
+    enabled: Enabled = False
     sentences: int = Field(200, gt=0, description="first sentences of test")
     system: str | None = Field(
         None,

@@ -93,6 +93,9 @@ def _sentence(model: type[Frozen], error: dict[str, Any], where: str, raw: Any) 
         return f'unknown setting "{last}" in {section}; allowed: {", ".join(sorted(allowed))}.{nearest(last, allowed)}'
     if error["type"] == "missing" and isinstance(last, int):
         return f"setting {_path(where, above)} has too few entries: entry {last + 1} is missing; add it."
+    if error["type"] == "missing" and (misspelt := _nearly(last, error["input"], _fields_at(model, error["loc"][:-1]))):
+        section = _path(where, above) or "the configuration"
+        return f'unknown setting "{_cut(misspelt)}" in {section}. Did you mean "{last}"?'
     if error["type"] == "missing":
         return f"missing setting {path}: add it to the configuration."
     if error["type"] == "invalid_key":
@@ -108,6 +111,12 @@ def _sentence(model: type[Frozen], error: dict[str, Any], where: str, raw: Any) 
         # Of several settings together: the sentence names those that it is about.
         return f"setting {path}: {problem(error)}." if path else f"{problem(error)}."
     return f"setting {path} has the value {shown(error['input'])}: {problem(error)}; change it in the configuration."
+
+
+def _nearly(name: str, section: Any, fields: list[str]) -> str | None:
+    """The setting of a section that is most like the missing `name` and none of its fields, or None."""
+    others = [key for key in section if isinstance(key, str) and key not in fields] if isinstance(section, dict) else []
+    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=0.6)), None)
 
 
 def _location(parts: Sequence[str | int], raw: Any) -> list[str | int]:

@@ -65,6 +65,8 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 class TrainingConfig(Frozen):
     """How long and how a model learns. Everything here changes the result; devices and logging are elsewhere."""
 
+    # Replaced by its settings when a configuration is read, so that rules never see its name.
+    preset: str | None = Field(None, exclude=True, description="settings of config/training.yaml; those beside it win")
     max_steps: Steps = Field(
         description="updates; 0 uses initial_weights as they are; auto, or a section with bounds: by the target tokens"
     )
@@ -306,6 +308,8 @@ class WorkflowConfig(Frozen):
 
     experiment: ExperimentName
     extends: str | None = None
+    # Applied when a configuration is read.
+    only: tuple[SystemName, ...] | None = Field(None, description="systems that stay of the extended experiment")
     # Not inherited through `extends`; nor are the report's title, notes and expected figures, and `search_defaults`.
     description: str = ""
     recipe: RecipeConfig

@@ -1,13 +1,22 @@
-"""Reads YAML, merges what extends what, resolves presets, and checks everything that can be checked without data."""
+"""Resolves presets and relations of a configuration, and checks everything that can be checked without data."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from workflow_src.config.base import ConfigError, parse, shown, unknown
+from workflow_src.config.base import ConfigError, parse, unknown
+from workflow_src.config.compose import (
+    CONFIG_FOLDER,
+    check_new_systems,
+    dataset_names,
+    experiment,
+    experiment_names,
+    extended,
+    laid_over,
+    merge,
+    read_yaml,
+    with_training_presets,
+)
 from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
@@ -16,136 +25,6 @@ from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.declarations import DeclarationError
 from workflow_src.registry import carried, default_engine, distilling_engines, distilling_search, engines, families, use
 from workflow_src.spec import AUTOREGRESSIVE, BASE, Family, SearchSettings, phrase
-
-PROJECT = Path(__file__).resolve().parents[2]
-CONFIG_FOLDER = PROJECT / "config"
-
-
-class _Loader(yaml.SafeLoader):
-    """A safe loader that refuses a name twice in one section, of which YAML would take the last without a word."""
-
-    def get_single_node(self) -> yaml.Node | None:
-        # Before `<<` is replaced by what it takes in, which a section may say anew.
-        top = super().get_single_node()
-        left, seen = [top], set()
-        while left:
-            node = left.pop()
-            if id(node) in seen or not isinstance(node, yaml.CollectionNode):
-                continue
-            seen.add(id(node))
-            if isinstance(node, yaml.MappingNode):
-                self._refuse_twice(node)
-                left += [part for pair in node.value for part in pair]
-            else:
-                left += node.value
-        return top
-
-    def _refuse_twice(self, section: yaml.MappingNode) -> None:
-        keys = [key for key, _ in section.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
-        names = [self.construct_object(key) for key in keys]
-        for key, name in zip(keys, names, strict=True):
-            if names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f'it has "{key.value}" twice in one section; remove one', section.start_mark
-                )
-
-
-# What `<<` is tagged with: a section may take in several others.
-MERGE = "tag:yaml.org,2002:merge"
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file. Tags that build objects are refused (safe loader).
-
-    Raises ConfigError when the file is missing, is not YAML or holds no mapping.
-    """
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except FileNotFoundError:
-        raise ConfigError(f"configuration file {path} does not exist.") from None
-    except IsADirectoryError:
-        raise ConfigError(f"configuration {path} is a folder; name a file.") from None
-    except OSError as failure:
-        raise ConfigError(f"configuration file {path} cannot be read: {failure.strerror}.") from None
-    except RecursionError:
-        raise ConfigError(f"configuration file {path} nests too deeply; check its brackets.") from None
-    except KeyError as failure:
-        raise ConfigError(f"configuration file {path}: {failure} is not what its tag says.") from None
-    except (yaml.YAMLError, ValueError, OverflowError) as failure:
-        # Text that is no UTF-8, days that no month has, numbers of thousands of digits.
-        reason = " ".join(str(failure).split())
-        raise ConfigError(f"configuration file {path} is not valid YAML: {reason}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"configuration file {path} must hold settings as `name: value` lines.")
-    return content
-
-
-def merge(below: dict[str, Any], above: dict[str, Any], null_removes: bool = True) -> dict[str, Any]:
-    """`above` laid over `below`: mappings merge key by key, anything else replaces, null removes a key.
-
-    A definition of a dataset, which is a mapping with a name, replaces another one as a whole: nothing of a corpus is
-    true of the next. Without `null_removes` null replaces too, and definitions merge, as when Snakemake lays one
-    configuration file over another.
-    """
-    merged = dict(below)
-    for key, value in above.items():
-        if value is None and null_removes:
-            merged.pop(key, None)
-        elif key == "dataset" and null_removes and isinstance(value, dict) and "name" in value:
-            merged[key] = merge({}, value)
-        elif isinstance(value, dict) and isinstance(merged.get(key), dict):
-            merged[key] = merge(merged[key], value, null_removes)
-        else:
-            merged[key] = value
-    return merged
-
-
-def _names(folder: str) -> list[str]:
-    return sorted(path.stem for path in (CONFIG_FOLDER / folder).glob("*.yaml"))
-
-
-def experiment_names() -> list[str]:
-    """Names of the experiments in `config/experiments/`."""
-    return _names("experiments")
-
-
-def _experiment(name: Any, setting: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The settings of the experiment that `setting` names, laid over what it extends."""
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"{setting} is {shown(name)}; it must name an experiment of config/experiments/.")
-    if name in seen:
-        raise ConfigError(f"experiments extend each other in a circle: {' -> '.join([*seen, name])}.")
-    if name not in experiment_names():
-        raise unknown("experiment", name, experiment_names())
-    return _extended(read_yaml(CONFIG_FOLDER / "experiments" / f"{name}.yaml"), (*seen, name))
-
-
-def _inherited(parent: dict[str, Any]) -> dict[str, Any]:
-    """What an experiment passes on through `extends`: its settings, but nothing that it says about itself.
-
-    A description, title or note, published figures, and what bundles search with, are of one experiment: of another
-    corpus they would be wrong.
-    """
-    kept = {key: value for key, value in parent.items() if key not in ("extends", "description")}
-    if isinstance(parent.get("systems"), dict):
-        kept["systems"] = {name: _without(system, "search_defaults") for name, system in parent["systems"].items()}
-    if isinstance(parent.get("report"), dict):
-        own = {key for key in parent["report"] if key in ("title", "notes") or key.startswith("expected")}
-        kept["report"] = {key: value for key, value in parent["report"].items() if key not in own}
-        if isinstance(kept["report"].get("grids"), list):
-            kept["report"]["grids"] = [_without(grid, "published") for grid in kept["report"]["grids"]]
-    return kept
-
-
-def _without(section: Any, name: str) -> Any:
-    return {key: value for key, value in section.items() if key != name} if isinstance(section, dict) else section
-
-
-def _extended(raw: dict[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]:
-    """`raw` laid over what it extends. The result extends nothing, so that a key removed by null stays removed."""
-    parent = raw.get("extends")
-    own = {key: value for key, value in raw.items() if key != "extends"}
-    return raw if parent is None else merge(_inherited(_experiment(parent, "extends", seen)), own)
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:
@@ -156,19 +35,21 @@ def load_experiment(name: str, **settings: Any) -> Loaded:
 def load(raw: dict[str, Any]) -> Loaded:
     """Check a raw configuration, as Snakemake merged it.
 
-    A mapping that has `recipe` or `extends` is complete in itself; otherwise `experiment` names a file in
-    `config/experiments/`, and what else is given is laid over it: also parts of a recipe, without a name of its own.
+    A mapping that has `recipe` or `extends` is complete in itself; otherwise `experiment` names a shipped
+    experiment, and what else is given is laid over it: also parts of a recipe, without a name of its own.
 
     Raises ConfigError with one sentence for the first thing that is wrong.
     """
     recipe = raw.get("recipe", {})
     partial = isinstance(recipe, dict) and "name" not in recipe and raw.get("experiment") in experiment_names()
     if raw.get("extends") is not None or not partial and "recipe" in raw:
-        raw = _extended(raw)
+        raw = extended(raw)
     else:
         if "experiment" not in raw:
             raise ConfigError("missing setting experiment: name a file of config/experiments/.")
-        raw = merge(_experiment(raw["experiment"], "experiment"), raw)
+        raw = laid_over(experiment(raw["experiment"], "experiment"), raw)
+    raw = with_training_presets(raw)
+    check_new_systems(raw)
     config: WorkflowConfig = parse(WorkflowConfig, raw, "")
     try:
         use(config.plugins)
@@ -205,8 +86,8 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
     chosen = config.recipe.dataset
     if isinstance(chosen, DatasetConfig):
         return chosen
-    if chosen not in _names("datasets"):
-        raise unknown("dataset", chosen, _names("datasets"))
+    if chosen not in dataset_names():
+        raise unknown("dataset", chosen, dataset_names())
     return parse(DatasetConfig, read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml"), f"datasets/{chosen}.yaml")
 
 

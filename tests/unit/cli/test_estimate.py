@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from workflow_src import cli
 from workflow_src.cli.estimate import as_text, estimate, jobs
 from workflow_src.config import ConfigError, Plan, load_experiment
+from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.costs import operations_a_position, parameters, parts
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.lvm.model import LatentVariableModel
@@ -205,3 +206,15 @@ def test_without_texts_nobody_knows_what_is_auto(own_text, tmp_path):
     with pytest.raises(ConfigError, match="vocabulary_size is auto, and the number of training pairs is not known"):
         estimate(Plan(own_text))
     assert estimate(Plan(own_text), pairs=100)["work"][0]["updates"] == 500
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_settings_of_papers_say_that_they_never_ran_and_what_they_would_cost(name):
+    path = experiment_file(name)
+    text = path.read_text(encoding="utf-8")
+    if path.parent.name != "papers":
+        assert "Never run" not in text
+        return
+    low, high = estimate(Plan(load_experiment(name)))["hours"]
+    command = f"`continuum estimate {name} --no-calibration`"
+    assert f"# Never run; about {low:.0f} to {high:.0f} GPU-hours of one A100 ({command}).\n" in text

@@ -7,8 +7,8 @@ from re import escape
 import pytest
 
 from workflow_src.config import ConfigError, Plan, load, load_experiment
+from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.display import build
-from workflow_src.config.load import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.evaluation.report import significance_page
 
 DEMO = read_yaml(CONFIG_FOLDER / "experiments" / "demo.yaml")

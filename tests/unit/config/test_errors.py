@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from workflow_src.cli import read_configuration
 from workflow_src.config import ConfigError, Plan, load, load_experiment
-from workflow_src.config.load import CONFIG_FOLDER, experiment_names, merge, read_yaml
+from workflow_src.config.compose import CONFIG_FOLDER, experiment_names, merge, read_yaml
 from workflow_src.config.sizes import AutoStepsConfig
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")

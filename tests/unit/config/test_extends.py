@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 
 import pytest
 
-from workflow_src.config import ConfigError, Plan, load, load_experiment
+from workflow_src.config import ConfigError, Plan, compose, load, load_experiment
+from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.datasets import DatasetConfig
-from workflow_src.config.load import CONFIG_FOLDER, experiment_names, merge, read_yaml
 
 SAID = {
     "title": "A title",
@@ -23,7 +22,7 @@ SAID = {
 @pytest.fixture
 def shipped(monkeypatch, tmp_path):
     """A folder of experiments in place of the shipped ones: `parent` says everything about itself, `child` nothing."""
-    for folder in ("datasets", "models"):
+    for folder in ("datasets", "models", "training.yaml"):
         (tmp_path / folder).symlink_to(CONFIG_FOLDER / folder)
     (tmp_path / "experiments").mkdir()
     parent = read_yaml(CONFIG_FOLDER / "experiments/smoke.yaml")
@@ -32,8 +31,7 @@ def shipped(monkeypatch, tmp_path):
     child = {"experiment": "child", "extends": "parent", "recipe": {"name": "child"}}
     for name, content in (("parent", parent), ("child", child)):
         (tmp_path / "experiments" / f"{name}.yaml").write_text(json.dumps(content))
-    # The package exports the function `load` under the module's name.
-    monkeypatch.setattr(sys.modules[load.__module__], "CONFIG_FOLDER", tmp_path)
+    monkeypatch.setattr(compose, "CONFIG_FOLDER", tmp_path)
 
 
 def said(loaded):
@@ -73,7 +71,7 @@ def test_a_setting_changed_in_an_experiment_leaves_its_words(shipped):
 def test_each_shipped_experiment_has_a_description_of_its_own():
     descriptions = {}
     for name in experiment_names():
-        own = read_yaml(CONFIG_FOLDER / "experiments" / f"{name}.yaml").get("description", "")
+        own = read_yaml(experiment_file(name)).get("description", "")
         assert own.strip(), f"config/experiments/{name}.yaml has no description"
         assert load_experiment(name).config.description == own
         descriptions[own] = name

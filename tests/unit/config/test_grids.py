@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from workflow_src.config import ConfigError, Plan, load
+from workflow_src.config.compose import CONFIG_FOLDER, inherited, merge, read_yaml
 from workflow_src.config.display import build
-from workflow_src.config.load import CONFIG_FOLDER, _inherited, merge, read_yaml
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
@@ -77,7 +77,7 @@ def test_rules_of_reports_without_grids_are_handed_what_they_were():
 
 def test_published_figures_of_a_grid_are_not_inherited():
     parent = {"experiment": "parent", "report": {"grids": [GRID | {"published": {"SX": {"ST": "1"}}}], "examples": 2}}
-    assert _inherited(parent)["report"] == {"grids": [GRID], "examples": 2}
+    assert inherited(parent)["report"] == {"grids": [GRID], "examples": 2}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from workflow_src.config import ConfigError, Plan, load, load_experiment
+from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.costs import operations_a_position, parts
-from workflow_src.config.load import CONFIG_FOLDER, merge, read_yaml
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
@@ -137,7 +137,7 @@ def test_the_grid_has_both_tables_of_operators():
         ("tagger", "inference-tagger", "grid-tagger", "grid-seq2seq"),
         ("cmlm", "inference-network", "grid-cmlm", "teacher"),
     ):
-        grid = {n: one for n, one in experiment.systems.items() if one.family_name == family}
+        grid = {n: one for n, one in experiment.systems.items() if one.family_name == family and n != "tagger-energy"}
         assert list(grid) == [f"{name}-{first}-{second}" for first in OPERATORS for second in OPERATORS]
         for system, one in grid.items():
             chosen = f"{name}-{one.objective.input_operator}-{one.objective.output_operator}".lower()
@@ -145,7 +145,7 @@ def test_the_grid_has_both_tables_of_operators():
         assert {(decode.search, decode.splits) for decode in experiment.decodes if decode.system in grid} == {
             ("argmax", ("test",))
         }
-    networks = [one for one in experiment.systems.values() if one.roles]
+    networks = [one for name, one in experiment.systems.items() if one.roles and name != "tagger-energy"]
     assert len({one.training.canonical() for one in networks}) == 1 and networks[0].training.keep == "best"
     report, energies = experiment.config.report, experiment.config.analyses.energies
     assert report.expected == {} and energies.reference_lengths and set(energies.scorer) == {"grid-seq2seq", "teacher"}
@@ -160,6 +160,17 @@ def test_the_grid_has_both_tables_of_operators():
     tagger, distilled = (experiment.systems[f"grid-tagger{end}"] for end in ("", "-distilled"))
     assert dataclasses.replace(distilled, name=tagger.name, data="raw") == tagger
     assert distilled.teacher == "grid-seq2seq" and tagger.data == "raw"
+
+
+def test_taggers_learn_from_references_outputs_and_energy_for_as_many_tokens():
+    systems = load_experiment("engine-grid").systems
+    references, distilled, energy = (systems[f"tagger-{kind}"] for kind in ("references", "distilled", "energy"))
+    assert [one.init_from for one in (references, distilled, energy)] == [
+        "grid-tagger", "grid-tagger-distilled", "grid-tagger"
+    ]  # fmt: skip
+    assert (references.teacher, distilled.teacher, energy.roles) == (None, "grid-seq2seq", {"energy": "grid-seq2seq"})
+    tokens = [one.training.max_steps * one.training.batch_tokens for one in (references, distilled, energy)]
+    assert tokens[0] == tokens[1] == pytest.approx(tokens[2], rel=0.01)
 
 
 def test_the_teacher_of_the_grid_is_that_of_the_captions():

@@ -12,8 +12,8 @@ from workflow_src import cli
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, costs, load_experiment
 from workflow_src.config.base import ConfigError
+from workflow_src.config.compose import experiment_names
 from workflow_src.config.costs import decode_operations, parts
-from workflow_src.config.load import experiment_names
 from workflow_src.config.resources import Requests
 
 

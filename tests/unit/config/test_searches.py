@@ -191,7 +191,8 @@ def test_the_papers_rows_are_all_there_with_their_published_figures():
         loaded = load_experiment(name)
         rows = {row.name for row in loaded.decodes} | {f"{row.system}/{row.name}" for row in loaded.decodes}
         assert loaded.config.report.expected.keys() <= rows
-        assert len(loaded.config.report.expected) == 15
+        # Beside them `wmt16` has those of iterative refinement.
+        assert sum(not row.startswith("inat/") for row in loaded.config.report.expected) == 15
 
 
 @pytest.mark.parametrize(

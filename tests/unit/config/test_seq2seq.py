@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from workflow_src.config import ConfigError, load
-from workflow_src.config.load import CONFIG_FOLDER, merge, read_yaml
+from workflow_src.config.compose import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.plan import Plan
 from workflow_src.config.resources import Requests
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workflow_src.config.base import ConfigError, parse
+from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
-from workflow_src.config.load import CONFIG_FOLDER, read_yaml
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.records.atomic import ArtifactError
 

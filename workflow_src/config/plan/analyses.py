@@ -90,7 +90,7 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
             settings["bleu_tokeniser"] = loaded.bleu_tokeniser
         systems = [entry["system"] for entry in entries.get("searches", ())]
         systems += scoring_systems(entries) if entries.get("rows") else ()
-        if not systems and config.enabled and not type(config).model_fields["enabled"].default:
+        if not systems and config.enabled is True:
             raise ConfigError(
                 f"analyses.{name} is enabled, and nothing that the experiment decodes or trains fits it: "
                 f"{NEEDED[name]}; add such a system or decode, or remove analyses.{name}."
@@ -101,7 +101,7 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
             message=message,
             path=f"results/{loaded.config.experiment}/analysis/{name.replace('_', '-')}.json",
             split=_main_split(loaded) if name == "energies" else SPLITS.get(name, "test"),
-            enabled=config.enabled and bool(systems),
+            enabled=bool(config.enabled and systems),
             systems=tuple(dict.fromkeys(systems)),
             settings=json.dumps(settings, sort_keys=True, ensure_ascii=False),
             limits={limit: getattr(config, limit) for limit in LIMITS if hasattr(config, limit)},
@@ -163,14 +163,14 @@ def _scored(loaded: Loaded) -> dict[str, Any]:
     content: dict[str, Any] = {"scorer": list(scorers), "rows": rows}
     if loaded.config.analyses.energies.reference_lengths:
         entries = at_reference_lengths(loaded)
-        if not entries:
+        if not entries and loaded.config.analyses.energies.enabled is True:
             raise ConfigError(
                 f"analyses.energies.reference_lengths is true, and no decode of {split} translates at given lengths; "
                 "add one, or remove reference_lengths."
             )
         # Who is given a length reads outputs off no alignment.
         removed = removal(False, False, loaded.config.report.remove_repetitions)
-        content["searches"] = [entry | {"repetitions_removed": removed} for entry in entries]
+        content |= {"searches": [entry | {"repetitions_removed": removed} for entry in entries]} if entries else {}
     return content
 
 
@@ -229,6 +229,8 @@ def _reordered(loaded: Loaded) -> dict[str, Any]:
         if decode.system == config.system
         or (config.system is None and loaded.systems[decode.system].family.autoregressive)
     ]
+    if not fits and config.enabled == "auto":
+        return {"searches": [], "rows": []}
     if not fits:
         wanted = f"system {config.system}" if config.system else "an autoregressive system"
         names = ", ".join(dict.fromkeys(decode.system for decode in decodes)) or "none"
@@ -250,6 +252,8 @@ def energy_scorers(loaded: Loaded) -> tuple[str, ...]:
     ranked = sorted(loaded.systems.values(), key=lambda one: not one.family.autoregressive)
     fits = [one.name for one in ranked if SCORER in one.traits]
     named = scoring_systems({"scorer": config.scorer})
+    if not named and not fits and config.enabled == "auto":
+        return ()
     if not named and not fits:
         raise ConfigError(f"{where}: no system of the experiment scores outputs; add one, or remove {where}.")
     for name in named:

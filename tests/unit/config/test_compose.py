@@ -1,0 +1,292 @@
+"""Which systems `only` keeps, what training presets come to, and the nearest name of a misspelt system."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from workflow_src.config import ConfigError, Plan, compose, load, load_experiment
+from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
+
+PRESETS = read_yaml(CONFIG_FOLDER / "training.yaml")
+
+
+def mine(**settings):
+    """`smoke` with changes. Its score network works in the space of lvm, and ctc's bundle carries lm."""
+    return load({"experiment": "mine", "extends": "smoke", **settings})
+
+
+def decoded(loaded):
+    return {decode.system for decode in loaded.decodes}
+
+
+# only
+
+
+def test_only_keeps_systems_and_all_that_they_are_built_on():
+    whole = load_experiment("smoke")
+    loaded = mine(only=["score"])
+    # lvm is its base, and teacher is the start and the teacher of lvm.
+    assert list(loaded.systems) == ["teacher", "lvm", "score"]
+    assert loaded.systems == {name: whole.systems[name] for name in loaded.systems}
+    assert loaded.config.decodes == tuple(
+        decode for decode in whole.config.decodes if decode.system in ("teacher", "lvm", "score")
+    )
+
+
+def test_only_keeps_what_bundles_carry_and_what_fills_roles():
+    assert set(mine(only=["ctc"]).systems) == {"teacher", "ctc", "lm"}
+    loaded = load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger-engine"]})
+    # Its energy is that of seq2seq, its start is tagger, and nothing needs the teacher.
+    assert set(loaded.systems) == {"tagger-engine", "tagger", "seq2seq"}
+
+
+def test_translations_with_a_dropped_system_go_and_its_distillation_too(monkeypatch):
+    loaded = load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger", "cmlm"]})
+    assert decoded(loaded) == {"teacher", "tagger", "cmlm"}
+    assert "teacher" in loaded.config.distillation
+    loaded = load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger"]})
+    assert decoded(loaded) == {"tagger"} and not loaded.config.distillation
+    # A search may name a system besides: those that a dropped one ranks go.
+    parent = read_yaml(CONFIG_FOLDER / "experiments" / "smoke-families.yaml")
+    ranked = [
+        {"system": "tagger", "search": "argmax", "lengths": 2, "rescorer": rescorer}
+        for rescorer in ("teacher", "seq2seq")
+    ]
+    kept = compose.laid_over(compose.extended(parent) | {"decodes": ranked}, {"only": ["tagger-engine"]})
+    assert kept["decodes"] == ranked[1:]
+
+
+def test_systems_of_ones_own_stay_with_what_they_need():
+    own = {"family": "lvm", "preset": "miniature", "data": "distilled-by-teacher", "training": {"max_steps": 5}}
+    loaded = mine(only=["ctc"], systems={"own": own, "energy": {"training": {"max_steps": 7}}})
+    assert set(loaded.systems) == {"teacher", "ctc", "lm", "own", "lvm", "energy"}
+    assert loaded.systems["energy"].training.max_steps == 7
+
+
+def test_only_over_a_shipped_experiment_by_its_name_and_along_a_chain():
+    assert set(
+        load_experiment("smoke", only=["teacher"], decodes=[{"system": "teacher", "search": "greedy"}]).systems
+    ) == {"teacher"}
+    shapes = load({"experiment": "mine", "extends": "tatoeba-one-pass", "only": ["student-long", "ctc-4-1"]})
+    assert set(shapes.systems) == {"teacher", "student-long", "ctc-4-1"}
+
+
+@pytest.mark.parametrize("name", compose.experiment_names())
+def test_only_leaves_every_shipped_experiment_valid(name):
+    """Whatever system is asked for: what names the others goes with them."""
+    for system in load_experiment(name).systems:
+        try:
+            left = Plan(load_experiment(name, only=[system]))
+        except ConfigError as refused:
+            # Counted language models are decoded by no search of their own.
+            assert str(refused).startswith(f"only leaves no decodes: the extended experiment has none of {system};")
+            assert load_experiment(name).systems[system].family_name == "ngram"
+        else:
+            assert system in left.loaded.systems and {d.system for d in left.loaded.decodes} <= set(left.loaded.systems)
+
+
+def test_scorers_and_analyses_of_dropped_systems_go():
+    whole = load_experiment("smoke-families").config.analyses
+    assert whole.energies.enabled is True and set(whole.energies.scorer) == {"seq2seq", "teacher"}
+    left = load({"experiment": "mine", "extends": "smoke-families", "only": ["cmlm"]})
+    assert left.config.analyses.energies.scorer == ("teacher",)
+    left = Plan(load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger"]}))
+    assert left.loaded.config.analyses.energies.scorer is None
+    # Nothing refines latents any more, and nothing is asked of them.
+    assert not [one for one in left.analyses.values() if one.enabled and one.name in ("convergence", "latent_paths")]
+    with pytest.raises(ConfigError, match="analyses.components is enabled, and nothing that the experiment decodes or"):
+        Plan(
+            load(
+                {
+                    "experiment": "mine",
+                    "extends": "smoke-families",
+                    "only": ["tagger"],
+                    "analyses": {"components": {"enabled": True}},
+                }
+            )
+        )
+
+
+def test_grids_stay_whole_or_go():
+    whole = Plan(load_experiment("engine-grid"))
+    assert [grid.family for grid in whole.grids] == ["inference-tagger", "inference-network"]
+    taggers = [name for name, one in whole.loaded.systems.items() if one.family_name == "inference-tagger"]
+    left = Plan(load_experiment("engine-grid", only=taggers))
+    assert left.grids == whole.grids[:1]
+    assert not Plan(load_experiment("engine-grid", only=taggers[:-1])).grids
+
+
+@pytest.mark.parametrize(
+    ("only", "message"),
+    [
+        (
+            ["scoer"],
+            'unknown system "scoer" in only; allowed: ctc, energy, lm, lvm, score, teacher. Did you mean "score"?',
+        ),
+        ("score", "only is 'score'; it must be a list of systems of the extended experiment."),
+        ([3], "only is [3]; it must be a list of systems of the extended experiment."),
+    ],
+)
+def test_a_wrong_only_is_refused_in_one_sentence(only, message):
+    with pytest.raises(ConfigError) as refused:
+        mine(only=only)
+    assert message in str(refused.value)
+
+
+def test_only_without_extends_is_refused():
+    with pytest.raises(
+        ConfigError, match="^only names the systems that stay of an extended experiment, and nothing is"
+    ):
+        load(read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml") | {"only": ["teacher"]})
+
+
+def test_a_listed_translation_of_a_dropped_system_is_refused():
+    with pytest.raises(ConfigError, match='unknown system "score"'):
+        mine(only=["teacher"], decodes=[{"system": "score", "search": "score"}])
+
+
+# Presets of trainings
+
+
+def trained(training):
+    return mine(systems={"teacher": {"training": training}}).systems["teacher"].training
+
+
+def test_a_preset_is_its_settings_and_settings_beside_it_win():
+    own = {"family": "transformer", "preset": "miniature"}
+    training = {"preset": "short-sentences", "max_steps": 10, "weight_decay": 0.5}
+    loaded = mine(systems={"own": own | {"training": training}, "long": own | {
+        "training": PRESETS["short-sentences"] | {"max_steps": 10, "weight_decay": 0.5}}})  # fmt: skip
+    assert loaded.systems["own"].training == loaded.systems["long"].training
+    assert loaded.systems["own"].training.weight_decay == 0.5
+    assert loaded.systems["own"].training.dev_sentences == 1000
+
+
+def test_another_preset_takes_the_place_of_the_extended_experiments():
+    """Settings that stand beside it there stay."""
+    shipped = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")["systems"]["teacher"]["training"]
+    assert "preset" in shipped and "max_steps" in shipped
+    training = trained({"preset": "short-sentences"})
+    assert training.max_steps == shipped["max_steps"]
+    assert training.dev_sentences == PRESETS["short-sentences"]["dev_sentences"]
+    assert trained({"preset": "short-sentences", "dev_sentences": 7}).dev_sentences == 7
+    # A single value changes nothing else, and null leaves a value to the preset.
+    assert trained({"dev_sentences": 7}) == trained({}).model_copy(update={"dev_sentences": 7})
+    assert trained({"preset": "gu-2021"}).max_steps == shipped["max_steps"] != PRESETS["gu-2021"]["max_steps"]
+    assert trained({"preset": "gu-2021", "max_steps": None}).max_steps == PRESETS["gu-2021"]["max_steps"]
+
+
+def test_rules_get_the_settings_of_a_preset_and_not_its_name(monkeypatch):
+    """A renamed preset reruns nothing."""
+    before = Plan(mine(systems={"teacher": {"training": {"preset": "short-sentences"}}}))
+    real = compose.read_yaml
+
+    def renamed(path):
+        content = real(path)
+        return {f"{name}-2": preset for name, preset in content.items()} if path.name == "training.yaml" else content
+
+    monkeypatch.setattr(compose, "read_yaml", renamed)
+    raw = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
+    for system in raw["systems"].values():
+        if "preset" in system.get("training", {}):
+            system["training"]["preset"] += "-2"
+    raw["systems"]["teacher"]["training"]["preset"] = "short-sentences-2"
+    after = Plan(load(raw | {"experiment": "mine"}))
+    for name in before.loaded.systems:
+        assert before.settings_training(name) == after.settings_training(name)
+    assert '"preset"' not in json.dumps(json.loads(before.settings_training("teacher"))["training"])
+
+
+def test_an_unknown_preset_names_the_nearest():
+    with pytest.raises(ConfigError) as refused:
+        trained({"preset": "short-sentence"})
+    assert str(refused.value) == (
+        'unknown preset "short-sentence" in systems.teacher.training; allowed: '
+        f'{", ".join(sorted(PRESETS))}. Did you mean "short-sentences"?'
+    )
+    with pytest.raises(ConfigError, match='unknown preset "5" in systems.teacher.training'):
+        trained({"preset": 5})
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_trains(name):
+    own = {"family": "transformer", "preset": "miniature", "training": {"max_steps": 10, "preset": name}}
+    assert mine(systems={"own": own}).systems["own"].training.max_steps == 10
+
+
+# Misspelt systems
+
+
+def test_a_misspelt_system_names_the_nearest():
+    with pytest.raises(ConfigError) as refused:
+        load_experiment("smoke", systems={"scoer": {}})
+    assert str(refused.value) == (
+        'unknown system "scoer" in systems; allowed: ctc, energy, lm, lvm, score, teacher, or a new one with a family. '
+        'Did you mean "score"?'
+    )
+    with pytest.raises(
+        ConfigError, match='^unknown system "zz" in systems; allowed: ctc, .*or a new one with a family.$'
+    ):
+        load_experiment("smoke", systems={"zz": {}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"decodes": [{"systm": "teacher", "search": "greedy"}]},
+            'unknown setting "systm" in decodes[0]. Did you mean "system"?',
+        ),
+        (
+            {"systems": {"own": {"famly": "lvm", "preset": "miniature"}}},
+            'unknown system "own" in systems; allowed: ',
+        ),
+        (
+            {"systems": {"own": {"family": "lvm", "prest": "miniature"}}},
+            'unknown setting "prest" in systems.own. Did you mean "preset"?',
+        ),
+        (
+            {"systems": {"teacher": {"training": {"prest": "toy"}}}},
+            'unknown setting "prest" in systems.teacher.training; allowed: ',
+        ),
+        ({"distillation": {"techer": {"beam": 2}}}, 'unknown system "techer" in distillation; allowed: '),
+        ({"analyses": {"energeis": {"enabled": True}}}, 'unknown setting "energeis" in analyses; allowed: '),
+        ({"recipe": {"dataset": {"nmae": "mine"}}}, 'unknown setting "nmae" in recipe.dataset'),
+        (
+            {"report": {"grids": [{"titel": "A", "family": "lvm", "rows": "data", "columns": "preset"}]}},
+            'unknown setting "titel" in report.grids[0]. Did you mean "title"?',
+        ),
+    ],
+)
+def test_a_misspelt_setting_is_named_rather_than_the_missing_one(settings, message):
+    with pytest.raises(ConfigError) as refused:
+        mine(**settings)
+    assert str(refused.value).startswith(message)
+
+
+# Papers
+
+
+def test_settings_of_papers_are_found_by_name():
+    papers = sorted(path.stem for path in (CONFIG_FOLDER / "experiments" / "papers").glob("*.yaml"))
+    assert papers and set(papers) < set(compose.experiment_names())
+    loaded = load({"experiment": "mine", "extends": papers[0]})
+    assert loaded.systems == load_experiment(papers[0]).systems
+    whole = read_yaml(CONFIG_FOLDER / "experiments" / "papers" / f"{papers[0]}.yaml")
+    assert load(whole).systems == loaded.systems
+
+
+def test_shipped_experiments_are_few_and_remove_no_system_by_null():
+    files = list((CONFIG_FOLDER / "experiments").glob("*.yaml"))
+    assert len(files) <= 16 and len(compose.experiment_names()) <= 24
+    for path in compose._experiment_files().values():
+        assert None not in read_yaml(path).get("systems", {}).values(), f"{path} has SYSTEM: null; say only"
+
+
+def test_lines_of_the_configuration_are_at_most_120_wide():
+    """But for addresses, which cannot be cut."""
+    for path in CONFIG_FOLDER.rglob("*.yaml"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert not [line for line in lines if len(line) > 120 and "https://" not in line], path

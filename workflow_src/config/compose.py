@@ -1,0 +1,305 @@
+"""Reads YAML, finds experiments by name, and lays an experiment over the one that it extends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workflow_src.config.base import ConfigError, nearest, shown, unknown
+from workflow_src.registry import searches
+
+PROJECT = Path(__file__).resolve().parents[2]
+CONFIG_FOLDER = PROJECT / "config"
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that refuses a name twice in one section, of which YAML would take the last without a word."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        # Before `<<` is replaced by what it takes in, which a section may say anew.
+        top = super().get_single_node()
+        left, seen = [top], set()
+        while left:
+            node = left.pop()
+            if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+                continue
+            seen.add(id(node))
+            if isinstance(node, yaml.MappingNode):
+                self._refuse_twice(node)
+                left += [part for pair in node.value for part in pair]
+            else:
+                left += node.value
+        return top
+
+    def _refuse_twice(self, section: yaml.MappingNode) -> None:
+        keys = [key for key, _ in section.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
+        names = [self.construct_object(key) for key in keys]
+        for key, name in zip(keys, names, strict=True):
+            if names.count(name) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f'it has "{key.value}" twice in one section; remove one', section.start_mark
+                )
+
+
+# What `<<` is tagged with: a section may take in several others.
+MERGE = "tag:yaml.org,2002:merge"
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file. Tags that build objects are refused (safe loader).
+
+    Raises ConfigError when the file is missing, is not YAML or holds no mapping.
+    """
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except FileNotFoundError:
+        raise ConfigError(f"configuration file {path} does not exist.") from None
+    except IsADirectoryError:
+        raise ConfigError(f"configuration {path} is a folder; name a file.") from None
+    except OSError as failure:
+        raise ConfigError(f"configuration file {path} cannot be read: {failure.strerror}.") from None
+    except RecursionError:
+        raise ConfigError(f"configuration file {path} nests too deeply; check its brackets.") from None
+    except KeyError as failure:
+        raise ConfigError(f"configuration file {path}: {failure} is not what its tag says.") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as failure:
+        # Text that is no UTF-8, days that no month has, numbers of thousands of digits.
+        reason = " ".join(str(failure).split())
+        raise ConfigError(f"configuration file {path} is not valid YAML: {reason}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"configuration file {path} must hold settings as `name: value` lines.")
+    return content
+
+
+def merge(below: dict[str, Any], above: dict[str, Any], null_removes: bool = True) -> dict[str, Any]:
+    """`above` laid over `below`: mappings merge key by key, anything else replaces, null removes a key.
+
+    A definition of a dataset, which is a mapping with a name, replaces another one as a whole: nothing of a corpus is
+    true of the next. Without `null_removes` null replaces too, and definitions merge, as when Snakemake lays one
+    configuration file over another.
+    """
+    merged = dict(below)
+    for key, value in above.items():
+        if value is None and null_removes:
+            merged.pop(key, None)
+        elif key == "dataset" and null_removes and isinstance(value, dict) and "name" in value:
+            merged[key] = merge({}, value)
+        elif isinstance(value, dict) and isinstance(merged.get(key), dict):
+            merged[key] = merge(merged[key], value, null_removes)
+        else:
+            merged[key] = value
+    return merged
+
+
+def dataset_names() -> list[str]:
+    """Names of the datasets in `config/datasets/`."""
+    return sorted(path.stem for path in (CONFIG_FOLDER / "datasets").glob("*.yaml"))
+
+
+def _experiment_files() -> dict[str, Path]:
+    """The files of `config/experiments/` and of its folder `papers/`, by name."""
+    folder = CONFIG_FOLDER / "experiments"
+    files = [*folder.glob("*.yaml"), *(folder / "papers").glob("*.yaml")]
+    return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
+
+
+def experiment_names() -> list[str]:
+    """Names of the shipped experiments, those of `config/experiments/papers/` among them."""
+    return list(_experiment_files())
+
+
+def experiment_file(name: str) -> Path:
+    """The YAML file of a shipped experiment. Raises ConfigError for another name."""
+    files = _experiment_files()
+    if name not in files:
+        raise unknown("experiment", name, list(files))
+    return files[name]
+
+
+def experiment(name: Any, setting: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The settings of the experiment that `setting` names, laid over what it extends. Raises ConfigError."""
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{setting} is {shown(name)}; it must name an experiment of config/experiments/.")
+    if name in seen:
+        raise ConfigError(f"experiments extend each other in a circle: {' -> '.join([*seen, name])}.")
+    return extended(read_yaml(experiment_file(name)), (*seen, name))
+
+
+def inherited(parent: dict[str, Any]) -> dict[str, Any]:
+    """What an experiment passes on through `extends`: its settings, but nothing that it says about itself.
+
+    A description, title or note, published figures, and what bundles search with, are of one experiment: of another
+    corpus they would be wrong.
+    """
+    kept = {key: value for key, value in parent.items() if key not in ("extends", "description")}
+    if isinstance(parent.get("systems"), dict):
+        kept["systems"] = {name: _without(system, "search_defaults") for name, system in parent["systems"].items()}
+    if isinstance(parent.get("report"), dict):
+        own = {key for key in parent["report"] if key in ("title", "notes") or key.startswith("expected")}
+        kept["report"] = {key: value for key, value in parent["report"].items() if key not in own}
+        if isinstance(kept["report"].get("grids"), list):
+            kept["report"]["grids"] = [_without(grid, "published") for grid in kept["report"]["grids"]]
+    return kept
+
+
+def _without(section: Any, name: str) -> Any:
+    return {key: value for key, value in section.items() if key != name} if isinstance(section, dict) else section
+
+
+def extended(raw: dict[str, Any], seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    """`raw` laid over what it extends. The result extends nothing, so that a key removed by null stays removed."""
+    parent = raw.get("extends")
+    if parent is None:
+        if raw.get("only") is not None:
+            raise ConfigError(
+                "only names the systems that stay of an extended experiment, and nothing is extended; add extends: "
+                "EXPERIMENT, or remove only."
+            )
+        return raw
+    own = {key: value for key, value in raw.items() if key != "extends"}
+    return laid_over(inherited(experiment(parent, "extends", seen)), own)
+
+
+def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """`own` laid over `parent`, of whose systems those stay that `only` names.
+
+    Systems that `own` has settings of stay too, and all that a system which stays is built on or carries. What names
+    one of the others in `parent` goes; what `own` says is checked like any other setting. Raises ConfigError.
+    """
+    only = own.get("only")
+    own = {key: value for key, value in own.items() if key != "only"}
+    merged = merge(parent, own)
+    systems = merged.get("systems")
+    if only is None or not isinstance(systems, dict):
+        return merged
+    if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
+        raise ConfigError(f"only is {shown(only)}; it must be a list of systems of the extended experiment.")
+    for name in only:
+        if name not in systems:
+            raise unknown("system", name, [str(other) for other in systems], "only")
+    changed = own.get("systems")
+    kept = _with_needed([*only, *(changed if isinstance(changed, dict) else ())], systems)
+    families = {name: system.get("family") for name, system in systems.items() if isinstance(system, dict)}
+    merged = merge(_reduced(parent, {name: family for name, family in families.items() if name not in kept}), own)
+    merged["systems"] = {name: system for name, system in systems.items() if name in kept}
+    if merged.get("decodes") == []:
+        raise ConfigError(
+            f"only leaves no decodes: the extended experiment has none of {', '.join(only)}; list decodes, or add a "
+            "system that has some."
+        )
+    return merged
+
+
+def _reduced(parent: dict[str, Any], dropped: dict[str, Any]) -> dict[str, Any]:
+    """`parent` without teachers, decodes, scorers, published figures and grids of the systems of `dropped`.
+
+    `dropped` has the families of these systems by name. Analyses run where something is left that fits them.
+    """
+    left = dict(parent)
+    if isinstance(parent.get("distillation"), dict):
+        left["distillation"] = {name: how for name, how in parent["distillation"].items() if name not in dropped}
+    if isinstance(parent.get("decodes"), list):
+        left["decodes"] = [decode for decode in parent["decodes"] if not dropped.keys() & _used_by(decode)]
+    if isinstance(parent.get("analyses"), dict):
+        left["analyses"] = {name: _reduced_analysis(how, dropped) for name, how in parent["analyses"].items()}
+    if isinstance(parent.get("report"), dict):
+        left["report"] = {name: _reduced_report(value, dropped) for name, value in parent["report"].items()}
+    return left
+
+
+def _reduced_analysis(analysis: Any, dropped: dict[str, Any]) -> Any:
+    if not isinstance(analysis, dict):
+        return analysis
+    left = dict(analysis)
+    for setting in left.keys() & {"system", "scorer"}:
+        named = left[setting] if isinstance(left[setting], list) else [left[setting]]
+        kept = [name for name in named if not (isinstance(name, str) and name in dropped)]
+        if not kept:
+            del left[setting]
+        elif kept != named:
+            left[setting] = kept
+    return left | {"enabled": "auto"} if left.get("enabled") is True else left
+
+
+def _reduced_report(value: Any, dropped: dict[str, Any]) -> Any:
+    """A setting of the report: published figures by `SYSTEM/DECODE`, grids, or another. A grid stays if it is whole."""
+    if isinstance(value, dict):
+        return {row: figure for row, figure in value.items() if str(row).partition("/")[0] not in dropped}
+    if isinstance(value, list):
+        return [grid for grid in value if not (isinstance(grid, dict) and _shows(grid, dropped))]
+    return value
+
+
+def _shows(grid: dict[str, Any], dropped: dict[str, Any]) -> bool:
+    """Whether a grid has a cell of a dropped system: one that it lists, or else any of its family."""
+    listed = grid.get("systems")
+    if isinstance(listed, list):
+        return any(name in listed for name in dropped)
+    return grid.get("family") in dropped.values()
+
+
+def _with_needed(names: list[Any], systems: dict[Any, Any]) -> set[Any]:
+    """`names` and all systems that these are built on, are taught by, or carry; unknown ones are left out."""
+    kept: set[Any] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        section = systems.get(name)
+        if name in kept or name not in systems:
+            continue
+        kept.add(name)
+        if not isinstance(section, dict):
+            continue
+        groups = [section.get(key) for key in ("roles", "carries")]
+        needed = [section.get("base"), section.get("init_from")]
+        needed += [other for group in groups if isinstance(group, dict) for other in group.values()]
+        needed.append(str(section.get("data", "")).removeprefix("distilled-by-"))
+        left += [other for other in needed if isinstance(other, str)]
+    return kept
+
+
+def _used_by(decode: Any) -> set[str]:
+    """The systems that an entry of `decodes` names: its own, and those that its search takes as settings."""
+    if not isinstance(decode, dict):
+        return set()
+    search = searches().get(str(decode.get("search")))
+    named = ["system", *(search.settings.named("role") if search else ())]
+    return {decode[setting] for setting in named if isinstance(decode.get(setting), str)}
+
+
+def with_training_presets(raw: dict[str, Any]) -> dict[str, Any]:
+    """`raw` with the settings of `config/training.yaml` in place of `preset` in trainings; keys beside it win.
+
+    Raises ConfigError for an unknown preset.
+    """
+    systems = raw.get("systems")
+    if not isinstance(systems, dict):
+        return raw
+    return raw | {"systems": {name: _with_training_preset(name, system) for name, system in systems.items()}}
+
+
+def _with_training_preset(name: Any, system: Any) -> Any:
+    training = system.get("training") if isinstance(system, dict) else None
+    preset = training.get("preset") if isinstance(training, dict) else None
+    if preset is None:
+        return system
+    presets = read_yaml(CONFIG_FOLDER / "training.yaml")
+    if not isinstance(preset, str) or preset not in presets:
+        raise unknown("preset", str(preset), list(presets), f"systems.{name}.training")
+    return system | {"training": merge(presets[preset], {key: training[key] for key in training if key != "preset"})}
+
+
+def check_new_systems(raw: dict[str, Any]) -> None:
+    """Raises ConfigError for a system without a family beside others that have one: its name is misspelt, or new."""
+    systems = raw.get("systems")
+    if not isinstance(systems, dict):
+        return
+    whole = [str(name) for name, system in systems.items() if isinstance(system, dict) and "family" in system]
+    for name, system in systems.items():
+        if whole and isinstance(name, str) and isinstance(system, dict) and "family" not in system:
+            raise ConfigError(
+                f'unknown system "{name}" in systems; allowed: {", ".join(sorted(whole))}, or a new one with a '
+                f"family.{nearest(name, whole)}"
+            )
