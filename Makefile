@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Reports below docs/results are written by the workflow.
+MARKDOWN = $(wildcard *.md docs/*.md config/*.md config/*/*.md)
 
 .PHONY: help setup demo test test-graphs test-slurm lint format picture clean
 
@@ -43,12 +45,14 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/mdformat --check $(MARKDOWN)
 	$(BIN)/snakemake --lint
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile rules
+	$(BIN)/mdformat $(MARKDOWN)
 
 picture:
 	dot -Tsvg docs/workflow.dot -o docs/workflow.svg

@@ -30,7 +30,6 @@ if not Path(workflow_src.__file__).resolve().is_relative_to(Path(PROJECT).resolv
     )
 
 from workflow_src.config import ConfigError, Plan, costs, load
-from workflow_src.records.cuts import Cuts
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.config.resolved import Decode
 from workflow_src.config.plan import SPLITS
@@ -66,8 +65,6 @@ RUNTIME = plan.config.runtime
 GPUS = gpus(RUNTIME.device)
 # Memory and time of every job, by the sizes of models and corpus; more at each retry.
 needs = Requests(plan, gpu=GPUS > 0)
-# Shards on disk are used, however many they are.
-cuts = Cuts(plan)
 # A training on several nodes starts its processes with srun by itself: `mpi` makes Slurm's executor leave that to it. One
 # task a node; tasks_per_gpu=0 keeps the executor from making it one a GPU.
 SEVERAL_NODES = (
@@ -256,20 +253,6 @@ def analysis_bundles(wildcards, input):
     return [f"{folder.parent.parent.name}={folder}" for folder in folders]
 
 
-def stage_of(rule_name, general):
-    """The stage of a declared training or export: the one of its name, where there is one, or the general one."""
-    return rule_name if find_spec(f"workflow_src.stages.{rule_name}") else general
-
-
-def export_stage(rule_name):
-    """The stage of an export, and the engine that the general one writes files for."""
-    (engine,) = (engine for engine in EXPORTING if engine.export_rule == rule_name)
-    return stage_of(rule_name, f"export_engine --engine {engine.name}")
-
-
-# Snakemake evaluates commands twice. It does so where they are defined, and again when a job runs, after all loops have
-# ended; only then does `rule` hold a name.
-globals()["rule"] = None
 # Whether the experiment has such systems or not, `--forcerun` and `--set-resources` may name them.
 TRAININGS = list(dict.fromkeys(family.training_rule for family in families().values()))
 # Rules whose families are counted at once, on one CPU.

@@ -109,7 +109,7 @@ rule decode:
         unpack(decode_inputs),
         bundle=decoding_bundle,
         source=plan.corpus("{split}", "source"),
-        shards=lambda wildcards: cuts.translated(
+        shards=lambda wildcards: plan.translation_shards(
             plan.decode(wildcards.system, wildcards.search), wildcards.seed, wildcards.split
         ),
     output:

@@ -40,7 +40,7 @@ rule distill:
 
 rule merge_distilled:
     input:
-        shards=lambda wildcards: cuts.distilled(wildcards.teacher),
+        shards=lambda wildcards: plan.distilled_shards(wildcards.teacher),
         model=rules.distill.input.model,
         subwords=SUBWORDS,
         source=plan.corpus("train", "source"),

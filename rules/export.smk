@@ -20,6 +20,7 @@ for engine in EXPORTING:
             mem_mb=needs.memory(engine.export_rule),
             runtime=needs.minutes(engine.export_rule),
             slurm_partition=needs.partition(gpu=False),
+            engine=engine.name,
         params:
             settings="{}",
             bundle=input_folder("bundle"),
@@ -27,7 +28,7 @@ for engine in EXPORTING:
         message:
             f"Exporting {{wildcards.system}}, seed {{wildcards.seed}}, to {engine.title}"
         shell:
-            f"python -m workflow_src.stages.{export_stage(rule or engine.export_rule)}"
+            "python -m workflow_src.stages.export_engine --engine {resources.engine}"
             " --settings {params.settings:q} --log {log:q}"
             " --bundle {params.bundle:q} --output-folder {params.folder:q}"
 

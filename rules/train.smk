@@ -48,8 +48,7 @@ for training_rule in TRAININGS:
         message:
             "Training {wildcards.system}, seed {wildcards.seed}"
         shell:
-            f"{{resources.launch}} workflow_src.stages.{stage_of(rule or training_rule, 'train')}"
-            " --settings {params.settings:q} --log {log:q}"
+            "{resources.launch} workflow_src.stages.train --settings {params.settings:q} --log {log:q}"
             " --seed {wildcards.seed} --train {params.train:q} --dev {params.dev:q} --test {params.test:q}"
             " --subwords {params.subwords:q}"
             " --reference {input.reference:q} --corpus-summary {input.summary:q} {params.base} {params.initial}"

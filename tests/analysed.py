@@ -11,7 +11,7 @@ import pydantic
 from workflow_src.evaluation.analyses import contents
 
 ENTRIES = [
-    {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"},
+    {"system": "lvm", "search": "delta", "model": "lvm"},
     {"system": "score", "search": "score", "step_size": 1.0, "model": "lvm"},
 ]
 
@@ -55,7 +55,7 @@ def latent_space():
     return {
         "sentence": 6, "system": "score-2d", "source": "Hund & <i>Katze</i>", "reference": "dogs", "steps": 2,
         "pieces": {"7": "▁dog", "8": "s", "9": "▁"}, "texts": dict.fromkeys(outputs, "dog <b>s"), "outputs": outputs,
-        "panels": [panel, panel],
+        "panels": [panel, panel], "searches": ["delta", "score"], "end_symbol": None,
     }  # fmt: skip
 
 
@@ -141,7 +141,7 @@ EVERY = {
 
 def raw(name: str, **changed: Any) -> dict[str, Any]:
     """What the file of an analysis says, with these keys in place of its own."""
-    return {"analysis": name, "split": "dev"} | json.loads(json.dumps(EVERY[name])) | changed
+    return {"format": contents.FORMAT, "analysis": name, "split": "dev"} | json.loads(json.dumps(EVERY[name])) | changed
 
 
 def read(*files: dict[str, Any]) -> contents.Analyses:

@@ -18,7 +18,7 @@ from filelock import FileLock
 from snakemake_server import DRY_RUNS
 from stage_server import STAGE_SERVER
 
-from workflow_src.registry import families
+from workflow_src.registry import engines, families
 
 # A busy machine is slow, not wrong.
 hypothesis.settings.register_profile("busy", deadline=None)
@@ -109,7 +109,6 @@ given = argparse.ArgumentParser(allow_abbrev=False)
 for name in ("settings", "log", "output", "output-folder", "output-prefix", "output-text", "output-scores", "state"):
     given.add_argument("--" + name)
 given.add_argument("--languages", nargs="*")
-given.add_argument("--shards", nargs="*")
 given, _ = given.parse_known_args()
 settings = json.loads(given.settings)
 pairs = [f"{split}.{code}" for split in ("train", "dev", "test")
@@ -121,9 +120,9 @@ files = {
     "normalise": [*pairs, *references, "corpus.json"],
     "learn_subwords": ["subwords.json"],
     "encode": [".source.bin", ".source.offsets.npy", ".target.bin", ".target.offsets.npy", ".json"],
-    "train_teacher": system, "train_lvm": system, "train_refiner": system, "train": system,
+    "train": system,
     "export_bundle": ["bundle.json"],
-    "export_ctranslate2": ["bundle.json"],
+    "export_engine": ["bundle.json"],
     "finish_bundle": ["bundle.json"],
     "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],
 }
@@ -134,20 +133,14 @@ if given.output_prefix:
     paths += [given.output_prefix + name for name in files[stage]]
 if stage == "decode":
     paths.append(given.output.removesuffix(".txt") + ".jsonl")
-record = pathlib.Path(given.output).with_suffix(".json") if stage in ("decode", "distill") else None
-if stage.startswith("train"):
-    record = pathlib.Path(given.output_folder, "config.json")
 for path in map(pathlib.Path, filter(None, paths)):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(stage)
-if record:
-    made = {"settings": settings} | ({"shards": max(1, len(given.shards))} if stage == "decode" else {})
-    record.write_text(json.dumps({"provenance": made}))
 """
-# `train` makes systems of families that name no module of their own; `export_engine` is run by rules of plug-ins.
-MODULES = {path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__"}
-TRAINED_BY_TRAIN = tuple(sorted({family.training_rule for family in families().values()} - MODULES))
-STAGES = sorted(MODULES - {"train", "export_engine"})
+STAGES = sorted({path.stem for path in (PROJECT / "workflow_src/stages").glob("*.py")} - {"__init__"})
+# Rules that run the stages `train` and `export_engine`.
+TRAININGS = sorted({family.training_rule for family in families().values()})
+EXPORTS = sorted({engine.export_rule for engine in engines().values() if engine.exports})
 
 
 @pytest.fixture(scope="session")
@@ -160,7 +153,7 @@ def hollow_project(tmp_path_factory) -> Path:
     stages = project / "workflow_src/stages"
     stages.mkdir()
     (stages / "__init__.py").touch()
-    for stage in (*STAGES, "train"):
+    for stage in STAGES:
         (stages / f"{stage}.py").write_text(FAKE_STAGE)
     return project
 

@@ -9,7 +9,7 @@ from workflow_src.config.display import build
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.results import Row
+from workflow_src.evaluation.report.results import FORMAT, Row
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Measurement, Speed, StepCosts, TimedRow, Where
 
@@ -74,7 +74,7 @@ def squeezed(markdown: str) -> str:
 
 
 def stepped(search: str, steps: int, **more) -> dict:
-    return {"search": search, "steps": steps, "step_size": 1.0, **more}
+    return {"search": search, "steps": steps, **more}
 
 
 DECODES = {
@@ -113,13 +113,15 @@ def manifest(
 
 
 def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none", **more) -> Row:
-    """A row of results.json."""
+    """A row of results.json; `steps` and `beam` are settings of its search."""
+    settings = {setting: more.pop(setting) for setting in ("steps", "beam") if setting in more}
     content = {
         "system": system, "name": name, "family": SYSTEMS[system]["family"], "preset": "tiny", "data": "raw",
         "search": name.partition("-")[0], "candidates": None, "seed": seed,
         "repetitions_removed": removed, "bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "p_value": None,
         "chrf": bleu + 20, "validity": None, "latency_ms": None, "latency_std": None, "sentences_per_second": None,
-        "speedup": None, "device": None, "threads": None, "batch": None,
+        "speedup": None, "device": None, "threads": None, "batch": None, "title": "", "settings": settings,
+        "aligned": False, "autoregressive": SYSTEMS[system]["family"] == "transformer", "engine": "continuum",
     }  # fmt: skip
     return Row.model_validate(content | more)
 
@@ -172,5 +174,5 @@ def trained(name: str, family: str, seed: int = 1, **figures) -> TrainedSystem:
 
 def results(experiment: str, dataset: str, rows: list[dict]) -> dict:
     """The content of results.json without provenance or systems."""
-    about = {"source": "de", "target": "en", "split": "test", "systems": [], "provenance": {}}
+    about = {"format": FORMAT, "source": "de", "target": "en", "split": "test", "systems": [], "provenance": {}}
     return {"experiment": experiment, "dataset": dataset, **about, "rows": rows}

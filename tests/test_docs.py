@@ -1,4 +1,4 @@
-"""README and docs: links and anchors lead somewhere, prose is wrapped in one way, pages can be reached."""
+"""README and docs: links and anchors lead somewhere, pages can be reached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from workflow_src.config.base import Frozen
 from workflow_src.config.plan import analyses
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
-WIDTH = 120
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -47,24 +46,6 @@ def test_links_lead_to_files_and_headings(page):
         there = page.parent / path if path else page
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), target
-
-
-# Written by hand; the others of docs/results are reports.
-BY_HAND = ("README", "declarations", "training-speed", "decoding-speed", "faults")
-RESULTS = [PROJECT / f"docs/results/{name}.md" for name in BY_HAND]
-
-
-@pytest.mark.parametrize("page", [*PAGES, PROJECT / "CHANGELOG.md", *RESULTS], ids=lambda page: page.name)
-def test_prose_is_wrapped_in_one_way(page):
-    """As many words a line as fit; tables, headings and formulas are as they are."""
-    lines = prose(page)
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        if line.startswith(("|", "#", "    ", "![")) or not line.strip():
-            continue
-        assert len(line) <= WIDTH, line
-        continues = following.strip() and not re.match(r"\s*([-*] |\d+\. |\||#)", following)
-        if continues:
-            assert len(line) + 1 + len(following.split()[0]) > WIDTH, f"{line}\n{following}"
 
 
 def test_every_page_can_be_reached_from_the_readme():

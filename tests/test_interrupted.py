@@ -112,7 +112,7 @@ def test_ctrl_c_in_a_terminal_keeps_what_was_trained(tmp_path, smoke_run):
     try:
         wait_for(lambda: told_in(log, "step 100/200"), 200, terminal.process)
         jobs = psutil.Process(terminal.process.pid).children(recursive=True)
-        assert any("workflow_src.stages.train_teacher" in job.cmdline() for job in jobs)
+        assert any("workflow_src.stages.train" in job.cmdline() for job in jobs)
         terminal.interrupt()
         assert terminal.process.wait(timeout=100) == 1, terminal.said
         assert not psutil.wait_procs(jobs, timeout=10)[1]

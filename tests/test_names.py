@@ -59,7 +59,7 @@ def test_no_rule_names_a_member(path):
 
 # What serves all members, and the two modules that open and export the folders of one engine.
 SHARED = {"workflow_src.families.build", "workflow_src.engines.choose"}
-OF_ONE_ENGINE = {"serving/ctranslate2.py", "stages/export_ctranslate2.py"}
+OF_ONE_ENGINE = {"serving/ctranslate2.py"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

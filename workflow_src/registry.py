@@ -179,9 +179,7 @@ def settings_of(handed: Mapping[str, Any]) -> SearchSettings:
     if search is None:
         raise ValueError(f'unknown search "{handed.get("search")}"; allowed: {", ".join(searches())}.')
     rest = {name: value for name, value in handed.items() if name not in ("search", *ENGINE_SETTINGS)}
-    # What is handed for the sake of older files says nothing.
-    constants = search.settings.constants
-    return search.settings.checked({n: v for n, v in rest.items() if n not in constants or constants[n] != v})
+    return search.settings.checked(rest)
 
 
 def named_systems(settings: SearchSettings) -> dict[str, str]:
@@ -223,9 +221,9 @@ def roles() -> tuple[str, ...]:
 
 
 def followed(settings: SearchSettings) -> dict[str, Any]:
-    """What analyses that follow a search keep of its settings, or of its constants where it has no such setting."""
+    """What analyses that follow a search keep of its settings."""
     names = dict.fromkeys(name for search in searches().values() for name in search.settings.named("follow"))
-    there = {**settings.constants, **settings.model_dump()}
+    there = settings.model_dump()
     return {name: there[name] for name in names if name in there}
 
 

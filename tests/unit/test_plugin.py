@@ -200,7 +200,7 @@ def report_files(plan, folder):
         lines = [{"step": step, "loss": 2.0, "dev_words": 0.1 * step} for step in (1, 2)]
         (folder / entry["log"]).write_text("".join(json.dumps(line) + "\n" for line in lines))
         write_json(folder / entry["config"], {"steps": 2})
-    write_json(folder / "speed.json", {"rows": speed, "protocol": reports.PROTOCOL, "protocols": []})
+    write_json(folder / "speed.json", {"format": 1, "rows": speed, "protocol": reports.PROTOCOL, "protocols": []})
     significance = {"test": TEST, "sentences": 9, "rows": compared, "against_delta": [], "against_autoregressive": []}
     write_json(folder / "significance.json", significance)
     _shown_files(manifest["usage"])

@@ -130,7 +130,7 @@ def momentum(use_package, training_words, export_words, run_stage, tmp_path_fact
     use_package("first-search.md", "momentum")
     plan = Plan(read_configuration("momentum.yaml"))
     folder = tmp_path_factory.mktemp("latent")
-    run_stage("train_lvm", training_words("lvm", folder, max_steps=6))
+    run_stage("train", training_words("lvm", folder, max_steps=6))
     words = export_words(folder / "model.safetensors", None, folder / "bundle")
     export_bundle.run(export_bundle.arguments().parse_args(words))
     return plan, folder / "bundle"

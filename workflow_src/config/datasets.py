@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
 from workflow_src.config.base import Frozen, distinct, named, written
 from workflow_src.config.sizes import AUTO, NumberOrAuto, vocabulary_size
 from workflow_src.config.tokenisers import BleuTokeniser
-from workflow_src.spec import Grown
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 Address = Annotated[
@@ -226,10 +225,8 @@ class DatasetConfig(DatasetFiles):
         return self
 
 
-class NormalisationConfig(Grown):
+class NormalisationConfig(Frozen):
     """What turns raw lines into the text that models see and that scores are computed on."""
-
-    later: ClassVar[frozenset[str]] = frozenset({"references"})
 
     unicode: Literal["NFC", "NFKC"] = "NFC"
     romanian: bool = Field(False, description="on Romanian text: cedilla to comma letters, then diacritics removed")

@@ -51,7 +51,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
         every += tried
         for compute_type in _each(section.compute_type):
             engine = _engine(section, compute_type, system, search, tried, where)
-            handed = {"search": search.name} | settings.handed()
+            handed = {"search": search.name} | settings.model_dump(mode="json")
             own = engine is default_engine()
             kind = compute_type or next(iter(engine.compute_types), None)
             made.append(
@@ -219,7 +219,6 @@ def _tune(section: DecodeConfig, search: Search, where: str) -> dict[str, list[A
                 search.settings.checked_value(name, value, f"{where}.tune.")
             except ValueError as failure:
                 raise ConfigError(str(failure)) from None
-    # Numbers are handed to rules as they always were.
     tune = {n: [float(v) if _is_number(v) else v for v in values] for n, values in section.tune.items()}
     return tune or None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
@@ -23,7 +23,7 @@ from workflow_src.config.sizes import (
     share,
 )
 from workflow_src.registry import distilling_search
-from workflow_src.spec import Grown, SearchSettings
+from workflow_src.spec import SearchSettings
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # What is removed of runs of the same: nothing, words of the joined text, or subwords before they are joined.
@@ -62,10 +62,8 @@ Package = Annotated[
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
-class TrainingConfig(Grown):
+class TrainingConfig(Frozen):
     """How long and how a model learns. Everything here changes the result; devices and logging are elsewhere."""
-
-    later = frozenset({"patience"})
 
     max_steps: Steps = Field(
         description="updates; 0 uses initial_weights as they are; auto, or a section with bounds: by the target tokens"
@@ -226,9 +224,7 @@ class GridConfig(Frozen):
     systems: tuple[str, ...] | None = Field(None, description="those that it shows; default: all of the family")
 
 
-class ReportConfig(Grown):
-    later: ClassVar[frozenset[str]] = frozenset({"expected_reference_lengths", "grids"})
-
+class ReportConfig(Frozen):
     title: str | None = None
     examples: int = Field(10, ge=0, description="sentences shown with every refinement step")
     remove_repetitions: Removal | None = Field(

@@ -79,8 +79,8 @@ def gpus(device: str) -> int:
 class Requests:
     """What each rule asks for. `memory(rule)` and `minutes(rule)` are functions for `resources:`.
 
-    A shard's job asks for its own part, by the number of shards in its name: shards that are on disk already may be
-    fewer or more than the configuration says. A decode that is given shards only joins them.
+    A shard's job asks for its own part, by the number of shards in its name. A decode that is given shards only joins
+    them.
     """
 
     def __init__(self, plan: Plan, gpu: bool):

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from workflow_src.records.atomic import ArtifactError, atomic, read_json, write_json
+from workflow_src.records.checked import check_format
 from workflow_src.records.provenance import digests
 
 SIDES = ("source", "target")
-FORMAT = "continuum-encoded-1"
+FORMAT = 1
 # Largest vocabulary whose ids fit into 16 bits.
 SMALL_VOCABULARY = 65536
 
@@ -152,8 +153,7 @@ class EncodedCorpus:
         """
         description = _path(prefix, "json")
         summary = read_json(description)
-        if not isinstance(summary, dict) or summary.get("format") != FORMAT:
-            raise ArtifactError(f"file {description} does not describe an encoded corpus ({FORMAT}); encode it again.")
+        check_format(summary, FORMAT, f"file {description}", "encode the corpus again")
         try:
             pairs, dtype = int(summary["pairs"]), np.dtype(summary["dtype"]).newbyteorder("<")
             counts = {side: int(summary[f"{side}_tokens"]) for side in SIDES}

@@ -26,10 +26,11 @@ from workflow_src.data.escapes import BPE_SIGNS, NIBBLES, RESERVED, Escape, unes
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.repetitions import collapse
 from workflow_src.records.atomic import ArtifactError, atomic, fingerprint, read_json, sha256, write_json
+from workflow_src.records.checked import check_format
 from workflow_src.records.provenance import provenance
 from workflow_src.spec import BOS, EOS, PAD, UNK
 
-FORMAT = "continuum-subwords-1"
+FORMAT = 1
 # Of model files.
 ENDINGS = ("model", "codes", "vocabulary")
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
@@ -130,10 +131,7 @@ class Subwords:
         """
         folder = Path(folder)
         description = read_json(folder / "subwords.json")
-        if not isinstance(description, dict) or description.get("format") != FORMAT:
-            raise ArtifactError(
-                f"file {folder / 'subwords.json'} does not describe subwords ({FORMAT}); learn them again."
-            )
+        check_format(description, FORMAT, f"file {folder / 'subwords.json'}", "learn subwords again")
         for name, expected in description["files"].items():
             path = folder / name
             if not path.is_file():

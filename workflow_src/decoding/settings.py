@@ -27,12 +27,12 @@ StepSize = Annotated[
 LengthQuantile = Annotated[
     float | None,
     Field(None, gt=0, lt=1, description="of the predicted target lengths; none: the most probable length"),
-    Option(tune=True, part="-quantile{:g}", omit=True, length=True),
+    Option(tune=True, part="-quantile{:g}", length=True),
 ]
 Lengthening = Annotated[
     float,
     Field(0.0, ge=0, allow_inf_nan=False, description="times |x|, rounded, is added to predicted target lengths"),
-    Option(tune=True, part="-longer{:g}", omit=True, length=True),
+    Option(tune=True, part="-longer{:g}", length=True),
 ]
 LengthPenalty = Annotated[
     float,
@@ -42,18 +42,18 @@ LengthPenalty = Annotated[
         allow_inf_nan=False,
         description="exponent of the length that log-probabilities of outputs are divided by where lengths are ranked",
     ),
-    Option(tune=True, part="-penalty{:g}", omit=True, length=True, ranks=True),
+    Option(tune=True, part="-penalty{:g}", length=True, ranks=True),
 ]
 StopThreshold = Annotated[
     float | None,
     Field(None, gt=0, allow_inf_nan=False, description="a sentence stops after a step shorter than this"),
-    Option(tune=True, part="-stop{:g}", omit=True, stop=True),
+    Option(tune=True, part="-stop{:g}", stop=True),
 ]
 
 StopUnchanged = Annotated[
     bool,
     Field(False, description="a sentence stops after a step that leaves its translation as it was"),
-    Option(part="-still", omit=True, stop=True),
+    Option(part="-still", stop=True),
 ]
 
 

@@ -18,6 +18,13 @@ class Told(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
+def check_format(content: Any, number: int, where: str, advice: str) -> None:
+    """Raises ArtifactError where `content`, of a whole file, does not say that its format is `number`."""
+    told = content.get("format") if isinstance(content, dict) else None
+    if told != number:
+        raise ArtifactError(f"{where} has format {shown(told)}; this version reads format {number}; {advice}.")
+
+
 def checked(model: type[Content], content: Any, where: str, advice: str) -> Content:
     """`content` as a `model`. Raises ArtifactError: where, the first wrong key, its value, what is wrong, advice."""
     try:

@@ -20,6 +20,8 @@ from workflow_src.registry import engines, plugins
 
 # The folder workflow_src.
 PACKAGE = Path(__file__).resolve().parents[1]
+# Of the block that every record has.
+FORMAT = 1
 # Of those, versions are kept, and of the packages of engines.
 PACKAGES = (
     "torch", "numpy", "sentencepiece", "subword-nmt", "sacremoses", "sacrebleu", "snakemake", "safetensors", "numba",
@@ -106,6 +108,7 @@ def provenance(
     """
     packages = dict.fromkeys([*PACKAGES, *(package for engine in engines().values() for package in engine.packages)])
     return {
+        "format": FORMAT,
         "settings": settings,
         "inputs": {name: _input(path) for name, path in (inputs or {}).items()},
         "files": files or {},

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.records.atomic import ArtifactError, canonical, checksum, read_json, sha256
+from workflow_src.records.provenance import FORMAT
+from workflow_src.spec import shown
 
 RESULTS = "results"
 # The record that an experiment ends with.
@@ -87,9 +89,11 @@ class Chain:
             content = read_json(self.base / path)
             text = (self.base / path).read_text(encoding="utf-8")
             made = _made(content)
-            if made is None or "checksum" not in made:
-                problem = "carries no checksum of itself: it was changed, or another version made it"
+            if made is not None and made.get("format") != FORMAT:
+                problem = f"has provenance of format {shown(made.get('format'))}; this version reads format {FORMAT}"
                 return Record(path, made, f"{path} {problem}; {again}")
+            if made is None or "checksum" not in made:
+                return Record(path, made, f"{path} was changed: it carries no checksum of itself; {again}")
             if made["checksum"] != checksum(content) or text != canonical(content):
                 # What it says of its inputs still tells what comes before it.
                 return Record(path, made, f"{path} was changed after it was made: its own checksum differs; {again}")

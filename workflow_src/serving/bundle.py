@@ -19,7 +19,7 @@ from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.weights import load_weights
 from workflow_src.records.atomic import ArtifactError, copy_file, read_json, sha256
-from workflow_src.records.checked import Told, checked
+from workflow_src.records.checked import Told, check_format, checked
 from workflow_src.runtime.device import Runtime
 from workflow_src.spec import BASE, MODEL, Family, Search, shown
 
@@ -35,14 +35,14 @@ class Sizes(Told):
 
 
 class Network(Told):
-    """One network of a bundle. Bundles of earlier versions do not say roles."""
+    """One network of a bundle, and what it is there for: a role of the search."""
 
     family: str
     model: dict[str, Any]
     sizes: Sizes
     weights: str
     sha256: str
-    role: str | None = None
+    role: str
 
 
 class Languages(Told):
@@ -89,7 +89,7 @@ class Description(Told):
 
     @model_validator(mode="after")
     def _a_network_of_its_own(self):
-        if all(one.role not in (None, MODEL) for one in self.models.values()):
+        if all(one.role != MODEL for one in self.models.values()):
             raise ValueError(f"no network has the role {MODEL}")
         return self
 
@@ -101,8 +101,7 @@ def read_bundle(folder: Path) -> dict[str, Any]:
     if not (folder / DESCRIPTION).is_file():
         raise ArtifactError(f"{folder} is no bundle: it has no {DESCRIPTION}; export a trained system first.")
     description = read_json(folder / DESCRIPTION)
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise ArtifactError(f"{folder / DESCRIPTION} is not of bundle format {FORMAT}; export the system again.")
+    check_format(description, FORMAT, str(folder / DESCRIPTION), "export the system again")
     checked(Description, description, str(folder / DESCRIPTION), "export the system again")
     _check_plugins(folder, description)
     return description
@@ -141,20 +140,13 @@ def networks(description: dict[str, Any]) -> list[tuple[str, Family]]:
     """Names of a bundle's networks with their families: the system's own, that of its base, then other roles."""
     found = [(name, registry.families()[part["family"]]) for name, part in description["models"].items()]
 
-    def place(entry: tuple[str, Family]) -> int:
-        # Bundles of earlier versions do not say roles: of two networks, the one that needs the other is the system's.
-        role = description["models"][entry[0]].get("role")
-        if role:
-            return {MODEL: 0, BASE: 1}.get(role, 2)
-        return int(len(found) > 1 and not entry[1].needs)
-
-    return sorted(found, key=place)
+    return sorted(found, key=lambda entry: {MODEL: 0, BASE: 1}.get(description["models"][entry[0]]["role"], 2))
 
 
 def roles(description: dict[str, Any]) -> dict[str, str]:
     """Names of a bundle's networks by the role that they fill beside the system's own and its base's."""
     parts = description["models"]
-    return {part["role"]: name for name, part in parts.items() if (part.get("role") or BASE) not in (MODEL, BASE)}
+    return {part["role"]: name for name, part in parts.items() if part["role"] not in (MODEL, BASE)}
 
 
 def defaults(description: dict[str, Any], search: Search) -> dict[str, Any]:

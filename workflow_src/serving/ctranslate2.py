@@ -35,7 +35,7 @@ class CTranslate2Translator(BaseTranslator):
     def open(
         cls, folder: Path, description: dict[str, Any], device: str, precision: str, threads: int | None
     ) -> CTranslate2Translator:
-        """Read a folder that export_ctranslate2 made. `precision`: float32, int8, float16 or auto.
+        """Read a folder that the rule export_ctranslate2 made. `precision`: float32, int8, float16 or auto.
 
         auto is float32 on CPUs, float16 on GPUs. Raises ArtifactError when the model is missing or another one,
         ValueError when the library is not installed or cannot compute in this precision here.

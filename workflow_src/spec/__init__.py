@@ -6,7 +6,7 @@ imported inside of jobs only, so that planning needs no torch. Standard library 
 """
 
 from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Sizes, Weights, single
-from workflow_src.spec.sections import Frozen, Grown, place, problem, shown
+from workflow_src.spec.sections import Frozen, place, problem, shown
 from workflow_src.spec.settings import Option, SearchSettings, check_beams
 from workflow_src.spec.traits import (
     ALIGNED,
@@ -61,7 +61,6 @@ __all__ = [
     "Export",
     "Family",
     "Frozen",
-    "Grown",
     "Look",
     "Option",
     "Plugin",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
 import pydantic
 from pydantic_core import PydanticKnownError
@@ -112,18 +112,3 @@ class Frozen(pydantic.BaseModel):
     def canonical(self) -> str:
         """JSON with sorted keys: equal sections give equal text, so that Snakemake can compare them."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
-
-
-class Grown(Frozen):
-    """A section that got settings after runs were made with it.
-
-    The settings of `later` are left out of what is written while they have their default, so that rules are handed
-    what they were handed before. Their defaults never change: finished runs that do not name them were made with these.
-    """
-
-    later: ClassVar[frozenset[str]] = frozenset()
-
-    @pydantic.model_serializer(mode="wrap")
-    def _without_later(self, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        unset = {name for name in self.later if getattr(self, name) == type(self).model_fields[name].default}
-        return {name: value for name, value in handler(self).items() if name not in unset}

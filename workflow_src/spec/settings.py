@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import pydantic
 
@@ -21,7 +21,6 @@ class Option:
     tune      dev may choose it
     part      its part of a decode's name: a format such as "-size{:g}", or a function of the value
     always    the part also stands there when the value is the field's default
-    omit      rules are not handed the setting while it has its default (settings that came later: old files stay valid)
     role      the value names a system that fills this role of the search
     carried   bundles may carry the system that it names: `carries` of a system in a configuration
     steps     the value names the search whose steps are taken; None: the first search of the family that has steps
@@ -38,7 +37,6 @@ class Option:
     tune: bool = False
     part: str | Callable[[Any], str] | None = None
     always: bool = False
-    omit: bool = False
     role: str | None = None
     carried: bool = False
     steps: bool = False
@@ -87,9 +85,6 @@ def _alone(settings: type[SearchSettings], name: str) -> type[Frozen]:
 
 class SearchSettings(Frozen):
     """Base of every search's settings: one class is the only place that knows its settings."""
-
-    # What rules are handed beside the settings, for the sake of files that were made with it.
-    constants: ClassVar[Mapping[str, Any]] = {}
 
     @classmethod
     def option(cls, name: str) -> Option:
@@ -182,9 +177,3 @@ class SearchSettings(Frozen):
             and (self.option(name).always or getattr(self, name) != self.default(name))
         )
         return "".join(self.name_part(name) for name in shown)
-
-    def handed(self) -> dict[str, Any]:
-        """Settings as rules are handed them: exactly what changes translations."""
-        content = self.model_dump(mode="json")
-        kept = (n for n in content if not (self.option(n).omit and getattr(self, n) == self.default(n)))
-        return {**self.constants, **{name: content[name] for name in kept}}

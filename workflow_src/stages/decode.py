@@ -33,7 +33,6 @@ def _write(given: argparse.Namespace, records: Iterable[dict[str, Any]]) -> int:
     names = [given.output.name, given.output.with_suffix(".jsonl").name]
     # Joining shards computes nothing; the records of the shards say on which machines they were made.
     machine = {} if given.shards else {"device": given.device, "precision": given.precision}
-    machine["shards"] = max(1, len(given.shards))
     write_record(given.output.with_suffix(".json"), given.settings, inputs, names, **machine)
     return count
 

@@ -1,4 +1,4 @@
-"""Stage export_engine: a bundle -> the folder of an engine that reads files of its own, such as one of a plug-in."""
+"""Stage export_engine: a bundle -> the folder of an engine that reads files of its own. The rule is export_NAME."""
 
 from __future__ import annotations
 

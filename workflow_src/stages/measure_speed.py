@@ -16,7 +16,7 @@ from workflow_src import jobs
 from workflow_src.config.experiment import SpeedConfig
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.speed import summary, timing, worker
-from workflow_src.evaluation.speed.measured import check
+from workflow_src.evaluation.speed.measured import FORMAT, check
 from workflow_src.evaluation.speed.processes import Worker
 from workflow_src.evaluation.speed.rows import Order, Protocol, SpeedRow, Timing, own_engine
 from workflow_src.records.atomic import read_chosen, read_json, write_json
@@ -208,7 +208,7 @@ def run(arguments: argparse.Namespace) -> str:
     found = [measure(protocol, rows, speed, lines, folders, arguments.precision) for protocol in chosen]
     inputs = inputs_of(arguments, rows, folders)
     # The first protocol's figures are those of the table.
-    content = found[0] | {"protocols": found, "provenance": provenance(settings, inputs)}
+    content = found[0] | {"format": FORMAT, "protocols": found, "provenance": provenance(settings, inputs)}
     check(content, arguments.output)
     write_json(arguments.output, content)
     names = ", ".join(protocol.name for protocol in chosen)

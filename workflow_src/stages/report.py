@@ -146,7 +146,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "removals": tables.removals(rows, manifest),
         "removal_heads": list(tables.REMOVAL_LABELS.values()),
         "removal_caption": conventions.removal_caption(removed, split, manifest.aligned),
-        "small_digits": not figures_quality.crowded(table),
+        "crowded": figures_quality.crowded(table),
         "series": figures_quality.joined_by(table),
         "table": page.table_cells(table, convention),
         "caption": " ".join(filter(None, [caption, losses, page.rival_words(table), energies, trained, about])),
@@ -249,6 +249,7 @@ def run(arguments: argparse.Namespace) -> str:
     sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     made["files"] = digests(folder, drawings) | sums
     content = {
+        "format": results.FORMAT,
         "experiment": manifest.experiment,
         "dataset": manifest.dataset,
         "source": manifest.source,

@@ -1,4 +1,4 @@
-"""Stage train: a system of any family. The rule that runs it is named by the family."""
+"""Stage train: a system of any family. Each family names the rule that runs it."""
 
 from workflow_src.jobs import start
 from workflow_src.training.job import arguments, run

@@ -405,8 +405,6 @@ class Trainer:
             return
         tensors, values = found
         self.window = values.pop("window")
-        # States of before this was recorded were written after validation.
-        values.setdefault("validated", values["step"])
         self.progress = Progress(**values)
         self.saved = self.progress.step
         set_weights(self.model, _below(tensors, "model."), "of the training state")

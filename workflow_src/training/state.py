@@ -32,7 +32,7 @@ from workflow_src.records.atomic import (
 )
 from workflow_src.records.provenance import code_digest
 
-FORMAT = 2
+FORMAT = 1
 FINISHED = "finished.json"
 KEEP = 2
 log = logging.getLogger("continuum")

@@ -175,9 +175,15 @@ def test_what_is_auto_is_told_by_the_lines_of_own_texts_or_by_what_is_given(own_
     assert told["pairs"] == 10_000 and told["sources"]["pairs"] == "lines of your texts"
     # 100,000 target tokens with end symbols: √(160 million × 100,000) / 2,000, which is 2,000.
     trained = {row["work"]: row["updates"] for row in told["work"] if row.get("updates")}
-    assert trained == {"train teacher": 2000, "train one-pass": 2000} and told["vocabulary_size"] == 1000
+    assert (
+        trained == {"train teacher": 2000, "train teacher-long": 2000, "train one-pass": 2000}
+        and told["vocabulary_size"] == 1000
+    )
     assert told["work"][0]["tokens"] == 2000 * 2000
-    said = "Settings that are auto come to about: updates teacher 2,000, one-pass 2,000; 1,000 subwords"
+    said = (
+        "Settings that are auto come to about: updates teacher 2,000, teacher-long 2,000, one-pass 2,000; "
+        "1,000 subwords"
+    )
     assert said in as_text(told)
     more = estimate(plan, pairs=160_000, length=9)
     assert more["work"][0]["updates"] == 8000 and more["vocabulary_size"] == 4000

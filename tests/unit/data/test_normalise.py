@@ -136,11 +136,6 @@ def test_normalised_references_are_outputs_without_an_error(given, scored):
     assert Normaliser(NormalisationConfig(**steps), "ro").reference(given) == clean(given)
 
 
-def test_rules_are_handed_what_they_were_before_references_could_be_normalised():
-    assert "references" not in NormalisationConfig().model_dump(mode="json")
-    assert NormalisationConfig(references="normalised").model_dump(mode="json")["references"] == "normalised"
-
-
 def test_news_of_the_wmt16_kind():
     text = "„Nu putem şti dacă a fost ucis în luptă”, spune  Dowd,\u00a0remarcând că trupul..."
     everything = NormalisationConfig(romanian=True, moses_punctuation=True, moses_tokenise=True, lowercase=True)

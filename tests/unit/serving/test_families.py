@@ -50,7 +50,7 @@ def test_a_trained_system_translates(family, tiny, training_words, export_words,
 
 def test_weights_of_other_heads_are_not_continued(tiny, training_words, run_stage, refused, tmp_path):
     """Heads shape no tensor: the network would be another with the same weights."""
-    run_stage("train_teacher", training_words("transformer", tmp_path / "energy", max_steps=2, validate_every=2))
+    run_stage("train", training_words("transformer", tmp_path / "energy", max_steps=2, validate_every=2))
     run_stage("train", training_words("cmlm", tmp_path / "start", max_steps=2, validate_every=2))
     given, described = tmp_path / "start/model.safetensors", tmp_path / "start/config.json"
     description = json.loads(described.read_text())
@@ -71,7 +71,7 @@ def test_weights_of_other_heads_are_not_continued(tiny, training_words, run_stag
 def test_a_network_that_learned_from_an_energy_translates_without_it(
     family, start, search, tiny, training_words, export_words, run_stage, tmp_path
 ):
-    run_stage("train_teacher", training_words("transformer", tmp_path / "energy", max_steps=2, validate_every=2))
+    run_stage("train", training_words("transformer", tmp_path / "energy", max_steps=2, validate_every=2))
     run_stage("train", training_words(start, tmp_path / "start"))
     words = training_words(family, tmp_path / "model", initial=tmp_path / "start/model.safetensors")
     run_stage("train", [*words, "--roles", f"energy={tmp_path / 'energy/model.safetensors'}"])

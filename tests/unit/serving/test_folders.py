@@ -66,7 +66,7 @@ def exported(tiny_bundles, run_stage, tmp_path_factory):
     pytest.importorskip("ctranslate2")
     folder = tmp_path_factory.mktemp("exported") / "ctranslate2"
     words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(folder)]
-    run_stage("export_ctranslate2", words)
+    run_stage("export_engine", ["--engine", "ctranslate2", *words])
     return folder
 
 

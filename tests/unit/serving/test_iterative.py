@@ -18,7 +18,7 @@ SEARCH = "iterative-refinement"
 def made(tiny, training_words, export_words, run_stage, tmp_path_factory):
     """Folders of a teacher and of a system that starts from it, and the system's bundle."""
     root = tmp_path_factory.mktemp("made")
-    run_stage("train_teacher", training_words("transformer", root / "teacher", max_steps=2, validate_every=2))
+    run_stage("train", training_words("transformer", root / "teacher", max_steps=2, validate_every=2))
     initial = root / "teacher" / "model.safetensors"
     run_stage("train", training_words("inat", root / "inat", initial=initial))
     run_stage("export_bundle", export_words(root / "inat" / "model.safetensors", None, root / "bundle"))

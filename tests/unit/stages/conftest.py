@@ -18,14 +18,14 @@ def _write(path, content):
 
 def _decodes(system, family):
     if family == "transformer":
-        for beam in (1, 4):
-            yield "greedy" if beam == 1 else "beam-4", {"search": "greedy" if beam == 1 else "beam", "beam": beam}
+        yield "greedy", {"search": "greedy"}
+        yield "beam-4", {"search": "beam", "beam": 4}
         return
     if family == "lvm":
-        yield "prior-mean", {"search": "prior-mean", "steps": 0, "step_size": 1.0}
+        yield "prior-mean", {"search": "prior-mean"}
     search = "delta" if family == "lvm" else family
     for steps in (1, 2, 4):
-        yield f"{search}-{steps}", {"search": search, "steps": steps, "step_size": 1.0}
+        yield f"{search}-{steps}", {"search": search, "steps": steps}
 
 
 QUALITY = {"greedy": 40.0, "beam": 41.6, "prior-mean": 33.2, "delta": 33.9, "score": 34.1, "energy": 33.0}
@@ -138,7 +138,7 @@ def _speed(rows):
     ]
     step_costs = {"costs": costs, "delta_over_score": 3.0}
     provenance = {"hardware": {"processor": "A CPU"}}
-    one = {"rows": rows, "protocol": protocol, "step_costs": step_costs}
+    one = {"format": 1, "rows": rows, "protocol": protocol, "step_costs": step_costs}
     return one | {"protocols": [one], "provenance": provenance}
 
 
@@ -151,7 +151,8 @@ def _traces():
         "teacher": "the large dog sees an old house .",
         "searches": {"delta": [start, *slow, slow[-1], slow[-1]], "score": [start, *[goal] * 4]},
     }
-    return {"pool": 200, "examples": [example | {"index": 7}, example | {"index": 9}]}
+    followed = {"delta": {"system": "lvm", "search": "delta"}, "score": {"system": "score", "search": "score"}}
+    return {"pool": 200, "searches": followed, "examples": [example | {"index": 7}, example | {"index": 9}]}
 
 
 CORPUS = {

@@ -19,9 +19,9 @@ from workflow_src.serving.translator import Translator
 from workflow_src.stages import export_bundle
 from workflow_src.types import EOS
 
-DELTA = {"system": "lvm", "search": "delta", "step_size": 1.0, "model": "lvm"}
+DELTA = {"system": "lvm", "search": "delta", "model": "lvm"}
 SCORE = {"system": "score", "search": "score", "step_size": 0.5, "model": "lvm"}
-PRIOR = {"system": "lvm", "search": "prior-mean", "step_size": 1.0, "model": "lvm"}
+PRIOR = {"system": "lvm", "search": "prior-mean", "model": "lvm"}
 SETTINGS = {
     "estimate_marginal": {"sentences": 4, "samples": 12, "steps": [2, 1, 0], "seed": 1, "searches": [DELTA, SCORE]},
     "compare_tokens": {"sentences": 6, "steps": [1, 3], "searches": [DELTA, SCORE]},
@@ -71,7 +71,7 @@ def run(tiny, tiny_bundles, tmp_path):
 def _check_whole(found):
     """Reports read everything that a stage wrote, but for who made it and which systems have alignments."""
     (content,) = analysed.read(found).made().values()
-    told = {key: value for key, value in found.items() if key not in ("analysis", "provenance")}
+    told = {key: value for key, value in found.items() if key not in ("format", "analysis", "provenance")}
     if found["analysis"] == "reordering":
         shown = found["example"] or {"panels": []}
         for one in [*told["systems"], *shown["panels"]]:
@@ -256,9 +256,9 @@ def test_a_latent_space_of_another_width_is_refused(run, capsys):
 def narrow_bundle(tiny, training_words, export_words, run_stage, tmp_path_factory):
     """A score network and its base with latents of width 2, one of them an end symbol's."""
     folder, made = tmp_path_factory.mktemp("narrow"), {}
-    for family, stage in (("lvm", "train_lvm"), ("score", "train_refiner")):
+    for family in ("lvm", "score"):
         words = training_words(family, folder / family, base=made.get("lvm"), model={"latent_dim": 2}, max_steps=2)
-        run_stage(stage, words)
+        run_stage("train", words)
         made[family] = folder / family / "model.safetensors"
     jobs.start(
         export_bundle.run, export_bundle.arguments(), export_words(made["score"], made["lvm"], folder / "bundle")
@@ -306,7 +306,7 @@ def test_components_of_latents_of_either_side(run, tiny_bundles, one_pass_bundle
 
 def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_pass_bundle, tiny):
     folders = {**tiny_bundles, "one-pass": one_pass_bundle}
-    one_pass = {"system": "one-pass", "search": "delta", "step_size": 1.0, "model": "one-pass"}
+    one_pass = {"system": "one-pass", "search": "delta", "model": "one-pass"}
     entries = [DELTA, SCORE, one_pass]
     found = run("follow_latents", bundles=folders, tiny_bundles=folders, searches=entries)
     assert (found["analysis"], found["sentences"], found["split"]) == ("latent_paths", 6, "dev")
@@ -411,7 +411,7 @@ def test_a_missing_bundle_is_told_in_a_sentence(stage, run, capsys):
 def details(tiny_bundles, tiny, run_stage, tmp_path):
     """Details of translations of dev by two systems."""
     found = {}
-    for family, settings in (("transformer", {"search": "greedy"}), ("lvm", {"search": "prior-mean", "steps": 0})):
+    for family, settings in (("transformer", {"search": "greedy"}), ("lvm", {"search": "prior-mean"})):
         words = ["--settings", json.dumps(settings), "--bundle", str(tiny_bundles[family]), "--device", "cpu"]
         words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / family / "dev.txt")]
         run_stage("decode", words)
@@ -534,7 +534,7 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
     entry = {"repetitions_removed": removal}
     searches = [
         entry | {"system": "cmlm", "name": "one", "settings": {"search": "mask-predict", "iterations": 2}},
-        entry | {"system": "lvm", "name": "two", "settings": {"search": "delta", "steps": 1, "step_size": 1.0}},
+        entry | {"system": "lvm", "name": "two", "settings": {"search": "delta", "steps": 1}},
     ]
     asked = {"scorer": ["transformer", "seq2seq"], "rows": [], "searches": searches, "bleu_tokeniser": "13a"}
     told = {"tiny_bundles": more_bundles, "bundles": tuple(translators), "tiny": SimpleNamespace(corpus=tmp_path)}

@@ -38,9 +38,9 @@ def teacher(tiny_bundles, systems, tmp_path_factory):
 def exported(teacher, run_stage, tmp_path_factory):
     folder = tmp_path_factory.mktemp("system") / "ctranslate2"
     words = ["--settings", "{}", "--bundle", str(teacher[0]), "--output-folder", str(folder)]
-    assert run_stage("export_ctranslate2", words).startswith("teacher is in ")
+    assert run_stage("export_engine", ["--engine", "ctranslate2", *words]).startswith("teacher is in ")
     # Once more into the same place: nothing of the first time is in the way.
-    run_stage("export_ctranslate2", words)
+    run_stage("export_engine", ["--engine", "ctranslate2", *words])
     return folder
 
 
@@ -104,7 +104,9 @@ def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, tmp_path)
 
 def test_bad_input_is_one_sentence(exported, teacher, tiny_bundles, refused, tmp_path, monkeypatch):
     words = ["--settings", "{}", "--bundle", str(tiny_bundles["lvm"]), "--output-folder", str(tmp_path / "x")]
-    assert "holds lvm; CTranslate2 can hold systems of family transformer only" in refused("export_ctranslate2", words)
+    assert "holds lvm; CTranslate2 can hold systems of family transformer only" in refused(
+        "export_engine", ["--engine", "ctranslate2", *words]
+    )
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="compute_type float16 does not run on this cpu"):
         Translator.load(exported, "cpu", "float16", 1)
@@ -112,7 +114,7 @@ def test_bad_input_is_one_sentence(exported, teacher, tiny_bundles, refused, tmp
         Translator.load(exported, "cpu", threads=1).translate(["Hund " * 60], first_line=7)
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
     words[3] = str(teacher[0])
-    assert "needs a package that is not there" in refused("export_ctranslate2", words)
+    assert "needs a package that is not there" in refused("export_engine", ["--engine", "ctranslate2", *words])
     with pytest.raises(ValueError, match='install the extra "fast"'):
         Translator.load(exported, "cpu", threads=1)
 

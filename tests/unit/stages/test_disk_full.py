@@ -107,17 +107,17 @@ def test_training_state(disk, training_words, run_stage, tmp_path):
     before = torch.get_num_threads()
     # As `ran` runs stages: the number of threads changes the order of sums.
     torch.set_num_threads(1)
-    run_stage("train_teacher", words(tmp_path / "whole", tmp_path / "state"))
+    run_stage("train", words(tmp_path / "whole", tmp_path / "state"))
     torch.set_num_threads(before)
     size = max(path.stat().st_size for path in (tmp_path / "state").glob("*.safetensors"))
     disk.resize(int(2.5 * size / 1024))
-    refused("train_teacher", words(tmp_path / "out", state), disk, state / "step-000000(009|012).safetensors")
+    refused("train", words(tmp_path / "out", state), disk, state / "step-000000(009|012).safetensors")
     kept = [int(path.stem.removeprefix("step-")) for path in sorted(state.glob("step-*.safetensors"))]
     assert kept in ([3, 6], [6, 9]) and len(list(state.glob("step-*.json"))) == 2
     assert not list(state.glob(".*"))
     assert not list((tmp_path / "out").glob("*.*"))
     disk.resize(int(20 * size / 1024))
-    code, lines = ran("train_teacher", words(tmp_path / "out", state), disk.folder / "stage.log")
+    code, lines = ran("train", words(tmp_path / "out", state), disk.folder / "stage.log")
     assert code == 0 and any(f"resumed at step {kept[-1]} " in line for line in lines), lines
     one, other = (load_tensors(tmp_path / name / "model.safetensors") for name in ("whole", "out"))
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -18,7 +18,7 @@ from workflow_src.stages import measure_speed
 
 ROWS = [
     {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0},
-    {"system": "lvm", "name": "prior-mean", "search": "prior-mean", "steps": 0, "step_size": 1.0},
+    {"system": "lvm", "name": "prior-mean", "search": "prior-mean"},
 ]
 INT8 = ROWS[0] | {"name": "beam-4-ctranslate2-int8", "engine": "ctranslate2", "compute_type": "int8"}
 SPEED = {"sentences": 3, "warmup": 1, "repeats": 2, "batch": 2, "protocols": ["cpu-1-thread"]}
@@ -56,7 +56,7 @@ def in_process(tiny_bundles, monkeypatch, tmp_path):
 def exported(tiny_bundles, run_stage, tmp_path):
     pytest.importorskip("ctranslate2")
     words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(tmp_path / "c")]
-    run_stage("export_ctranslate2", words)
+    run_stage("export_engine", ["--engine", "ctranslate2", *words])
     return tmp_path / "c"
 
 
@@ -178,7 +178,7 @@ def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
     pytest.importorskip("ctranslate2")
     exported = tmp_path / "ctranslate2"
     words = ["--settings", "{}", "--bundle", str(tiny_bundles["transformer"]), "--output-folder", str(exported)]
-    run_stage("export_ctranslate2", words)
+    run_stage("export_engine", ["--engine", "ctranslate2", *words])
     rows = [ROWS[0], INT8, *({**ROWS[1], "search": "delta", "name": f"delta-{n}", "steps": n} for n in (1, 2))]
     bundles = [f"teacher={tiny_bundles['transformer']}", f"lvm={tiny_bundles['lvm']}"]
     found = _run(tmp_path, "der Hund ruht\nein Baum\n", *bundles, rows=rows, ctranslate2=[f"teacher={exported}"])

@@ -330,7 +330,10 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
         (lambda f: (f / "quality/lvm/delta-1-1.json").write_text('{"kept": {}}'), "has no kept.bleu; score"),
         (_without("without_repeated_subwords"), "has no without_repeated_subwords.bleu; score the translations again"),
         (lambda f: (f / "speed.json").write_text("{"), "speed.json is damaged"),
-        (lambda f: (f / "speed.json").write_text("{}"), "speed.json: rows is missing; measure speed again."),
+        (
+            lambda f: (f / "speed.json").write_text("{}"),
+            "speed.json has format None; this version reads format 1; measure speed",
+        ),
         (
             lambda f: (f / "significance.json").write_text('{"rows": []}'),
             "does not say which test .*; compare the rows",
@@ -380,7 +383,7 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     }
     bleu = {"bleu": 20.0, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.0}
     energies = {
-        "analysis": "energies", "split": "test", "scorer": "teacher", "reference": row,
+        "format": 1, "analysis": "energies", "split": "test", "scorer": "teacher", "reference": row,
         "rows": [row | {"name": "delta-2", "seed": 1}],
         "at_reference_lengths": [row | {"name": "delta-1", "bleu": bleu}],
     }  # fmt: skip

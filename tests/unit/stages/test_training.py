@@ -61,11 +61,11 @@ def test_the_teacher_learns(systems):
 def test_where_systems_start_from(systems, tiny, training_words, run_stage, tmp_path):
     """Without updates the weights are the ones that a system starts from, where names and shapes agree."""
     teacher, lvm = load_tensors(systems["transformer"]), load_tensors(systems["lvm"])
-    run_stage("train_refiner", training_words("score", tmp_path, base=systems["lvm"], max_steps=0))
+    run_stage("train", training_words("score", tmp_path, base=systems["lvm"], max_steps=0))
     started = load_tensors(tmp_path / "model.safetensors")
     took = [name for name in started if name.startswith("stack.")]
     assert took and all(torch.equal(started[name], lvm[name.replace("stack.", "decoder_stack.", 1)]) for name in took)
-    run_stage("train_lvm", training_words("lvm", tmp_path / "l", initial=systems["transformer"], max_steps=1,
+    run_stage("train", training_words("lvm", tmp_path / "l", initial=systems["transformer"], max_steps=1,
                                           learning_rate=1e-12, keep="last"))  # fmt: skip
     started = load_tensors(tmp_path / "l/model.safetensors")
     for stack in ("prior_stack", "posterior_stack", "decoder_stack"):
@@ -80,30 +80,30 @@ def test_a_refiner_may_start_as_it_was_initialised(
 ):
     """Without updates: the weights that the seed gives; given weights are taken all the same."""
     words = {"base": systems["lvm"], "max_steps": 0, "seed": 5, "model": {"start": "random"}}
-    run_stage("train_refiner", training_words(family, tmp_path / "a", **words))
+    run_stage("train", training_words(family, tmp_path / "a", **words))
     torch.manual_seed(5)
     wanted = build(family, tiny_settings(family)["model"], tiny.sizes).state_dict()
     started = load_tensors(tmp_path / "a/model.safetensors")
     assert started and all(torch.equal(tensor, wanted[name]) for name, tensor in started.items())
-    run_stage("train_refiner", training_words(family, tmp_path / "b", initial=systems[family], **words))
+    run_stage("train", training_words(family, tmp_path / "b", initial=systems[family], **words))
     assert same(tmp_path / "b/model.safetensors", systems[family])
 
 
 def test_given_weights_without_updates_are_used_as_they_are(systems, training_words, run_stage, tmp_path):
-    run_stage("train_teacher", training_words("transformer", tmp_path, initial=systems["transformer"], max_steps=0))
+    run_stage("train", training_words("transformer", tmp_path, initial=systems["transformer"], max_steps=0))
     assert same(tmp_path / "model.safetensors", systems["transformer"])
 
 
 def test_a_system_that_was_lost_after_it_was_written_is_written_again(training_words, run_stage, tmp_path, caplog):
     """Snakemake deletes the outputs of a job that failed after training had finished."""
     words = training_words("transformer", tmp_path, max_steps=4)
-    run_stage("train_teacher", words)
+    run_stage("train", words)
     first = (tmp_path / "model.safetensors").read_bytes()
     threads = read_json(tmp_path / "config.json")["threads"]
     for name in ("model.safetensors", "config.json", "training.jsonl"):
         (tmp_path / name).unlink()
     with caplog.at_level("INFO", "continuum"):
-        run_stage("train_teacher", [*words, "--threads", "2"])
+        run_stage("train", [*words, "--threads", "2"])
     assert "resumed at step 4" in caplog.text and "afresh" not in caplog.text
     # It says what it was trained on, not what wrote it down again.
     assert read_json(tmp_path / "config.json")["threads"] == threads != 2
@@ -112,11 +112,11 @@ def test_a_system_that_was_lost_after_it_was_written_is_written_again(training_w
 
 def test_other_code_trains_anew(training_words, run_stage, tmp_path, caplog, monkeypatch):
     words = training_words("transformer", tmp_path, max_steps=4)
-    run_stage("train_teacher", words)
+    run_stage("train", words)
     (tmp_path / "model.safetensors").rename(tmp_path / "first.safetensors")
     monkeypatch.setattr(state, "code_digest", lambda: "edited")
     with caplog.at_level("INFO", "continuum"):
-        run_stage("train_teacher", words)
+        run_stage("train", words)
     assert "this training had finished, by other code: training starts afresh" in caplog.text
     assert "resumed" not in caplog.text
     assert same(tmp_path / "model.safetensors", tmp_path / "first.safetensors")
@@ -125,7 +125,7 @@ def test_other_code_trains_anew(training_words, run_stage, tmp_path, caplog, mon
 def test_what_a_killed_job_left_half_written_is_removed(training_words, run_stage, tmp_path):
     left = tmp_path / ".model.safetensors.abc.partial"
     left.write_bytes(b"x" * 1000)
-    run_stage("train_teacher", training_words("transformer", tmp_path, max_steps=1))
+    run_stage("train", training_words("transformer", tmp_path, max_steps=1))
     assert not left.exists() and (tmp_path / "config.json").exists()
 
 
@@ -140,10 +140,10 @@ def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_w
     ):
         caplog.clear()
         with caplog.at_level("INFO", "continuum"):
-            run_stage("train_teacher", words)
+            run_stage("train", words)
         assert (said or "") in caplog.text and unsaid not in caplog.text
     fresh = tmp_path / "b"
-    run_stage("train_teacher", training_words("transformer", fresh, seed=2, learning_rate=0.004, **short))
+    run_stage("train", training_words("transformer", fresh, seed=2, learning_rate=0.004, **short))
     assert same(folder / "model.safetensors", fresh / "model.safetensors")
     assert (tmp_path / "a" / "state.superseded" / "fingerprint.json").exists()
 
@@ -157,7 +157,7 @@ def test_updates_follow_the_corpus_and_the_same_training_goes_on(tiny, training_
     auto = {"warmup_steps": "auto", "validate_every": "auto", "save_every": "auto"}
     wanted = auto | {"max_steps": {"epochs": 8, "at_least": 1, "at_most": 100_000}}
     with caplog.at_level("INFO", "continuum"):
-        run_stage("train_teacher", training_words("transformer", tmp_path, **wanted))
+        run_stage("train", training_words("transformer", tmp_path, **wanted))
     every = math.ceil(updates / 10)
     numbers = {"max_steps": updates, "warmup_steps": updates // 20, "validate_every": every}
     assert f"max_steps is auto: {updates} updates for {tokens} target tokens" in caplog.text
@@ -174,7 +174,7 @@ def test_updates_follow_the_corpus_and_the_same_training_goes_on(tiny, training_
     ):
         caplog.clear()
         with caplog.at_level("INFO", "continuum"):
-            run_stage("train_teacher", training_words("transformer", tmp_path, **words))
+            run_stage("train", training_words("transformer", tmp_path, **words))
         assert said in caplog.text
     assert read_json(tmp_path / "config.json")["steps"] == 4
 
@@ -186,10 +186,10 @@ def test_other_inputs_start_afresh(systems, training_words, run_stage, tmp_path,
         del described["sha256"]
         (tmp_path / "base/config.json").write_text(json.dumps(described))
         save_tensors(tmp_path / "base/model.safetensors", {k: 2 * v for k, v in load_tensors(systems["lvm"]).items()})
-        run_stage("train_refiner", training_words("score", tmp_path, base=systems["lvm"], max_steps=3))
+        run_stage("train", training_words("score", tmp_path, base=systems["lvm"], max_steps=3))
         caplog.clear()
         with caplog.at_level("INFO", "continuum"):
-            run_stage("train_refiner", training_words("score", tmp_path, base=base, max_steps=3))
+            run_stage("train", training_words("score", tmp_path, base=base, max_steps=3))
         assert said in caplog.text
 
 
@@ -204,7 +204,7 @@ def test_a_killed_training_resumes_bit_for_bit(training_words, run_stage, tmp_pa
     more = {"max_steps": 150, "save_every": 20, "validate_every": 30}
     words = training_words("transformer", tmp_path / "killed", **more)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
-    command = [sys.executable, "-m", "workflow_src.stages.train_teacher", *words]
+    command = [sys.executable, "-m", "workflow_src.stages.train", *words]
     job = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     state = tmp_path / "killed/state"
     deadline = time.monotonic() + 120
@@ -217,8 +217,8 @@ def test_a_killed_training_resumes_bit_for_bit(training_words, run_stage, tmp_pa
     assert not (tmp_path / "killed/model.safetensors").exists()
     saved = max(int(path.stem.split("-")[1]) for path in state.glob("step-*.json"))
     assert 20 <= saved < 150
-    run_stage("train_teacher", words)
-    run_stage("train_teacher", training_words("transformer", tmp_path / "straight", **more))
+    run_stage("train", words)
+    run_stage("train", training_words("transformer", tmp_path / "straight", **more))
     assert same(tmp_path / "killed/model.safetensors", tmp_path / "straight/model.safetensors")
     first, second = (_timeless(tmp_path / name / "training.jsonl") for name in ("killed", "straight"))
     assert first == second
@@ -257,7 +257,7 @@ def test_a_base_that_cannot_be_used_is_named(systems, training_words, refused, t
     for name in ("model.safetensors", "config.json"):
         (base.parent / name).write_bytes((systems["lvm"].parent / name).read_bytes())
     spoil(base)
-    error = refused("train_refiner", training_words("score", tmp_path / "out", base=base))
+    error = refused("train", training_words("score", tmp_path / "out", base=base))
     assert error.startswith(message.format(f=base, c=base.with_name("config.json")))
     assert not (tmp_path / "out").exists()
 
@@ -272,29 +272,27 @@ def test_a_base_that_its_settings_make_unfit_is_refused(
         f"weights {plain} are of family nat; a system that has latents is needed here, and with its model "
         "settings it is none."
     )
-    assert refused("train_refiner", training_words("score", tmp_path / "out", base=plain)) == told
+    assert refused("train", training_words("score", tmp_path / "out", base=plain)) == told
     assert refused("export_bundle", export_words(systems["score"], plain, tmp_path / "bundle")) == told
     assert not (tmp_path / "out").exists() and not (tmp_path / "bundle").exists()
 
 
 def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refused, tmp_path):
     out = tmp_path / "out"
-    assert refused("train_refiner", training_words("score", out)) == (
+    assert refused("train", training_words("score", out)) == (
         "a system of family score needs --base, the weights of one that is latent."
     )
-    assert refused("train_refiner", training_words("score", out, base=systems["transformer"])) == (
+    assert refused("train", training_words("score", out, base=systems["transformer"])) == (
         f"weights {systems['transformer']} are of family transformer; lvm or nat or lanmt is needed here."
     )
     words = training_words("transformer", out)
     short = tmp_path / "short.en"
     short.write_text("the dog\n")
     words[words.index("--reference") + 1] = str(short)
-    assert refused("train_teacher", words) == (
-        f"{short} has 1 lines, {tiny.root}/encoded/dev has 8 pairs; encode again."
-    )
+    assert refused("train", words) == (f"{short} has 1 lines, {tiny.root}/encoded/dev has 8 pairs; encode again.")
     words = training_words("transformer", out)
     words[words.index("--device") + 1] = "cuda:7"
-    assert refused("train_teacher", words).startswith('device "cuda:7" is not there (')
+    assert refused("train", words).startswith('device "cuda:7" is not there (')
     assert not out.exists() or {path.name for path in out.glob("*.*")} <= {"state.lock"}
 
 
@@ -302,18 +300,17 @@ def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_wo
     """They would be passed over in silence, and an untrained system exported."""
     other = tmp_path / "other.safetensors"
     save_tensors(other, {"some.weight": torch.ones(3)})
-    for stage, family, base in (("train_teacher", "transformer", None), ("train_lvm", "lvm", None),
-                                ("train_refiner", "score", systems["lvm"])):  # fmt: skip
-        error = refused(stage, training_words(family, tmp_path / "out", base=base, initial=other))
+    for family, base in (("transformer", None), ("lvm", None), ("score", systems["lvm"])):
+        error = refused("train", training_words(family, tmp_path / "out", base=base, initial=other))
         assert error.startswith(f"weights {other} have 0 of this model's ")
     # Of another kind of network a bias may fit by chance.
     biases = {name: tensor for name, tensor in load_tensors(systems["transformer"]).items() if tensor.dim() == 1}
     save_tensors(other, dict(list(biases.items())[:1]))
-    error = refused("train_teacher", training_words("transformer", tmp_path / "out", initial=other))
+    error = refused("train", training_words("transformer", tmp_path / "out", initial=other))
     assert error.startswith(f"weights {other} have 1 of this model's ")
     part = tmp_path / "part.safetensors"
     save_tensors(part, dict(list(load_tensors(systems["transformer"]).items())[:-1]))
-    error = refused("train_teacher", training_words("transformer", tmp_path / "out", initial=part, max_steps=0))
+    error = refused("train", training_words("transformer", tmp_path / "out", initial=part, max_steps=0))
     assert error.endswith("give weights of this family and size.")
     assert not (tmp_path / "out/model.safetensors").exists()
 
@@ -324,7 +321,7 @@ def test_weights_of_other_subwords_are_not_used_as_they_are(systems, training_wo
     given.write_bytes(systems["transformer"].read_bytes())
     description = json.loads(systems["transformer"].with_name("config.json").read_text())
     given.with_name("config.json").write_text(json.dumps(description | {"subwords": "0" * 64}))
-    error = refused("train_teacher", training_words("transformer", tmp_path / "out", initial=given, max_steps=0))
+    error = refused("train", training_words("transformer", tmp_path / "out", initial=given, max_steps=0))
     assert error.startswith(f"weights {given} were trained with other subwords of the same number, digest 000000000000")
     assert not (tmp_path / "out/model.safetensors").exists()
 
@@ -516,7 +513,7 @@ def test_training_on_text_encoded_with_other_subwords_is_refused(tiny, training_
     subwords.learn(learnt, tiny.corpus / "train.de", tiny.corpus / "train.en", tmp_path / "subwords")
     words = training_words("transformer", tmp_path / "out")
     words[words.index("--subwords") + 1] = str(tmp_path / "subwords")
-    error = refused("train_teacher", words)
+    error = refused("train", words)
     assert (
         error == f"{tiny.root}/encoded/train was encoded with other subwords than {tmp_path}/subwords; encode it again."
     )
@@ -542,7 +539,7 @@ def test_a_refiner_is_exported_with_its_base_and_nothing_else(systems, refused, 
     [
         ("transformer", {"search": "greedy"}),
         ("transformer", {"search": "beam", "beam": 3, "length_penalty": 0.6}),
-        ("lvm", {"search": "prior-mean", "steps": 0}),
+        ("lvm", {"search": "prior-mean"}),
         ("lvm", {"search": "delta", "steps": 2}),
         ("score", {"search": "score", "steps": 2, "step_size": 0.7}),
         ("energy", {"search": "energy", "steps": 1}),
@@ -565,7 +562,7 @@ def test_decode_writes_a_line_and_a_record_a_sentence(tiny, tiny_bundles, run_st
 
 
 def test_a_sentence_beyond_the_positions_is_refused_before_training(training_words, refused, tmp_path):
-    said = refused("train_teacher", training_words("transformer", tmp_path, model={"max_positions": 4}))
+    said = refused("train", training_words("transformer", tmp_path, model={"max_positions": 4}))
     assert "the model has 4 positions; raise model.max_positions" in said
 
 
@@ -577,10 +574,10 @@ def test_a_test_sentence_beyond_the_positions_is_refused_before_training(
     sentences = [list(range(4, 4 + count)) for count in (2, longest)]
     encoded.write(tmp_path / "test", sentences, sentences, {}, tiny.sizes["source"])
     words = [*training_words("transformer", tmp_path / "out", model={"max_positions": longest}), "--test"]
-    said = refused("train_teacher", [*words, str(tmp_path / "test")])
+    said = refused("train", [*words, str(tmp_path / "test")])
     assert f"{tmp_path}/test has a sentence of {longest + 1} subwords" in said and "max_characters (dev, test)" in said
     assert not (tmp_path / "out").exists()
-    run_stage("train_teacher", [*words, f"{tiny.root}/encoded/dev"])
+    run_stage("train", [*words, f"{tiny.root}/encoded/dev"])
     assert not (tmp_path / "model.safetensors").exists()
 
 

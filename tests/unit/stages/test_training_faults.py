@@ -19,7 +19,7 @@ import torch
 from workflow_src.records.atomic import load_tensors, write_json
 
 PROJECT = Path(__file__).resolve().parents[3]
-STAGES = {"transformer": "train_teacher", "lvm": "train_lvm", "score": "train_refiner"}
+FAMILIES = ("transformer", "lvm", "score")
 LONG = {"max_steps": 240, "save_every": 7, "validate_every": 60}
 
 
@@ -42,7 +42,7 @@ class Job:
     """A training stage in a process of its own, one thread, that logs every update."""
 
     def __init__(self, family, words, script=None, **environment):
-        program = ["-c", script] if script else ["-m", f"workflow_src.stages.{STAGES[family]}"]
+        program = ["-c", script] if script else ["-m", "workflow_src.stages.train"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT), **environment}
         command = [sys.executable, *program, *words, "--log-every", "1"]
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
@@ -138,12 +138,12 @@ def test_a_training_told_to_stop_goes_on_and_ends_with_the_same_bits(words_of, r
         assert last == int(told[2]) >= step and not (tmp_path / "out/model.safetensors").exists()
     job = Job("lvm", words)
     assert job.end() == 0 and resumed_at(job) == last, job.said
-    run_stage(STAGES["lvm"], words_of("lvm", tmp_path / "straight", **short))
+    run_stage("train", words_of("lvm", tmp_path / "straight", **short))
     assert same(tmp_path / "out", tmp_path / "straight")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("family", STAGES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_killed_ten_times_in_a_row(family, words_of, straight, counted, tmp_path):
     """SIGKILL at random updates; every start goes on from the newest state."""
     words, chance = words_of(family, tmp_path), random.Random(family)
@@ -159,12 +159,12 @@ def test_killed_ten_times_in_a_row(family, words_of, straight, counted, tmp_path
     assert last.end() == 0 and resumed_at(last) > 150, last.said
     equal = same(tmp_path, straight(family))
     for _ in range(10):
-        counted(f"SIGKILL of {STAGES[family]} at a random update", equal)
+        counted(f"SIGKILL of {family} at a random update", equal)
     assert equal
 
 
 KILLED_WHILE_WRITING = """
-import importlib, os, signal, sys
+import os, signal, sys
 
 from workflow_src import jobs
 
@@ -178,7 +178,7 @@ def deadly(call):
         return call(*words)
     return made
 
-stage = importlib.import_module(f"workflow_src.stages.{os.environ['STAGE']}")
+from workflow_src.stages import train as stage
 from workflow_src.training import state
 plain = state.StateFolder.save
 
@@ -196,7 +196,7 @@ jobs.start(stage.run, stage.arguments("x"), sys.argv[1:])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("family", STAGES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_killed_while_a_state_is_written(family, words_of, straight, counted, tmp_path):
     """SIGKILL before a file is flushed, before it gets its name, and before old states are removed."""
     words = words_of(family, tmp_path)
@@ -204,7 +204,7 @@ def test_killed_while_a_state_is_written(family, words_of, straight, counted, tm
     # A save without old states has 4 moments, one with them 6: 1 to 6 hit every moment of the first two.
     moments = [1, 2, 3, 4, 5, 6, *(chance.randrange(7, 20) for _ in range(6))]
     for at in moments:
-        job = Job(family, words, KILLED_WHILE_WRITING, AT=str(at), STAGE=STAGES[family])
+        job = Job(family, words, KILLED_WHILE_WRITING, AT=str(at))
         assert job.end() == -signal.SIGKILL, job.said
         assert "cannot be used" not in job.said
     last = Job(family, words)
@@ -212,7 +212,7 @@ def test_killed_while_a_state_is_written(family, words_of, straight, counted, tm
     assert not list((tmp_path / "state").glob(".*.partial"))
     equal = same(tmp_path, straight(family))
     for _ in moments:
-        counted(f"SIGKILL of {STAGES[family]} while a state is written", equal)
+        counted(f"SIGKILL of {family} while a state is written", equal)
     assert equal
 
 

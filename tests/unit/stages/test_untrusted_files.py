@@ -30,7 +30,7 @@ def trap(tmp_path):
 @pytest.mark.parametrize("name", ["model.pt", "pytorch_model.bin", "model.safetensors"])
 def test_initial_weights(trap, training_words, refused, tmp_path, name):
     torch.save({"embedding.weight": Trap(trap.folder)}, tmp_path / name)
-    error = refused("train_teacher", training_words("transformer", tmp_path / "out", initial=tmp_path / name))
+    error = refused("train", training_words("transformer", tmp_path / "out", initial=tmp_path / name))
     assert error.startswith(f"weights {tmp_path / name} are refused: they are a pickle ")
     assert not list((tmp_path / "out").glob("*.*"))
 
@@ -55,5 +55,5 @@ def test_arrays(trap, tiny, training_words, refused, tmp_path):
     np.save(path, np.array([trap], dtype=object), allow_pickle=True)
     words = training_words("transformer", tmp_path / "out")
     words[words.index("--train") + 1] = str(tmp_path / "encoded/train")
-    error = refused("train_teacher", words)
+    error = refused("train", words)
     assert error.startswith(f"file {path} is damaged (") and error.endswith("; encode the corpus again.")

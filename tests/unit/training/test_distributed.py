@@ -35,7 +35,6 @@ from workflow_src.training.update import parts_of_an_update
 from workflow_src.types import LossTerms
 
 PROJECT = Path(__file__).resolve().parents[3]
-STAGES = {"transformer": "train_teacher", "lvm": "train_lvm", "score": "train_refiner", "energy": "train_refiner"}
 
 
 def in_processes(count, work, folder):
@@ -282,7 +281,7 @@ def test_two_processes_are_one_that_accumulates(family, systems, training_words,
     for processes, accumulate in ((1, 2), (2, 1), (2, 2)):
         folder = tmp_path / f"{processes}-{accumulate}"
         words = training_words(family, folder, base=base, **settings(family, accumulate=accumulate))
-        done = launch(tmp_path, STAGES[family], words, processes, IN_FLOAT64)
+        done = launch(tmp_path, "train", words, processes, IN_FLOAT64)
         assert done.returncode == 0, done.stderr
         assert ("2 processes" in done.stderr) == (processes == 2)
         results[processes, accumulate] = load_tensors(folder / "model.safetensors"), history(folder)
@@ -305,7 +304,7 @@ def test_with_dropout_parts_draw_the_same_whichever_process_computes_them(traini
     for processes, accumulate in ((1, 3), (3, 1)):
         folder = tmp_path / str(processes)
         words = training_words("lvm", folder, max_steps=4, accumulate=accumulate, batch_tokens=300, keep="last")
-        done = launch(tmp_path, "train_lvm", words, processes)
+        done = launch(tmp_path, "train", words, processes)
         assert done.returncode == 0, done.stderr
         losses.append([entry["loss"] for entry in history(folder)])
         described = json.loads((folder / "config.json").read_text())
@@ -316,7 +315,7 @@ def test_with_dropout_parts_draw_the_same_whichever_process_computes_them(traini
 @pytest.mark.long
 def test_energies_train_in_several_processes(systems, training_words, tmp_path):
     words = training_words("energy", tmp_path / "e", base=systems["lvm"], max_steps=3, batch_tokens=300)
-    done = launch(tmp_path, "train_refiner", words, 2)
+    done = launch(tmp_path, "train", words, 2)
     assert done.returncode == 0, done.stderr
 
 
@@ -347,14 +346,14 @@ def test_a_job_that_was_ended_goes_on_in_all_processes(how, training_words, tmp_
     """One process is killed, or one alone gets SIGTERM; the next start, with as many, gives the same weights."""
     more = {"max_steps": 9, "batch_tokens": 300, "save_every": 2, "validate_every": 4}
     words = training_words("transformer", tmp_path / "cut", **more)
-    ended = launch(tmp_path, "train_teacher", words, 2, SIGKILL if how == "killed" else SIGTERM, AT="5")
+    ended = launch(tmp_path, "train", words, 2, SIGKILL if how == "killed" else SIGTERM, AT="5")
     assert ended.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
     told = "another process of this training ended" if how == "killed" else "stopped by a signal to another process"
     assert told in ended.stderr, ended.stderr
-    again = launch(tmp_path, "train_teacher", words, 2)
+    again = launch(tmp_path, "train", words, 2)
     assert again.returncode == 0, again.stderr
     assert f"resumed at step {4 if how == 'killed' else 6} from " in again.stderr
-    straight = launch(tmp_path, "train_teacher", training_words("transformer", tmp_path / "straight", **more), 2)
+    straight = launch(tmp_path, "train", training_words("transformer", tmp_path / "straight", **more), 2)
     assert straight.returncode == 0, straight.stderr
     weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
@@ -366,7 +365,7 @@ def test_a_job_that_was_ended_goes_on_in_all_processes(how, training_words, tmp_
 def test_torchrun_hands_signals_on(number, training_words, tmp_path):
     more = {"max_steps": 60, "batch_tokens": 300, "save_every": 1000, "validate_every": 30}
     words = [*training_words("transformer", tmp_path / "cut", **more), "--log-every", "1"]
-    job = started(tmp_path, "train_teacher", words, 2)
+    job = started(tmp_path, "train", words, 2)
     lines = []
     while not re.match(r"step 1\d/60", lines[-1] if lines else ""):
         lines.append(job.stderr.readline())
@@ -377,9 +376,9 @@ def test_torchrun_hands_signals_on(number, training_words, tmp_path):
     assert job.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
     stopped = re.search(rf"stopped by {number.name} after update (\d+): the state of update (\d+) is kept in ", said)
     assert stopped and stopped[1] == stopped[2], said
-    again = launch(tmp_path, "train_teacher", words, 2)
+    again = launch(tmp_path, "train", words, 2)
     assert again.returncode == 0 and f"resumed at step {stopped[1]} from " in again.stderr, again.stderr
-    straight = launch(tmp_path, "train_teacher", training_words("transformer", tmp_path / "straight", **more), 2)
+    straight = launch(tmp_path, "train", training_words("transformer", tmp_path / "straight", **more), 2)
     assert straight.returncode == 0, straight.stderr
     weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
@@ -388,7 +387,7 @@ def test_torchrun_hands_signals_on(number, training_words, tmp_path):
 @pytest.mark.long
 def test_a_process_that_fails_is_heard_first(training_words, tmp_path):
     words = [*training_words("transformer", tmp_path / "out", batch_tokens=300), "--log", str(tmp_path / "log")]
-    done = launch(tmp_path, "train_teacher", words, 2, ERROR, AT="2")
+    done = launch(tmp_path, "train", words, 2, ERROR, AT="2")
     assert done.returncode != 0
     for told in (done.stderr, (tmp_path / "log").read_text()):
         own = told.index("[process 1] error: the second process has had enough.")
@@ -403,8 +402,8 @@ def test_what_a_batch_is_cut_into_does_not_depend_on_processes_where_it_can(trai
         words = training_words(
             "transformer", tmp_path / str(accumulate), max_steps=4, batch_tokens=300, accumulate=accumulate
         )
-        assert launch(tmp_path, "train_teacher", words).returncode == 0
-        done = launch(tmp_path, "train_teacher", words, 2)
+        assert launch(tmp_path, "train", words).returncode == 0
+        done = launch(tmp_path, "train", words, 2)
         assert done.returncode == 0, done.stderr
         assert ("resumed at step 4" in done.stderr) == resumes
         assert ("training starts afresh" in done.stderr) != resumes

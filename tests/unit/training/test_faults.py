@@ -316,7 +316,7 @@ def test_other_errors_are_not_taken_for_lacking_memory(make_trainer):
 
 LIMITED = """
 import resource, sys, torch
-from workflow_src.stages import train_teacher
+from workflow_src.stages import train
 from workflow_src import jobs
 from workflow_src.training import loop
 
@@ -327,7 +327,7 @@ def limited(self):
     return run(self)
 
 run, loop.Trainer.run = loop.Trainer.run, limited
-jobs.start(train_teacher.run, train_teacher.arguments("x"), sys.argv[2:])
+jobs.start(train.run, train.arguments("x"), sys.argv[2:])
 """
 
 

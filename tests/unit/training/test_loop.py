@@ -421,5 +421,3 @@ def test_patience_is_for_the_best_weights():
         with pytest.raises(ValueError, match=f"patience is 2, and keep is {keep}; say keep: best, or remove patience"):
             TrainingConfig(max_steps=5, keep=keep, patience=2)
     assert TrainingConfig(max_steps=5, keep="best", patience=2).model_dump()["patience"] == 2
-    # Rules are handed what they were handed before there was one.
-    assert "patience" not in TrainingConfig(max_steps=5).model_dump()

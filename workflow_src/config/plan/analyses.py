@@ -38,8 +38,6 @@ NEEDED = {
 }
 # Settings that bound memory and change no result.
 LIMITS = ("chunk", "batch")
-# Settings that came after files were made without them: what they ask for is among the entries.
-LATER = ("reference_lengths",)
 # Curves are drawn on dev; what stands beside the main table or shows sentences is of its split.
 SPLITS: dict[str, Literal["dev", "test"]] = {
     "marginal": "dev",
@@ -82,7 +80,9 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
         if not config.enabled and not type(config).model_fields["enabled"].default:
             continue
         entries = _entries(name, loaded)
-        settings = config.model_dump(mode="json", exclude={"enabled", "system", *LIMITS, *LATER}) | entries
+        # Which systems and references are asked for is among the entries.
+        asked = {"enabled", "system", "reference_lengths", *LIMITS}
+        settings = config.model_dump(mode="json", exclude=asked) | entries
         if name in ("lengths", "convergence"):
             # Of outputs at given lengths, and of bounds: no alignments.
             settings["remove_repetitions"] = removal(False, False, loaded.config.report.remove_repetitions)
@@ -160,8 +160,7 @@ def _scored(loaded: Loaded) -> dict[str, Any]:
         if split in decode.splits
         for seed in loaded.config.seeds
     ]
-    # One is a name, as files of before say it.
-    content: dict[str, Any] = {"scorer": scorers[0] if len(scorers) == 1 else list(scorers), "rows": rows}
+    content: dict[str, Any] = {"scorer": list(scorers), "rows": rows}
     if loaded.config.analyses.energies.reference_lengths:
         entries = at_reference_lengths(loaded)
         if not entries:

@@ -41,6 +41,11 @@ class Graph(Paths):
         settings = self.config.distillation.get(teacher)
         return settings.shards if settings else 1
 
+    def distilled_shards(self, teacher: str) -> list[str]:
+        """The shards that a teacher's distilled text is joined from."""
+        count = self.shards(teacher)
+        return [self.distilled_shard(teacher, shard, count) for shard in range(count)]
+
     @property
     def texts(self) -> list[str]:
         """Training texts that systems use, without repeats."""
@@ -219,6 +224,13 @@ class Graph(Paths):
         named = {name: getattr(values, name) for name in values.named("steps") if getattr(values, name)}
         changes = {name: searches()[value].control for name, value in named.items()}
         alike = decode.settings | (changes or {"search": searches()[decode.search].control})
+        # What the control has no setting for, such as the size of a step, must be nothing particular.
+        kind = searches()[alike["search"]].settings
+        lacking = type(values).model_fields.keys() - kind.model_fields.keys()
+        if any(getattr(values, name) != values.default(name) or name in (decode.tune or {}) for name in lacking):
+            return None
+        more = {name: kind.default(name) for name in kind.model_fields if name not in alike}
+        alike = {name: value for name, value in (alike | more).items() if name not in lacking}
         rows = (d for d in self.loaded.decodes if d.system == base and "test" in d.splits)
         return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)
 

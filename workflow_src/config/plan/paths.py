@@ -115,9 +115,10 @@ class Paths:
         stem = self.translation(decode, seed, split).removesuffix(".txt")
         return f"{stem}.shards/{shard}-of-{shards}.jsonl"
 
-    def translation_record(self, decode: Decode, seed: int | str, split: str) -> str:
-        """What the translations were made from, and of how many shards."""
-        return self.translation(decode, seed, split).removesuffix(".txt") + ".json"
+    def translation_shards(self, decode: Decode, seed: int | str, split: str) -> list[str]:
+        """The shards that a split's translations are joined from; none where one job translates the whole."""
+        count = decode.shards if decode.shards > 1 else 0
+        return [self.translation_shard(decode, seed, split, shard, count) for shard in range(count)]
 
     def chosen(self, decode: Decode, seed: int | str) -> str:
         """The settings that a decode chose on dev, and how each choice did."""

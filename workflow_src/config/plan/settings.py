@@ -47,8 +47,6 @@ class Settings(Graph):
         """Everything of one system that changes its weights, for the seed given beside it."""
         resolved = self.system(system)
         training = resolved.training.model_dump(mode="json", exclude={"save_every", "max_skipped"})
-        if training["explode_factor"] is None:
-            del training["explode_factor"]
         # BLEU on dev may say which weights are best, and stands in training.jsonl.
         learning = {
             "objective": resolved.objective.model_dump(mode="json"),
@@ -67,15 +65,8 @@ class Settings(Graph):
         )
 
     def settings_distillation(self, teacher: str) -> str:
-        """Search settings of a teacher: those that names of files tell, and others where they are not the default."""
-        settings = self.distillation(teacher).search_settings()
-        # Distilled text of before, which was made without these, stays.
-        silent = {
-            name
-            for name in type(settings).model_fields
-            if settings.option(name).part is None and getattr(settings, name) == settings.default(name)
-        }
-        return _json({name: value for name, value in settings.handed().items() if name not in silent})
+        """Search settings of a teacher."""
+        return self.distillation(teacher).search_settings().canonical()
 
     def settings_decode(self, decode: Decode) -> str:
         return _json(decode.settings)

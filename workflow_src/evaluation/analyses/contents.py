@@ -22,7 +22,10 @@ from workflow_src.evaluation.analyses.curves import (
     Tokens,
 )
 from workflow_src.records.atomic import ArtifactError
-from workflow_src.records.checked import Told, checked
+from workflow_src.records.checked import Told, check_format, checked
+
+# Of the files of all analyses.
+FORMAT = 1
 
 Pair = tuple[float, float]
 
@@ -161,15 +164,7 @@ class LatentSpace(Content):
     outputs: dict[str, tuple[int, ...]]
     panels: tuple[Panel, ...]
     end_symbol: int | None = None
-    paths: tuple[str, ...] = ()
-
-    @property
-    def searches(self) -> tuple[str, ...]:
-        """Names of the searches whose paths are shown, that of the model itself first.
-
-        Files of before do not say their order, which was that of the alphabet.
-        """
-        return self.paths or tuple(sorted({name for panel in self.panels for name in panel.paths}))
+    searches: tuple[str, ...]
 
     @model_validator(mode="after")
     def _complete(self) -> LatentSpace:
@@ -256,22 +251,15 @@ class OrderPanel(Told):
 class OrderExample(Told):
     """Two translations of a sentence (its line's number, from 0); `order` is the share of pairs of words that differ.
 
-    `pieces` are the source's subwords, `target_pieces` those of the two texts, which files of before lack: they had no
-    alignments.
+    `pieces` are the source's subwords, `target_pieces` those of the two texts.
     """
 
     sentence: int
     order: float
     pieces: tuple[str, ...]
     texts: tuple[str, str]
-    target_pieces: tuple[tuple[str, ...], ...] = ()
+    target_pieces: tuple[tuple[str, ...], tuple[str, ...]]
     panels: tuple[OrderPanel, ...]
-
-    @model_validator(mode="after")
-    def _labelled(self) -> OrderExample:
-        if len(self.target_pieces) != 2 and any(panel.alignments for panel in self.panels):
-            raise ValueError("target_pieces must be those of two translations where a panel has alignments")
-        return self
 
 
 class Translations(Told):
@@ -347,4 +335,5 @@ def check(content: Any, where: str, advice: str) -> Content:
     name = content.get("analysis") if isinstance(content, dict) else None
     if not isinstance(name, str) or name not in CLASSES:
         raise ArtifactError(f"{where} is no analysis ({', '.join(CLASSES)}); {advice}.")
+    check_format(content, FORMAT, where, advice)
     return checked(CLASSES[name], content, where, advice)

@@ -54,7 +54,7 @@ def under(
 ) -> dict[str, Any]:
     """The `summary` of outputs under the first of `scorers`, translators by name; in `others` that under each other.
 
-    Where one scores there are no `others`, as in files of before.
+    Where one scores there are no `others`.
     """
     told = {
         name: summary(energies(one.network, sources, outputs, batch, one.runtime.device), outputs)

@@ -97,7 +97,7 @@ def write(
     Raises ArtifactError, and writes nothing, where reports could not read it: for figures that are no numbers, as of
     systems that diverged.
     """
-    content = {"analysis": name, "split": arguments.source.stem, **found}
+    content = {"format": contents.FORMAT, "analysis": name, "split": arguments.source.stem, **found}
     advice = f"train the systems that it follows again, or switch analyses.{name} off"
     contents.check(content, f"analysis {name}, which is not written", advice)
     inputs = {name: getattr(arguments, name) for name in ("source", "target", "reference")} | dict(files)

@@ -113,7 +113,7 @@ def map_sentence(
 ) -> dict[str, Any]:  # fmt: skip
     """What the picture shows of one sentence, for the length of its reference; subwords as ids.
 
-    `makers` make the steps of the searches whose paths are shown, by their names, which `paths` tells in order.
+    `makers` make the steps of the searches whose paths are shown, by their names, which `searches` tells in order.
     `outputs` are the subwords from the prior mean, the posterior mean of the reference, and after the last step of
     each of them. Each of `panels` has a square (`centre`, `half`), `regions` (resolution rows from below of subword
     ids), `arrows` (x, y, dx, dy) in a grid, the points `prior` and `posterior`, and each path by the name of its
@@ -150,4 +150,4 @@ def map_sentence(
         )
     outputs = {name: best_tokens(model, memory, z, mask)[0].tolist() for name, z in ends.items()}
     end = EOS if model.extra_positions else None
-    return {"end_symbol": end, "paths": list(paths), "outputs": outputs, "panels": panels}
+    return {"end_symbol": end, "searches": list(paths), "outputs": outputs, "panels": panels}

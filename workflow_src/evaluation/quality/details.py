@@ -22,7 +22,7 @@ def read_details(path: Path) -> list[dict[str, Any]]:
             raise ArtifactError(f"line {number} of {path} is not a JSON object; make the file again.") from None
         if not isinstance(found[-1].get(WITHOUT_REPEATED_SUBWORDS), str):
             raise ArtifactError(
-                f"line {number} of {path} has no {WITHOUT_REPEATED_SUBWORDS}, as files of earlier versions: delete it "
-                "(and its shards, where there are some) and run again."
+                f"line {number} of {path} has no {WITHOUT_REPEATED_SUBWORDS}; delete it (and its shards, where "
+                "there are some) and run again."
             )
     return found

@@ -86,7 +86,7 @@ def _latent_space_caption(content: contents.LatentSpace, manifest: Manifest) -> 
 
 
 def _and_end(content: contents.LatentSpace) -> str:
-    """What a map's last panel is where targets have an end symbol; maps of before had none."""
+    """What a map's last panel is where targets have an end symbol."""
     number = content.end_symbol
     return "" if number is None else f" and one for the end symbol ({content.pieces[number]}: nothing is said)"
 

@@ -9,14 +9,12 @@ from typing import Any
 
 from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Removal, removal
-from workflow_src.config.manifest import words
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
-from workflow_src.evaluation.report.results import EARLIER_SETTINGS, Results, Row
+from workflow_src.evaluation.report.results import Results, Row
 from workflow_src.records.atomic import ArtifactError
-from workflow_src.registry import families, searches
-from workflow_src.spec import ALIGNED, MODEL, Search, SearchSettings
+from workflow_src.registry import searches
 
 FIGURES = {
     "bleu": "BLEU",
@@ -63,53 +61,17 @@ class Comparison:
 
 def row_key(row: Row) -> Key:
     """What makes rows of two experiments the same thing."""
-    search = searches().get(row.search)
-    settings = _settings(row, search)
-    if search and settings:
-        label = search.row_label(settings)
+    if search := searches().get(row.search):
+        label = search.row_label(search.settings.checked(row.settings, f"{row.system}: "))
     else:
-        label = search.title if search else row.title or row.search
+        label = row.title or row.search
         label += f", {row.series} {row.value:g}" if row.series and row.value is not None else ""
         label += f", {row.candidates} candidates" if row.candidates else ""
-        # What rows of earlier results tell, too: those of both kinds stand in one line.
-        told = {name: row.settings[name] for name in EARLIER_SETTINGS if row.settings.get(name)}
-        label += f", {words(told)}" if told and not row.series else ""
     engine = engine_info(row.engine)
     label += "" if engine.own else f", {engine.label}"
     # Experiments may choose different values of the same setting.
     label += f" (chosen: {', '.join(sorted(row.chosen)).replace('_', ' ')})" if row.chosen else ""
     return row.system, label, row.data
-
-
-def _settings(row: Row, search: Search | None) -> SearchSettings | None:
-    """Settings that a row is labelled by: the series of its search, as earlier results tell no others.
-
-    None where that is not enough: for a search with details, and for one that is not declared.
-    """
-    if search is None or search.details is not None:
-        return None
-    if search.series is None:
-        return search.settings()
-    value = row.value if row.value is not None else row.settings.get(search.series)
-    return None if value is None else search.settings.model_validate({search.series: value})
-
-
-def _autoregressive(row: Row) -> bool:
-    """Whether a row is; results of before rows said so are of families that are declared."""
-    if row.autoregressive is not None:
-        return row.autoregressive
-    family = families().get(row.family)
-    return bool(family and family.autoregressive)
-
-
-def _removal(row: Row, removed: Removal | None) -> Removal:
-    """The repetitions that are removed from a row; results of before rows said whether they are aligned tell by what
-    their search needs."""
-    aligned = row.aligned
-    if aligned is None:
-        search = searches().get(row.search)
-        aligned = bool(search and search.needs[MODEL].trait == ALIGNED)
-    return removal(_autoregressive(row), aligned, removed)
 
 
 def _cell(values: list[float]) -> Cell | None:
@@ -141,7 +103,9 @@ def compare(found: list[Results], removed: Removal | None = None) -> Comparison:
     for results in found:
         _check_removal(results, removed)
         wanted = [
-            row for row in results.rows if _autoregressive(row) or row.repetitions_removed == _removal(row, removed)
+            row
+            for row in results.rows
+            if row.autoregressive or row.repetitions_removed == removal(row.autoregressive, row.aligned, removed)
         ]
         levels: dict[int, float] = {}
         references = [(key, row) for row in wanted if (key := _preference(row)) is not None]
@@ -170,7 +134,10 @@ def compare(found: list[Results], removed: Removal | None = None) -> Comparison:
         tuple(map(_about, found)),
         tuple(line for results in found for line in _systems(results)),
         frozenset(
-            _removal(row, None) == "none" for results in found for row in results.rows if not _autoregressive(row)
+            removal(row.autoregressive, row.aligned, None) == "none"
+            for results in found
+            for row in results.rows
+            if not row.autoregressive
         ),
     )
 
@@ -201,9 +168,9 @@ def _systems(results: Results) -> list[tuple[str, ...]]:
 
 
 def _check_removal(results: Results, removed: Removal | None) -> None:
-    others = [row for row in results.rows if not _autoregressive(row)]
+    others = [row for row in results.rows if not row.autoregressive]
     there = sorted({row.repetitions_removed for row in others})
-    missing = sorted({_removal(row, removed) for row in others} - set(there))
+    missing = sorted({removal(row.autoregressive, row.aligned, removed) for row in others} - set(there))
     if missing:
         raise ValueError(
             f"the results of {results.experiment} have no rows with --remove-repetitions {missing[0]}, only "
@@ -217,9 +184,9 @@ def _preference(row: Row) -> tuple[Any, ...] | None:
     None for rows that others are not compared with.
     """
     search = searches().get(row.search)
-    settings = _settings(row, search)
-    if settings is None or search.reference is None:
+    if search is None or search.reference is None:
         return None
+    settings = search.settings.checked(row.settings, f"{row.system}: ")
     alone = not any(row.settings.get(name) for name in search.settings.named("role"))
     return row.system == "teacher", engine_info(row.engine).own, not row.chosen, alone, *search.reference(settings)
 

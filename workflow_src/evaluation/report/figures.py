@@ -11,7 +11,7 @@ import dataclasses
 import io
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 
 from workflow_src.config.manifest import DecodeInfo
 from workflow_src.evaluation.report.page import colour_class
-from workflow_src.evaluation.report.placement import apart, columns
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group, Line
 from workflow_src.records.atomic import atomic
@@ -111,6 +110,40 @@ def finite(points: Iterable[tuple[float, float | None]]) -> list[tuple[float, fl
 def is_curve(points: Iterable[tuple[float, float | None]]) -> bool:
     """Whether points are a line, and not one point or none. Panels without any line are left out."""
     return len({x for x, _ in finite(points)}) > 1
+
+
+def apart(positions: list[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions moved as little as can be, so that neighbours are `gap` apart or more in the same order.
+
+    The sum of squared moves is the least there is. They stay within [low, high] if they fit, else they begin at `low`.
+    """
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    # Without their gaps the places must not fall: neighbours that would are pooled at their mean.
+    pools: list[tuple[float, int]] = []
+    for place, index in enumerate(order):
+        total, count = positions[index] - place * gap, 1
+        while pools and pools[-1][0] / pools[-1][1] > total / count:
+            before = pools.pop()
+            total, count = total + before[0], count + before[1]
+        pools.append((total, count))
+    levels = [total / count for total, count in pools for _ in range(count)]
+    highest = high - (len(positions) - 1) * gap
+    found = [0.0] * len(positions)
+    for place, index in enumerate(order):
+        found[index] = max(low, min(highest, levels[place])) + place * gap
+    return found
+
+
+def columns(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Which of these spans overlap, directly or by others between them: their numbers in groups, from left to right."""
+    groups: list[list[int]] = []
+    end = float("-inf")
+    for i in sorted(range(len(spans)), key=lambda i: spans[i]):
+        if spans[i][0] >= end:
+            groups.append([])
+        groups[-1].append(i)
+        end = max(end, spans[i][1])
+    return [sorted(group) for group in groups]
 
 
 # Of more curves than this, labels stand in a column beside the panel: inside of it they would cover other curves.

@@ -13,19 +13,17 @@ from workflow_src.config.manifest import Key
 from workflow_src.evaluation.report.figures import STYLE, Curve, _figure
 from workflow_src.evaluation.report.figures_quality import (
     LINE,
-    Name,
     Times,
     best_first,
     draw_best,
     draw_curve,
     legend,
     listed,
-    numbered,
     scale,
     short_labels,
     timed_curves,
     write_list,
-    write_names,
+    write_number,
 )
 from workflow_src.evaluation.report.speed_page import where
 from workflow_src.evaluation.report.tables import Group, Line
@@ -80,7 +78,8 @@ def quality_latencies(groups: list[Group], speed: Speed | None) -> Figure | None
         figure = _figure(7.2, sum(heights))
         upper, lower = figure.subfigures(2, 1, height_ratios=heights)
         grid = upper.subplots(down, ACROSS, squeeze=False, sharey=True).flatten()
-        names = [_panel(axes, *panel, numbers) for axes, panel in zip(grid, drawn, strict=False)]
+        for axes, panel in zip(grid, drawn, strict=False):
+            _panel(axes, *panel, numbers)
         for axes in grid[: len(drawn) : ACROSS]:
             axes.set_ylabel("BLEU")
         for axes in grid[max(0, len(drawn) - ACROSS) : len(drawn)]:
@@ -89,9 +88,6 @@ def quality_latencies(groups: list[Group], speed: Speed | None) -> Figure | None
             axes.set_visible(False)
         legend(grid[0], list(every.values()))
         write_list(lower, told)
-        figure.draw_without_rendering()
-        for axes, named in zip(grid, names, strict=False):
-            write_names(axes, named)
     return figure
 
 
@@ -105,14 +101,14 @@ def _numbers(drawn: Drawn) -> dict[Key, int]:
     return {key: number for number, key in enumerate(order, 1)}
 
 
-def _panel(axes: Axes, latency: Latency, curves: list[Curve], numbers: Mapping[Key, int]) -> list[Name]:
-    """Draw a panel; returns the numbers at the points that its grey line joins."""
+def _panel(axes: Axes, latency: Latency, curves: list[Curve], numbers: Mapping[Key, int]) -> None:
+    """Draw a panel, with numbers at the points that its grey line joins."""
     lines, times = [line for curve in curves for line in curve.lines], latency.times
     best = best_first(lines, times)
     draw_best(axes, best, times)
-    named = set(map(id, best))
     for curve in curves:
         draw_curve(axes, curve, times)
     scale(axes, [times[line.decode.key] for line in lines], TICKS)
     axes.set_title(latency.title)
-    return [numbered(line, times, numbers[line.decode.key]) for line in lines if id(line) in named]
+    for line in best:
+        write_number(axes, line, times, numbers[line.decode.key])

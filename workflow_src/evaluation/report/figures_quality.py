@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,12 +11,12 @@ from typing import Any, Protocol
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from workflow_src.config.manifest import DecodeInfo, Key
 from workflow_src.evaluation.report.figures import (
     DASHES,
-    DPI,
     MUTED,
     RULE,
     STYLE,
@@ -27,10 +26,9 @@ from workflow_src.evaluation.report.figures import (
     log_ticks,
     style_of,
 )
-from workflow_src.evaluation.report.placement import NEAR, Box, Label, Point, nearest, place
 from workflow_src.evaluation.report.tables import Group, Line
 
-# With more points than this, only some are named.
+# Of more rows than this, only those that no other row beats have numbers.
 CROWDED = 24
 # Inches of a line of the list below a picture, and letters that it takes.
 LINE, LETTERS = 0.15, 112
@@ -53,17 +51,6 @@ class Labelled(Protocol):
     def decode(self) -> DecodeInfo: ...
 
 
-@dataclasses.dataclass(frozen=True)
-class Name:
-    """A label: the point that it names in figures of the axes, its text, colour and size."""
-
-    x: float
-    y: float
-    text: str
-    colour: str
-    size: float
-
-
 def undominated(points: list[tuple[float, float]]) -> list[int]:
     """Indices of the (milliseconds, BLEU) points that no other point is faster and at least as good as, by speed.
 
@@ -74,12 +61,6 @@ def undominated(points: list[tuple[float, float]]) -> list[int]:
         if not found or points[index][1] > points[found[-1]][1]:
             found.append(index)
     return found
-
-
-def _own_lines(curves: list[Curve]) -> set[int]:
-    """Rows of our own engine without settings of their own, by identity; the last of each curve. None of too many."""
-    found = {id(curve.lines[-1]) for curve in curves if curve.decode.engine.own and curve.decode.plain}
-    return found if len(found) <= CROWDED else set()
 
 
 def legend_entries(lines: list[Line]) -> dict[str, dict[str, Any]]:
@@ -104,7 +85,7 @@ def legend_entries(lines: list[Line]) -> dict[str, dict[str, Any]]:
 
 
 def legend(axes: Axes, lines: list[Line]) -> None:
-    """What colours and markers say, where not every point is named."""
+    """What colours and markers say."""
     entries = legend_entries(lines)
     handles = [axes.plot([], [], linestyle="none", **style)[0] for style in entries.values()]
     # As many columns as fit: all are at most as wide as the longest label and its marker.
@@ -115,7 +96,7 @@ def legend(axes: Axes, lines: list[Line]) -> None:
 
 
 def crowded(groups: list[Group]) -> bool:
-    """Whether the picture has too many points to name them all."""
+    """Whether the picture has too many points to number them all."""
     return sum(line.figures["latency_ms"] is not None for group in groups for line in group.lines) > CROWDED
 
 
@@ -145,9 +126,8 @@ def quality_speed(groups: list[Group]) -> Figure | None:
 
     None where fewer than two rows were timed.
 
-    A grey line joins the rows that no other row is faster and at least as good as. Where there are many rows, those
-    have numbers and stand in a list below, the best first; the plain rows of our own engine are named, unless these are
-    many too, and a legend tells the rest.
+    A grey line joins the rows that no other row is faster and at least as good as. Points have numbers, and a list
+    below tells their rows, the best first. Of many rows, only those on the grey line have numbers.
     """
     times = table_times(groups)
     curves = timed_curves(groups, times)
@@ -155,28 +135,26 @@ def quality_speed(groups: list[Group]) -> Figure | None:
         return None
     with matplotlib.rc_context(STYLE):
         every = [line for curve in curves for line in curve.lines]
-        many, texts = crowded(groups), short_labels(every)
-        best = best_first(every, times)
-        named = _own_lines(curves) - set(map(id, best)) if many else set(map(id, every))
-        reached = _reached(best, times)
-        told = listed([(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(best, reached, strict=True)])
-        heights = (5.2, LINE * (len(told) + 1)) if many else (3.9,)
+        texts, best = short_labels(every), best_first(every, times)
+        on_line = set(map(id, best))
+        beaten = [] if crowded(groups) else [line for line in every if id(line) not in on_line]
+        shown = sorted([*best, *beaten], key=lambda line: (-line.figures["bleu"], times[line.decode.key]))
+        reached = _reached(shown, times)
+        told = listed([(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(shown, reached, strict=True)])
+        heights = (4.8, LINE * (len(told) + 1))
         figure = _figure(7.2, sum(heights))
-        upper, *below = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False).flatten()
+        upper, lower = figure.subfigures(2, 1, height_ratios=heights)
         axes = upper.subplots()
         draw_best(axes, best, times)
         for curve in curves:
             draw_curve(axes, curve, times)
-        names = [name for curve in curves for name in _names(curve, times, named, many, texts)]
-        if many:
-            legend(axes, every)
-            names += [numbered(line, times, number) for number, line in enumerate(best, 1)]
-            write_list(below[0], told)
+        for number, line in enumerate(shown, 1):
+            write_number(axes, line, times, number, beaten=id(line) not in on_line)
+        legend(axes, every)
+        write_list(lower, told)
         scale(axes, [times[line.decode.key] for line in every])
         axes.set_xlabel("milliseconds a sentence, one at a time, log scale   (faster to the left)")
         axes.set_title("BLEU")
-        figure.draw_without_rendering()
-        write_names(axes, names)
     return figure
 
 
@@ -201,9 +179,29 @@ def draw_best(axes: Axes, best: list[Line], times: Times) -> None:
     axes.plot(*zip(*[_point(line, times) for line in best], strict=True), color=RULE, linewidth=3, zorder=1)
 
 
-def numbered(line: Line, times: Times, number: int) -> Name:
-    """The number of a row at its point."""
-    return Name(*_point(line, times), str(number), line.decode.look.colour, 7.5)
+def write_number(axes: Axes, line: Line, times: Times, number: int, beaten: bool = False) -> None:
+    """Write the number of a row beside its point.
+
+    It stands above on the left, where a row that no other row beats has no point of another row; that of a row that is
+    `beaten` stands below on the right.
+    """
+    side = 1 if beaten else -1
+    written = axes.annotate(
+        str(number),
+        _point(line, times),
+        (3.5 * side, -2.5 * side),
+        textcoords="offset points",
+        ha="left" if beaten else "right",
+        va="top" if beaten else "bottom",
+        color=line.decode.look.colour,
+        fontsize=6.5 if beaten else 7.5,
+        annotation_clip=False,
+        zorder=4,
+        # Readable also on the marker of another row.
+        path_effects=[withStroke(linewidth=1.5, foreground="white")],
+    )
+    # Numbers stand within the frame of the axes: they need no room of their own.
+    written.set_in_layout(False)
 
 
 def listed(rows: list[tuple[Line, str]]) -> list[tuple[str, str, str]]:
@@ -255,72 +253,3 @@ def draw_curve(axes: Axes, curve: Curve, times: Times) -> None:
     points = zip(*[_point(line, times) for line in curve.lines], strict=True)
     style = style_of(curve.decode.look, curve.twin)
     axes.plot(*points, linestyle=DASHES[curve.twin % len(DASHES)], zorder=3, **style)
-
-
-def _names(curve: Curve, times: Times, named: set[int], many: bool, texts: dict[int, str]) -> list[Name]:
-    """Names, which `texts` has, of those points of a curve that are `named`."""
-    addition = f" · {curve.group}" if curve.twin else ""
-    names = []
-    for line in curve.lines:
-        if id(line) in named:
-            # Within a curve the value of its series is enough.
-            short = line.decode.value and line is not curve.lines[-1] and not many
-            text = f"{line.decode.value:g}" if short else texts[id(line)] + addition
-            size = 6.5 if short else 7.5
-            names.append(Name(*_point(line, times), text, curve.decode.look.colour, size))
-    return names
-
-
-def _markers(axes: Axes, scale: float) -> list[Point]:
-    """Centres of all points, in points of the figure."""
-    every = (axes.transData.transform(line.get_xydata()) * scale for line in axes.get_lines())
-    return [(float(x), float(y)) for vertices in every for x, y in vertices]
-
-
-def _along(axes: Axes, scale: float) -> list[Box]:
-    """Small boxes along the lines, in points."""
-    boxes = []
-    for line in axes.get_lines():
-        vertices = axes.transData.transform(line.get_xydata()) * scale
-        for (x0, y0), (x1, y1) in zip(vertices, vertices[1:], strict=False):
-            pieces = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) // 3))
-            for i in range(1, pieces):
-                x, y = x0 + (x1 - x0) * i / pieces, y0 + (y1 - y0) * i / pieces
-                boxes.append((x - 1, y - 1, x + 1, y + 1))
-    return boxes
-
-
-def _sizes(names: list[Name]) -> list[tuple[float, float]]:
-    """Width and height of names in points, as the files have them: letters are set more coarsely on a screen."""
-    figure = Figure(dpi=DPI)
-    extents = [figure.text(0, 0, name.text, fontsize=name.size).get_window_extent() for name in names]
-    return [(extent.width * 72 / DPI, extent.height * 72 / DPI) for extent in extents]
-
-
-def write_names(axes: Axes, names: list[Name]) -> list[Box]:
-    """Write each name beside its point, touching neither points nor other names; one that is far gets a leader.
-
-    Returns the names' boxes in points of the figure.
-    """
-    scale = 72 / axes.figure.dpi
-    labels = [
-        Label(tuple(axes.transData.transform((name.x, name.y)) * scale), *size, above=len(name.text) <= 2)
-        for name, size in zip(names, _sizes(names), strict=True)
-    ]
-    frame = axes.get_window_extent()
-    inside = (frame.x0 * scale, frame.y0 * scale, frame.x1 * scale, frame.y1 * scale)
-    boxes = place(labels, _markers(axes, scale), _along(axes, scale), inside)
-    for name, label, box in zip(names, labels, boxes, strict=True):
-        start = nearest(box, label.point)
-        if math.dist(start, label.point) > NEAR:
-            _annotate(axes, name, "", start, label.point, zorder=2, arrowprops={
-                "arrowstyle": "-", "color": name.colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3})  # fmt: skip
-        _annotate(axes, name, name.text, box[:2], label.point, color=name.colour, fontsize=name.size, va="bottom")
-    return boxes
-
-
-def _annotate(axes: Axes, name: Name, text: str, at: Point, point: Point, **style: Any) -> None:
-    written = axes.annotate(text, (name.x, name.y), (at[0] - point[0], at[1] - point[1]), ha="left",
-                            textcoords="offset points", annotation_clip=False, **style)  # fmt: skip
-    # Places are those in these axes: names must not move them.
-    written.set_in_layout(False)

@@ -103,10 +103,10 @@ def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str
                 "searches": [
                     {
                         "name": name,
-                        "class": _traced_class(name, told.get(name), manifest),
+                        "class": colour_class(manifest.look(**told[name]).colour),
                         "start": None if shared is not None else texts[0],
-                        "first": _first_value(told.get(name), manifest),
-                        "steps": example_steps(texts, _first_value(told.get(name), manifest)),
+                        "first": _first_value(told[name], manifest),
+                        "steps": example_steps(texts, _first_value(told[name], manifest)),
                     }
                     for name, texts in searches.items()
                 ],
@@ -115,18 +115,9 @@ def examples(traces: dict[str, Any] | None, manifest: Manifest) -> list[dict[str
     return found
 
 
-def _first_value(entry: dict[str, str] | None, manifest: Manifest) -> int:
+def _first_value(entry: dict[str, str], manifest: Manifest) -> int:
     """The number of the first text of a trace."""
-    known = {search.name: search.first_value for search in manifest.searches}
-    return known.get(entry["search"], 0) if entry else 0
-
-
-def _traced_class(label: str, entry: dict[str, str] | None, manifest: Manifest) -> str:
-    """CSS class of a search that is followed. Traces of before say its label only, which then is its title."""
-    if entry:
-        return colour_class(manifest.look(entry["system"], entry["search"]).colour)
-    decodes = (decode for decode in manifest.decodes if decode.search.title == label)
-    return next((colour_class(decode.look.colour) for decode in decodes), "")
+    return {search.name: search.first_value for search in manifest.searches}.get(entry["search"], 0)
 
 
 def colour_class(colour: str | None) -> str:

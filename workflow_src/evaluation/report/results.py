@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
@@ -17,15 +17,14 @@ from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
-from workflow_src.records.checked import checked
+from workflow_src.records.checked import check_format, checked
 from workflow_src.registry import controls, settings_of
 
 Percent = Annotated[float, Field(ge=0, le=100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 AGAIN = "make the report again"
-# Settings that rows of earlier results told beside their own keys, and no others.
-EARLIER_SETTINGS = ("steps", "beam")
+FORMAT = 1
 
 
 class Strict(pydantic.BaseModel):
@@ -33,26 +32,23 @@ class Strict(pydantic.BaseModel):
 
 
 class Row(Strict):
-    """One system, seed, search and variant. What does not apply is null; files of earlier versions lack some keys."""
+    """One system, seed, search and variant. What does not apply is null."""
 
     system: str = Field(min_length=1)
     family: str = Field(min_length=1)
-    autoregressive: bool | None = Field(None, description="whether the family is")
-    aligned: bool | None = Field(None, description="whether outputs are read off alignments")
+    autoregressive: bool = Field(description="whether the family is")
+    aligned: bool = Field(description="whether outputs are read off alignments")
     preset: str = Field(min_length=1)
     data: Literal["raw", "distilled"]
     seed: int
-    # Results written before a key existed lack it: hence the defaults here and below.
-    name: str = Field("", description="of the decode; tells rows apart that differ in other settings")
+    name: str = Field(description="of the decode; tells rows apart that differ in other settings")
     chosen: dict[str, float | str] | None = Field(None, description="settings chosen on dev")
     search: str = Field(min_length=1)
-    title: str = Field("", description="of the search")
-    settings: dict[str, bool | int | float | str | None] = Field(
-        {}, description="all of the search's; files of before tell two at most"
-    )
+    title: str = Field(description="of the search")
+    settings: dict[str, bool | int | float | str | None] = Field(description="all of the search's")
     series: str | None = Field(None, description="the setting that curves of the search run over")
     value: float | None = Field(None, description="of the series")
-    engine: str = Field("continuum", min_length=1)
+    engine: str = Field(min_length=1)
     mean_steps: Annotated[float, Field(ge=0)] | None = Field(None, description="used, where sentences may stop earlier")
     candidates: Annotated[int, Field(ge=1)] | None
     repetitions_removed: Removal
@@ -70,30 +66,13 @@ class Row(Strict):
     energy_per_sentence: float | None = Field(None, description="-log p(y|x) in nats, in the analysis `energies`")
     energy_per_token: float | None = Field(None, description="in nats, end symbols counted")
     latency_ms: Positive | None
-    latency_std: Annotated[float, Field(ge=0)] | None = Field(description="over sentences")
+    latency_std: Annotated[float, Field(ge=0)] | None = Field(None, description="over sentences")
     latency_rounds: tuple[Positive, ...] | None = Field(None, description="the median over sentences of each round")
     sentences_per_second: Positive | None
     speedup: Positive | None
     device: str | None
     threads: Annotated[int, Field(ge=1)] | None
     batch: Annotated[int, Field(ge=1)] | None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _earlier_names(cls, content: Any) -> Any:
-        if not isinstance(content, dict):
-            return content
-        # The control was named in these keys, and two settings had keys of their own.
-        names = {f"{name}_{key}": f"control_{key}" for name in controls() for key in ("difference", "p_value")}
-        found = {names.get(key, key): value for key, value in content.items() if key not in EARLIER_SETTINGS}
-        settings = {key: content[key] for key in EARLIER_SETTINGS if content.get(key) is not None}
-        return found | ({"settings": found.get("settings", {}) | settings} if settings else {})
-
-    @field_validator("repetitions_removed", mode="before")
-    @classmethod
-    def _earlier_results(cls, value: Any) -> Any:
-        # They knew words only.
-        return ("words" if value else "none") if isinstance(value, bool) else value
 
     @model_validator(mode="after")
     def _interval(self):
@@ -113,6 +92,7 @@ class Rows(Strict):
 class Results(Rows):
     """The content of results.json."""
 
+    format: int
     experiment: str = Field(min_length=1)
     dataset: str = Field(min_length=1)
     source: str = Field(min_length=1, description="code of the language")
@@ -185,6 +165,7 @@ def bleu_tokeniser(signature: str) -> str:
 
 def validate(content: Any, where: str) -> Results:
     """`content` as checked Results. Raises ArtifactError naming the first wrong key, its value and what is wrong."""
+    check_format(content, FORMAT, f"file {where}", AGAIN)
     return checked(Results, content, f"results in {where}", AGAIN)
 
 

@@ -205,7 +205,6 @@ def published_order(table: list[Group]) -> str:
     over all pairs whose published figures differ.
     """
     every = [(line.expected, line.figures["bleu_as_published"]) for group in table for line in group.lines]
-    # Quality that was measured by an older version may lack a convention.
     rows = [(published, ours) for published, ours in every if published is not None and ours is not None]
     signs = [
         (published - other) * (ours - others)

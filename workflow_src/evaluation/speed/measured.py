@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from workflow_src.config.display import compared_steps
 from workflow_src.evaluation.speed.rows import Key
 from workflow_src.records.atomic import read_json
-from workflow_src.records.checked import Told, checked
+from workflow_src.records.checked import Told, check_format, checked
+
+FORMAT = 1
+AGAIN = "measure speed again"
 
 
 class LengthGroup(Told):
@@ -92,21 +94,6 @@ class StepCosts(Told):
     costs: tuple[StepCost, ...] = ()
     ratios: tuple[Ratio, ...] = ()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _earlier_ratios(cls, content: Any) -> Any:
-        """Earlier measurements had a key for the one pair of searches."""
-        if not isinstance(content, dict) or "ratios" in content:
-            return content
-        keys = {(control, search): f"{control}_over_{search}" for control, search in compared_steps()}
-        found = {pair: (content.get(key), content.get(f"predicted_{key}")) for pair, key in keys.items()}
-        return content | {
-            "ratios": [
-                {"control": control, "search": search, "measured": measured, "predicted": predicted}
-                for (control, search), (measured, predicted) in found.items()
-            ]
-        }
-
 
 class Measurement(Told):
     """Everything that was measured under one protocol."""
@@ -136,7 +123,8 @@ class Read(NamedTuple):
 
 def check(content: Any, where: str | Path) -> Speed:
     """`content` as checked figures. Raises ArtifactError that names the first key that is wrong, and `where`."""
-    return checked(Speed, content, f"file {where}", "measure speed again")
+    check_format(content, FORMAT, f"file {where}", AGAIN)
+    return checked(Speed, content, f"file {where}", AGAIN)
 
 
 def read_speed(path: str | Path) -> Read:

@@ -8,12 +8,10 @@ from pydantic import Field
 from workflow_src.decoding.settings import too_many_lengths
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
-from workflow_src.spec import BOUND, LATENT, LATENT_LENGTHS, SOURCE_LATENT, Family, Grown, Look
+from workflow_src.spec import BOUND, LATENT, LATENT_LENGTHS, SOURCE_LATENT, Family, Look
 
 
-class LanmtConfig(Grown, StackConfig):
-    later = frozenset({"length_reads"})
-
+class LanmtConfig(StackConfig):
     encoder_layers: int = Field(gt=0, description="layers of the source's encoder, whose states give the prior")
     layers: int = Field(gt=0, description="layers of the decoder")
     posterior_layers: int = Field(gt=0, description="layers of the posterior's encoder and of its decoder, each")

@@ -16,7 +16,6 @@ from workflow_src.spec import (
     SCORER,
     SOURCE_LATENT,
     Family,
-    Grown,
     Look,
     Search,
     SearchSettings,
@@ -30,10 +29,8 @@ NOTHING = -1
 LATENT_DIM = 8
 
 
-class NatConfig(Grown, StackConfig):
+class NatConfig(StackConfig):
     """`max_positions` counts source subwords and slots alike."""
-
-    later = frozenset({"latent", "latent_dim", "posterior_layers", "head_scale", "max_length_difference"})
 
     encoder_layers: int = Field(gt=0)
     layers: int = Field(gt=0, description="non-causal decoder layers")
@@ -78,15 +75,8 @@ class NatConfig(Grown, StackConfig):
         return self
 
 
-class NatObjectiveConfig(Grown, Budget):
+class NatObjectiveConfig(Budget):
     """How it learns, beside the loss that its model says."""
-
-    later = frozenset(
-        {
-            "label_smoothing", "length_weight", "skip_penalty", "glance", "glance_count", "glance_share", "glance_end",
-            "kl_budget", "budget_hold", "budget_until", "budget_end",
-        }
-    )  # fmt: skip
 
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="ce: of the labels")
     length_weight: float = Field(1.0, gt=0, description="axe and ce: times the loss of the length head is added")

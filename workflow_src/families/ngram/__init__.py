@@ -4,12 +4,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.spec import LANGUAGE_MODEL, Family, Frozen, Grown
+from workflow_src.spec import LANGUAGE_MODEL, Family, Frozen
 
 
-class NgramConfig(Grown):
-    later = frozenset({"max_sentences"})
-
+class NgramConfig(Frozen):
     order: int = Field(4, ge=1, le=8, description="words of the longest n-grams")
     max_sentences: int | None = Field(
         None, gt=0, description="sentences that are counted, spread evenly over the training text; none: all"

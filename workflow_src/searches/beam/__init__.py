@@ -27,24 +27,22 @@ class BeamSettings(SearchSettings):
     length_penalty: Annotated[float, Option(tune=True, part="-penalty{:g}")] = Field(
         1.0, ge=0, allow_inf_nan=False, description="exponent of the length that scores are divided by"
     )
-    language_model: Annotated[
-        str | None, Option(role=LM, part=lambda system: f"-with-{system}" if system else "", omit=True)
-    ] = Field(None, description="the system whose probabilities of words are added; none: no language model")
-    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", omit=True, only_with="language_model")] = Field(
+    language_model: Annotated[str | None, Option(role=LM, part=lambda system: f"-with-{system}" if system else "")] = (
+        Field(None, description="the system whose probabilities of words are added; none: no language model")
+    )
+    lm_weight: Annotated[float, Option(tune=True, part="-weight{:g}", only_with="language_model")] = Field(
         0.2, ge=0, allow_inf_nan=False, description="times the language model's log-probability is added"
     )
-    rescorer: Annotated[
-        str | None, Option(role=RESCORER, part=lambda system: f"-by-{system}" if system else "", omit=True)
-    ] = Field(None, description="the system that ranks the best `beam` hypotheses; none: their own scores")
+    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda system: f"-by-{system}" if system else "")] = (
+        Field(None, description="the system that ranks the best `beam` hypotheses; none: their own scores")
+    )
     rescorer_weight: Annotated[
-        float | None, Option(tune=True, part="-mix{:g}", omit=True, only_with="rescorer")
+        float | None, Option(tune=True, part="-mix{:g}", only_with="rescorer")
     ] = Field(
         None, ge=0, allow_inf_nan=False,
         description="times the rescorer's score is added to a hypothesis's own; none: the rescorer's alone",
     )  # fmt: skip
-    max_length_ratio: Annotated[float, Option()] = Field(
-        2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10"
-    )
+    max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
 
 
 def cost(settings: BeamSettings, weights: Weights, length: float) -> float:

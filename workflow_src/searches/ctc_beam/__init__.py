@@ -45,24 +45,22 @@ class CtcBeamSettings(SearchSettings):
     min_ratio: Annotated[float, Option(tune=True, part="-above{:g}")] = Field(
         0.02, ge=0, le=1, description="symbols of a slot that are less probable than this times the best are left out"
     )
-    beam_threshold: Annotated[float | None, Option(tune=True, part="-within{:g}", omit=True)] = Field(
+    beam_threshold: Annotated[float | None, Option(tune=True, part="-within{:g}")] = Field(
         None, gt=0, allow_inf_nan=False, description="continuations whose score is this far below the best are dropped"
     )
     rescorer: Annotated[str | None, Option(role=RESCORER, part=_by("by"))] = Field(
         None, description="the system that ranks the prefixes at the end; none: their own scores"
     )
 
-    draws: Annotated[int, Option(part="-npd{}", omit=True, holds=True)] = Field(
+    draws: Annotated[int, Option(part="-npd{}", holds=True)] = Field(
         0,
         ge=0,
         description="draws of latents whose prefixes are ranked together; 0: the latents' mean, if any",
     )
-    temperature: Annotated[float, Option(tune=True, part="-temperature{:g}", omit=True, only_with="draws")] = Field(
+    temperature: Annotated[float, Option(tune=True, part="-temperature{:g}", only_with="draws")] = Field(
         0.1, ge=0, allow_inf_nan=False, description="of draws: times the prior's deviation is added to its mean"
     )
-    search_seed: Annotated[int, Option(omit=True, only_with="draws")] = Field(
-        1, ge=0, lt=2**31, description="of the draws"
-    )
+    search_seed: Annotated[int, Option(only_with="draws")] = Field(1, ge=0, lt=2**31, description="of the draws")
 
 
 def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:

@@ -1,7 +1,5 @@
 """Delta inference (Shu et al. 2020): the posterior mean of the most probable translation, again and again."""
 
-from types import MappingProxyType
-
 from pydantic import model_validator
 
 from workflow_src.decoding.settings import (
@@ -18,9 +16,6 @@ from workflow_src.spec import LATENT, MODEL, Look, Role, Search, SearchSettings,
 
 
 class DeltaSettings(SearchSettings):
-    # Its steps have no size; earlier versions handed one to rules.
-    constants = MappingProxyType({"step_size": 1.0})
-
     steps: Steps
     length_quantile: LengthQuantile
     lengthening: Lengthening

@@ -24,20 +24,20 @@ class IterativeRefinementSettings(SearchSettings):
     )
     stop: Annotated[
         Literal["fixed", "adaptive"],
-        Option(part=lambda v: "-adaptive" if v == "adaptive" else "", omit=True, stop=True),
+        Option(part=lambda v: "-adaptive" if v == "adaptive" else "", stop=True),
     ] = Field(
         "fixed", description="adaptive: a sentence stops after the pass that repeats the output before it, or after all"
     )
-    patience: Annotated[int, Option(part="-patience{}", omit=True)] = Field(
+    patience: Annotated[int, Option(part="-patience{}")] = Field(
         1, ge=1, description="adaptive: passes in a row that must repeat the output"
     )
-    lengths: Annotated[int, Option(tune=True, part="-lengths{}", omit=True, length=True, holds=True)] = Field(
+    lengths: Annotated[int, Option(tune=True, part="-lengths{}", length=True, holds=True)] = Field(
         1, ge=1, description="most probable target lengths tried"
     )
     length_quantile: LengthQuantile
     lengthening: Lengthening
     length_penalty: LengthPenalty
-    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "", omit=True)] = Field(
+    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
         None,
         description="the system that ranks lengths; none: its log-probability in the last pass / |y| ** length_penalty",
     )

@@ -1,15 +1,10 @@
 """The translation of the prior mean, without refinement."""
 
-from types import MappingProxyType
-
 from workflow_src.decoding.settings import Lengthening, LengthQuantile, refinement_cost
 from workflow_src.spec import LATENT, MODEL, Look, Role, Search, SearchSettings, Weights
 
 
 class PriorMeanSettings(SearchSettings):
-    # As earlier versions handed them to rules.
-    constants = MappingProxyType({"steps": 0, "step_size": 1.0})
-
     length_quantile: LengthQuantile
     lengthening: Lengthening
 

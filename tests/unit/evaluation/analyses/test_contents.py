@@ -1,4 +1,4 @@
-"""Contents of analyses: what files say comes back, files of earlier versions are read, damaged ones are refused."""
+"""Contents of analyses: what files say comes back, damaged ones are refused."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ def test_what_a_file_says_comes_back(name, tmp_path):
     write_json(tmp_path / "file.json", raw)
     content = _check(read_json(tmp_path / "file.json"))
     assert isinstance(content, contents.CLASSES[name])
-    assert analysed.written(content) | {"analysis": name} == json.loads(json.dumps(raw))
+    assert analysed.written(content) | {"analysis": name, "format": contents.FORMAT} == json.loads(json.dumps(raw))
     with pytest.raises(pydantic.ValidationError, match="frozen"):
         content.split = "test"
 
@@ -52,26 +52,6 @@ def test_settings_of_searches_are_kept_whatever_their_names():
         told | {"steps": 2, "label": "words", "bleu": dict.fromkeys(("predicted", "reference", "oracle"), 1)}
     )
     assert "steps" not in row.kept and "label" not in row.kept and row.kept["iterations"] == 4
-
-
-def test_files_of_earlier_versions_are_read():
-    lengths = _check(analysed.raw("lengths"))
-    assert [row.label for row in lengths.rows] == [None, None]
-    energies = _check(analysed.raw("energies"))
-    assert energies.at_reference_lengths == () and energies.rows[0].others == {}
-    assert energies.by_scorer(energies.reference) == {"teacher": energies.reference}
-    # Maps did not say the order of their paths, which was that of the alphabet, and had no end symbol.
-    space = _check(analysed.raw("latent_space"))
-    assert space.paths == () and space.searches == ("delta", "score") and space.end_symbol is None
-    assert _check(analysed.raw("latent_space", paths=["score", "delta"])).searches == ("score", "delta")
-    assert _check(analysed.raw("latent_space", panels=[])).searches == ()
-    # Translations had no alignments, and no subwords beside them.
-    example = analysed.EVERY["reordering"]["example"]
-    panels = [{key: panel[key] for key in ("system", "distances", "assigned")} for panel in example["panels"]]
-    example = {key: value for key, value in example.items() if key != "target_pieces"} | {"panels": panels}
-    found = _check(analysed.raw("reordering", example=example)).example
-    assert found.target_pieces == () and [panel.alignments for panel in found.panels] == [None, None]
-    assert _check(analysed.raw("reordering", example=None)).example is None
 
 
 def test_energies_are_by_the_names_of_their_scorers():
@@ -96,6 +76,8 @@ DAMAGED = {
     "no object": ([1], f" is no analysis ({NAMES})"),
     "no name": ({"split": "dev"}, f" is no analysis ({NAMES})"),
     "another name": ({"analysis": ["marginal"]}, f" is no analysis ({NAMES})"),
+    "no format": (_without("tokens", "format"), " has format None; this version reads format 1"),
+    "another format": (analysed.raw("tokens", format=2), " has format 2; this version reads format 1"),
     "no split": (_without("tokens", "split"), ": split is missing"),
     "no curves": (_without("latent_paths", "curves"), ": curves is missing"),
     "no model": (_without("convergence", "curves", 1, "model"), ": curves[1].model is missing"),
@@ -112,7 +94,7 @@ DAMAGED = {
     "an output": (_without("latent_space", "outputs", "score"), "texts or outputs lack score"),
     "a text": (_without("latent_space", "texts", "prior"), "texts or outputs lack prior"),
     "a piece": (_without("latent_space", "pieces", "9"), "pieces lack the id 9"),
-    "labels": (_without("reordering", "example", "target_pieces"), ": example is {"),
+    "labels": (_without("reordering", "example", "target_pieces"), ": example.target_pieces is missing"),
 }
 
 

@@ -69,7 +69,7 @@ def test_every_cell_and_arrow_is_what_the_models_say_there(models, mapped, monke
             assert [len(row) for row in panel["regions"]] == [5] * 5 and len(panel["arrows"]) == 9
             assert panel["prior"] == pytest.approx(mean[0, position].tolist())
             assert panel["delta"][0] == panel["score"][0] == panel["prior"]
-    assert mapped["paths"] == ["delta", "score"]
+    assert mapped["searches"] == ["delta", "score"]
 
 
 def test_paths_and_outputs_are_those_of_the_searches(models, mapped):

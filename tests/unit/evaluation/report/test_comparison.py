@@ -13,8 +13,12 @@ from workflow_src.evaluation.report.results import Results, write_results
 from workflow_src.registry import searches
 
 
-def row(system, family, search, seed, bleu, removed="none", **more):
+def row(system, family, search, seed, bleu, removed="none", name="", **more):
+    """A row of results.json; `steps` and `beam` are settings of its search."""
+    settings = {setting: more.pop(setting) for setting in ("steps", "beam") if setting in more}
     return {
+        "name": name, "title": search, "settings": settings, "engine": "continuum", "aligned": False,
+        "autoregressive": family == "transformer",
         "system": system, "family": family, "preset": "tiny", "data": "raw" if system == "teacher" else "distilled",
         "seed": seed, "search": search, "candidates": None, "repetitions_removed": removed,
         "bleu": bleu, "bleu_ci": None, "p_value": None, "chrf": 50.0, "validity": None, "latency_ms": None,
@@ -47,7 +51,6 @@ SECOND = results(
         row("teacher", "transformer", "beam", 1, 60.0, settings=WITH_MODEL, name="with-model"),
         row("teacher", "transformer", "beam", 1, 50.0, beam=4, validity=0.95, latency_ms=10.0, speedup=1.0),
         row("score", "score", "score", 1, 45.0, "subwords", steps=1, validity=0.5, latency_ms=2.5, speedup=4.0),
-        row("score", "score", "latent-search", 1, 49.0, "subwords", settings={"steps": 1}, candidates=25),
         row("score", "score", "latent-search", 1, 50.0, "subwords", settings=SEARCHED, candidates=15),
     ],
 )
@@ -64,10 +67,8 @@ def test_cells_are_means_and_deviations_over_seeds():
     assert found.cells["gap"][key][0].mean == pytest.approx(statistics.fmean(gaps))
     assert found.cells["gap"][key][0].deviation == pytest.approx(statistics.stdev(gaps))
     assert found.cells["validity"][key][1].mean == 50.0
-    # Rows that do not tell all settings, and those that do, are named by what both tell.
-    for label, bleu in (("25 candidates, steps 1", 49.0), ("15 candidates, steps 2", 50.0)):
-        first, second = found.cells["bleu"]["score", f"latent search, {label}", "distilled"]
-        assert first is None and second.mean == bleu
+    first, second = found.cells["bleu"]["score", "delta, search 3 × 5, L = 2", "distilled"]
+    assert first is None and second.mean == 50.0
     # The gap is to the plain beam: a language model beside it is another system.
     assert found.cells["gap"][key][1].mean == 50.0 - 45.0
 
@@ -107,21 +108,20 @@ def test_kept_repetitions_are_another_comparison():
 
 
 def test_results_without_what_is_compared_are_named(tmp_path):
-    earlier = results(
-        "earlier", [row("score", "score", "score", 1, 30.0, True), row("score", "score", "score", 1, 29.0, False)]
-    )
+    rows = [row("score", "score", "score", 1, 30.0, "words"), row("score", "score", "score", 1, 29.0, "none")]
+    words_only = results("words-only", rows)
     teacher = results("alone", [row("teacher", "transformer", "beam", 1, 40.0, beam=4)])
-    found = [Results.model_validate(content) for content in (FIRST, teacher, earlier)]
+    found = [Results.model_validate(content) for content in (FIRST, teacher, words_only)]
     with pytest.raises(ValueError) as refused:
         compare(found)
     assert str(refused.value) == (
-        "the results of earlier have no rows with --remove-repetitions subwords, only none, words; make its report "
+        "the results of words-only have no rows with --remove-repetitions subwords, only none, words; make its report "
         "again, or choose one of these."
     )
-    assert compare(found[1:], "words").cells["bleu"]["score", "score", "distilled"][1].mean == 30.0
-    for content in (teacher, earlier):
+    assert compare(found[1:], "words").cells["bleu"]["score", "score, L = 4", "distilled"][1].mean == 30.0
+    for content in (teacher, words_only):
         write_results(tmp_path / f"{content['experiment']}.json", content)
-    words = [str(tmp_path / "alone.json"), str(tmp_path / "earlier.json"), "--output", str(tmp_path / "all.html")]
+    words = [str(tmp_path / "alone.json"), str(tmp_path / "words-only.json"), "--output", str(tmp_path / "all.html")]
     main(["compare", *words, "--remove-repetitions", "words"])
     assert "words that repeat the one before are removed" in (tmp_path / "all.md").read_text()
 
@@ -140,7 +140,7 @@ def test_data_seeds_and_training_of_every_experiment_are_told():
 
     systems = [system("score", "score", seed, 200) for seed in (1, 2, 3)]
     systems += [system("energy", "energy", 1, 100), system("unused", "energy", 1, 50)]
-    rows = [*FIRST["rows"], row("energy", "energy", "energy", 1, 30.0, True, steps=1)]
+    rows = [*FIRST["rows"], row("energy", "energy", "energy", 1, 30.0, "words", steps=1)]
     provenance = {"corpus": {"sha256": {"train.de": "ab" * 32}}}
     first = Results.model_validate(results("one", rows) | {"provenance": provenance, "systems": systems})
     text = squeezed(markdown(compare([first, Results.model_validate(SECOND)]), True))
@@ -157,7 +157,7 @@ def test_the_command_writes_a_page_and_markdown(tmp_path, capsys):
     for path, content in zip(paths, (FIRST, SECOND), strict=True):
         write_results(path, content)
     main(["compare", *map(str, paths), "--output", str(tmp_path / "out" / "all.html")])
-    assert "6 rows of 2 experiments" in capsys.readouterr().out
+    assert "5 rows of 2 experiments" in capsys.readouterr().out
     page = (tmp_path / "out" / "all.html").read_text()
     assert "34.0 ± 2.0" in page and "<style>" in page and "http" not in page
     assert "34.0 ± 2.0" in (tmp_path / "out" / "all.md").read_text()
@@ -171,15 +171,13 @@ def test_missing_results_end_in_one_sentence(tmp_path):
 
 
 def test_outputs_of_alignments_are_compared_with_their_repetitions():
-    """Rows say whether they are; older ones tell it by their search."""
     refined = [row("ctc", "nat", "delta", 1, bleu, removed, steps=1, aligned=True)
                for removed, bleu in (("none", 20.0), ("subwords", 19.0))]  # fmt: skip
-    before = [
-        row("ctc", "nat", "ctc-greedy", 1, bleu, removed) for removed, bleu in (("none", 18.0), ("subwords", 17.0))
-    ]
+    greedy = [row("ctc", "nat", "ctc-greedy", 1, bleu, removed, aligned=True)
+              for removed, bleu in (("none", 18.0), ("subwords", 17.0))]  # fmt: skip
     latent = [row("lvm", "lvm", "delta", 1, bleu, removed, steps=1)
               for removed, bleu in (("none", 28.0), ("subwords", 29.0))]  # fmt: skip
-    found = [Results.model_validate(results("one", [*refined, *before, *latent]))]
+    found = [Results.model_validate(results("one", [*refined, *greedy, *latent]))]
 
     def shown(removed=None) -> list[float]:
         compared = compare(found, removed)

@@ -17,7 +17,6 @@ from workflow_src.evaluation.report import (
     figures_learning,
     figures_quality,
     figures_speed,
-    placement,
     tables,
 )
 from workflow_src.registry import settings_of
@@ -27,7 +26,7 @@ MANIFEST = reports.manifest()
 
 @given(st.lists(st.floats(0, 100), max_size=8), st.floats(0.1, 12))
 def test_labels_are_moved_apart_in_order_and_inside(positions, gap):
-    moved = placement.apart(positions, gap, 0, 100)
+    moved = figures.apart(positions, gap, 0, 100)
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     assert all(moved[b] - moved[a] >= gap - 1e-9 for a, b in zip(order, order[1:], strict=False))
     assert all(-1e-9 <= place <= 100 + 1e-9 for place in moved)
@@ -35,16 +34,16 @@ def test_labels_are_moved_apart_in_order_and_inside(positions, gap):
 
 @given(st.lists(st.integers(0, 9), max_size=6, unique=True))
 def test_labels_that_do_not_touch_stay(positions):
-    assert placement.apart([10.0 * p for p in positions], 5, 0, 100) == pytest.approx([10.0 * p for p in positions])
+    assert figures.apart([10.0 * p for p in positions], 5, 0, 100) == pytest.approx([10.0 * p for p in positions])
 
 
 def test_labels_are_moved_as_little_as_can_be():
-    assert placement.apart([5.0, 5.0, 5.0], 2, -100, 100) == pytest.approx([3, 5, 7])
+    assert figures.apart([5.0, 5.0, 5.0], 2, -100, 100) == pytest.approx([3, 5, 7])
     # Two that touch share what has to be moved; the third is far enough from them.
-    assert placement.apart([30.0, 0.0, 1.0], 4, -100, 100) == pytest.approx([30, -1.5, 2.5])
+    assert figures.apart([30.0, 0.0, 1.0], 4, -100, 100) == pytest.approx([30, -1.5, 2.5])
     draw = np.random.default_rng(0)
     positions = draw.uniform(0, 30, 8)
-    found = np.array(placement.apart(positions.tolist(), 4, 0, 40))
+    found = np.array(figures.apart(positions.tolist(), 4, 0, 40))
     order = np.argsort(positions)
     steps = 4 * np.arange(8)
     for near in (True, False) * 500:
@@ -56,8 +55,8 @@ def test_labels_are_moved_as_little_as_can_be():
 
 
 def test_labels_that_stand_beside_each_other_need_not_be_moved_apart():
-    assert placement.columns([(5, 9), (0, 3), (2, 4), (8.5, 12), (4, 5)]) == [[1, 2], [4], [0, 3]]
-    assert placement.columns([]) == []
+    assert figures.columns([(5, 9), (0, 3), (2, 4), (8.5, 12), (4, 5)]) == [[1, 2], [4], [0, 3]]
+    assert figures.columns([]) == []
 
 
 def test_files_are_reproducible_and_the_copy_for_the_page_is_self_contained(tmp_path):
@@ -238,34 +237,49 @@ def test_refinement_by_passes_is_drawn_over_its_steps():
     assert sorted(line.get_xdata().tolist() for line in axes.get_lines()) == [[0, 1, 3], [1, 4]]
 
 
-def test_names_touch_neither_points_nor_each_other(tmp_path):
-    """In a crowded picture, measured in what is drawn, at the resolution of the files."""
+def points_of(found):
+    return {(line.figures["latency_ms"], line.figures["bleu"]): line for group in found for line in group.lines}
+
+
+def test_every_point_has_a_number_and_stands_in_the_list_the_best_first():
+    found = table(MANIFEST)
+    points = sorted(points_of(found), key=lambda point: (-point[1], point[0]))
+    figure = figures_quality.quality_speed(found)
+    numbers = {text.get_text(): text.xy for text in figure.axes[0].texts}
+    assert not figures_quality.crowded(found)
+    assert numbers == {str(number): point for number, point in enumerate(points, 1)}
+    told = [text.get_text() for text in figure.subfigs[1].texts]
+    assert told[::2] == list(numbers) and all(
+        f"in {x:.3g} ms)" in text for (x, _), text in zip(points, told[1::2], strict=True)
+    )
+
+
+@pytest.mark.parametrize("rows", [9, 40])
+def test_numbers_on_the_grey_line_touch_no_point(rows):
+    """Measured in what is drawn, at the resolution of the files."""
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 1, "refinement": "delta"}
-    others = {("lvm", f"latent-search-{n}"): search | {"lengths": n} for n in range(2, 9)}
-    figure = figures_quality.quality_speed(table(reports.manifest(reports.DECODES | others)))
+    others = {("lvm", f"latent-search-{n}"): search | {"lengths": n} for n in range(2, rows)}
+    found = table(reports.manifest(reports.DECODES | others))
+    points = list(points_of(found))
+    best = [points[i] for i in figures_quality.undominated(points)]
+    figure = figures_quality.quality_speed(found)
     figure.set_dpi(figures.DPI)
     figure.draw_without_rendering()
-    (axes,) = figure.axes
-    names = [text for text in axes.texts if text.get_text()]
-    boxes = [Text.get_window_extent(text) for text in names]
-    assert len(boxes) > 12
-    for number, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[number + 1 :])
-    points = np.concatenate([axes.transData.transform(line.get_xydata()) for line in axes.get_lines()])
-    for text, box in zip(names, boxes, strict=True):
-        inside = [box.contains(x, y) for x, y in points]
-        assert not any(inside), text.get_text()
-        # Within the frame, so that nothing is cut off.
-        assert axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 + 2
+    axes = figure.axes[0]
+    numbers = [text for text in axes.texts if text.xy in best]
+    assert len(numbers) == len(best) > 2
+    for text in numbers:
+        box = Text.get_window_extent(text)
+        assert not any(box.contains(*place) for place in axes.transData.transform(points)), text.get_text()
+        assert figure.bbox.x0 <= box.x0 and box.y1 <= figure.bbox.y1
 
 
 def test_in_a_crowded_picture_the_rows_that_no_other_beats_have_numbers_and_a_list():
     search = {"search": "latent-search", "lengths": 2, "samples": 2, "steps": 1, "refinement": "delta"}
     others = {("lvm", f"latent-search-{n}"): search | {"lengths": n} for n in range(2, 20)}
     found = table(reports.manifest(reports.DECODES | others))
-    lines = [line for group in found for line in group.lines]
     assert figures_quality.crowded(found)
-    points = {(line.figures["latency_ms"], line.figures["bleu"]): line for line in lines}
+    points = points_of(found)
     best = [p for p in points if not any(o[0] <= p[0] and o[1] >= p[1] and o != p for o in points)]
     best.sort(key=lambda point: -point[1])
     figure = figures_quality.quality_speed(found)
@@ -273,18 +287,9 @@ def test_in_a_crowded_picture_the_rows_that_no_other_beats_have_numbers_and_a_li
     assert len(best) > 2 and told[::2] == [str(number) for number in range(1, len(best) + 1)]
     for point, text in zip(best, told[1::2], strict=True):
         assert text == f"{points[point].system}: {points[point].label} ({point[1]:.1f} BLEU in {point[0]:.3g} ms)"
-    # A number stands at its point, and the row is named nowhere else in the picture.
-    numbers = {text.get_text(): text.xy for text in axes.texts if text.get_text().isdigit()}
+    # A number stands at its point, and other rows have none.
+    numbers = {text.get_text(): text.xy for text in axes.texts}
     assert numbers == {str(number): point for number, point in enumerate(best, 1)}
-
-
-def test_of_very_many_systems_those_with_numbers_are_named_alone(monkeypatch):
-    systems = reports.SYSTEMS | {f"lvm{i}": reports.SYSTEMS["lvm"] for i in range(figures_quality.CROWDED)}
-    monkeypatch.setattr(reports, "SYSTEMS", systems)
-    decodes = {(name, "prior-mean"): {"search": "prior-mean"} for name in systems if name.startswith("lvm")}
-    figure = figures_quality.quality_speed(table(reports.manifest(decodes, systems)))
-    names = [text.get_text() for text in figure.axes[0].texts if text.get_text()]
-    assert names and all(name.isdigit() for name in names)
 
 
 def test_a_list_goes_on_in_another_line_where_it_is_too_wide():

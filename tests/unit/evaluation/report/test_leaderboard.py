@@ -34,7 +34,8 @@ def row(system, family, search, bleu, latency=None, removed="none", seed=1, engi
     declared = searches()[search].settings
     return {
         "system": system, "family": family, "autoregressive": family == "transformer", "aligned": family == "nat",
-        "preset": "tiny", "data": "raw", "seed": seed, "search": search, "engine": engine, "candidates": None,
+        "preset": "tiny", "data": "raw", "seed": seed, "name": search, "search": search, "title": search,
+        "engine": engine, "candidates": None,
         "settings": declared(**settings).model_dump(mode="json"), "repetitions_removed": removed, "bleu": bleu,
         "bleu_ci": [bleu - 1, bleu + 1], "p_value": None, "chrf": 50.0, "validity": None, "latency_ms": latency,
         "latency_std": None, "sentences_per_second": None, "speedup": None, "device": "cpu", "threads": 1, "batch": 64,

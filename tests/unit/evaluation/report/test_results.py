@@ -98,7 +98,9 @@ def test_keys_are_those_agreed_and_survive_writing(tmp_path):
     assert list(results.Row.model_fields) == KEYS
     results.write_results(tmp_path / "results.json", _content())
     raw = json.loads((tmp_path / "results.json").read_text())
-    assert set(raw) == {"rows", "experiment", "dataset", "source", "target", "split", "systems", "provenance"}
+    assert set(raw) == {
+        *("format", "experiment", "dataset", "source", "target", "split", "systems", "provenance", "rows")
+    }
     assert raw["rows"] == [ROW]
     assert results.read_results(tmp_path / "results.json").rows[0].bleu == 30
 
@@ -231,19 +233,9 @@ def test_engines_are_told_in_one_word():
     assert row.engine == "ctranslate2-int8"
 
 
-def test_results_from_before_a_key_existed_can_be_read():
-    content = _content()
-    for key in "engine control_difference control_p_value latency_rounds title settings series value".split():
-        del content["rows"][0][key]
-    (row,) = results.validate(content, "here").rows
-    assert (row.engine, row.control_difference, row.latency_rounds) == ("continuum", None, None)
-    # Two settings stood beside the other keys, null where a search has not got them.
-    content["rows"][0] |= {"steps": 2, "beam": None}
-    assert results.validate(content, "here").rows[0].settings == {"steps": 2}
-    # Networks were compared with delta alone, and the keys said so.
-    content["rows"][0] |= {"delta_difference": -0.5, "delta_p_value": 0.25}
-    (row,) = results.validate(content, "here").rows
-    assert (row.control_difference, row.control_p_value) == (-0.5, 0.25)
+def test_another_format_is_refused():
+    with pytest.raises(ArtifactError, match="file here has format 2; this version reads format 1; make the rep"):
+        results.validate(_content() | {"format": 2}, "here")
 
 
 RIVAL = {"system": "teacher", "name": "beam-4", "bleu": 0.01, "validity": 0.5}
@@ -273,11 +265,3 @@ def test_p_values_stand_beside_their_rows(tmp_path):
     both = reports.manifest(DECODES, splits=("dev", "test"))
     dev = results.build_rows(both, {row.quality: VARIANTS for row in both.rows}, None, "dev", significance)
     assert len(dev) == 4 and {(row.p_value, row.control_p_value) for row in dev} == {(None, None)}
-
-
-@pytest.mark.parametrize(("earlier", "now"), [(True, "words"), (False, "none")])
-def test_results_from_before_subwords_were_removed_knew_words(earlier, now):
-    content = _content(repetitions_removed=earlier)
-    del content["rows"][0]["bleu_tokenised"], content["rows"][0]["bleu_intl_lowercase"]
-    row = results.validate(content, "here").rows[0]
-    assert row.repetitions_removed == now and row.bleu_tokenised is None

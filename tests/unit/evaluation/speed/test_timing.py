@@ -18,8 +18,8 @@ from workflow_src.registry import families, search_of, searches
 BEAM = {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0}
 ROWS = [
     SpeedRow.of(BEAM),
-    SpeedRow.of({"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1, "step_size": 1.0}),
-    SpeedRow.of({"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2, "step_size": 1.0}),
+    SpeedRow.of({"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1}),
+    SpeedRow.of({"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2}),
 ]
 SPEED = Timing(warmup=2, repeats=4, batch=2)
 
@@ -39,7 +39,7 @@ class Recorder:
         self.calls, self.clock = calls, clock
 
     def translate(self, lines, search, batch, systems):
-        settings = {"search": search_of(search).name, **search.handed(), **systems, "batch": batch}
+        settings = {"search": search_of(search).name, **search.model_dump(mode="json"), **systems, "batch": batch}
         self.calls.append((list(lines), settings))
         if self.clock is not None:
             self.clock[0] += sum(float(line) for line in lines) * (1 + settings.get("steps", 9))
@@ -124,7 +124,8 @@ def test_rounds_alternate_between_rows_and_use_their_settings(clock, quiet):
     assert again == calls
     assert {settings["batch"] for lines, settings in calls if len(lines) == 3} == {2}
     teacher = next(settings for lines, settings in calls if len(lines) == 3 and settings["search"] == "beam")
-    assert teacher == {"search": "beam", "beam": 4, "length_penalty": 1.0, "max_length_ratio": 2.0, "batch": 2}
+    beam = {"beam": 4, "length_penalty": 1.0, "max_length_ratio": 2.0, "lm_weight": 0.2, "rescorer_weight": None}
+    assert teacher == beam | {"search": "beam", "batch": 2, "language_model": None, "rescorer": None}
 
 
 def _loads(monkeypatch, loads):
@@ -197,7 +198,10 @@ def seconds_of(rows, cost, starts=(0.001, 0.002, 0.006)):
 
 def test_step_costs_and_their_ratio():
     delta, score = steps_of("lvm", "delta"), steps_of("score", "score")
-    alone = [*steps_of("energy", "energy", (1,)), *steps_of("lvm", "prior-mean", (0,))]
+    alone = [
+        *steps_of("energy", "energy", (1,)),
+        SpeedRow.of({"system": "lvm", "name": "prior-mean", "search": "prior-mean"}),
+    ]
     alternating = seconds_of(delta, 0.0018) | seconds_of(score, 0.0006)
     # A round that something disturbed, and a sentence that is nothing like the others.
     alternating[("lvm", "delta-4")][1] = [9.0, 9.0, 9.0]
@@ -244,11 +248,28 @@ def test_bad_input_is_named():
 
 
 def test_a_row_is_timed_with_all_settings_of_its_search():
-    beam = {"search": "beam", "beam": 4, "length_penalty": 0.6, "max_length_ratio": 1.5}
+    beam = {
+        "search": "beam",
+        "beam": 4,
+        "length_penalty": 0.6,
+        "max_length_ratio": 1.5,
+        "language_model": None,
+        "lm_weight": 0.1,
+        "rescorer": None,
+        "rescorer_weight": None,
+    }
     row = beam | {"system": "teacher", "name": "beam-4"}
-    assert {"search": "beam"} | SpeedRow.of(row).settings.handed() == beam
-    score = {"search": "score", "steps": 0, "step_size": 0.5, "length_quantile": 0.7}
-    assert {"search": "score"} | SpeedRow.of(score | {"system": "s", "name": "n"}).settings.handed() == score
+    assert {"search": "beam"} | SpeedRow.of(row).settings.model_dump(mode="json") == beam
+    score = {
+        "search": "score",
+        "steps": 0,
+        "step_size": 0.5,
+        "length_quantile": 0.7,
+        "lengthening": 0.0,
+        "stop_threshold": None,
+    }
+    read = SpeedRow.of(score | {"system": "s", "name": "n"}).settings
+    assert {"search": "score"} | read.model_dump(mode="json") == score
 
 
 @pytest.mark.parametrize("name", ["lengths", "beam", "batch", "setting_of_tomorrow"])

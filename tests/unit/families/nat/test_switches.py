@@ -165,17 +165,6 @@ def test_cross_entropy_never_puts_out_a_blank_and_aligned_cross_entropy_may():
         assert torch.isfinite(model.symbol_bias()[model.blank]) == allowed
 
 
-def test_settings_that_came_later_are_written_only_where_they_are_set():
-    sizes = {"dim": 8, "feed_forward": 8, "heads": 1, "encoder_layers": 1, "layers": 1}
-    plain = NatConfig(**sizes)
-    assert not NatConfig.later & plain.model_dump().keys() and NatObjectiveConfig().model_dump(mode="json") == {}
-    vae = NatConfig(**sizes, latent="vae")
-    written = vae.model_dump(mode="json")
-    assert (written["latent"], written["latent_dim"]) == ("vae", 8) and "posterior_layers" not in written
-    assert NatConfig(**written) == vae and NatConfig(**plain.model_dump()) == plain
-    assert NatObjectiveConfig(glance="glat").model_dump() == {"glance": "glat"}
-
-
 @pytest.mark.parametrize(
     "model, objective, sentence",
     [

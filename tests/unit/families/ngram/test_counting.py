@@ -37,4 +37,3 @@ def test_only_these_are_counted():
     kept = [rows[i] for i in evenly(20, 8)]
     wanted = estimate(np.concatenate(kept), np.cumsum([0, *map(len, kept)]), 12, 2)
     assert model.scorer.log_probability(rows[0]) == pytest.approx(wanted.log_probability(rows[0]), abs=1e-6)
-    assert "max_sentences" not in NgramConfig().model_dump()

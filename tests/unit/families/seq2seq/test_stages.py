@@ -22,7 +22,7 @@ LONGER = {"max_steps": 40, "validate_every": 20, "save_every": 20}
 @pytest.fixture(scope="module")
 def weights(tiny, training_words, run_stage):
     folder = tiny.root / "systems/seq2seq"
-    run_stage("train_teacher", training_words("seq2seq", folder, **LONGER))
+    run_stage("train", training_words("seq2seq", folder, **LONGER))
     return folder / "model.safetensors"
 
 
@@ -48,10 +48,10 @@ def test_a_killed_training_resumes_bit_for_bit(weights, training_words, run_stag
     words = training_words("seq2seq", tmp_path, **LONGER)
     monkeypatch.setattr(StateFolder, "save", killed)
     with pytest.raises(Killed):
-        run_stage("train_teacher", words)
+        run_stage("train", words)
     monkeypatch.undo()
     torch.manual_seed(99)
-    run_stage("train_teacher", words)
+    run_stage("train", words)
     made, straight = load_tensors(tmp_path / "model.safetensors"), load_tensors(weights)
     assert made.keys() == straight.keys() and all(made[name].equal(straight[name]) for name in made)
 

@@ -1,9 +1,0 @@
-"""Stage train_teacher: an autoregressive system on encoded pairs."""
-
-from workflow_src.jobs import start
-from workflow_src.training.job import arguments, run
-
-__all__ = ["arguments", "run"]
-
-if __name__ == "__main__":
-    start(run, arguments(__doc__))
