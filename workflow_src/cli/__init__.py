@@ -1,5 +1,5 @@
-"""The `continuum` command: translate text, plan, estimate or check an experiment, compare or verify results, collect them
-in a leaderboard, write a language model for other tools.
+"""The `continuum` command: translate text, plan, estimate or check an experiment, compare, collect or verify results,
+write a language model for other tools.
 
 Only `translate` and `export-arpa` import PyTorch, so that the other commands start fast.
 """
@@ -158,11 +158,15 @@ def leaderboard(arguments: argparse.Namespace) -> None:
     from workflow_src.records.atomic import atomic
 
     rows = board.merge(board.read(name) for name in arguments.results)
-    every = board.entries(rows)
-    # All texts are made before any is written.
+    entries = board.entries(rows)
+    # All texts are ready before the first is written.
     texts = {arguments.output: board.csv_text(rows)}
     for page in arguments.pages:
-        texts[page] = board.fill(page.read_text(encoding="utf-8"), every, str(page))
+        try:
+            text = page.read_text(encoding="utf-8")
+        except UnicodeDecodeError as failure:
+            raise ValueError(f"{page} is not UTF-8 text: {failure}; name a Markdown file.") from failure
+        texts[page] = board.fill(text, entries, str(page))
     for path, text in texts.items():
         with atomic(path) as file:
             file.write(text)
@@ -229,16 +233,22 @@ def parser() -> argparse.ArgumentParser:
     part.set_defaults(run=compare)
     part = commands.add_parser("leaderboard", help="all measured rows of experiments as one CSV file, and tables of it")
     part.add_argument(
-        "results", nargs="+", metavar="RESULTS",
-        help="results/EXPERIMENT, results.json files, or CSV files of this command; rows of an experiment that comes "
-        "again take the place of those before",
-    )  # fmt: skip
+        "results",
+        nargs="+",
+        metavar="RESULTS",
+        help="folders results/EXPERIMENT, results.json files, or CSV files of this command; of an experiment that "
+        "comes twice, the last counts",
+    )
     part.add_argument("--output", type=Path, default=Path("results/leaderboard.csv"), help="the CSV file")
     part.add_argument(
-        "--pages", type=Path, nargs="*", default=[], metavar="FILE",
-        help="Markdown files whose tables between <!-- leaderboard: rows CORPUS --> (or needs CORPUS) and "
-        "<!-- /leaderboard --> are made anew",
-    )  # fmt: skip
+        "--pages",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="Markdown files; writes anew the table between <!-- leaderboard: rows CORPUS -->, <!-- leaderboard: needs "
+        "CORPUS --> or <!-- leaderboard: experiment NAME --> and <!-- /leaderboard -->",
+    )
     part.set_defaults(run=leaderboard)
     part = commands.add_parser("verify", help="check results against their checksums and inputs")
     part.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")

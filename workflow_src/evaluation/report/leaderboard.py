@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import io
 import itertools
+import math
 import re
 import shlex
 import statistics
@@ -19,10 +20,11 @@ from typing import Any
 
 import yaml
 
-from workflow_src.config.display import engine_info, search_info
+from workflow_src.config.display import changed, engine_info, search_info
 from workflow_src.config.experiment import removal
+from workflow_src.config.manifest import words
 from workflow_src.evaluation.report.carried import checksum
-from workflow_src.evaluation.report.markdown import Formatted, markdown_table
+from workflow_src.evaluation.report.markdown import Formatted, plain
 from workflow_src.evaluation.report.results import Results, read_results
 from workflow_src.evaluation.report.tables import settings_text
 from workflow_src.evaluation.report.trained import TrainedSystem
@@ -31,18 +33,21 @@ from workflow_src.registry import engines, families, named_systems, refinement, 
 from workflow_src.serving.folders import placement
 from workflow_src.spec import SearchSettings
 
-COLUMNS = (
-    "experiment", "corpus", "source", "target", "test_set", "system", "family", "preset", "data", "search", "settings",
-    "engine", "seed", "bleu", "bleu_low", "bleu_high", "chrf", "latency_ms", "threads", "sentences_per_second", "batch",
-    "parameters", "updates", "target_tokens", "hardware", "commit", "signature",
-)  # fmt: skip
+COLUMNS = tuple(
+    "experiment corpus source target test_set system family preset data search settings engine seed bleu bleu_low "
+    "bleu_high chrf latency_ms threads sentences_per_second batch parameters updates target_tokens hardware commit "
+    "signature".split()
+)
 # What rows of one run have in common: rows that are read later take the place of all rows of another run.
 RUN = ("experiment", "corpus", "source", "target")
+NUMBERS = ("bleu", "bleu_low", "bleu_high", "chrf", "latency_ms", "sentences_per_second")
+# Figures are rounded once more in tables: so many digits that this changes nothing there.
+DIGITS = 4
 # Of rows whose BLEU lies this close to the best of their kind, the fastest stands for the kind.
 LEVEL = 0.3
 MOST_ROWS = 15
 MARK = re.compile(
-    r"<!-- leaderboard: (?P<table>\S+) (?P<corpus>\S+)(?: without (?P<without>[^>]+))? -->\n"
+    r"<!-- leaderboard: (?P<table>\S+) (?P<about>\S+)(?: without (?P<without>[^>]+))? -->\n"
     r"(?P<content>.*?)(?=<!-- /leaderboard -->)",
     re.DOTALL,
 )
@@ -77,12 +82,12 @@ def _figures(row: Any, system: TrainedSystem | None) -> dict[str, Any]:
         **{name: getattr(row, name) for name in plain},
         "data": system.data if system else row.data,
         "settings": settings_text(row.settings),
-        "bleu": _fixed(row.bleu, 2),
-        "bleu_low": _fixed(low, 2),
-        "bleu_high": _fixed(high, 2),
-        "chrf": _fixed(row.chrf, 2),
-        "latency_ms": _fixed(row.latency_ms, 3),
-        "sentences_per_second": _fixed(row.sentences_per_second, 1),
+        "bleu": _fixed(row.bleu),
+        "bleu_low": _fixed(low),
+        "bleu_high": _fixed(high),
+        "chrf": _fixed(row.chrf),
+        "latency_ms": _fixed(row.latency_ms),
+        "sentences_per_second": _fixed(row.sentences_per_second),
         **{name: getattr(system, name, None) for name in ("parameters", "updates", "target_tokens")},
     }
 
@@ -91,8 +96,8 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {name: "" if row.get(name) is None else str(row[name]) for name in COLUMNS}
 
 
-def _fixed(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
+def _fixed(value: float | None) -> str:
+    return "" if value is None else f"{value:.{DIGITS}f}"
 
 
 def _hardware(provenance: Mapping[str, Any]) -> str:
@@ -130,13 +135,21 @@ def _read_csv(path: Path) -> list[dict[str, str]]:
             "leaderboard` wrote."
         )
     for number, row in enumerate(rows, 2):
-        try:
-            [float(row[name]) for name in ("bleu", "latency_ms") if row[name] or name == "bleu"]
-        except (TypeError, ValueError):
-            raise ArtifactError(
-                f"line {number} of {path} has no number as bleu or latency_ms; mend the line."
-            ) from None
+        if None in row or None in row.values():
+            raise ArtifactError(f"line {number} of {path} has not {len(COLUMNS)} cells; mend the line.")
+        for name in NUMBERS:
+            if not _is_number(row[name]) and (row[name] or name == "bleu"):
+                raise ArtifactError(
+                    f"line {number} of {path} has {row[name] or 'nothing'} as {name}; write a number there."
+                )
     return rows
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def merge(parts: Iterable[Iterable[dict[str, str]]]) -> list[dict[str, str]]:
@@ -198,11 +211,17 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """Search, settings and engine in words."""
+        """Search and engine in words."""
         search, settings = searches().get(self.row["search"]), self.settings
         label = search.row_label(settings) if search and settings else self.row["search"]
         engine = engine_info(self.row["engine"])
         return label if engine.own else f"{label}, {engine.label}"
+
+    @property
+    def changed(self) -> str:
+        """Settings in words that are not the default ones, but for those that the label tells."""
+        search, settings = searches().get(self.row["search"]), self.settings
+        return words(changed(search, settings)) if search and settings else self.row["settings"]
 
 
 def _parsed(kind: type[SearchSettings], text: str) -> SearchSettings | None:
@@ -263,15 +282,15 @@ def best(candidates: Sequence[Entry]) -> Entry | None:
     return _fastest(entry for entry in candidates if entry.bleu >= highest.bleu - LEVEL) or highest
 
 
-def of_corpus(every: Iterable[Entry], corpus: str, without: Collection[str] = ()) -> list[Entry]:
-    """The entries of a corpus but for some experiments. Raises ArtifactError where there are none."""
-    found = [one for one in every if one.row["corpus"] == corpus and one.row["experiment"] not in without]
-    if not found:
-        raise ArtifactError(f"the leaderboard has no rows of the corpus {corpus}; name one that it has.")
-    return found
+def of(every: Iterable[Entry], column: str, value: str, without: Collection[str] = ()) -> list[Entry]:
+    """The entries with a value in a column, but for some experiments. Raises ArtifactError where there are none."""
+    matching = [one for one in every if one.row[column] == value and one.row["experiment"] not in without]
+    if not matching:
+        raise ArtifactError(f"the leaderboard has no rows of the {column} {value}; name one that it has.")
+    return matching
 
 
-def selection(found: Sequence[Entry]) -> list[Entry]:
+def selection(candidates: Sequence[Entry]) -> list[Entry]:
     """At most MOST_ROWS entries of a corpus, unless it has more families; autoregressive ones first, then by BLEU.
 
     Of every family the best that works without other systems, and the fastest of the best autoregressive system; then
@@ -279,7 +298,7 @@ def selection(found: Sequence[Entry]) -> list[Entry]:
     """
     kinds: dict[tuple, list[Entry]] = {}
     alone: dict[str, list[Entry]] = {}
-    for entry in found:
+    for entry in candidates:
         kinds.setdefault(entry.kind, []).append(entry)
         if not entry.helpers:
             alone.setdefault(entry.row["family"], []).append(entry)
@@ -287,8 +306,8 @@ def selection(found: Sequence[Entry]) -> list[Entry]:
     rival = max((one for one in kept if one.autoregressive), key=lambda one: one.bleu, default=None)
     if rival:
         same = [*RUN, "system"]
-        kept += [_fastest(one for one in found if all(one.row[name] == rival.row[name] for name in same)) or rival]
-    wanted = sorted((entry for _, entry in needs(found)), key=_by_bleu)
+        kept += [_fastest(one for one in candidates if all(one.row[name] == rival.row[name] for name in same)) or rival]
+    wanted = sorted((entry for _, entry in needs(candidates)), key=_by_bleu)
     wanted += sorted((best(members) for members in kinds.values()), key=_by_bleu)
     most = max(MOST_ROWS, len(alone))
     table = list({id(entry): entry for entry in (*kept, *wanted)}.values())[:most]
@@ -299,16 +318,16 @@ def _by_bleu(entry: Entry) -> float:
     return -entry.bleu
 
 
-def needs(found: Sequence[Entry]) -> list[tuple[str, Entry]]:
+def needs(candidates: Sequence[Entry]) -> list[tuple[str, Entry]]:
     """What a reader may need of a corpus, and the entry that serves it; needs that no entry serves are left out."""
-    alone = [entry for entry in found if not entry.helpers]
-    in_one_pass = [entry for entry in found if not entry.autoregressive and not entry.refines]
+    alone = [entry for entry in candidates if not entry.helpers]
+    in_one_pass = [entry for entry in candidates if not entry.autoregressive and not entry.refines]
     with_model = [entry for entry in in_one_pass if any(role in _carried() for role in entry.helpers)]
     wanted = {
-        "fastest": _fastest(found),
+        "fastest": _fastest(candidates),
         "best on raw data without a language model": best([entry for entry in alone if entry.row["data"] == "raw"]),
         "best with a language model": best([entry for entry in with_model if set(entry.helpers) <= _carried()]),
-        "best of all": best(found),
+        "best of all": best(candidates),
         "refinement of latents": best([entry for entry in alone if entry.refines]),
     }
     return [(need, entry) for need, entry in wanted.items() if entry]
@@ -354,57 +373,83 @@ def _figure_cells(entry: Entry) -> list[str]:
     return [bleu, latency, throughput]
 
 
-def corpus_table(found: Sequence[Entry]) -> str:
-    """The table of a corpus's entries in Markdown: systems, figures and commands."""
+def _data(entry: Entry) -> str:
+    return entry.row["data"].removeprefix("distilled-")
+
+
+def corpus_table(candidates: Sequence[Entry]) -> str:
+    """What the systems of a corpus reach, in Markdown: `selection` with figures and commands."""
     lines = [
         [
-            entry.row["experiment"],
             f"{entry.row['system']} ({entry.row['family']})",
+            _data(entry),
             entry.label,
-            *_figure_cells(entry),
+            entry.row["experiment"],
             Formatted(f"`{command(entry)}`" if entry.settings else "–"),
+            *_figure_cells(entry),
         ]
-        for entry in selection(found)
+        for entry in selection(candidates)
     ]
-    heads = ["experiment", "system (family)", "search", "BLEU", "ms", "sentences / s", "command"]
-    return _compact(heads, lines, left=3)
+    heads = ["system (family)", "data", "search", "experiment", "command", "BLEU", "ms", "sentences / s"]
+    return _compact(heads, lines, left=5)
 
 
-def needs_table(found: Sequence[Entry]) -> str:
+def experiment_table(candidates: Sequence[Entry]) -> str:
+    """Every entry of an experiment in Markdown, in the order of its rows."""
+    lines = [
+        [
+            entry.row["system"],
+            _data(entry),
+            entry.label + (f" ({entry.changed})" if entry.changed else ""),
+            *_figure_cells(entry),
+        ]
+        for entry in candidates
+    ]
+    return _compact(["system", "data", "search", "BLEU", "ms", "sentences / s"], lines, left=3)
+
+
+def needs_table(candidates: Sequence[Entry]) -> str:
     """Which system to take for which need, in Markdown."""
     lines = [
-        [need, f"{entry.row['system']}: {entry.label}", *_figure_cells(entry)[:2], entry.row["experiment"]]
-        for need, entry in needs(found)
+        [need, f"{entry.row['system']}: {entry.label}", entry.row["experiment"], *_figure_cells(entry)[:2]]
+        for need, entry in needs(candidates)
     ]
-    return _compact(["need", "system: search", "BLEU", "ms a sentence", "experiment"], lines, left=2)
+    return _compact(["need", "system: search", "experiment", "BLEU", "ms a sentence"], lines, left=3)
 
 
 def _compact(heads: Sequence[str], lines: Sequence[Sequence[str]], left: int) -> str:
-    """A table without padding, because cells with commands are long."""
-    table = markdown_table(heads, lines, left)
-    return re.sub(r" {2,}", " ", re.sub(r"-{4,}", "---", table))
+    """A table without padding, because cells with commands are long; as mdformat has it with compact tables."""
+    cells = [heads, ["--"] * left + ["-:"] * (len(heads) - left), *(map(plain, line) for line in lines)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
-TABLES = {"rows": corpus_table, "needs": needs_table}
+# By the name in a page's mark: the column that the word after it is a value of, and the table.
+TABLES = {
+    "rows": ("corpus", corpus_table),
+    "needs": ("corpus", needs_table),
+    "experiment": ("experiment", experiment_table),
+}
 
 
 def fill(page: str, every: Sequence[Entry], where: str) -> str:
-    """`page` with each table between `<!-- leaderboard: TABLE CORPUS -->` and `<!-- /leaderboard -->` made anew.
+    """`page` with fresh tables between `<!-- leaderboard: TABLE ABOUT -->` and `<!-- /leaderboard -->`.
 
-    `without EXPERIMENT ...` after the corpus leaves experiments out. Raises ArtifactError, which names the page as
-    `where`, for one without such marks or with an unknown table.
+    TABLE is a key of TABLES; `without EXPERIMENT ...` after ABOUT leaves experiments out. Raises ArtifactError, which
+    names the page as `where`, for one without such marks, with a mark alone or with an unknown table.
     """
 
     def fresh(mark: re.Match) -> str:
         if mark["table"] not in TABLES:
             raise ArtifactError(f"{where} asks for the table {mark['table']}; allowed: {', '.join(TABLES)}.")
-        found = of_corpus(every, mark["corpus"], (mark["without"] or "").split())
+        column, table = TABLES[mark["table"]]
+        entries_shown = of(every, column, mark["about"], (mark["without"] or "").split())
         start = mark[0][: mark.start("content") - mark.start()]
-        return f"{start}\n{TABLES[mark['table']](found)}\n\n"
+        return f"{start}\n{table(entries_shown)}\n\n"
 
-    if not MARK.search(page):
+    filled, tables = MARK.subn(fresh, page)
+    if not tables or not tables == page.count("<!-- leaderboard:") == page.count("<!-- /leaderboard -->"):
         raise ArtifactError(
-            f"{where} has no place for a table; write the lines <!-- leaderboard: rows CORPUS --> and "
-            "<!-- /leaderboard --> there."
+            f"{where} has no place for a table, or a mark without its pair; write the lines <!-- leaderboard: rows "
+            "CORPUS --> and <!-- /leaderboard --> there."
         )
-    return MARK.sub(fresh, page)
+    return filled

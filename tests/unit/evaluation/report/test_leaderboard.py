@@ -20,7 +20,11 @@ from workflow_src.registry import searches
 from workflow_src.serving import command as serving
 
 BOARD = PROJECT / "docs/results/leaderboard.csv"
-PAGES = (PROJECT / "README.md", PROJECT / "docs/results/README.md")
+PAGES = [
+    page
+    for page in (PROJECT / "README.md", *sorted((PROJECT / "docs/results").glob("*.md")))
+    if "<!-- leaderboard:" in page.read_text(encoding="utf-8")
+]
 # As the project's description of the file has them.
 COLUMNS = (
     "experiment corpus source target test_set system family preset data search settings engine seed bleu bleu_low "
@@ -70,8 +74,8 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
         "experiment": "one", "corpus": "corpus", "source": "de", "target": "en",
         "test_set": f"test:{checksum({n: s for n, s in sums.items() if n != 'train.de'})[:12]}",
         "system": "score", "family": "score", "preset": "tiny", "data": "distilled-by-teacher", "search": "score",
-        "engine": "continuum", "seed": "2", "bleu": "30.13", "bleu_low": "29.13", "bleu_high": "31.13",
-        "chrf": "50.00", "latency_ms": "2.500", "threads": "1", "sentences_per_second": "", "batch": "64",
+        "engine": "continuum", "seed": "2", "bleu": "30.1260", "bleu_low": "29.1260", "bleu_high": "31.1260",
+        "chrf": "50.0000", "latency_ms": "2.5000", "threads": "1", "sentences_per_second": "", "batch": "64",
         "parameters": "9", "updates": "400", "target_tokens": "7", "hardware": "CPU, 4 cores", "commit": "c0ffee",
         "signature": "nrefs:1|tok:13a",
     }  # fmt: skip
@@ -83,7 +87,7 @@ def test_of_each_decode_the_variant_of_the_main_table_is_taken():
     variants += [row("ctc", "nat", "ctc-greedy", bleu, removed=removed)
                  for bleu, removed in ((30.0, "none"), (29.0, "words"), (28.0, "subwords"))]  # fmt: skip
     variants += [row("teacher", "transformer", "greedy", 40.0)]
-    assert [found["bleu"] for found in read(variants)] == ["22.00", "30.00", "40.00"]
+    assert [found["bleu"] for found in read(variants)] == ["22.0000", "30.0000", "40.0000"]
 
 
 def test_entries_are_means_over_seeds_whatever_dev_chose_for_each():
@@ -103,7 +107,7 @@ def test_a_run_that_is_read_again_takes_the_place_of_the_old_one():
     other = read([row("a", "transformer", "greedy", 3.0)], name="two")
     new = read([row("a", "transformer", "greedy", 4.0)])
     merged = leaderboard.merge([old, other, new])
-    assert [(one["experiment"], one["bleu"]) for one in merged] == [("one", "4.00"), ("two", "3.00")]
+    assert [(one["experiment"], one["bleu"]) for one in merged] == [("one", "4.0000"), ("two", "3.0000")]
 
 
 def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
@@ -145,21 +149,40 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
     assert capsys.readouterr().out == f"{board}: 1 rows of 1 experiments\n"
     first = page.read_text()
     assert first.startswith("before\n") and first.endswith("<!-- /leaderboard -->\nafter\n") and "old" not in first
-    assert "| one | a (transformer) | greedy | 45.0 | 1.00 | – |" in first
+    assert (
+        "| a (transformer) | raw | greedy | one | `--bundle bundles/a/seed-1 --search greedy` | 45.0 | 1.00 | – |"
+        in first
+    )
     # A CSV file extends itself.
     again = content([row("b", "transformer", "greedy", 46.0, 1.0)], name="two")
     write_results(tmp_path / "two.json", again)
     main(["leaderboard", str(board), str(tmp_path / "two.json"), "--output", str(board)])
     assert [one["system"] for one in csv.DictReader(io.StringIO(board.read_text()))] == ["a", "b"]
     capsys.readouterr()
-    for marks, words in (("rows nothing", "no rows of the corpus nothing"), ("cells corpus", "allowed: rows, needs"),
-                         ("rows corpus without one two", "no rows of the corpus")):  # fmt: skip
+    refused = {
+        "rows nothing": "no rows of the corpus nothing",
+        "experiment three": "no rows of the experiment three",
+        "cells corpus": "allowed: rows, needs, experiment",
+        "rows corpus without one two": "no rows of the corpus",
+        "rows corpus -->\n<!-- leaderboard: rows corpus": "a mark without its pair",
+    }
+    for marks, words in refused.items():
         page.write_text(text.format(marks))
         kept = board.read_bytes()
-        with pytest.raises(SystemExit) as stopped:
+        with pytest.raises(SystemExit, match=words):
             main(["leaderboard", str(tmp_path / "one"), "--output", str(board), "--pages", str(page)])
-        assert stopped.value.code and words in capsys.readouterr().err
         assert board.read_bytes() == kept and page.read_text() == text.format(marks)
+
+
+def test_a_table_of_an_experiment_has_all_of_its_rows_and_what_they_chose():
+    rows = [row("ctc", "nat", "ctc-beam", 40.14, 2.0, beam=5, word_bonus=0.5), row("t", "transformer", "greedy", 39.0)]
+    table = leaderboard.fill(
+        "<!-- leaderboard: experiment one -->\n<!-- /leaderboard -->", leaderboard.entries(read(rows)), "page"
+    )
+    assert table.splitlines()[4:6] == [
+        "| ctc | raw | one pass, beam 5 (word bonus 0.5) | 40.1 | 2.00 | – |",
+        "| t | raw | greedy | 39.0 | – | – |",
+    ]
 
 
 def test_other_files_are_refused_in_a_sentence(tmp_path):
@@ -167,8 +190,11 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     wrong.write_text("experiment,bleu\na,1\n")
     with pytest.raises(ArtifactError, match="other columns than a leaderboard"):
         leaderboard.read(wrong)
-    wrong.write_text(leaderboard.csv_text(read([row("a", "transformer", "greedy", 45.0)])).replace("45.00", "high"))
-    with pytest.raises(ArtifactError, match="line 2 of .* has no number as bleu"):
+    wrong.write_text(leaderboard.csv_text(read([row("a", "transformer", "greedy", 45.0)])).replace("45.0000", "high"))
+    with pytest.raises(ArtifactError, match="line 2 of .* has high as bleu; write a number"):
+        leaderboard.read(wrong)
+    wrong.write_text(leaderboard.csv_text([]) + "one,corpus\n")
+    with pytest.raises(ArtifactError, match="line 2 of .* has not 27 cells"):
         leaderboard.read(wrong)
     with pytest.raises((ArtifactError, OSError)):
         leaderboard.read(tmp_path / "nothing")
@@ -179,9 +205,13 @@ def entries():
     return leaderboard.entries(leaderboard.read(BOARD))
 
 
+def test_the_first_pages_have_tables_of_the_csv_file():
+    assert {PROJECT / "README.md", PROJECT / "docs/results/README.md"} <= set(PAGES)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
 def test_tables_of_the_documentation_are_those_of_the_csv_file(page, entries):
-    """After a change: continuum leaderboard docs/results/leaderboard.csv RESULTS --output … --pages …"""
+    """After a change: make leaderboard."""
     text = page.read_text(encoding="utf-8")
     assert leaderboard.fill(text, entries, page.name) == text
 
@@ -199,6 +229,6 @@ def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(ent
 def test_commands_of_the_tables_have_options_that_the_command_knows(entries):
     known = set(serving._parser(None, None)._option_string_actions)
     shown = [one for corpus in ("tatoeba", "multi30k", "toy")
-             for one in leaderboard.selection(leaderboard.of_corpus(entries, corpus))]  # fmt: skip
+             for one in leaderboard.selection(leaderboard.of(entries, "corpus", corpus))]  # fmt: skip
     asked = {word for one in shown for word in shlex.split(leaderboard.command(one)) if word.startswith("--")}
-    assert len(shown) > 30 and asked <= known
+    assert 30 < len(shown) <= 45 and asked <= known
