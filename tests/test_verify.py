@@ -81,13 +81,14 @@ def test_the_command_ends_with_1_and_one_sentence(chain, capsys):
         (lambda: Path("results/data/text.txt").unlink(), "results/data/text.txt is missing, which results/data/text"),
         (lambda: Path("results/data/text.json").unlink(), "results/data/text.json is missing; run the workflow again"),
         (lambda: Path("results/data/text.json").write_text("{"), "results/data/text.json was changed after it was m"),
-        (lambda: Path("results/data/text.json").write_text("{}"), "results/data/text.json carries no checksum of it"),
-        (lambda: Path("results/end/score.json").write_text("{}"), "results/end/score.json carries no checksum of it"),
-        (lambda: Path("results/end/more.json").write_text("{}"), "results/end/more.json carries no checksum of its"),
-        (lambda: forge(record=7), "results/end/score.json carries no checksum of itself: it was changed, or another v"),
-        (lambda: forge(record=None), "results/end/score.json carries no checksum of itself: it was changed, or anothe"),
-        (lambda: forge(path=["a"]), "results/end/score.json carries no checksum of itself: it was changed, or another"),
-        (lambda: forge(sha256={}), "results/end/score.json carries no checksum of itself: it was changed, or another "),
+        (lambda: Path("results/data/text.json").write_text("{}"), "results/data/text.json carries no checksum of i"),
+        (lambda: Path("results/end/score.json").write_text("{}"), "results/end/score.json carries no checksum of i"),
+        (lambda: Path("results/end/more.json").write_text("{}"), "results/end/more.json carries no checksum of itself"),
+        (lambda: reformat(2), "results/end/score.json has provenance of format 2; this version reads format 1; delete"),
+        (lambda: forge(record=7), "results/end/score.json carries no checksum of itself: it was changed;"),
+        (lambda: forge(record=None), "results/end/score.json carries no checksum of itself: it was changed;"),
+        (lambda: forge(path=["a"]), "results/end/score.json carries no checksum of itself: it was changed;"),
+        (lambda: forge(sha256={}), "results/end/score.json carries no checksum of itself: it was changed;"),
         (lambda: forge(record="results/no\0ne.json"), "results/no\0ne.json is missing; run the workflow again to make"),
         (lambda: forge(path="a" * 999), f"{'a' * 999} is missing, which results/end/score.json was made from; run th"),
         (lambda: nested("results/end/score.json", 500), "results/end/score.json was changed after it was made: it"),
@@ -108,6 +109,13 @@ def forge(**values) -> None:
     """A record whose own checksum is right, but which says of its input what no program writes."""
     record = read_json("results/end/score.json")
     record["provenance"]["inputs"]["text"] |= values
+    write_json("results/end/score.json", record)
+
+
+def reformat(number: int) -> None:
+    """A record that another version of the project made."""
+    record = read_json("results/end/score.json")
+    record["provenance"]["format"] = number
     write_json("results/end/score.json", record)
 
 

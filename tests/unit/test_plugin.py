@@ -237,7 +237,7 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, 
     assert '<dt class="c-a0522d first">unrepeat 1</dt>' in page
     pictures = dict(zip(("quality", "length", "refinement", "learning"), page.split("<figure")[1:], strict=False))
     for name, wanted in (
-        ("quality", ">without repetitions, passes 2<"),
+        ("quality", "without repetitions, passes 2"),
         ("length", ">bag: without repetitions, passes 0<"),
         ("learning", ">bag<"),
     ):

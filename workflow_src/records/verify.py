@@ -89,14 +89,14 @@ class Chain:
             content = read_json(self.base / path)
             text = (self.base / path).read_text(encoding="utf-8")
             made = _made(content)
-            if made is not None and made.get("format") != FORMAT:
-                problem = f"has provenance of format {shown(made.get('format'))}; this version reads format {FORMAT}"
-                return Record(path, made, f"{path} {problem}; {again}")
             if made is None or "checksum" not in made:
-                return Record(path, made, f"{path} was changed: it carries no checksum of itself; {again}")
+                return Record(path, made, f"{path} carries no checksum of itself: it was changed; {again}")
             if made["checksum"] != checksum(content) or text != canonical(content):
                 # What it says of its inputs still tells what comes before it.
                 return Record(path, made, f"{path} was changed after it was made: its own checksum differs; {again}")
+            if made.get("format") != FORMAT:
+                problem = f"has provenance of format {shown(made.get('format'))}; this version reads format {FORMAT}"
+                return Record(path, made, f"{path} {problem}; {again}")
             return Record(path, made)
         except IsADirectoryError:
             return Record(path, None, f"{path} is a folder, not a record; remove it and run the workflow again.")
