@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Reports below docs/results are written by the workflow.
-MARKDOWN = $(wildcard *.md docs/*.md config/*.md config/*/*.md)
+MARKDOWN = $(wildcard *.md docs/*.md docs/*/*.md config/*.md config/*/*.md)
+BOARD = docs/results/leaderboard.csv
 
-.PHONY: help setup demo test test-graphs test-slurm lint format picture clean
+.PHONY: help setup demo test test-graphs test-slurm lint format picture leaderboard clean
 
 help:
 	@echo "make setup   .venv with the pinned packages of requirements.lock (PYTHON=python3.12 chooses another Python)"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-slurm  those on a real Slurm that it starts (as root, with Debian's munge, slurmctld, slurmd, slurm-client)"
 	@echo "make lint    what CI checks beside the tests; make format repairs most of it"
 	@echo "make picture docs/workflow.svg from docs/workflow.dot (needs graphviz)"
+	@echo "make leaderboard  the tables of README and docs/results from $(BOARD); RESULTS=results/demo adds its rows"
 	@echo "make clean   removes .venv and caches; results, work, logs and benchmarks stay"
 
 setup: $(READY)
@@ -56,6 +57,9 @@ format: setup
 
 picture:
 	dot -Tsvg docs/workflow.dot -o docs/workflow.svg
+
+leaderboard: setup
+	$(BIN)/continuum leaderboard $(BOARD) $(RESULTS) --output $(BOARD) --pages $$(grep -l '<!-- leaderboard:' README.md docs/results/*.md)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info

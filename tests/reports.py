@@ -9,7 +9,8 @@ from workflow_src.config.display import build
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.results import Row
+from workflow_src.evaluation.report.results import FORMAT, Row
+from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Measurement, Speed, StepCosts, TimedRow, Where
 
 SYSTEMS = {
@@ -162,3 +163,16 @@ def speed(*rows: TimedRow, protocols: tuple[Measurement, ...] = (), costs=None, 
     of_steps = StepCosts.model_validate(costs or {"costs": [], "ratios": []})
     where = Where.model_validate(PROTOCOL | protocol)
     return Speed(rows=rows, protocol=where, protocols=protocols, step_costs=of_steps)
+
+
+def trained(name: str, family: str, seed: int = 1, **figures) -> TrainedSystem:
+    """A trained system of results.json, of which only `figures` are known."""
+    unknown = dict.fromkeys(TrainedSystem.model_fields)
+    about = {"system": name, "family": family, "preset": "tiny", "data": "distilled-by-teacher", "seed": seed}
+    return TrainedSystem.model_validate(unknown | {"last_validation": {}} | about | figures)
+
+
+def results(experiment: str, dataset: str, rows: list[dict]) -> dict:
+    """The content of results.json without provenance or systems."""
+    about = {"format": FORMAT, "source": "de", "target": "en", "split": "test", "systems": [], "provenance": {}}
+    return {"experiment": experiment, "dataset": dataset, **about, "rows": rows}

@@ -1,5 +1,5 @@
-"""The `continuum` command: translate text, plan, estimate or check an experiment, compare or verify results, write a
-language model for other tools.
+"""The `continuum` command: translate text, plan, estimate or check an experiment, compare, collect or verify results,
+write a language model for other tools.
 
 Only `translate` and `export-arpa` import PyTorch, so that the other commands start fast.
 """
@@ -154,6 +154,27 @@ def compare(arguments: argparse.Namespace) -> None:
     print(f"{output.with_suffix('.html')}: {len(compared.rows)} rows of {len(found)} experiments")
 
 
+def leaderboard(arguments: argparse.Namespace) -> None:
+    from workflow_src.evaluation.report import leaderboard as board
+    from workflow_src.records.atomic import atomic
+
+    rows = board.merge(board.read(name) for name in arguments.results)
+    entries = board.entries(rows)
+    # All texts are ready before the first is written.
+    texts = {arguments.output: board.csv_text(rows)}
+    for page in arguments.pages:
+        try:
+            text = page.read_text(encoding="utf-8")
+        except UnicodeDecodeError as failure:
+            raise ValueError(f"{page} is not UTF-8 text: {failure}; name a Markdown file.") from failure
+        texts[page] = board.fill(text, entries, str(page))
+    for path, text in texts.items():
+        with atomic(path) as file:
+            file.write(text)
+    runs = len({tuple(row[name] for name in board.RUN) for row in rows})
+    print(f"{arguments.output}: {len(rows)} rows of {runs} experiments")
+
+
 def verify(arguments: argparse.Namespace) -> None:
     from workflow_src.records.verify import check_finished
     from workflow_src.records.verify import verify as verify_results
@@ -211,6 +232,25 @@ def parser() -> argparse.ArgumentParser:
                       help="repetitions removed from non-autoregressive outputs; default subwords, and none from "
                       "outputs of models with alignments")  # fmt: skip
     part.set_defaults(run=compare)
+    part = commands.add_parser("leaderboard", help="all measured rows of experiments as one CSV file, and tables of it")
+    part.add_argument(
+        "results",
+        nargs="+",
+        metavar="RESULTS",
+        help="folders results/EXPERIMENT, results.json files, or CSV files of this command; of an experiment that "
+        "comes twice, the last counts",
+    )
+    part.add_argument("--output", type=Path, default=Path("results/leaderboard.csv"), help="the CSV file")
+    part.add_argument(
+        "--pages",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="Markdown files; writes anew the table between <!-- leaderboard: rows CORPUS -->, <!-- leaderboard: needs "
+        "CORPUS --> or <!-- leaderboard: experiment NAME --> and <!-- /leaderboard -->",
+    )
+    part.set_defaults(run=leaderboard)
     part = commands.add_parser("verify", help="check results against their checksums and inputs")
     part.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")
     part.set_defaults(run=verify)

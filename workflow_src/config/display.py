@@ -150,23 +150,23 @@ def _own(search: Search, values: SearchSettings, row: RowInfo) -> list[str]:
     Left out are those that every decode of the search says, those that its label tells, and those that dev chose.
     """
     if row.picked:
-        return [words({name: value}) for name, value in _changed(search, values, without=row.picked).items()]
+        return [words({name: value}) for name, value in changed(search, values, without=row.picked).items()]
     engine = "".join(f"-{row.settings[key]}" for key in ENGINE_SETTINGS if key in row.settings)
     if row.name != f"{search.name}{values.name_parts()}{engine}":
         return [row.name]
-    return [words({name: value}) for name, value in _changed(search, values).items()]
+    return [words({name: value}) for name, value in changed(search, values).items()]
 
 
-def _changed(search: Search, values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:
-    """Settings that are not the default ones, but for those that the row's label tells and those `without`."""
+def changed(search: Search, values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:
+    """Settings that are not the default ones, but for those that a row's label tells and those `without`."""
     label = search.row_label(values)
 
     def silent(name: str) -> bool:
         return label == search.row_label(values.model_copy(update={name: values.default(name)}))
 
     fields = [n for n in type(values).model_fields if not values.option(n).always and values.option(n).role is None]
-    changed = {n: getattr(values, n) for n in fields if n not in without and getattr(values, n) != values.default(n)}
-    return {name: value for name, value in changed.items() if silent(name)}
+    other = {n: getattr(values, n) for n in fields if n not in without and getattr(values, n) != values.default(n)}
+    return {name: value for name, value in other.items() if silent(name)}
 
 
 def _curve(system: SystemInfo, search: Search, values: SearchSettings, row: RowInfo, engine: EngineInfo) -> str:

@@ -90,7 +90,6 @@ def describe(found: Inputs, command_line: str) -> dict[str, Any]:
         seeds=sorted({row.seed for row in manifest.rows}),
         signatures={"BLEU": first["bleu_signature"], "chrF": first["chrf_signature"]},
         corpus=texts,
-        systems=found.systems,
         significance=found.significance and found.significance.test,
         speed=found.speed_content
         and {key: found.speed_content.get(key) for key in ("protocol", "step_costs", "provenance")},
@@ -128,6 +127,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
     measured = found.analyses.energies
     energies = analysis_captions.energies_words(measured)
     losses = page.loss_words(found.corpus, split)
+    cells = [system.cells() for system in found.systems]
     source, target = page.language(manifest.source), page.language(manifest.target)
     return {
         "title": report.title or f"{manifest.experiment}: {source} to {target} without autoregression",
@@ -172,9 +172,9 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
             carried.checksum(found.sums),
             page.round_trip_words(found.corpus),
         ),
-        "systems": found.systems,
+        "systems": cells,
         "advice": progress.advice((log.system.name, log.entries) for log in found.logs),
-        "system_heads": page.system_heads(found.systems),
+        "system_heads": page.system_heads(cells),
         "system_words": page.SYSTEM_WORDS,
         "corpus": corpus.table(found.corpus),
         "corpus_sentences": corpus.sentences(found.corpus, found.encoded),
@@ -248,9 +248,18 @@ def run(arguments: argparse.Namespace) -> str:
     drawings = [f"figures/{name}.{ending}" for name in drawn for ending in ("svg", "png")]
     sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     made["files"] = digests(folder, drawings) | sums
-    content = {"format": results.FORMAT, "experiment": manifest.experiment, "dataset": manifest.dataset}
-    content |= {"provenance": made}
-    results.write_results(folder / "results.json", content | {"rows": [row.model_dump(mode="json") for row in rows]})
+    content = {
+        "format": results.FORMAT,
+        "experiment": manifest.experiment,
+        "dataset": manifest.dataset,
+        "source": manifest.source,
+        "target": manifest.target,
+        "split": split,
+        "systems": [system.model_dump(mode="json") for system in found.systems],
+        "provenance": made,
+        "rows": [row.model_dump(mode="json") for row in rows],
+    }
+    results.write_results(folder / "results.json", content)
     for name, text in texts.items():
         with atomic(folder / name) as file:
             file.write(text)

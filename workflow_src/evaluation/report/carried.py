@@ -1,19 +1,17 @@
 """What tables carry beside their figures: the data and their checksum, the seeds, and how the systems were trained.
 
-Systems are those of `provenance.systems` in results.json: mappings of text, one for each system and seed.
+Systems are those of results.json, one for each system and seed.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 from workflow_src.config.display import network_families
 from workflow_src.evaluation.report.results import Row
+from workflow_src.evaluation.report.trained import TrainedSystem
 
-# The column of the table of systems: targets that a system cannot put out, as shares of training pairs and of dev.
-UNREACHABLE = "unreachable targets, % of train / dev"
 SYSTEMS = "The table of systems has their parameters, updates, target tokens seen and training data."
 
 
@@ -32,46 +30,36 @@ def data(dataset: str, sums: dict[str, str] | None, seeds: Iterable[int]) -> str
     return f"{named}; seed{'s' * (len(known) > 1)} {', '.join(map(str, known))}."
 
 
-def first_seeds(systems: list[dict[str, Any]], shown: Collection[str]) -> list[dict[str, Any]]:
+def first_seeds(systems: Sequence[TrainedSystem], shown: Collection[str]) -> list[TrainedSystem]:
     """Each system that is shown once, with its first seed."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, TrainedSystem] = {}
     for system in systems:
-        if system["system"] in shown:
-            found.setdefault(system["system"], system)
+        if system.system in shown:
+            found.setdefault(system.system, system)
     return list(found.values())
 
 
-def training(systems: list[dict[str, Any]], shown: Collection[str]) -> str:
+def training(systems: Sequence[TrainedSystem], shown: Collection[str]) -> str:
     """Updates and target tokens of the systems that are shown; of several seeds, the first's."""
-    told = "; ".join(_trained(system) for system in first_seeds(systems, shown))
+    told = "; ".join(system.trained_words for system in first_seeds(systems, shown))
     return f"Trained: {told}." if told else ""
 
 
-def unequal(systems: list[dict[str, Any]], shown: Collection[str]) -> str:
+def unequal(systems: Sequence[TrainedSystem], shown: Collection[str]) -> str:
     """A sentence where the networks that are shown differ in their updates, or in target tokens by over 5 %."""
     families = network_families()
-    networks = [system for system in first_seeds(systems, shown) if system["family"] in families]
-    tokens = [_number(system["target tokens seen"]) for system in networks]
-    known = [count for count in tokens if count is not None]
-    differ = len({system["updates"] for system in networks}) > 1 or known and max(known) > 1.05 * min(known)
+    networks = [system for system in first_seeds(systems, shown) if system.family in families]
+    known = [system.target_tokens for system in networks if system.target_tokens is not None]
+    differ = len({system.updates for system in networks}) > 1 or known and max(known) > 1.05 * min(known)
     if not differ:
         return ""
-    return f"Networks were not trained equally long: {'; '.join(map(_trained, networks))}."
+    return f"Networks were not trained equally long: {'; '.join(system.trained_words for system in networks)}."
 
 
 def report_words(
-    dataset: str, sums: dict[str, str] | None, systems: list[dict[str, Any]], rows: Sequence[Row]
+    dataset: str, sums: dict[str, str] | None, systems: Sequence[TrainedSystem], rows: Sequence[Row]
 ) -> tuple[str, str]:
     """For a report with `rows` as in results.json: how long its systems were trained, and what every table carries."""
     shown = {row.system for row in rows}
     about = (data(dataset, sums, (row.seed for row in rows)), SYSTEMS, unequal(systems, shown))
     return training(systems, shown), " ".join(filter(None, about))
-
-
-def _trained(system: dict[str, Any]) -> str:
-    return f"{system['system']} {system['updates']} updates, {system['target tokens seen']} target tokens"
-
-
-def _number(text: str) -> int | None:
-    digits = text.replace(",", "")
-    return int(digits) if digits.isdigit() else None

@@ -153,18 +153,17 @@ def _about(results: Results) -> str:
     """Data, checksum and seeds of an experiment, and whether its networks were trained equally long."""
     sums = (results.provenance.get("corpus") or {}).get("sha256")
     data = carried.data(results.dataset, sums, (row.seed for row in results.rows))
-    unequal = carried.unequal(results.provenance.get("systems") or [], {row.system for row in results.rows})
+    unequal = carried.unequal(results.systems, {row.system for row in results.rows})
     return f"{results.experiment}: {data} {unequal}".strip()
 
 
 def _systems(results: Results) -> list[tuple[str, ...]]:
     """SYSTEM_HEADS of each system with rows; of several seeds, the first's figures."""
-    systems = results.provenance.get("systems") or []
     lines = []
-    for system in carried.first_seeds(systems, {row.system for row in results.rows}):
-        seeds = ", ".join(other["seed"] for other in systems if other["system"] == system["system"])
+    for system in carried.first_seeds(results.systems, {row.system for row in results.rows}):
+        seeds = ", ".join(str(other.seed) for other in results.systems if other.system == system.system)
         told = {"experiment": results.experiment, "seeds": seeds}
-        lines.append(tuple(str((system | told).get(head, "–")) for head in SYSTEM_HEADS))
+        lines.append(tuple(str((system.cells() | told).get(head, "–")) for head in SYSTEM_HEADS))
     return lines
 
 

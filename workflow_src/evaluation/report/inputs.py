@@ -14,8 +14,8 @@ from workflow_src.config.manifest import Manifest, RowInfo
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.analyses.contents import Analyses
 from workflow_src.evaluation.quality import metrics
-from workflow_src.evaluation.report import analyses, figures_learning, progress, results
-from workflow_src.evaluation.report.carried import UNREACHABLE
+from workflow_src.evaluation.report import analyses, figures_learning, results
+from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import ArtifactError, read_chosen, read_json
 
@@ -45,66 +45,15 @@ def read_quality(path: str) -> dict[str, Any]:
     return found
 
 
-def read_systems(manifest: Manifest) -> tuple[list[figures_learning.Log], list[dict[str, str]]]:
-    """Training logs for the curves, and what is told of each trained system, as text."""
-    logs, told = [], []
+def read_systems(manifest: Manifest) -> tuple[list[figures_learning.Log], list[TrainedSystem]]:
+    """Training logs for the curves, and what is known of each trained system."""
+    logs, systems = [], []
     for entry in manifest.training:
         system = manifest.system(entry.system)
         config, history = read_json(entry.config), read_log(Path(entry.log))
         logs.append(figures_learning.Log(system, entry.seed, history))
-        minutes = config.get("minutes")
-        told.append(
-            {
-                "system": system.name,
-                "family": system.family,
-                "preset": system.preset,
-                "data": system.data,
-                "seed": str(entry.seed),
-                "subwords": _vocabulary(config.get("sizes")),
-                "parameters": _count(config.get("parameters")),
-                "updates": _count(config.get("steps")),
-                "target tokens seen": _count(config.get("target_tokens_seen")),
-                "minutes": "–" if minutes is None else f"{minutes:.1f}",
-                "still improving": progress.words(history),
-                "last validation": _last_validation(history),
-                **_unreachable(history),
-            }
-        )
-    return logs, told
-
-
-def _vocabulary(sizes: dict[str, Any] | None) -> str:
-    """Subwords that a system knows: one number where both languages share them."""
-    if sizes is None:
-        return "–"
-    return _count(sizes["target"]) if sizes["joint"] else f"{_count(sizes['source'])} / {_count(sizes['target'])}"
-
-
-def _unreachable(history: list[dict[str, Any]]) -> dict[str, str]:
-    """Percentages of training and dev pairs whose targets the system cannot put out; empty where nothing is told."""
-    last = {name: entry[name] for entry in history for name in ("unreachable", "dev_unreachable") if name in entry}
-    return {UNREACHABLE: " / ".join(f"{100 * last[name]:.2f}" for name in last)} if len(last) == 2 else {}
-
-
-# Figures of validation that tell how a training went, and what they are called.
-VALIDATED = {
-    "dev_bleu": "BLEU",
-    "dev_bleu_posterior": "BLEU from the posterior",
-    "dev_bleu_carried": "BLEU that latents carry",
-    "dev_kl": "KL",
-    "dev_length_accuracy": "lengths right",
-    "dev_cosine": "cosine",
-    "dev_cosine_noise0": "cosine at noise 0",
-}
-
-
-def _last_validation(history: list[dict[str, Any]]) -> str:
-    last = history[-1] if history else {}
-    return ", ".join(f"{name} {last[key]:.4g}" for key, name in VALIDATED.items() if last.get(key) is not None) or "–"
-
-
-def _count(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"
+        systems.append(describe_system(system, entry.seed, config, history))
+    return logs, systems
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +66,7 @@ class Inputs:
     manifest: Manifest
     qualities: dict[str, dict[str, Any]]
     logs: list[figures_learning.Log]
-    systems: list[dict[str, str]]
+    systems: list[TrainedSystem]
     analyses: Analyses
     choices: list[results.Choice]
     significance: results.Significance | None

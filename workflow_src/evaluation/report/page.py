@@ -18,11 +18,11 @@ from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP, VARIANTS
 from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report import conventions, speed_page, tables
-from workflow_src.evaluation.report.carried import UNREACHABLE
 from workflow_src.evaluation.report.evidence import LEAST_BLEU
 from workflow_src.evaluation.report.markdown import bold, markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
+from workflow_src.evaluation.report.trained import UNREACHABLE
 from workflow_src.evaluation.speed.measured import Speed, StepCosts, Where
 
 TEMPLATES = Path(__file__).parent

@@ -45,9 +45,8 @@ def still_improving(history: Sequence[Mapping[str, Any]]) -> bool | None:
     return None if gain is None else gain > LARGEST_GAIN
 
 
-def words(history: Sequence[Mapping[str, Any]]) -> str:
-    """The same in words with the gain in BLEU, for a cell of a table."""
-    gain = gained_last(history)
+def gain_words(gain: float | None) -> str:
+    """Whether a training was still improving, with the gain in BLEU of `gained_last`, for a cell of a table."""
     if gain is None:
         return "–"
     # Without the sign of a zero.

@@ -14,6 +14,7 @@ from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
 from workflow_src.evaluation.analyses.contents import Energies
 from workflow_src.evaluation.quality.metrics import VARIANTS
+from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
 from workflow_src.records.checked import check_format, checked
@@ -94,6 +95,10 @@ class Results(Rows):
     format: int
     experiment: str = Field(min_length=1)
     dataset: str = Field(min_length=1)
+    source: str = Field(min_length=1, description="code of the language")
+    target: str = Field(min_length=1, description="code of the language")
+    split: str = Field(min_length=1, description="that rows are of")
+    systems: tuple[TrainedSystem, ...] = Field(description="each with each of its seeds")
     provenance: dict[str, Any]
 
 

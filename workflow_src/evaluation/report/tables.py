@@ -7,7 +7,7 @@ import dataclasses
 import io
 import itertools
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from workflow_src.config.experiment import REMOVALS, Convention, Removal
@@ -326,10 +326,7 @@ def csv_text(rows: Iterable[Row]) -> str:
     flat = []
     for row in rows:
         low, high = row.bleu_ci or (None, None)
-        settings, chosen = (
-            " ".join(f"{name}={_short(value)}" for name, value in (told or {}).items() if value is not None) or None
-            for told in (row.settings, row.chosen)
-        )
+        settings, chosen = (settings_text(told or {}) or None for told in (row.settings, row.chosen))
         rounds = " ".join(map(str, row.latency_rounds or ())) or None
         plain = row.model_dump(mode="json", exclude={"bleu_ci"}) | {"settings": settings, "chosen": chosen}
         flat.append(plain | {"latency_rounds": rounds, "bleu_low": low, "bleu_high": high})
@@ -339,6 +336,11 @@ def csv_text(rows: Iterable[Row]) -> str:
         writer.writeheader()
         writer.writerows(flat)
     return file.getvalue()
+
+
+def settings_text(settings: Mapping[str, bool | float | str | None]) -> str:
+    """Settings in a cell of a CSV file: `name=value` with blanks between, without those that are null."""
+    return " ".join(f"{name}={_short(value)}" for name, value in settings.items() if value is not None)
 
 
 def _short(value: bool | float | str) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import statistics
 
 import pytest
+import reports
 from reports import assert_tables_fit, squeezed
 
 from workflow_src.cli import main
@@ -32,7 +33,7 @@ def all_settings(search, **changed):
 
 
 def results(name, rows):
-    return {"format": 1, "experiment": name, "dataset": f"{name} corpus", "provenance": {}, "rows": rows}
+    return reports.results(name, f"{name} corpus", rows)
 
 
 SEARCHED = all_settings("latent-search", lengths=3, samples=5, steps=2, refinement="delta")
@@ -134,14 +135,14 @@ def test_figures_that_nobody_has_make_no_table():
 
 def test_data_seeds_and_training_of_every_experiment_are_told():
     def system(name, family, seed, updates):
-        told = {"system": name, "family": family, "preset": "tiny", "data": "distilled-by-teacher", "seed": str(seed)}
-        return told | {"parameters": "9", "updates": updates, "target tokens seen": "7", "minutes": "1.5"}
+        figures = {"parameters": 9, "updates": updates, "target_tokens": 7, "minutes": 1.5}
+        return reports.trained(name, family, seed, **figures).model_dump()
 
-    systems = [system("score", "score", seed, "200") for seed in (1, 2, 3)]
-    systems += [system("energy", "energy", 1, "100"), system("unused", "energy", 1, "50")]
+    systems = [system("score", "score", seed, 200) for seed in (1, 2, 3)]
+    systems += [system("energy", "energy", 1, 100), system("unused", "energy", 1, 50)]
     rows = [*FIRST["rows"], row("energy", "energy", "energy", 1, 30.0, "words", steps=1)]
-    provenance = {"systems": systems, "corpus": {"sha256": {"train.de": "ab" * 32}}}
-    first = Results.model_validate(results("one", rows) | {"provenance": provenance})
+    provenance = {"corpus": {"sha256": {"train.de": "ab" * 32}}}
+    first = Results.model_validate(results("one", rows) | {"provenance": provenance, "systems": systems})
     text = squeezed(markdown(compare([first, Results.model_validate(SECOND)]), True))
     digest = checksum({"train.de": "ab" * 32})
     assert f"one: one corpus, SHA-256 {digest[:12]}…; seeds 1, 2, 3. Networks were not trained equally long: " in text

@@ -208,7 +208,7 @@ def test_the_table_of_systems_tells_what_cannot_be_reached_where_some_system_doe
             config.write_text("{}")
             entries.append(TrainingInfo(name, 1, str(log), str(config)))
         found = dataclasses.replace(reports.manifest(), training=tuple(entries))
-        return reports.squeezed(page._system_table(inputs.read_systems(found)[1]))
+        return reports.squeezed(page._system_table([system.cells() for system in inputs.read_systems(found)[1]]))
 
     both = table("teacher", "ctc")
     assert "| minutes | unreachable targets, % of train / dev |" in both

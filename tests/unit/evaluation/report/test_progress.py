@@ -13,11 +13,11 @@ def history(*bleu, every=100, key="dev_bleu"):
 def test_a_rise_in_the_last_fifth_is_an_improvement():
     rising, flat = history(5.0, 20.0, 30.0, 35.0, 37.5), history(5.0, 30.0, 36.0, 36.8, 37.5)
     assert progress.gained_last(rising) == 2.5 and progress.still_improving(rising)
-    assert progress.words(rising) == "yes (+2.5)"
-    assert not progress.still_improving(flat) and progress.words(flat) == "no (+0.7)"
-    assert progress.words(history(30.0, 29.98)) == "no (+0.0)"
+    assert progress.gain_words(progress.gained_last(rising)) == "yes (+2.5)"
+    assert not progress.still_improving(flat) and progress.gain_words(progress.gained_last(flat)) == "no (+0.7)"
+    assert progress.gain_words(progress.gained_last(history(30.0, 29.98))) == "no (+0.0)"
     # A best that came earlier, whatever the last validation is.
-    assert progress.words(history(5.0, 38.0, 30.0, 35.0, 37.5)) == "no (−0.5)"
+    assert progress.gain_words(progress.gained_last(history(5.0, 38.0, 30.0, 35.0, 37.5))) == "no (−0.5)"
 
 
 def test_one_bad_validation_at_the_end_hides_no_rise():
@@ -34,7 +34,7 @@ def test_what_its_validations_do_not_tell_is_not_told():
     nan, none = float("nan"), None
     for unknown in ([], history(30.0), history(1.0, 2.0, key="dev_loss"), history(nan, nan), history(none, 5.0)):
         assert progress.gained_last(unknown) is None and progress.still_improving(unknown) is None
-        assert progress.words(unknown) == "–"
+        assert progress.gain_words(progress.gained_last(unknown)) == "–"
     assert progress.advice([("lm", [])]) == ""
 
 

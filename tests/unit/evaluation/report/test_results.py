@@ -91,14 +91,16 @@ ROW = {
 
 
 def _content(**changes):
-    return {"format": 1, "experiment": "e", "dataset": "toy", "provenance": {}, "rows": [ROW | changes]}
+    return reports.results("e", "toy", [ROW | changes])
 
 
 def test_keys_are_those_agreed_and_survive_writing(tmp_path):
     assert list(results.Row.model_fields) == KEYS
     results.write_results(tmp_path / "results.json", _content())
     raw = json.loads((tmp_path / "results.json").read_text())
-    assert set(raw) == {"format", "experiment", "dataset", "provenance", "rows"}
+    assert set(raw) == {
+        *("format", "experiment", "dataset", "source", "target", "split", "systems", "provenance", "rows")
+    }
     assert raw["rows"] == [ROW]
     assert results.read_results(tmp_path / "results.json").rows[0].bleu == 30
 

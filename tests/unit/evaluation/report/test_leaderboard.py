@@ -1,0 +1,234 @@
+"""The leaderboard: rows as data, one variant of each, means over seeds, and tables that nobody edits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shlex
+
+import pytest
+import reports
+from conftest import PROJECT
+
+from workflow_src.cli import main
+from workflow_src.evaluation.report import leaderboard
+from workflow_src.evaluation.report.carried import checksum
+from workflow_src.evaluation.report.results import Results, write_results
+from workflow_src.records.atomic import ArtifactError
+from workflow_src.registry import searches
+from workflow_src.serving import command as serving
+
+BOARD = PROJECT / "docs/results/leaderboard.csv"
+PAGES = [
+    page
+    for page in (PROJECT / "README.md", *sorted((PROJECT / "docs/results").glob("*.md")))
+    if "<!-- leaderboard:" in page.read_text(encoding="utf-8")
+]
+# As the project's description of the file has them.
+COLUMNS = (
+    "experiment corpus source target test_set system family preset data search settings engine seed bleu bleu_low "
+    "bleu_high chrf latency_ms threads sentences_per_second batch parameters updates target_tokens hardware commit "
+    "signature"
+).split()
+
+
+def row(system, family, search, bleu, latency=None, removed="none", seed=1, engine="continuum", **settings):
+    """A row of results.json."""
+    declared = searches()[search].settings
+    return {
+        "system": system, "family": family, "autoregressive": family == "transformer", "aligned": family == "nat",
+        "preset": "tiny", "data": "raw", "seed": seed, "name": search, "search": search, "title": search,
+        "engine": engine, "candidates": None,
+        "settings": declared(**settings).model_dump(mode="json"), "repetitions_removed": removed, "bleu": bleu,
+        "bleu_ci": [bleu - 1, bleu + 1], "p_value": None, "chrf": 50.0, "validity": None, "latency_ms": latency,
+        "latency_std": None, "sentences_per_second": None, "speedup": None, "device": "cpu", "threads": 1, "batch": 64,
+    }  # fmt: skip
+
+
+def content(rows, name="one", **more):
+    return reports.results(name, "corpus", rows) | more
+
+
+def read(rows, **more):
+    return leaderboard.rows_of(Results.model_validate(content(rows, **more)))
+
+
+def test_a_row_says_what_was_trained_and_measured_as_data():
+    sums = {"train.de": "aa" * 32, "test.de": "ab" * 32, "test.en": "cd" * 32}
+    machine = {"processor": "CPU", "cores": 4, "accelerator": None, "system": "Linux"}
+    provenance = {
+        "commit": "c0ffee", "signatures": {"BLEU": "nrefs:1|tok:13a", "chrF": "x"}, "corpus": {"sha256": sums},
+        "hardware": {"processor": "other", "cores": 1}, "speed": {"provenance": {"hardware": machine}},
+    }  # fmt: skip
+    trained = [
+        reports.trained("score", "score", seed, parameters=9, updates=200 * seed, target_tokens=7).model_dump()
+        for seed in (1, 2)
+    ]
+    scored = row("score", "score", "score", 30.126, 2.5, "subwords", seed=2, steps=2)
+    (found,) = read([scored], provenance=provenance, systems=trained)
+    assert list(found) == COLUMNS
+    settings = dict(part.split("=") for part in found.pop("settings").split())
+    assert settings["steps"] == "2" and "length_quantile" not in settings
+    assert found == {
+        "experiment": "one", "corpus": "corpus", "source": "de", "target": "en",
+        "test_set": f"test:{checksum({n: s for n, s in sums.items() if n != 'train.de'})[:12]}",
+        "system": "score", "family": "score", "preset": "tiny", "data": "distilled-by-teacher", "search": "score",
+        "engine": "continuum", "seed": "2", "bleu": "30.1260", "bleu_low": "29.1260", "bleu_high": "31.1260",
+        "chrf": "50.0000", "latency_ms": "2.5000", "threads": "1", "sentences_per_second": "", "batch": "64",
+        "parameters": "9", "updates": "400", "target_tokens": "7", "hardware": "CPU, 4 cores", "commit": "c0ffee",
+        "signature": "nrefs:1|tok:13a",
+    }  # fmt: skip
+
+
+def test_of_each_decode_the_variant_of_the_main_table_is_taken():
+    variants = [row("lvm", "lvm", "delta", bleu, removed=removed, steps=1)
+                for bleu, removed in ((20.0, "none"), (21.0, "words"), (22.0, "subwords"))]  # fmt: skip
+    variants += [row("ctc", "nat", "ctc-greedy", bleu, removed=removed)
+                 for bleu, removed in ((30.0, "none"), (29.0, "words"), (28.0, "subwords"))]  # fmt: skip
+    variants += [row("teacher", "transformer", "greedy", 40.0)]
+    assert [found["bleu"] for found in read(variants)] == ["22.0000", "30.0000", "40.0000"]
+
+
+def test_entries_are_means_over_seeds_whatever_dev_chose_for_each():
+    rows = [
+        row("ctc", "nat", "ctc-beam", 40.0, 2.0, seed=1, beam=5, word_bonus=0.5),
+        row("ctc", "nat", "ctc-beam", 43.0, 2.0, seed=2, beam=5, word_bonus=1.5),
+        row("ctc", "nat", "ctc-beam", 39.0, 2.0, seed=1, beam=5),
+        row("ctc", "nat", "ctc-beam", 39.0, 2.0, seed=2, beam=5),
+        row("ctc", "nat", "ctc-beam", 50.0, 2.0, seed=1, beam=20),
+    ]
+    found = leaderboard.entries(read(rows))
+    assert [(one.bleu, one.spread and round(one.spread, 2)) for one in found] == [(41.5, 2.12), (39, 0), (50, None)]
+
+
+def test_a_run_that_is_read_again_takes_the_place_of_the_old_one():
+    old = read([row("a", "transformer", "greedy", 1.0), row("b", "transformer", "greedy", 2.0)])
+    other = read([row("a", "transformer", "greedy", 3.0)], name="two")
+    new = read([row("a", "transformer", "greedy", 4.0)])
+    merged = leaderboard.merge([old, other, new])
+    assert [(one["experiment"], one["bleu"]) for one in merged] == [("one", "4.0000"), ("two", "3.0000")]
+
+
+def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
+    rows = [
+        row("teacher", "transformer", "beam", 48.1, 4.0, beam=4),
+        row("teacher", "transformer", "beam", 48.0, 1.3, engine="ctranslate2-int8", beam=4),
+        row("teacher", "transformer", "greedy", 46.0, 0.9, engine="ctranslate2-int8"),
+        row("ctc", "nat", "ctc-greedy", 41.0, 0.3, engine="onnxruntime-int8"),
+        row("ctc", "nat", "ctc-beam", 48.4, 2.2, beam=20, language_model="lm"),
+        row("ctc", "nat", "ctc-beam", 48.2, 0.4, engine="onnxruntime-int8", beam=20, language_model="lm"),
+        row("ctc", "nat", "ctc-beam", 50.0, 9.0, beam=20, language_model="lm", rescorer="teacher"),
+        row("lvm", "lvm", "prior-mean", 38.0, 0.5, "subwords"),
+        row("score", "score", "score", 39.0, 3.0, "subwords", steps=4),
+        row("score", "score", "score", 38.8, 2.0, "subwords", steps=1),
+        row("score", "score", "latent-search", 44.0, 20.0, "subwords", refinement="score", rescorer="teacher"),
+    ]
+    every = leaderboard.entries(read(rows))
+    assert {need: (one.bleu, one.latency_ms) for need, one in leaderboard.needs(every)} == {
+        "fastest": (41.0, 0.3),
+        "best on raw data without a language model": (48.0, 1.3),
+        "best with a language model": (48.2, 0.4),
+        "best of all": (50.0, 9.0),
+        "refinement of latents": (38.8, 2.0),
+    }
+    # Of each family the best that works alone, and the best autoregressive system's fastest row.
+    chosen = [(one.row["system"], one.bleu) for one in leaderboard.selection(every)]
+    assert chosen[:2] == [("teacher", 48.0), ("teacher", 46.0)]
+    assert {("ctc", 41.0), ("lvm", 38.0), ("score", 38.8), ("ctc", 50.0), ("ctc", 48.2)} <= set(chosen)
+    assert ("teacher", 48.1) not in chosen and ("ctc", 48.4) not in chosen
+
+
+def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
+    (tmp_path / "one/report").mkdir(parents=True)
+    write_results(tmp_path / "one/report/results.json", content([row("a", "transformer", "greedy", 45.0, 1.0)]))
+    page, board = tmp_path / "page.md", tmp_path / "board.csv"
+    text = "before\n<!-- leaderboard: {} -->\nold\n<!-- /leaderboard -->\nafter\n"
+    page.write_text(text.format("rows corpus"))
+    main(["leaderboard", str(tmp_path / "one"), "--output", str(board), "--pages", str(page)])
+    assert capsys.readouterr().out == f"{board}: 1 rows of 1 experiments\n"
+    first = page.read_text()
+    assert first.startswith("before\n") and first.endswith("<!-- /leaderboard -->\nafter\n") and "old" not in first
+    assert (
+        "| a (transformer) | raw | greedy | one | `--bundle bundles/a/seed-1 --search greedy` | 45.0 | 1.00 | – |"
+        in first
+    )
+    # A CSV file extends itself.
+    again = content([row("b", "transformer", "greedy", 46.0, 1.0)], name="two")
+    write_results(tmp_path / "two.json", again)
+    main(["leaderboard", str(board), str(tmp_path / "two.json"), "--output", str(board)])
+    assert [one["system"] for one in csv.DictReader(io.StringIO(board.read_text()))] == ["a", "b"]
+    capsys.readouterr()
+    refused = {
+        "rows nothing": "no rows of the corpus nothing",
+        "experiment three": "no rows of the experiment three",
+        "cells corpus": "allowed: rows, needs, experiment",
+        "rows corpus without one two": "no rows of the corpus",
+        "rows corpus -->\n<!-- leaderboard: rows corpus": "a mark without its pair",
+    }
+    for marks, words in refused.items():
+        page.write_text(text.format(marks))
+        kept = board.read_bytes()
+        with pytest.raises(SystemExit, match=words):
+            main(["leaderboard", str(tmp_path / "one"), "--output", str(board), "--pages", str(page)])
+        assert board.read_bytes() == kept and page.read_text() == text.format(marks)
+
+
+def test_a_table_of_an_experiment_has_all_of_its_rows_and_what_they_chose():
+    rows = [row("ctc", "nat", "ctc-beam", 40.14, 2.0, beam=5, word_bonus=0.5), row("t", "transformer", "greedy", 39.0)]
+    table = leaderboard.fill(
+        "<!-- leaderboard: experiment one -->\n<!-- /leaderboard -->", leaderboard.entries(read(rows)), "page"
+    )
+    assert table.splitlines()[4:6] == [
+        "| ctc | raw | one pass, beam 5 (word bonus 0.5) | 40.1 | 2.00 | – |",
+        "| t | raw | greedy | 39.0 | – | – |",
+    ]
+
+
+def test_other_files_are_refused_in_a_sentence(tmp_path):
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text("experiment,bleu\na,1\n")
+    with pytest.raises(ArtifactError, match="other columns than a leaderboard"):
+        leaderboard.read(wrong)
+    wrong.write_text(leaderboard.csv_text(read([row("a", "transformer", "greedy", 45.0)])).replace("45.0000", "high"))
+    with pytest.raises(ArtifactError, match="line 2 of .* has high as bleu; write a number"):
+        leaderboard.read(wrong)
+    wrong.write_text(leaderboard.csv_text([]) + "one,corpus\n")
+    with pytest.raises(ArtifactError, match="line 2 of .* has not 27 cells"):
+        leaderboard.read(wrong)
+    with pytest.raises((ArtifactError, OSError)):
+        leaderboard.read(tmp_path / "nothing")
+
+
+@pytest.fixture(scope="module")
+def entries():
+    return leaderboard.entries(leaderboard.read(BOARD))
+
+
+def test_the_first_pages_have_tables_of_the_csv_file():
+    assert {PROJECT / "README.md", PROJECT / "docs/results/README.md"} <= set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_tables_of_the_documentation_are_those_of_the_csv_file(page, entries):
+    """After a change: make leaderboard."""
+    text = page.read_text(encoding="utf-8")
+    assert leaderboard.fill(text, entries, page.name) == text
+
+
+def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(entries):
+    rows = leaderboard.read(BOARD)
+    assert len(rows) > 700 and leaderboard.csv_text(leaderboard.merge([rows])) == BOARD.read_text(encoding="utf-8")
+    lacking = {"latency_ms", "threads", "sentences_per_second", "batch", "target_tokens"}
+    assert not [row for row in rows if any(not row[name] for name in COLUMNS if name not in lacking)]
+    assert all(float(row["bleu_low"]) <= float(row["bleu"]) <= float(row["bleu_high"]) for row in rows)
+    assert all(re.fullmatch("[0-9a-f]{40}", row["commit"]) for row in rows)
+    assert all(one.settings is not None for one in entries)
+
+
+def test_commands_of_the_tables_have_options_that_the_command_knows(entries):
+    known = set(serving._parser(None, None)._option_string_actions)
+    shown = [one for corpus in ("tatoeba", "multi30k", "toy")
+             for one in leaderboard.selection(leaderboard.of(entries, "corpus", corpus))]  # fmt: skip
+    asked = {word for one in shown for word in shlex.split(leaderboard.command(one)) if word.startswith("--")}
+    assert 30 < len(shown) <= 45 and asked <= known
