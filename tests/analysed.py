@@ -27,10 +27,10 @@ def marginal():
 
 def tokens(relative=0.75):
     points = [
-        {"steps": steps, "edit_distance": 1.25 * steps, "edit_distance_error": 0.2, "changed": 0.5, "repetitions": 1.5,
-         "relative_repetitions": relative, "relative_repetitions_error": relative and 0.05}
+        {"steps": steps, "edit_distance": 1.25 * steps, "edit_distance_error": 0.2, "changed": 0.5}
+        | {"repetitions": 1.5, "relative_repetitions": relative, "relative_repetitions_error": relative and 0.05}
         for steps in (0, 2)
-    ]  # fmt: skip
+    ]
     return {"sentences": 100, "curves": [entry | {"points": points} for entry in ENTRIES]}
 
 
@@ -47,24 +47,28 @@ def latent_space():
     cells[:, 4:] = 8
     cells[6:, :2] = 9
     panel = {
-        "centre": [1.0, -2.0], "half": 0.9, "regions": cells.tolist(), "prior": [0.9, -2.0], "posterior": [1.5, -2.4],
+        "centre": [1.0, -2.0],
+        "half": 0.9,
+        "regions": cells.tolist(),
+        "prior": [0.9, -2.0],
+        "posterior": [1.5, -2.4],
         "arrows": [[0.5, -2.5, 0.1, 0.2], [1.5, -2.5, 0.0, 0.0], [0.5, -1.5, -0.1, 0], [1.5, -1.5, 0, -0.3]],
-        "delta": [[0.9, -2.0], [1.5, -2.4], [1.5, -2.4]], "score": [[0.9, -2.0], [1.2, -2.1], [1.3, -2.3]],
-    }  # fmt: skip
+        "delta": [[0.9, -2.0], [1.5, -2.4], [1.5, -2.4]],
+        "score": [[0.9, -2.0], [1.2, -2.1], [1.3, -2.3]],
+    }
     outputs = {"posterior": [8, 7], "prior": [7, 7], "delta": [8, 7], "score": [8, 7]}
-    return {
-        "sentence": 6, "system": "score-2d", "source": "Hund & <i>Katze</i>", "reference": "dogs", "steps": 2,
-        "pieces": {"7": "▁dog", "8": "s", "9": "▁"}, "texts": dict.fromkeys(outputs, "dog <b>s"), "outputs": outputs,
-        "panels": [panel, panel], "searches": ["delta", "score"], "end_symbol": None,
-    }  # fmt: skip
+    content = {"sentence": 6, "system": "score-2d", "source": "Hund & <i>Katze</i>", "reference": "dogs", "steps": 2}
+    content |= {"pieces": {"7": "▁dog", "8": "s", "9": "▁"}, "texts": dict.fromkeys(outputs, "dog <b>s")}
+    content |= {"outputs": outputs, "panels": [panel, panel], "searches": ["delta", "score"], "end_symbol": None}
+    return content
 
 
 def convergence():
     points = [
-        {"steps": steps, "bound": -20.0 + steps, "bound_error": 1.5, "gain": 1.0 * steps, "gain_error": 0.25,
-         "risen": 0.5, "fallen": 0.25, "bleu": 20.0 + steps, "stopped": 0.6 if steps else 0.0}
+        {"steps": steps, "bound": -20.0 + steps, "bound_error": 1.5, "gain": 1.0 * steps, "gain_error": 0.25}
+        | {"risen": 0.5, "fallen": 0.25, "bleu": 20.0 + steps, "stopped": 0.6 if steps else 0.0}
         for steps in (0, 1, 2)
-    ]  # fmt: skip
+    ]
     told = {"sentences": 100, "samples": 20, "remove_repetitions": "words"}
     return told | {"curves": [entry | {"points": points} for entry in ENTRIES]}
 
@@ -100,20 +104,24 @@ def energies():
 
 def components():
     systems = [
-        {"system": name, "latents": 1234, "width": 3, "shares": shares, "components": 2, "participation": 1.875,
-         "variance": 0.1234, "noise": 2.5}
+        {"system": name, "latents": 1234, "width": 3, "shares": shares, "components": 2}
+        | {"participation": 1.875, "variance": 0.1234, "noise": 2.5}
         for name, shares in (("lvm", [0.7, 0.29, 0.01]), ("lvm-raw", [1.0, 0.0, 0.0]))
-    ]  # fmt: skip
+    ]
     return {"sentences": 100, "share": 0.95, "systems": systems}
 
 
 def reordering():
     group = {"sentences": 60, "moved": 0.125, "displacement": 0.5, "change": 1.0, "spread": 4.0}
     systems = [
-        {"system": "one-pass", "same": group, "other": group | {"moved": 0.25, "displacement": 1.5},
-         "correlation": 0.256},
+        {
+            "system": "one-pass",
+            "same": group,
+            "other": group | {"moved": 0.25, "displacement": 1.5},
+            "correlation": 0.256,
+        },
         {"system": "lanmt", "same": None, "other": group | {"spread": 0.0}, "correlation": None},
-    ]  # fmt: skip
+    ]
     distances = [[0.1, 1.0, 1.0], [1.0, 0.9, 0.2], [1.0, 0.1, 0.8]]
     panels = [{"system": one["system"], "distances": distances, "assigned": [0, 2, 1]} for one in systems]
     places = [{"slots": 6, "places": [[0], [3, 4]]}, {"slots": 6, "places": None}]
@@ -132,11 +140,16 @@ def reordering():
 
 EVERY = {
     "energies": energies(),
-    "marginal": marginal(), "tokens": tokens(), "lengths": lengths(), "latent_space": latent_space(),
-    "convergence": convergence(), "latent_paths": latent_paths(), "components": components(),
+    "marginal": marginal(),
+    "tokens": tokens(),
+    "lengths": lengths(),
+    "latent_space": latent_space(),
+    "convergence": convergence(),
+    "latent_paths": latent_paths(),
+    "components": components(),
     "reordering": reordering(),
     "samples": samples(),
-}  # fmt: skip
+}
 
 
 def raw(name: str, **changed: Any) -> dict[str, Any]:

@@ -29,8 +29,11 @@ PROJECT = Path(__file__).resolve().parents[1]
 
 def pytest_configure():
     """Heed signals whatever started the suite: `nohup make test &` has it ignore some, and children inherit that."""
-    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL),
-                            (signal.SIGUSR1, signal.SIG_DFL)):  # fmt: skip
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGTERM, signal.SIG_DFL),
+        (signal.SIGUSR1, signal.SIG_DFL),
+    ):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1})

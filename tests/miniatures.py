@@ -67,8 +67,13 @@ def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **mo
 def lanmt(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> SourceLatentVariableModel:
     torch.manual_seed(seed)
     settings = {
-        **SIZES, "encoder_layers": 2, "layers": 2, "posterior_layers": 1, "latent_dim": 3, "max_length_difference": 4,
-    }  # fmt: skip
+        **SIZES,
+        "encoder_layers": 2,
+        "layers": 2,
+        "posterior_layers": 1,
+        "latent_dim": 3,
+        "max_length_difference": 4,
+    }
     model = SourceLatentVariableModel(LanmtConfig(**{**settings, **more}), source_size, target_size, joint)
     return lively(model, seed)
 

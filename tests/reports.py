@@ -105,24 +105,22 @@ def manifest(
                     row["chosen"] = f"{row['quality']}-chosen"
                     files[row["chosen"]] = picked[system, name][number]
                 rows.append(row)
-    content = {
-        "experiment": "e", "description": "", "recipe": "toy", "dataset": "toy", "source": "de", "target": "en",
-        "report": ReportConfig(**report).model_dump(mode="json"), "systems": systems, "rows": rows, "training": [],
-    }  # fmt: skip
+    content = {"experiment": "e", "description": "", "recipe": "toy", "dataset": "toy", "source": "de", "target": "en"}
+    content |= {"report": ReportConfig(**report).model_dump(mode="json")}
+    content |= {"systems": systems, "rows": rows, "training": []}
     return build(content, files.__getitem__)
 
 
 def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none", **more) -> Row:
     """A row of results.json; `steps` and `beam` are settings of its search."""
     settings = {setting: more.pop(setting) for setting in ("steps", "beam") if setting in more}
-    content = {
-        "system": system, "name": name, "family": SYSTEMS[system]["family"], "preset": "tiny", "data": "raw",
-        "search": name.partition("-")[0], "candidates": None, "seed": seed,
-        "repetitions_removed": removed, "bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "p_value": None,
-        "chrf": bleu + 20, "validity": None, "latency_ms": None, "latency_std": None, "sentences_per_second": None,
-        "speedup": None, "device": None, "threads": None, "batch": None, "title": "", "settings": settings,
-        "aligned": False, "autoregressive": SYSTEMS[system]["family"] == "transformer", "engine": "continuum",
-    }  # fmt: skip
+    family = SYSTEMS[system]["family"]
+    content = {"system": system, "name": name, "family": family, "preset": "tiny", "data": "raw", "seed": seed}
+    content |= {"search": name.partition("-")[0], "title": "", "settings": settings, "engine": "continuum"}
+    content |= {"autoregressive": family == "transformer", "aligned": False, "repetitions_removed": removed}
+    content |= {"bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "chrf": bleu + 20}
+    unmeasured = "candidates p_value validity latency_ms latency_std sentences_per_second speedup device threads batch"
+    content |= dict.fromkeys(unmeasured.split())
     return Row.model_validate(content | more)
 
 
@@ -139,11 +137,9 @@ def evidence(rows, different=(), unfinished=(), sentences=1000, **figures) -> Ev
     return Evidence.of(rows, pairs, unfinished, sentences)
 
 
-PROTOCOL = {
-    "sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 1, "device": "cpu", "device_name": None,
-    "precision": "float32", "baseline": None, "other_load_cores": [0.1], "disturbed_rounds": 0, "redone_rounds": 0,
-    "disturbed_above_cores": 0.25,
-}  # fmt: skip
+PROTOCOL = {"sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 1, "baseline": None}
+PROTOCOL |= {"device": "cpu", "device_name": None, "precision": "float32", "other_load_cores": [0.1]}
+PROTOCOL |= {"disturbed_rounds": 0, "redone_rounds": 0, "disturbed_above_cores": 0.25}
 
 
 def timed(system: str, name: str, milliseconds: float, **more) -> TimedRow:

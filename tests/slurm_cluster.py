@@ -146,9 +146,9 @@ class Cluster:
     def __enter__(self) -> Cluster:
         try:
             munge = self.folder / "munge"
-            self._start("munged", "controller", "munged", "--foreground", f"--key-file={munge}/key",
-                        f"--socket={munge}/socket", f"--pid-file={munge}/pid", f"--log-file={munge}/log",
-                        f"--seed-file={munge}/seed", "--origin=127.0.0.1")  # fmt: skip
+            files = [f"--{name}-file={munge}/{name}" for name in ("key", "pid", "log", "seed")]
+            words = ["--foreground", f"--socket={munge}/socket", *files, "--origin=127.0.0.1"]
+            self._start("munged", "controller", "munged", *words)
             self.wait(munge.joinpath("socket").exists, 20, "munged has no socket")
             configuration = str(self.folder / "daemons/slurm.conf")
             self._start("slurmctld", "controller", "slurmctld", "-D", "-c", "-f", configuration)
@@ -169,9 +169,13 @@ class Cluster:
         inside = ["--", "sh", "-c", IN_NAMESPACES, "sh", str(self.folder), host, *command]
         with open(self.folder / f"log/{name}.out", "ab") as out:
             self.daemons[name] = subprocess.Popen(
-                [*namespaces, *inside], stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self.environment,
+                [*namespaces, *inside],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=self.environment,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     def power_on(self, node: str) -> None:
         configuration, step = self.folder / "daemons/slurm.conf", self.folder / "slurmstepd"

@@ -107,8 +107,11 @@ def test_the_objective_is_finite_and_trains_every_parameter(family, vocabulary):
 
 # Settings that presets leave off, all together; the bias of a softmax over positions moves nothing.
 OTHERS = {
-    "lvm": ({"end_symbol": False, "decoder_skip": True, "length_pooling": "attention"}, {"length_smoothing": 2.0},
-            {"length.attention.bias"}),
+    "lvm": (
+        {"end_symbol": False, "decoder_skip": True, "length_pooling": "attention"},
+        {"length_smoothing": 2.0},
+        {"length.attention.bias"},
+    ),
     "score": ({"positions": False}, {"noise_scale": "batch", "noise_power": 1.0}, set()),
     "energy": ({"positions": False}, {"noise_scale": "batch", "noise_power": 1.0}, NO_GRADIENT["energy"]),
     "inat": ({"carry_states": False}, {"guess": "sample", "label_smoothing": 0.1, "passes": 2}, set()),
@@ -119,15 +122,21 @@ OTHERS = {
     "nat, ce": ({"loss": "ce"}, {"label_smoothing": 0.1, "glance": "glat", "glance_count": "share"}, set()),
     "nat, vae": ({"latent": "vae"}, {}, set()),
     "nat, everything": ({"loss": "axe", "latent": "vae"}, {"glance": "glat", "budget_end": 0.1}, set()),
-    "cmlm": ({"length_pooling": "attention"}, {"label_smoothing": 0.0, "length_smoothing": 2.0},
-             {"length.attention.bias"}),
+    "cmlm": (
+        {"length_pooling": "attention"},
+        {"label_smoothing": 0.0, "length_smoothing": 2.0},
+        {"length.attention.bias"},
+    ),
     "nat, glancing": ({"latent": "vae"}, {"glance": "glat"}, set()),
-    "inference-network": ({"length_pooling": "attention"}, {"input_operator": "SG", "output_operator": "GX"},
-                          {"length.attention.bias"}),
+    "inference-network": (
+        {"length_pooling": "attention"},
+        {"input_operator": "SG", "output_operator": "GX"},
+        {"length.attention.bias"},
+    ),
     "inference-network, logits": ({}, {"input_operator": "STL", "output_operator": "STL"}, set()),
     "inference-tagger": ({"source_layers": 2}, {"input_operator": "GX", "output_operator": "SG"}, set()),
     "tagger": ({"target_layers": 2, "dropout": 0.2}, {"label_smoothing": 0.0}, set()),
-}  # fmt: skip
+}
 # What a search needs of a model that its miniature does not learn.
 SERVING = {
     ("nat", "argmax"): {"loss": "ce"},

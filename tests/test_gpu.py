@@ -92,9 +92,11 @@ def test_searches_over_slots_agree(case):
     def search(device):
         model = nat(size, size, seed=4, **more).to(device)
         with torch.no_grad():
-            found.append(registry.import_object(declared.run)(
-                {MODEL: model}, source.to(device), declared.settings(**SLOTS[case])
-            ))  # fmt: skip
+            found.append(
+                registry.import_object(declared.run)(
+                    {MODEL: model}, source.to(device), declared.settings(**SLOTS[case])
+                )
+            )
         return found[-1]
 
     on_cpu, on_gpu = both(search)
@@ -174,24 +176,25 @@ def test_best_alignments_agree():
     assert torch.equal(on_cpu, on_gpu)
 
 
-UPDATED = (
-    "transformer", "seq2seq", "lvm", "score", "energy", "nat", "cmlm", "lanmt", "inat", "tagger", "inference-network",
-    "inference-tagger", "lvm-newer", "score-newer",
-)  # fmt: skip
+UPDATED = [
+    *("transformer", "seq2seq", "lvm", "score", "energy", "nat", "cmlm", "lanmt", "inat", "tagger"),
+    *("inference-network", "inference-tagger", "lvm-newer", "score-newer"),
+]
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("family", UPDATED)
 def test_every_family_takes_an_update(family, precision):
     runtime = choose("cuda", precision)
+    masked = functools.partial(cmlm, target_size=12)
     made = {
-        "transformer": transformer, "lvm": lvm, "nat": functools.partial(nat, target_size=12), "seq2seq": seq2seq,
-        "cmlm": functools.partial(cmlm, target_size=12), "lanmt": lanmt, "inat": inat, "tagger": tagger,
-        "inference-network": functools.partial(cmlm, target_size=12), "inference-tagger": tagger,
+        **{"transformer": transformer, "lvm": lvm, "seq2seq": seq2seq, "lanmt": lanmt, "inat": inat},
+        **{"nat": functools.partial(nat, target_size=12), "cmlm": masked, "inference-network": masked},
+        **{"tagger": tagger, "inference-tagger": tagger},
         "lvm-newer": lambda: ending(**NEWER),
         **{kind: functools.partial(refiner, kind) for kind in ("score", "energy")},
         "score-newer": lambda: refiner("score", positions=False),
-    }  # fmt: skip
+    }
     model = copy.deepcopy(made[family]()).float().to(runtime.device).train()
     base = {"score": lvm, "energy": lvm, "score-newer": ending}.get(family)
     frozen = copy.deepcopy(base()).float().to(runtime.device).eval() if base else None

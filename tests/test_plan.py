@@ -118,8 +118,9 @@ def test_every_reason_is_told_with_its_file_or_where_it_comes_from(finished, hol
         assert (missing["kind"], missing["jobs"]) == ("missing", 1)
         assert missing["text"] == f"missing {quality.relative_to(finished)}"
         assert {(one["kind"], one["text"]) for one in of["report", None]} == {
-            ("missing", f"missing {page.relative_to(finished)}"), ("follows", "translate lvm"),
-        }  # fmt: skip
+            ("missing", f"missing {page.relative_to(finished)}"),
+            ("follows", "translate lvm"),
+        }
         for number, path in enumerate(removed):
             (tmp_path / str(number)).rename(path)
         # Other content that is newer: Snakemake compares checksums of small files.
@@ -152,8 +153,9 @@ def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
     few = ("smoke", "--target", "teachers", "--directory", "elsewhere", "--config", "seeds=[1, 2]")
     plan = planned(*few, folder=tmp_path)
     assert {(node["stage"], node["system"], node["jobs"]) for node in plan["nodes"]} == {
-        ("data", None, 6), ("train", "teacher", 2),
-    }  # fmt: skip
+        ("data", None, 6),
+        ("train", "teacher", 2),
+    }
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,14 @@ class Run:
         inherited = {k: v for k, v in cluster.environment.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
         with open(self.screen, "wb") as out:
             self.process = subprocess.Popen(
-                [*command, *words, *QUICK], cwd=folder, stdout=out, stderr=out,
-                stdin=subprocess.DEVNULL, env=inherited | environment, start_new_session=True,
-            )  # fmt: skip
+                [*command, *words, *QUICK],
+                cwd=folder,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                env=inherited | environment,
+                start_new_session=True,
+            )
         self.started.append(self.process)
 
     def wait_for(self, condition, what: str, seconds: float = 600):
@@ -165,8 +170,11 @@ def local(smoke_run) -> Path:
 def corpus(local, tmp_path_factory) -> Path:
     """A folder with what a teacher is trained on, made once."""
     folder = tmp_path_factory.mktemp("corpus")
-    shutil.copytree(local / "results/smoke", folder / "results/smoke", ignore=shutil.ignore_patterns(
-        "systems", "distilled*", "translations", "quality", "chosen"))  # fmt: skip
+    shutil.copytree(
+        local / "results/smoke",
+        folder / "results/smoke",
+        ignore=shutil.ignore_patterns("systems", "distilled*", "translations", "quality", "chosen"),
+    )
     shutil.copytree(local / ".snakemake/metadata", folder / ".snakemake/metadata")
     return folder
 
@@ -273,8 +281,14 @@ def test_a_training_that_is_preempted_goes_on_when_it_gets_its_place_back(cluste
 def test_a_job_that_needs_more_memory_than_it_asked_for_gets_more(cluster, corpus, tmp_path):
     # A training takes 600 MB and more, PyTorch and Snakemake: the first attempts are too small.
     words = overlay(tmp_path, **longer(20))
-    run = Run(cluster, copied(corpus, tmp_path / "run"), "teachers", *words, "--retries=6",
-              "--set-resources=train_teacher:mem_mb=150*2**(attempt-1)")  # fmt: skip
+    run = Run(
+        cluster,
+        copied(corpus, tmp_path / "run"),
+        "teachers",
+        *words,
+        "--retries=6",
+        "--set-resources=train_teacher:mem_mb=150*2**(attempt-1)",
+    )
     run.finish()
     *killed, last = run.states()
     assert len(killed) >= 2 and last == "COMPLETED", run.told()

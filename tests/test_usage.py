@@ -41,8 +41,11 @@ def page(smoke_run) -> str:
 
 
 def test_the_recommended_command_gives_the_translations_beside_it(page, smoke_run):
-    rows = [[html.unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)]
-            for row in re.findall(r"<tr>(.*?)</tr>", page) if "<td" in row]  # fmt: skip
+    rows = [
+        [html.unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)]
+        for row in re.findall(r"<tr>(.*?)</tr>", page)
+        if "<td" in row
+    ]
     source, reference = PLAN.corpus("test", "source"), PLAN.reference("test")
     assert [row[0] for row in rows] == lines(smoke_run / source)[:TEN]
     assert [row[1] for row in rows] == lines(smoke_run / reference)[:TEN]

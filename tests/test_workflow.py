@@ -111,12 +111,12 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
     ],
 )
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
-    flow = ["download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled",
-            *sorted(set(TRAININGS) - {"train_teacher", "train_refiner"}), "train_refiner", "export_bundle", *EXPORTS,
-            "choose_settings",
-            "decode_shard", "decode", "score_quality",
-            "finish_bundle", "compare_rows", "measure_speed", "analyse", *ANALYSES,
-            "report"]  # fmt: skip
+    flow = [
+        *("download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled"),
+        *sorted(set(TRAININGS) - {"train_teacher", "train_refiner"}),
+        *("train_refiner", "export_bundle", *EXPORTS, "choose_settings", "decode_shard", "decode", "score_quality"),
+        *("finish_bundle", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"),
+    ]
     planned = scheduled(target, "--configfile", SMOKE, folder=tmp_path)
     assert max(planned, key=flow.index) in last
 
@@ -274,10 +274,13 @@ def test_nodes_of_the_graph_of_jobs_name_what_they_are_of(tmp_path):
     done = dry_run("--dag", "--configfile", SMOKE, folder=tmp_path)
     nodes = [label.split(r"\n") for label in re.findall(r'\[label = "(.*?)", color', done.stdout)]
     wanted = {
-        "export_bundle": {"system", "seed"}, "export_ctranslate2": {"system", "seed"},
-        "choose_settings": {"system", "seed", "search"}, "decode": {"system", "seed", "search", "split"},
-        "score_quality": {"system", "seed", "search", "split"}, "train_refiner": {"system", "seed"},
-    }  # fmt: skip
+        "export_bundle": {"system", "seed"},
+        "export_ctranslate2": {"system", "seed"},
+        "choose_settings": {"system", "seed", "search"},
+        "decode": {"system", "seed", "search", "split"},
+        "score_quality": {"system", "seed", "search", "split"},
+        "train_refiner": {"system", "seed"},
+    }
     for rule, names in wanted.items():
         named = [{word.split(": ")[0] for word in words} for name, *words in nodes if name == rule]
         assert named and named == [names] * len(named)
@@ -379,13 +382,31 @@ def finished(hollow_project, tmp_path_factory) -> Path:
 
 
 # Those of the experiment smoke in the order of their rules; lengths are of the latent-variable model and all searches.
-ANALYSES = {
-    "estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1, "sample_translations": 1, "map_latent_space": 1,
-}  # fmt: skip
-ENDS = {"compare_rows": 1, "measure_speed": 1, "analyse": 1, **ANALYSES, "report": 1}
+# Rules that run again, with the number of their jobs.
+ANALYSES = dict.fromkeys(
+    ("estimate_marginal", "compare_tokens", "measure_lengths", "sample_translations", "map_latent_space"), 1
+)
+SHOWN = {"compare_rows": 1, "measure_speed": 1, "analyse": 1, "report": 1}
+ENDS = SHOWN | ANALYSES
+# Analyses that follow every refining system.
+OF_REFINERS = {"estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1}
 CHOICE = {"choose_settings": 1}
 # What learns from the teacher's translations beside the latent-variable model; two rows choose settings.
 CTC = {"train_nat": 1, "train_language_model": 1, "choose_settings": 2}
+LATENT = {"train_lvm": 1, "train_refiner": 2}
+DISTILLED = {"distill": 2, "merge_distilled": 1, "encode": 1, **LATENT, **CTC}
+BUNDLES = {"export_bundle": 6, "export_ctranslate2": 1, "finish_bundle": 7}
+
+
+def decoded(rows: int) -> dict[str, int]:
+    return {"decode": rows, "score_quality": rows}
+
+
+AFTER_REFINER = {"train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, **decoded(5), **CHOICE, **ENDS}
+AFTER_LATENT = {**LATENT, "export_bundle": 3, "finish_bundle": 3, **decoded(8), **CHOICE, **ENDS}
+AFTER_TEACHER = {"train_teacher": 1, **DISTILLED, **BUNDLES, **decoded(15), **ENDS}
+AFTER_DISTILLATION = {**DISTILLED, "export_bundle": 5, "finish_bundle": 5, **decoded(12), **ENDS}
+AFTER_SUBWORDS = AFTER_TEACHER | {"learn_subwords": 1, "encode": 4}
 CHANGES = {
     "nothing": ("seeds: [1]", {}),
     "sentences decoded together": (
@@ -425,9 +446,15 @@ CHANGES = {
     "what was published": ("report: {expected: {greedy: 9.0}, expected_convention: tokenised}", {"report": 1}),
     "how repetitions are removed": (
         "report: {remove_repetitions: words}",
-        {"choose_settings": 2,
-         "finish_bundle": 7, "decode": 2, "score_quality": 2, "compare_rows": 1, "measure_speed": 1,
-         "measure_lengths": 1, "report": 1},
+        {
+            "choose_settings": 2,
+            "finish_bundle": 7,
+            **decoded(2),
+            "compare_rows": 1,
+            "measure_speed": 1,
+            "measure_lengths": 1,
+            "report": 1,
+        },
     ),
     "what a bundle searches with": (
         "systems: {ctc: {search_defaults: {ctc-beam: {word_bonus: 1.0}}}}",
@@ -442,40 +469,32 @@ CHANGES = {
     "an analysis switched off": ("analyses: {tokens: {enabled: false}}", {"report": 1}),
     "learning rate of the energy network": (
         "systems: {energy: {training: {learning_rate: 0.001}}}",
-        {"train_refiner": 1, "export_bundle": 1,
-         "finish_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
-         "analyse": 1, "estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1, "report": 1},
+        {"train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, **decoded(1), **SHOWN, **OF_REFINERS},
     ),
     "how speed is measured": ("speed: {repeats: 3}", {"measure_speed": 1, "report": 1}),
     "learning rate of a refiner": (
         "systems: {score: {training: {learning_rate: 0.001}}}",
-        {"train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, "decode": 5, "score_quality": 5, **CHOICE, **ENDS},
+        AFTER_REFINER,
     ),
     "a refiner's updates by the corpus": (
         "systems: {score: {training: {max_steps: auto}}}",
-        {"train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, "decode": 5, "score_quality": 5, **CHOICE, **ENDS},
+        AFTER_REFINER,
     ),
     "steps of the latent-variable model": (
         "systems: {lvm: {training: {max_steps: 31}}}",
-        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3,
-         "finish_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
+        AFTER_LATENT,
     ),
     "learning rate of the teacher": (
         "systems: {teacher: {training: {learning_rate: 0.001}}}",
-        {"train_teacher": 1, "distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2,
-         **CTC, "export_bundle": 6, "export_ctranslate2": 1,
-         "finish_bundle": 7, "decode": 15, "score_quality": 15, **ENDS},
+        AFTER_TEACHER,
     ),
     "tokeniser of BLEU": (
         "recipe: {bleu_tokeniser: char}",
-        {"train_teacher": 1, "distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2,
-         **CTC, "export_bundle": 6, "export_ctranslate2": 1, "finish_bundle": 7, "decode": 15, "score_quality": 15,
-         **ENDS},
+        AFTER_TEACHER,
     ),
     "learning rate of the latent-variable model": (
         "systems: {lvm: {training: {learning_rate: 0.001}}}",
-        {"train_lvm": 1, "train_refiner": 2, "export_bundle": 3,
-         "finish_bundle": 3, "decode": 8, "score_quality": 8, **CHOICE, **ENDS},
+        AFTER_LATENT,
     ),
     "how finely a figure is drawn": (
         "analyses: {latent_space: {resolution: 8}}",
@@ -487,16 +506,15 @@ CHANGES = {
         "training: {max_steps: 20}}}",
         {"train_refiner": 1, "report": 1},
     ),
+    # What is joined from other shards is joined anew, and so is what follows.
+    "number of shards": ("distillation: {teacher: {shards: 5}}", AFTER_DISTILLATION | {"distill": 5}),
     "beam of distillation": (
         "distillation: {teacher: {beam: 3}}",
-        {"distill": 2, "merge_distilled": 1, "encode": 1, "train_lvm": 1, "train_refiner": 2, **CTC,
-         "export_bundle": 5, "finish_bundle": 5, "decode": 12, "score_quality": 12, **ENDS},
+        AFTER_DISTILLATION,
     ),
     "size of the subwords": (
         "recipe: {subwords: {vocabulary_size: 250}}",
-        {"learn_subwords": 1, "encode": 4, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
-         "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1, "finish_bundle": 7, "decode": 15,
-         "score_quality": 15, **ENDS},
+        AFTER_SUBWORDS,
     ),
     "what is normalised": (
         "recipe: {normalisation: {max_characters: 200}}",
@@ -505,15 +523,11 @@ CHANGES = {
     "positions of one model, which encoding looks at": (
         "systems: {lm: null, lvm: null, score: null, energy: null, ctc: null, "
         "teacher: {model: {max_positions: 100}}}\ndecodes: [{system: teacher, search: greedy}]\nanalyses: null",
-        {"train_teacher": 1, "export_bundle": 1, "finish_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1,
-         "measure_speed": 1, "analyse": 1, "report": 1},
+        {"train_teacher": 1, "export_bundle": 1, "finish_bundle": 1, **decoded(1), **SHOWN},
     ),
     "size of the subwords by the corpus": (
         "recipe: {subwords: {vocabulary_size: auto}}",
-        {"learn_subwords": 1, "encode": 4, "train_teacher": 1, "distill": 2, "merge_distilled": 1, "train_lvm": 1,
-         "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1,
-         "finish_bundle": 7, "decode": 15, "score_quality": 15,
-         **ENDS},
+        AFTER_SUBWORDS,
     ),
     "another seed of the corpus": (
         "recipe: {dataset: {generator: {seed: 2}}}",
@@ -521,18 +535,9 @@ CHANGES = {
     ),
     "one more seed": (
         "seeds: [1, 2]",
-        {"train_teacher": 1, "train_lvm": 1, "train_refiner": 2, **CTC, "export_bundle": 6, "export_ctranslate2": 1,
-         "finish_bundle": 7,
-         "decode": 15, "score_quality": 15, "compare_rows": 1, "report": 1},
+        {"train_teacher": 1, **LATENT, **CTC, **BUNDLES, **decoded(15), "compare_rows": 1, "report": 1},
     ),
-}  # fmt: skip
-
-
-# What is joined from other shards is joined anew, and so is what follows.
-CHANGES["number of shards"] = (
-    "distillation: {teacher: {shards: 5}}",
-    CHANGES["beam of distillation"][1] | {"distill": 5},
-)
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -585,12 +590,7 @@ def test_one_more_system_with_a_decode(finished, hollow_project, tmp_path):
     overlay = tmp_path / "change.yaml"
     overlay.write_text(yaml.safe_dump(content, sort_keys=False))
     planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
-    # The analyses follow every refining system.
-    followed = {"estimate_marginal": 1, "compare_tokens": 1, "measure_lengths": 1}
-    assert planned == {
-        "train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1,
-        "measure_speed": 1, "analyse": 1, **followed, "report": 1,
-    }  # fmt: skip
+    assert planned == {"train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, **decoded(1), **SHOWN, **OF_REFINERS}
 
 
 def test_more_refinement_steps_decode_those_only(finished, hollow_project, tmp_path):
@@ -601,8 +601,13 @@ def test_more_refinement_steps_decode_those_only(finished, hollow_project, tmp_p
     planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
     # The examples follow the most steps that any decode takes.
     assert planned == {
-        "decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1, "analyse": 1, "report": 1
-    }  # fmt: skip
+        "decode": 1,
+        "score_quality": 1,
+        "compare_rows": 1,
+        "measure_speed": 1,
+        "analyse": 1,
+        "report": 1,
+    }
 
 
 def test_a_rule_is_forced_by_its_name(finished, hollow_project):
@@ -636,10 +641,7 @@ def test_a_value_more_to_choose_from_chooses_anew(finished, hollow_project, tmp_
     overlay = tmp_path / "change.yaml"
     overlay.write_text(yaml.safe_dump(content))
     planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
-    assert planned == {
-        "choose_settings": 1, "finish_bundle": 1, "decode": 1, "score_quality": 1, "compare_rows": 1,
-        "measure_speed": 1, "report": 1,
-    }  # fmt: skip
+    assert planned == {**CHOICE, "finish_bundle": 1, **decoded(1), "compare_rows": 1, "measure_speed": 1, "report": 1}
 
 
 def sharded(folder: Path, count: int, decodes: int | None = None) -> str:
@@ -745,8 +747,13 @@ def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
 def test_another_split_reads_no_file_anew(hollow_project, tmp_path):
     for code in ("de", "en"):
         (tmp_path / f"train.{code}").write_text("one line\n")
-    dataset = {"name": "mine", "languages": ["de", "en"], "kind": "files", "generator": None,
-               "train": [{"texts": {c: f"train.{c}" for c in ("de", "en")}}]}  # fmt: skip
+    dataset = {
+        "name": "mine",
+        "languages": ["de", "en"],
+        "kind": "files",
+        "generator": None,
+        "train": [{"texts": {c: f"train.{c}" for c in ("de", "en")}}],
+    }
     for seed, expected in ((1, {"download": 1, "normalise": 1}), (2, {"normalise": 1})):
         split = {"method": "connected-groups", "dev": 5, "test": 5, "seed": seed}
         recipe = {"name": "mine", "dataset": dataset | {"split": split}}
@@ -780,8 +787,12 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
 ROWS = {
     "device, number of devices, precision, threads, compilation, logging, mirrors, how often training state is saved, "
     "`max_skipped`, `split_batches`, sentences decoded together, who computes distillation": [
-        "device, threads, precision, logging", "mirrors", "how often training state is saved",
-        "sentences decoded together", "who computes the distillation"],
+        "device, threads, precision, logging",
+        "mirrors",
+        "how often training state is saved",
+        "sentences decoded together",
+        "who computes the distillation",
+    ],
     "how patient downloads are (`runtime.download_…`)": ["patience with downloads"],
     "memory, time, partitions and GPUs that jobs ask a cluster for": ["memory, time, GPUs and partitions of jobs"],
     "number of distillation shards": ["number of shards"],
@@ -794,29 +805,38 @@ ROWS = {
     "an analysis switched off": ["an analysis switched off"],
     "how speed is measured": ["how speed is measured"],
     "a beam, length penalty or other setting of a decode": [
-        "test_a_changed_setting_of_a_decode_reruns_that_decode_and_what_shows_it"],
+        "test_a_changed_setting_of_a_decode_reruns_that_decode_and_what_shows_it"
+    ],
     "`search_defaults` of a system": ["what a bundle searches with"],
     "the values that a decode chooses from (`tune`)": ["test_a_value_more_to_choose_from_chooses_anew"],
     "a refiner's training": [
-        "learning rate of a refiner", "learning rate of the energy network", "a refiner's updates by the corpus"],
+        "learning rate of a refiner",
+        "learning rate of the energy network",
+        "a refiner's updates by the corpus",
+    ],
     "the latent-variable model's training": [
-        "learning rate of the latent-variable model", "steps of the latent-variable model"],
+        "learning rate of the latent-variable model",
+        "steps of the latent-variable model",
+    ],
     "the teacher's training": ["learning rate of the teacher"],
     "one more number of refinement steps": ["test_more_refinement_steps_decode_those_only"],
-    "one more system": [
-        "one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
+    "one more system": ["one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
     "the beam of distillation": ["beam of distillation"],
     "the tokeniser of BLEU (`recipe.bleu_tokeniser`, or what is installed for `auto`)": ["tokeniser of BLEU"],
     "subwords": ["size of the subwords", "size of the subwords by the corpus"],
     "normalisation, limits, how dev and test are split": [
-        "what is normalised", "test_another_split_reads_no_file_anew"],
+        "what is normalised",
+        "test_another_split_reads_no_file_anew",
+    ],
     "positions of a model (`model.max_positions`)": ["positions of one model, which encoding looks at"],
     "the dataset, or the contents of own text files that it reads": [
-        "another seed of the corpus", "test_own_text_changed_makes_the_corpus_anew"],
+        "another seed of the corpus",
+        "test_own_text_changed_makes_the_corpus_anew",
+    ],
     "the date of own text files": ["test_own_text_changed_makes_the_corpus_anew"],
     "one more seed": ["one more seed"],
     "a file that jobs read": ["test_a_changed_input_reruns_what_reads_it"],
-}  # fmt: skip
+}
 
 
 def test_every_row_of_the_documented_table_is_tested():

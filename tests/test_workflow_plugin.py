@@ -22,6 +22,7 @@ from conftest import PROJECT, snakemake, snakemake_started, told_in, wait_for
 from workflow_src.records.atomic import read_json
 
 pytestmark = pytest.mark.timeout(1500)
+EVERY = {"validate_every": 250, "save_every": 250}
 # What the package declares, beside a teacher and a latent-variable model of `smoke` and on the same data.
 CONFIGURATION = {
     "experiment": "outside",
@@ -30,10 +31,15 @@ CONFIGURATION = {
     "plugins": ["bagged"],
     "systems": {
         **dict.fromkeys(("score", "energy", "ctc", "lm")),
-        "bag": {"family": "wordbag", "preset": "larger", "objective": {"sharpness": 1.5},
+        "bag": {
+            **{
+                "family": "wordbag",
+                "preset": "larger",
+                "objective": {"sharpness": 1.5},
                 "data": "distilled-by-teacher",
-                "training": {"batch_tokens": 1000, "warmup_steps": 20, "dev_sentences": 5, "max_steps": 2000,
-                             "validate_every": 250, "save_every": 250}},
+            },
+            "training": {"batch_tokens": 1000, "warmup_steps": 20, "dev_sentences": 5, "max_steps": 2000} | EVERY,
+        },
     },
     "decodes": [
         {"system": "teacher", "search": "beam", "beam": 2},
@@ -45,7 +51,7 @@ CONFIGURATION = {
     "speed": {"sentences": 3, "warmup": 1, "repeats": 2, "batch": 3},
     "analyses": {name: {"enabled": False} for name in ("marginal", "tokens", "lengths", "samples", "latent_space")},
     "report": {"examples": 2},
-}  # fmt: skip
+}
 READY = ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher", "systems/lvm")
 LOG = "logs/smoke/train_wordbag/bag-1.log"
 # What experiments on these data share, and what is of this one alone.

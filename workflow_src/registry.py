@@ -38,8 +38,11 @@ class Loaded:
     def record(self) -> dict[str, str]:
         """What bundles and provenance say of it."""
         return {
-            "name": self.plugin.name, "module": self.module, "version": self.plugin.version, "digest": self.digest,
-        }  # fmt: skip
+            "name": self.plugin.name,
+            "module": self.module,
+            "version": self.plugin.version,
+            "digest": self.digest,
+        }
 
 
 def use(modules: Iterable[str]) -> None:

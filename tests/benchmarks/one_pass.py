@@ -73,8 +73,9 @@ def searches(translator: Translator, beam: int, threshold: float | None) -> dict
     names = {"ctc-greedy": ("ctc-greedy", {}), f"ctc-beam {beam}": ("ctc-beam", {"beam": beam, **tuned})}
     if threshold:
         names[f"ctc-beam 20 within {threshold:g}"] = (
-            "ctc-beam", {"beam": 20, "beam_threshold": threshold, "min_ratio": 0.05, **tuned},
-        )  # fmt: skip
+            "ctc-beam",
+            {"beam": 20, "beam_threshold": threshold, "min_ratio": 0.05, **tuned},
+        )
     return {row: translator.settings(name, **fields)[0] for row, (name, fields) in names.items()}
 
 

@@ -57,8 +57,10 @@ def tokens_a_second(given: argparse.Namespace, setting: dict[str, str]) -> float
     words = ["--train", given.train, "--family", given.family, "--threads", given.threads, "--steps", given.steps]
     done = subprocess.run(
         [sys.executable, str(TRAINING), *map(str, words), "--warmup", str(given.warmup), "--device", "cpu"],
-        env={**plain, "PYTHONPATH": str(ROOT), **setting}, capture_output=True, text=True,
-    )  # fmt: skip
+        env={**plain, "PYTHONPATH": str(ROOT), **setting},
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         sys.exit(done.stderr)
     return json.loads(done.stdout.strip().splitlines()[-1])["target_tokens_per_second"]

@@ -43,9 +43,15 @@ LAYERS = {
     "inference-tagger": {"embedding_dim": 16},
 }
 TRAINING = {
-    "max_steps": 12, "batch_tokens": 150, "learning_rate": 0.005, "warmup_steps": 4, "validate_every": 6,
-    "keep": "average", "average_last": 2, "dev_sentences": 5,
-}  # fmt: skip
+    "max_steps": 12,
+    "batch_tokens": 150,
+    "learning_rate": 0.005,
+    "warmup_steps": 4,
+    "validate_every": 6,
+    "keep": "average",
+    "average_last": 2,
+    "dev_sentences": 5,
+}
 FAMILIES = ("transformer", "lvm", "score", "energy")
 NAMES = {"transformer": "teacher"}
 
@@ -84,21 +90,31 @@ def tiny(tmp_path_factory) -> SimpleNamespace:
         words += ["--source", str(corpus / f"{split}.de"), "--target", str(corpus / f"{split}.en")]
         encode.main([*words, "--output-prefix", str(root / "encoded" / split)])
     return SimpleNamespace(
-        root=root, corpus=corpus, pairs=pairs, normalisation=normalisation, folder=root / "subwords", subwords=learned,
-        train=EncodedCorpus.open(root / "encoded/train"), dev=EncodedCorpus.open(root / "encoded/dev"),
+        root=root,
+        corpus=corpus,
+        pairs=pairs,
+        normalisation=normalisation,
+        folder=root / "subwords",
+        subwords=learned,
+        train=EncodedCorpus.open(root / "encoded/train"),
+        dev=EncodedCorpus.open(root / "encoded/dev"),
         sizes={"source": learned.source_size, "target": learned.target_size, "joint": True},
-    )  # fmt: skip
+    )
 
 
 def _settings(family: str, model=None, objective=None, **training) -> dict:
     parts = families()[family]
     sizes = {name: size for name, size in MODEL.items() if name in parts.model.model_fields}
     return {
-        "system": NAMES.get(family, family), "family": family, "preset": "miniature", "data": "raw",
+        "system": NAMES.get(family, family),
+        "family": family,
+        "preset": "miniature",
+        "data": "raw",
         "model": parts.model(**sizes | LAYERS[family] | (model or {})).model_dump(mode="json"),
         "objective": parts.objective(**objective or {}).model_dump(mode="json"),
-        "training": TRAINING | training, "bleu_tokeniser": "13a",
-    }  # fmt: skip
+        "training": TRAINING | training,
+        "bleu_tokeniser": "13a",
+    }
 
 
 @pytest.fixture(scope="session")

@@ -83,10 +83,10 @@ def test_it_is_planned_beside_the_families_in_the_tree(package):
 def bundle(package, tiny, training_words, tmp_path_factory):
     """A system that was trained and exported."""
     folder = tmp_path_factory.mktemp("bag")
-    settings = {"system": "bag", "family": "wordbag", "preset": "miniature", "data": "raw", "model": {"dim": 8},
-                "bleu_tokeniser": "13a", "objective": {},
-                "training": {"max_steps": 60, "batch_tokens": 300, "validate_every": 30, "save_every": 1000,
-                             "warmup_steps": 5, "learning_rate": 0.02}}  # fmt: skip
+    training = {"max_steps": 60, "batch_tokens": 300, "validate_every": 30, "save_every": 1000}
+    training |= {"warmup_steps": 5, "learning_rate": 0.02}
+    settings = {"system": "bag", "family": "wordbag", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
+    settings |= {"bleu_tokeniser": "13a", "objective": {}, "training": training}
     words = training_words("wordbag", folder, settings=settings)
     train.run(train.arguments("train").parse_args(words))
     words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(folder / "model.safetensors")]
@@ -169,8 +169,12 @@ def _shown_files(usage):
     """Texts, translations and bundles that the section "Use it" reads."""
     normalisation = NormalisationConfig().model_dump(mode="json")
     for row in usage["rows"]:
-        about = {"searches": [row["name"]], "defaults": {"search": row["name"]}, "normalisation": normalisation,
-                 "languages": {"source": "de", "target": "en"}}  # fmt: skip
+        about = {
+            "searches": [row["name"]],
+            "defaults": {"search": row["name"]},
+            "normalisation": normalisation,
+            "languages": {"source": "de", "target": "en"},
+        }
         write_json(Path(row["bundle"], "bundle.json"), about)
     for path in (usage["source"], usage["reference"], *(row["translations"] for row in usage["rows"])):
         Path(path).parent.mkdir(parents=True, exist_ok=True)

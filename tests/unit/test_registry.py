@@ -141,7 +141,7 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
             'family "other-family": build "nowhere:x" cannot be found: there is no module nowhere.',
         ),
         (
-            'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, '
+            "PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, "
             'loss="workflow_src.losses.common:nothing"),))',
             'loss "workflow_src.losses.common:nothing" cannot be found: workflow_src.losses.common defines no nothing.',
         ),
@@ -176,7 +176,7 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
             'family "Other": "Other" cannot be a name; it must match [a-z0-9]',
         ),
         (
-            'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, traits={spec.MASKED}),))',
+            "PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, traits={spec.MASKED}),))",
             'family "other-family" predicts masked words and does not say the trait "lengths": its searches begin with '
             'a length; add the trait "lengths" and a head of lengths.',
         ),
@@ -185,7 +185,7 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
             'family "other-family" cannot be decoded by search "delta", whose role "model" asks for the trait',
         ),
     ],
-)  # fmt: skip
+)
 def test_a_declaration_that_cannot_be_used_is_refused_in_one_sentence(plugin, change, told):
     name = plugin(change)
     with pytest.raises(DeclarationError) as caught:

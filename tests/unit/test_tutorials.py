@@ -59,13 +59,10 @@ def parallel(use_package, tiny, training_words, tmp_path_factory):
     use_package("first-family.md", "parallel_mt")
     plan = Plan(read_configuration("parallel.yaml"))
     system = plan.loaded.systems["parallel"]
-    settings = {
-        "system": "parallel", "family": "parallel", "preset": "miniature", "data": "raw",
-        "model": system.model.model_dump(mode="json"), "objective": system.objective.model_dump(mode="json"),
-        "training": {"max_steps": 60, "batch_tokens": 300, "learning_rate": 0.005, "warmup_steps": 5,
-                     "validate_every": 20},
-        "bleu_tokeniser": "13a",
-    }  # fmt: skip
+    training = {"max_steps": 60, "batch_tokens": 300, "learning_rate": 0.005, "warmup_steps": 5, "validate_every": 20}
+    settings = {"system": "parallel", "family": "parallel", "preset": "miniature", "data": "raw"}
+    settings |= {part: getattr(system, part).model_dump(mode="json") for part in ("model", "objective")}
+    settings |= {"training": training, "bleu_tokeniser": "13a"}
     folder = tmp_path_factory.mktemp("trained")
     train.run(train.arguments("train").parse_args(training_words("parallel", folder, settings=settings)))
     words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(folder / "model.safetensors")]

@@ -200,9 +200,12 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
     part.add_argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed")
     how = part.add_mutually_exclusive_group()
-    how.add_argument("--calibrate", action="store_true",
-                     help="measure one core of this machine anew; without a GPU this is done once, for half a "
-                     f"minute, and kept in {KEPT}")  # fmt: skip
+    how.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="measure one core of this machine anew; without a GPU this is done once, for half a "
+        f"minute, and kept in {KEPT}",
+    )
     how.add_argument("--no-calibration", action="store_true", help="measure nothing: GPU-hours alone")
     part.add_argument("--json", action="store_true", help="print JSON")
     part.set_defaults(run=estimate_experiment)
@@ -216,8 +219,9 @@ def parser() -> argparse.ArgumentParser:
     )
     part.add_argument("--forcerun", nargs="+", default=[], metavar="RULE", help="as for snakemake")
     part.add_argument("--output", type=Path, help="a picture besides: a file that ends in .svg or .html")
-    part.add_argument("--calibrate", action="store_true",
-                      help="measure one core of this machine where it was not, for half a minute")  # fmt: skip
+    part.add_argument(
+        "--calibrate", action="store_true", help="measure one core of this machine where it was not, for half a minute"
+    )
     part.add_argument("--json", action="store_true", help="print JSON")
     part.set_defaults(run=show_plan)
     part = commands.add_parser("check", help="check a configuration")
@@ -228,9 +232,12 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument(
         "--output", type=Path, default=Path("results/comparison.html"), help="page; .md is written beside it"
     )
-    part.add_argument("--remove-repetitions", choices=REMOVALS,
-                      help="repetitions removed from non-autoregressive outputs; default subwords, and none from "
-                      "outputs of models with alignments")  # fmt: skip
+    part.add_argument(
+        "--remove-repetitions",
+        choices=REMOVALS,
+        help="repetitions removed from non-autoregressive outputs; default subwords, and none from "
+        "outputs of models with alignments",
+    )
     part.set_defaults(run=compare)
     part = commands.add_parser("leaderboard", help="all measured rows of experiments as one CSV file, and tables of it")
     part.add_argument(
@@ -255,8 +262,12 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")
     part.set_defaults(run=verify)
     part = commands.add_parser("export-arpa", help="write an n-gram language model as ARPA, for KenLM and others")
-    part.add_argument("--bundle", type=Path, required=True,
-                      help="folder of an exported language model, or of a system that carries one")  # fmt: skip
+    part.add_argument(
+        "--bundle",
+        type=Path,
+        required=True,
+        help="folder of an exported language model, or of a system that carries one",
+    )
     part.add_argument("--output", type=Path, required=True, help="file; gzipped where its name ends in .gz")
     part.set_defaults(run=export_arpa)
     return made

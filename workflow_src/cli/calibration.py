@@ -69,8 +69,11 @@ def calibrate(plan: Plan, length: float | None = None, again: bool = False) -> R
                 "hours of this machine cannot be measured without PyTorch; install it, or leave them out: continuum "
                 "estimate --no-calibration."
             )
-        print(f"measuring one core of this machine with {len(missing)} systems: about {SECONDS:.0f} seconds",
-              file=sys.stderr, flush=True)  # fmt: skip
+        print(
+            f"measuring one core of this machine with {len(missing)} systems: about {SECONDS:.0f} seconds",
+            file=sys.stderr,
+            flush=True,
+        )
         # Systems of the same sizes are measured once.
         first = {keys[name]: name for name in reversed(missing)}
         times = _measure(request | {"measured": sorted(first.values())})

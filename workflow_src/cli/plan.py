@@ -41,9 +41,10 @@ STAGES = {
 }
 # Rules whose jobs are of a stage of another name; trainings, exports and analyses are known by their declarations.
 RULES = {
-    "download": "data", "normalise": "data", "learn_subwords": "data", "distill": "distil", "merge_distilled": "distil",
-    "choose_settings": "translate", "decode_shard": "translate", "decode": "translate", "score_quality": "translate",
-}  # fmt: skip
+    **dict.fromkeys(("download", "normalise", "learn_subwords"), "data"),
+    **dict.fromkeys(("distill", "merge_distilled"), "distil"),
+    **dict.fromkeys(("choose_settings", "decode_shard", "decode", "score_quality"), "translate"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -314,8 +315,11 @@ def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:
     if rule in ("decode", "decode_shard", "choose_settings"):
         return f"decodes.{wildcards['search']}"
     return {
-        "download": "recipe.dataset", "normalise": "recipe", "encode": "recipe", "learn_subwords": "recipe.subwords",
-    }.get(rule, "")  # fmt: skip
+        "download": "recipe.dataset",
+        "normalise": "recipe",
+        "encode": "recipe",
+        "learn_subwords": "recipe.subwords",
+    }.get(rule, "")
 
 
 def _files(paths: list[str]) -> str:

@@ -85,8 +85,11 @@ def check_search_defaults(system: System, systems: dict[str, System]) -> None:
                 raise ConfigError(
                     f"{where}.{field} names a system, and a bundle has those that carries says; remove {field}."
                 )
-        beside = {one.setting: system.carries[role] for role, one in carried(system.family).items()
-                  if role in system.carries and one.setting in search.settings.model_fields}  # fmt: skip
+        beside = {
+            one.setting: system.carries[role]
+            for role, one in carried(system.family).items()
+            if role in system.carries and one.setting in search.settings.model_fields
+        }
         settings = _filled(_checked(search, beside | fields, where), system, systems, where)
         _check_used(settings, {}, where)
         _serves(search, [settings], system, systems, where)

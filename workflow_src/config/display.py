@@ -55,10 +55,19 @@ def engine_info(key: str) -> EngineInfo:
 def search_info(search: Search) -> SearchInfo:
     settings = search.settings
     return SearchInfo(
-        search.name, search.title, search.series, search.traceable, bool(settings.named("steps")), search.baseline,
-        search.control, settings.named("stop"), search.look, search.first_value,
-        search.step is not None, settings.named("follow"),
-    )  # fmt: skip
+        name=search.name,
+        title=search.title,
+        series=search.series,
+        traceable=search.traceable,
+        borrows=bool(settings.named("steps")),
+        baseline=search.baseline,
+        control=search.control,
+        stops=settings.named("stop"),
+        look=search.look,
+        first_value=search.first_value,
+        moves=search.step is not None,
+        kept=settings.named("follow"),
+    )
 
 
 def network_families() -> tuple[str, ...]:
@@ -104,9 +113,18 @@ def build(content: Mapping[str, Any], read_chosen: Picked = lambda path: {}) -> 
 def _system(name: str, entry: Mapping[str, Any]) -> SystemInfo:
     family = families()[entry["family"]]
     return SystemInfo(
-        name, family.name, family.title, family.order, family.loss_title, entry["preset"], entry["data"], entry["base"],
-        family.autoregressive, REFINER in family.traits, family.look,
-    )  # fmt: skip
+        name=name,
+        family=family.name,
+        title=family.title,
+        order=family.order,
+        loss_title=family.loss_title,
+        preset=entry["preset"],
+        data=entry["data"],
+        base=entry["base"],
+        autoregressive=family.autoregressive,
+        refiner=REFINER in family.traits,
+        look=family.look,
+    )
 
 
 def _decode(system: SystemInfo, rows: Sequence[RowInfo], systems: Collection[SystemInfo]) -> DecodeInfo:

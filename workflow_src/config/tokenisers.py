@@ -14,9 +14,7 @@ CHINESE = frozenset({"zh", "zho", "chi", "cmn", "yue", "wuu", "gan", "hsn", "lzh
 JAPANESE = frozenset({"ja", "jpn"})
 KOREAN = frozenset({"ko", "kor"})
 # Thai (also Northern and Isan), Lao, Khmer, Burmese, Shan, Mon, S'gaw Karen, Tibetan, Dzongkha, Tai Lue and Nua
-SPACELESS = frozenset(
-    "th tha nod tts lo lao km khm my mya bur shn mnw ksw bo bod tib dz dzo khb tdd".split()
-)  # fmt: skip
+SPACELESS = frozenset("th tha nod tts lo lao km khm my mya bur shn mnw ksw bo bod tib dz dzo khb tdd".split())
 
 # What a tokeniser of one language needs: the languages, packages by the name they are imported by, and their extra.
 _OF_A_LANGUAGE = {

@@ -233,10 +233,17 @@ def refined(
 ) -> Hypotheses:
     """`translate_batch` as the settings of a refining search say: its steps, lengths and when it stops."""
     return translate_batch(
-        model, source, make_step, settings.steps, trace=trace, scored=scored, stop_threshold=settings.stop_threshold,
-        length_quantile=settings.length_quantile, lengthening=settings.lengthening,
+        model,
+        source,
+        make_step,
+        settings.steps,
+        trace=trace,
+        scored=scored,
+        stop_threshold=settings.stop_threshold,
+        length_quantile=settings.length_quantile,
+        lengthening=settings.lengthening,
         stop_unchanged=getattr(settings, "stop_unchanged", False),
-    )  # fmt: skip
+    )
 
 
 def words(

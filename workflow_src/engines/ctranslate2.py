@@ -61,9 +61,14 @@ class Engine:
             )
         try:
             self.translator = ct2.Translator(
-                str(folder), self.kind, device_index=index, compute_type=compute_type,
-                inter_threads=inter_threads, intra_threads=intra_threads, max_queued_batches=-1,
-            )  # fmt: skip
+                str(folder),
+                self.kind,
+                device_index=index,
+                compute_type=compute_type,
+                inter_threads=inter_threads,
+                intra_threads=intra_threads,
+                max_queued_batches=-1,
+            )
         except RuntimeError as failure:
             raise ValueError(f"CTranslate2 cannot load {folder}: {' '.join(str(failure).split())}") from None
         self.max_positions = max_positions
@@ -105,9 +110,14 @@ class Engine:
         penalty = max(length_penalty, 1e-9) if beam > 1 else 1.0
         options: dict[str, Any] = {
             # All hypotheses come back: one beyond the limit tells that the search of a sentence went on beyond it.
-            "beam_size": beam, "num_hypotheses": beam, "length_penalty": penalty,
-            "return_end_token": True, "min_decoding_length": 0, "max_input_length": 0, "return_scores": scored,
-        }  # fmt: skip
+            "beam_size": beam,
+            "num_hypotheses": beam,
+            "length_penalty": penalty,
+            "return_end_token": True,
+            "min_decoding_length": 0,
+            "max_input_length": 0,
+            "return_scores": scored,
+        }
         order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
         groups = [order[start : start + batch] for start in range(0, len(order), batch)]
         result = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
@@ -124,11 +134,13 @@ class Engine:
         """(group, its results) for groups of sentences; `asynchronous`: beside each other, as threads allow."""
         started = [
             self.translator.translate_batch(
-                [words[i] for i in group], max_decoding_length=max(limits[i] for i in group) + 1,
-                asynchronous=asynchronous, **options,
+                [words[i] for i in group],
+                max_decoding_length=max(limits[i] for i in group) + 1,
+                asynchronous=asynchronous,
+                **options,
             )
             for group in groups
-        ]  # fmt: skip
+        ]
         for group, found in zip(groups, started, strict=True):
             yield group, [one.result() for one in found] if asynchronous else found
 

@@ -86,9 +86,15 @@ def _traced(
     sizes += [{axis: dynamic for axis in axes} for axes in inputs.values()]
     with torch.no_grad(), _quiet(), without_padding() if alone else contextlib.nullcontext():
         program = torch.onnx.export(
-            module.eval(), examples, dynamo=True, dynamic_shapes=tuple(sizes), opset_version=OPSET, verbose=False,
-            input_names=["source", *inputs], output_names=list(outputs),
-        )  # fmt: skip
+            module.eval(),
+            examples,
+            dynamo=True,
+            dynamic_shapes=tuple(sizes),
+            opset_version=OPSET,
+            verbose=False,
+            input_names=["source", *inputs],
+            output_names=list(outputs),
+        )
     model = program.model_proto
     model.ir_version = FORMAT
     # Shapes that rewrites make wrong; the runtime finds them by itself.

@@ -29,9 +29,13 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, heads
     elif bias is not None:
         inputs += [None, None, bias]
     return torch.onnx.ops.symbolic(
-        "com.microsoft::MultiHeadAttention", inputs, {"num_heads": heads}, dtype=query.dtype, shape=query.shape,
+        "com.microsoft::MultiHeadAttention",
+        inputs,
+        {"num_heads": heads},
+        dtype=query.dtype,
+        shape=query.shape,
         version=1,
-    )  # fmt: skip
+    )
 
 
 class FusedSelfAttention(nn.Module):
@@ -83,9 +87,13 @@ class FusedBidirectionalLSTM(nn.Module):
         ends = (2, rows, self.width)
         for layer in self.layers:
             x, hidden, cell = torch.onnx.ops.symbolic_multi_out(
-                "LSTM", [x, *layer, lengths], {"direction": "bidirectional", "hidden_size": self.width},
-                dtypes=[x.dtype] * 3, shapes=[(positions, *ends), ends, ends], version=14,
-            )  # fmt: skip
+                "LSTM",
+                [x, *layer, lengths],
+                {"direction": "bidirectional", "hidden_size": self.width},
+                dtypes=[x.dtype] * 3,
+                shapes=[(positions, *ends), ends, ends],
+                version=14,
+            )
             # (S, 2, B, D): directions stand beside each other.
             x = x.transpose(1, 2).flatten(2)
         return x.transpose(0, 1), hidden.transpose(0, 1).flatten(1), cell.transpose(0, 1).flatten(1)

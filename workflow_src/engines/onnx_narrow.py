@@ -33,10 +33,14 @@ def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
         log.setLevel(logging.ERROR)
         try:
             quantize_dynamic(
-                model, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8,
+                model,
+                path,
+                op_types_to_quantize=["MatMul"],
+                per_channel=True,
+                weight_type=QuantType.QInt8,
                 nodes_to_exclude=rest,
                 extra_options={"MatMulConstBOnly": True, "DefaultTensorType": onnx.TensorProto.FLOAT},
-            )  # fmt: skip
+            )
         finally:
             log.setLevel(before)
         model = onnx.load(path)

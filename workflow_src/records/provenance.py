@@ -23,9 +23,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 # Of the block that every record has.
 FORMAT = 1
 # Of those, versions are kept, and of the packages of engines.
-PACKAGES = (
-    "torch", "numpy", "sentencepiece", "subword-nmt", "sacremoses", "sacrebleu", "snakemake", "safetensors", "numba",
-)  # fmt: skip
+PACKAGES = "torch numpy sentencepiece subword-nmt sacremoses sacrebleu snakemake safetensors numba".split()
 
 
 def digests(folder: str | Path, names: Iterable[str | Path]) -> dict[str, str]:

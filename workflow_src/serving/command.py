@@ -53,14 +53,22 @@ def _parser(search: Search | None, description: Mapping[str, Any] | None) -> arg
     made.add_argument(
         "--plugins", nargs="+", default=[], metavar="PACKAGE", help="plug-ins that the bundle or the search needs"
     )
-    made.add_argument("--remove-repetitions", choices=REMOVALS,
-                      help=f"default: none for {kept}, {removed} for all others")  # fmt: skip
-    made.add_argument("--normalised", action="store_true",
-                      help="lines are normalised text, as in results/RECIPE/corpus: take them as they are")  # fmt: skip
+    made.add_argument(
+        "--remove-repetitions", choices=REMOVALS, help=f"default: none for {kept}, {removed} for all others"
+    )
+    made.add_argument(
+        "--normalised",
+        action="store_true",
+        help="lines are normalised text, as in results/RECIPE/corpus: take them as they are",
+    )
     made.add_argument("--batch", type=_number, default=64, help="sentences translated together")
     made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16", "int8", "float16"),
-                      help="int8 and float16 are for folders of other engines; default: auto")  # fmt: skip
+    made.add_argument(
+        "--precision",
+        default="auto",
+        choices=("auto", "float32", "bfloat16", "int8", "float16"),
+        help="int8 and float16 are for folders of other engines; default: auto",
+    )
     made.add_argument("--threads", type=_number, help="CPU threads")
     made.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8; see docs/inference.md")
     made.add_argument("--input", type=Path, help="a file instead of standard input")
@@ -133,9 +141,14 @@ def _translated(given: argparse.Namespace) -> Iterator[str]:
     # Sorting by length works within a chunk, so chunks are much larger than batches.
     for chunk in _chunks(read_lines(given.input or "/dev/stdin"), 64 * given.batch):
         yield from translator.translate(
-            chunk, settings, batch=given.batch, first_line=done + 1, systems=systems,
-            normalised=given.normalised, remove_repetitions=given.remove_repetitions,
-        )  # fmt: skip
+            chunk,
+            settings,
+            batch=given.batch,
+            first_line=done + 1,
+            systems=systems,
+            normalised=given.normalised,
+            remove_repetitions=given.remove_repetitions,
+        )
         done += len(chunk)
 
 

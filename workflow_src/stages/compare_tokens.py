@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> str:
     for entry in settings["searches"]:
         found = translators[entry["system"]].search(
             lines, entry_settings(entry, steps[-1]), trace=True, scored=False, normalised=True
-        )  # fmt: skip
+        )
         points = [compare(found.traces[0], found.traces[step], step) for step in steps]
         curves.append(entry | {"points": points})
     inputs.write(arguments, "tokens", sentences=len(lines), curves=curves)

@@ -50,9 +50,12 @@ class _Files:
             file = self.dataset.files[name]
             path, digest = fetch(name, file, self.folder, self.mirrors, self.allow_unpinned, self.patience)
             self.fetched[name] = {
-                "url": file.url, "sha256": digest, "bytes": path.stat().st_size, "pinned": file.sha256 is not None,
+                "url": file.url,
+                "sha256": digest,
+                "bytes": path.stat().st_size,
+                "pinned": file.sha256 is not None,
                 "path": str(path),
-            }  # fmt: skip
+            }
         return Path(self.fetched[name]["path"])
 
 
@@ -105,16 +108,19 @@ def run(arguments: argparse.Namespace) -> str:
     made["inputs"] |= {
         name: {key: file[key] for key in ("path", "sha256", "url")} for name, file in files.fetched.items()
     }
-    write_json(summary, {
-        "dataset": dataset.name,
-        "languages": list(languages),
-        "pairs": counts,
-        "dropped": dropped,
-        "places": {name: found.runs for name, found in places.items()},
-        "sha256": sums,
-        "downloads": files.fetched,
-        "provenance": made,
-    })  # fmt: skip
+    write_json(
+        summary,
+        {
+            "dataset": dataset.name,
+            "languages": list(languages),
+            "pairs": counts,
+            "dropped": dropped,
+            "places": {name: found.runs for name, found in places.items()},
+            "sha256": sums,
+            "downloads": files.fetched,
+            "provenance": made,
+        },
+    )
     parts = ", ".join(f"{name} {count:,}{left_out(dropped[name])}" for name, count in counts.items())
     return f"{dataset.name} {'-'.join(languages)}: {parts} pairs"
 

@@ -33,14 +33,20 @@ def run(arguments: argparse.Namespace) -> str:
             .search(lines, entry_settings(entry, steps[-1]), trace=True, scored=False, normalised=True)
             .traces
             for entry in entries
-        ]  # fmt: skip
+        ]
         estimates = []
         for number, sentence in enumerate(taken.numbers):
             wanted = [trace[step][number] for trace in outputs for step in steps]
             found = marginals(
-                model, [*sources[number], EOS], wanted, settings["samples"], settings["seed"],
-                sentence, arguments.chunk, translator.runtime.device,
-            )  # fmt: skip
+                model,
+                [*sources[number], EOS],
+                wanted,
+                settings["samples"],
+                settings["seed"],
+                sentence,
+                arguments.chunk,
+                translator.runtime.device,
+            )
             estimates.append([found[i : i + len(steps)] for i in range(0, len(found), len(steps))])
             if (number + 1) % 50 == 0:
                 jobs.log.info("%s: %d of %d sentences", model_name, number + 1, len(lines))

@@ -27,9 +27,14 @@ def run(arguments: argparse.Namespace) -> str:
         translator, chosen = translators[entry["system"]], entry_settings(entry, steps[-1])
         networks, subwords = translator.networks(chosen), translator.subwords
         found = follow(
-            networks[MODEL], step_maker(networks, chosen), subwords.encode_source(taken.sources),
-            subwords.encode_target(taken.targets), steps[-1], BATCH, translator.runtime.device,
-        )  # fmt: skip
+            networks[MODEL],
+            step_maker(networks, chosen),
+            subwords.encode_source(taken.sources),
+            subwords.encode_target(taken.targets),
+            steps[-1],
+            BATCH,
+            translator.runtime.device,
+        )
         curves.append(entry | {"points": [point(step, [places[step] for places in found]) for step in steps]})
         jobs.log.info("%s of %s: %d sentences", entry["search"], entry["system"], len(found))
     inputs.write(arguments, "latent_paths", sentences=len(taken.sources), curves=curves)

@@ -34,20 +34,21 @@ def run(arguments: argparse.Namespace) -> str:
     else:
         raise ValueError(f"line {wanted} of {arguments.source}, counted from 0, is empty or not there; name another.")
     makers = _step_makers(entry, settings["steps"], networks)
-    found = map_sentence(
-        model, refiner, makers, sources[place], targets[place], settings["steps"], settings["resolution"],
-        settings["arrows"], device,
-    )  # fmt: skip
-    ids = sorted({cell for panel in found["panels"] for row in panel["regions"] for cell in row}
-                 | {token for tokens in found["outputs"].values() for token in tokens}
-                 | ({EOS} if found["end_symbol"] is not None else set()))  # fmt: skip
+    drawn = (settings["steps"], settings["resolution"], settings["arrows"])
+    found = map_sentence(model, refiner, makers, sources[place], targets[place], *drawn, device)
+    ids = sorted(
+        {cell for panel in found["panels"] for row in panel["regions"] for cell in row}
+        | {token for tokens in found["outputs"].values() for token in tokens}
+        | ({EOS} if found["end_symbol"] is not None else set())
+    )
     pieces = dict(zip(map(str, ids), translator.subwords.pieces_target(ids), strict=True))
-    texts = {name: translator.text([[token for token in tokens if token != EOS]])[0]
-             for name, tokens in found["outputs"].items()}  # fmt: skip
-    inputs.write(
-        arguments, "latent_space", sentence=taken.numbers[place], system=entry["system"], source=taken.sources[place],
-        reference=taken.references[place], steps=settings["steps"], pieces=pieces, texts=texts, **found,
-    )  # fmt: skip
+    texts = {
+        name: translator.text([[token for token in tokens if token != EOS]])[0]
+        for name, tokens in found["outputs"].items()
+    }
+    shown = {"sentence": taken.numbers[place], "source": taken.sources[place], "reference": taken.references[place]}
+    shown |= {"system": entry["system"], "steps": settings["steps"], "pieces": pieces, "texts": texts}
+    inputs.write(arguments, "latent_space", **shown, **found)
     return f"{arguments.output}: sentence {taken.numbers[place]}, {len(found['panels'])} positions"
 
 

@@ -27,11 +27,16 @@ def run(arguments: argparse.Namespace) -> str:
         model, device = translator.networks(chosen)[MODEL], translator.runtime.device
         values = [
             bounds(
-                model, [*ids, EOS], [step[number] for step in traces], settings["samples"], settings["seed"],
-                taken.numbers[number], device,
+                model,
+                [*ids, EOS],
+                [step[number] for step in traces],
+                settings["samples"],
+                settings["seed"],
+                taken.numbers[number],
+                device,
             )
             for number, ids in enumerate(translator.subwords.encode_source(taken.sources))
-        ]  # fmt: skip
+        ]
         columns, shares = list(zip(*values, strict=True)), [0.0, *stopped(traces)]
         points = []
         for step, column in enumerate(columns):
@@ -41,9 +46,13 @@ def run(arguments: argparse.Namespace) -> str:
         curves.append(entry | {"points": points})
         jobs.log.info("%s of %s: %d sentences", entry["search"], entry["system"], len(values))
     inputs.write(
-        arguments, "convergence", sentences=len(taken.sources), samples=settings["samples"], curves=curves,
+        arguments,
+        "convergence",
+        sentences=len(taken.sources),
+        samples=settings["samples"],
+        curves=curves,
         remove_repetitions=settings["remove_repetitions"],
-    )  # fmt: skip
+    )
     return f"{arguments.output}: {len(curves)} procedures, {len(taken.sources)} sentences"
 
 

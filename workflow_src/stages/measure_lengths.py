@@ -43,9 +43,14 @@ def run(arguments: argparse.Namespace) -> str:
         label = {"label": chosen.label} if chosen.label else {}
         rows.append(entry | label | {"steps": chosen.steps, "bleu": bleu})
     inputs.write(
-        arguments, "lengths", sentences=len(lines), candidates=settings["candidates"], models=models, rows=rows,
+        arguments,
+        "lengths",
+        sentences=len(lines),
+        candidates=settings["candidates"],
+        models=models,
+        rows=rows,
         remove_repetitions=settings["remove_repetitions"],
-    )  # fmt: skip
+    )
     told = ", ".join(f"{name} {found['exact']:.1%} exact" for name, found in models.items())
     return f"{arguments.output}: {told}, {len(lines)} sentences"
 

@@ -75,9 +75,15 @@ def run(arguments: argparse.Namespace) -> str:
             "panels": panels,
         }
     inputs.write(
-        arguments, "reordering", {"details": path}, sentences=len(taken.sources), compared=len(kept),
-        translations={key: row[key] for key in ("system", "name")}, systems=systems, example=shown,
-    )  # fmt: skip
+        arguments,
+        "reordering",
+        {"details": path},
+        sentences=len(taken.sources),
+        compared=len(kept),
+        translations={key: row[key] for key in ("system", "name")},
+        systems=systems,
+        example=shown,
+    )
     return f"{arguments.output}: {len(kept)} of {len(taken.sources)} sentences, {len(systems)} systems"
 
 

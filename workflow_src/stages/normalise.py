@@ -226,23 +226,26 @@ def run(arguments: argparse.Namespace) -> str:
         jobs.log.info("%s: %s pairs%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})))
     sums = digests(folder, [file for writer in writers.values() for file in writer.names])
     inputs = {path.name: path for paths in texts.values() for path in paths}
-    write_json(summary, {
-        "source": codes[0],
-        "target": codes[1],
-        "pairs": {name: writer.pairs for name, writer in writers.items()},
-        "words": {name: writer.words for name, writer in writers.items()},
-        "read": read,
-        "dropped": dropped,
-        "found_in_train": in_train,
-        # Those of a split are not told: they are never too long, and would be as many numbers as pairs.
-        "places": {name: writers[name].places.runs for name in raw["places"]},
-        "limits": limits,
-        "round_trip_bleu": round_trip,
-        "split": settings["split"],
-        "normalisation": rules.model_dump(mode="json"),
-        "sha256": sums,
-        "provenance": provenance(settings, inputs, sums),
-    })  # fmt: skip
+    write_json(
+        summary,
+        {
+            "source": codes[0],
+            "target": codes[1],
+            "pairs": {name: writer.pairs for name, writer in writers.items()},
+            "words": {name: writer.words for name, writer in writers.items()},
+            "read": read,
+            "dropped": dropped,
+            "found_in_train": in_train,
+            # Those of a split are not told: they are never too long, and would be as many numbers as pairs.
+            "places": {name: writers[name].places.runs for name in raw["places"]},
+            "limits": limits,
+            "round_trip_bleu": round_trip,
+            "split": settings["split"],
+            "normalisation": rules.model_dump(mode="json"),
+            "sha256": sums,
+            "provenance": provenance(settings, inputs, sums),
+        },
+    )
     pairs = ", ".join(f"{name} {writer.pairs:,}" for name, writer in writers.items())
     return f"{sum(read.values()):,} pairs read: {pairs}{left_out(sum(dropped.values(), Counter()))}"
 

@@ -314,8 +314,11 @@ class Trainer:
                 self.warned.add(name)
                 log.warning(
                     "warning: %.2g %% of the %s cannot be reached: their targets are longer than what the model can "
-                    "put out for their sources; see docs/methods.md on %s", 100 * share, pairs, name,
-                )  # fmt: skip
+                    "put out for their sources; see docs/methods.md on %s",
+                    100 * share,
+                    pairs,
+                    name,
+                )
 
     def _validate(self) -> None:
         try:

@@ -30,8 +30,10 @@ def folder(tmp_path, monkeypatch):
 def times(request: dict) -> dict:
     """Every position takes 1 ms and every sentence 10 ms."""
     decoding = {"seconds": 0.01, "length": 7.0, "source_length": 12}
-    return {name: {"position": 0.001} | ({"decoding": decoding} if request["systems"][name]["search"] else {})
-            for name in request["measured"]}  # fmt: skip
+    return {
+        name: {"position": 0.001} | ({"decoding": decoding} if request["systems"][name]["search"] else {})
+        for name in request["measured"]
+    }
 
 
 def test_rates_are_operations_by_the_times_that_were_measured(plan, folder, monkeypatch):
@@ -91,8 +93,13 @@ def test_an_estimate_adds_up_hours_of_jobs(plan, folder):
     }
     assert "core-hours" in as_text(result) and "core-hours" not in as_text(estimate(plan))
     assert [duration(hours) for hours in (None, 0, 0.001, 0.2, 5.42, 321.4)] == [
-        "not known", "0 s", "4 s", "12 min", "5.4 h", "321 h",
-    ]  # fmt: skip
+        "not known",
+        "0 s",
+        "4 s",
+        "12 min",
+        "5.4 h",
+        "321 h",
+    ]
 
 
 def test_a_measuring_that_fails_is_one_sentence(plan, folder, monkeypatch):

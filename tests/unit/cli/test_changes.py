@@ -48,8 +48,10 @@ def test_one_changed_leaf_is_the_one_change(settings, data):
 def test_settings_that_came_or_went_and_other_parameters():
     old, new = {"a": {"b": 1}, "gone": 2}, {"a": {"b": 1, "c": [3]}, "came": None}
     assert changes(recorded(old), recorded(new)) == [
-        Change("a.c", ABSENT, "[3]"), Change("came", ABSENT, "null"), Change("gone", "2", ABSENT),
-    ]  # fmt: skip
+        Change("a.c", ABSENT, "[3]"),
+        Change("came", ABSENT, "null"),
+        Change("gone", "2", ABSENT),
+    ]
     # A parameter that is no settings has no name; two of settings are told apart by their keys.
     two = changes(recorded("x/y", {"a": 1}, {"b": 1, "c": 2}), recorded("x/z", {"b": 5, "c": 2}, {"a": 7}))
     assert sorted(map(str, two)) == ["a 1 → 7", "b 1 → 5", "x/y → x/z"]

@@ -41,8 +41,11 @@ def built(plan: Plan, name: str) -> nn.Module:
 @pytest.mark.parametrize("name", ["teacher", "lvm", "score", "energy"])
 def test_weights_are_those_of_the_real_model(plan, name):
     model = built(plan, name)
-    linear = sum(part.weight.numel() for path, part in model.named_modules()
-                 if isinstance(part, nn.Linear) and not path.startswith("length."))  # fmt: skip
+    linear = sum(
+        part.weight.numel()
+        for path, part in model.named_modules()
+        if isinstance(part, nn.Linear) and not path.startswith("length.")
+    )
     output = 0 if name in ("score", "energy") else VOCABULARY * plan.system(name).model.dim
     assert sum(parts(plan.system(name), VOCABULARY).values()) == linear + output
     everything = sum(parameter.numel() for parameter in model.parameters())

@@ -26,16 +26,23 @@ def settings(plan: Plan, name: str) -> dict:
 TWO = {
     "lvm-2d": {"family": "lvm", "preset": "tiny", "model": {"latent_dim": 2}, "training": {"max_steps": 5}},
     "score-2d": {
-        "family": "score", "preset": "tiny", "base": "lvm-2d", "model": {"latent_dim": 2}, "training": {"max_steps": 5},
+        "family": "score",
+        "preset": "tiny",
+        "base": "lvm-2d",
+        "model": {"latent_dim": 2},
+        "training": {"max_steps": 5},
     },
-}  # fmt: skip
+}
 
 
 def test_analyses_follow_the_searches_that_are_decoded():
     plan = planned()
     assert {name for name, analysis in plan.analyses.items() if analysis.enabled} == {
-        "marginal", "tokens", "lengths", "samples",
-    }  # fmt: skip
+        "marginal",
+        "tokens",
+        "lengths",
+        "samples",
+    }
     found = [(entry["system"], entry["search"], entry["model"]) for entry in settings(plan, "marginal")["searches"]]
     assert found == [("lvm", "delta", "lvm"), ("score", "score", "lvm"), ("energy", "energy", "lvm")]
     assert settings(plan, "tokens")["searches"] == settings(plan, "marginal")["searches"]
@@ -50,8 +57,10 @@ def test_analyses_follow_the_searches_that_are_decoded():
 
 def test_searches_with_lengths_of_their_own_are_not_analysed():
     """Analyses search by their own: what they showed of such a row would not be its output."""
-    longer = [{"system": "lvm", "search": "delta", "steps": 1, "lengthening": 0.1},
-              {"system": "score", "search": "score", "steps": 1}]  # fmt: skip
+    longer = [
+        {"system": "lvm", "search": "delta", "steps": 1, "lengthening": 0.1},
+        {"system": "score", "search": "score", "steps": 1},
+    ]
     found = settings(planned(decodes=longer), "marginal")["searches"]
     assert [entry["search"] for entry in found] == ["score"]
 
@@ -96,9 +105,11 @@ def test_latents_are_followed_where_asked_for_whatever_their_positions():
     plain = {"family": "nat", "preset": "tiny", "training": {"max_steps": 5}}
     refiner = {"family": "score", "preset": "tiny", "base": "one-pass", "training": {"max_steps": 5}}
     systems = {
-        "one-pass": plain | {"model": {"latent": "vae"}}, "without": plain, "refined": refiner,
+        "one-pass": plain | {"model": {"latent": "vae"}},
+        "without": plain,
+        "refined": refiner,
         "one": {"family": "lanmt", "preset": "tiny", "training": {"max_steps": 5}},
-    }  # fmt: skip
+    }
     decodes = [
         {"system": "one-pass", "search": "delta", "steps": [1, 3]},
         {"system": "one-pass", "search": "prior-mean"},
@@ -113,9 +124,12 @@ def test_latents_are_followed_where_asked_for_whatever_their_positions():
     assert found.enabled and (found.rule, found.split) == ("follow_latents", "dev")
     told = json.loads(found.settings)
     assert [(entry["system"], entry["search"], entry["model"]) for entry in told.pop("searches")] == [
-        ("one-pass", "delta", "one-pass"), ("refined", "score", "one-pass"), ("one", "delta", "one"),
-        ("lvm", "delta", "lvm"), ("energy", "energy", "lvm"),
-    ]  # fmt: skip
+        ("one-pass", "delta", "one-pass"),
+        ("refined", "score", "one-pass"),
+        ("one", "delta", "one"),
+        ("lvm", "delta", "lvm"),
+        ("energy", "energy", "lvm"),
+    ]
     assert told == {"sentences": 100, "steps": [1, 3]}
     with pytest.raises(ConfigError, match=escape("analyses.latent_paths.steps")) as refused:
         planned(analyses={"latent_paths": {"enabled": True, "steps": [1, -1]}})
@@ -228,12 +242,20 @@ def test_an_analysis_that_was_switched_on_and_has_nothing_to_look_at_is_refused(
     ("system", "decodes", "sentence"),
     [
         ("nobody", None, 'unknown system "nobody" in analyses.reordering.system; allowed: '),
-        ("energy", [{"system": "teacher", "search": "greedy"}], "with translations of test by system energy, and no "
-         "decode makes them; add one, or set analyses.reordering.system to a system that is decoded (teacher)."),
-        (None, [{"system": "lvm", "search": "prior-mean"}], "translations of test by an autoregressive system, and no "
-         "decode makes them; add one, or set analyses.reordering.system to a system that is decoded (lvm)."),
+        (
+            "energy",
+            [{"system": "teacher", "search": "greedy"}],
+            "with translations of test by system energy, and no "
+            "decode makes them; add one, or set analyses.reordering.system to a system that is decoded (teacher).",
+        ),
+        (
+            None,
+            [{"system": "lvm", "search": "prior-mean"}],
+            "translations of test by an autoregressive system, and no "
+            "decode makes them; add one, or set analyses.reordering.system to a system that is decoded (lvm).",
+        ),
     ],
-)  # fmt: skip
+)
 def test_translations_that_nobody_makes_are_told_in_a_sentence(system, decodes, sentence):
     fields = {} if decodes is None else {"decodes": decodes}
     with pytest.raises(ConfigError, match=escape(sentence)):
@@ -244,12 +266,15 @@ def test_translations_that_nobody_makes_are_told_in_a_sentence(system, decodes, 
     ("named", "sentence"),
     [
         ("nobody", 'unknown system "nobody" in analyses.latent_space.system; allowed: '),
-        ("score", "analyses.latent_space.system is score, of family score with latent_dim 8; it must be a network that "
-         "predicts steps of latents, with latent_dim 2 (score-2d)."),
+        (
+            "score",
+            "analyses.latent_space.system is score, of family score with latent_dim 8; it must be a network that "
+            "predicts steps of latents, with latent_dim 2 (score-2d).",
+        ),
         ("lvm-2d", "is lvm-2d, of family lvm with latent_dim 2; it must be a network that predicts"),
         ("teacher", "is teacher, of family transformer; it must be a network that predicts"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_drawn_is_refused_in_a_sentence(named, sentence):
     with pytest.raises(ConfigError) as refused:
         planned(systems=TWO, analyses={"latent_space": {"system": named}})
@@ -287,10 +312,13 @@ def test_energies_are_of_dev_where_nothing_else_is_decoded():
     ("named", "sentence"),
     [
         ("nobody", 'unknown system "nobody" in analyses.energies.scorer; allowed: '),
-        ("lvm", "analyses.energies.scorer is lvm, of family lvm, which scores no outputs; it must be a system that "
-         "does (teacher, ctc)."),
+        (
+            "lvm",
+            "analyses.energies.scorer is lvm, of family lvm, which scores no outputs; it must be a system that "
+            "does (teacher, ctc).",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_score_is_refused_in_a_sentence(named, sentence):
     with pytest.raises(ConfigError) as refused:
         planned(analyses={"energies": {"enabled": True, "scorer": named}})
@@ -313,13 +341,19 @@ def test_several_systems_score_in_the_order_of_their_names():
     ("named", "sentence"),
     [
         (["teacher", "nobody"], 'unknown system "nobody" in analyses.energies.scorer; allowed: '),
-        (["teacher", "lvm"], "analyses.energies.scorer is lvm, of family lvm, which scores no outputs; it must be a "
-         "system that does (teacher, ctc)."),
-        (["ctc", "teacher", "ctc"], "setting analyses.energies.scorer has the value ['ctc', 'teacher', 'ctc']: it has "
-         "ctc twice; name every system once; change it"),
+        (
+            ["teacher", "lvm"],
+            "analyses.energies.scorer is lvm, of family lvm, which scores no outputs; it must be a "
+            "system that does (teacher, ctc).",
+        ),
+        (
+            ["ctc", "teacher", "ctc"],
+            "setting analyses.energies.scorer has the value ['ctc', 'teacher', 'ctc']: it has "
+            "ctc twice; name every system once; change it",
+        ),
         ([], "it names no system; name one or more, or remove scorer; change it in the configuration."),
     ],
-)  # fmt: skip
+)
 def test_scorers_that_do_not_fit_are_refused_in_a_sentence(named, sentence):
     with pytest.raises(ConfigError) as refused:
         planned(analyses={"energies": {"enabled": True, "scorer": named}})
@@ -347,9 +381,12 @@ def test_searches_that_translate_at_given_lengths_are_measured_at_the_references
     plan = planned(systems={"tagger": TAGGER}, decodes=decodes, analyses=AT_LENGTHS)
     found = settings(plan, "energies")["searches"]
     assert [(one["system"], one["name"]) for one in found] == [
-        ("lvm", "prior-mean"), ("lvm", "delta-1-longer0.1"), ("lvm", "delta-2-longer0.1"),
-        ("score", "score-1-size0.5"), ("tagger", "argmax-3-by-teacher"),
-    ]  # fmt: skip
+        ("lvm", "prior-mean"),
+        ("lvm", "delta-1-longer0.1"),
+        ("lvm", "delta-2-longer0.1"),
+        ("score", "score-1-size0.5"),
+        ("tagger", "argmax-3-by-teacher"),
+    ]
     assert found[-1]["settings"] == {"search": "argmax"} and found[3]["settings"]["step_size"] == 0.5
     assert {one["repetitions_removed"] for one in found} == {"subwords"}
     assert plan.analyses["energies"].systems == ("lvm", "score", "tagger", "teacher")

@@ -157,8 +157,12 @@ def trained(training):
 def test_a_preset_is_its_settings_and_settings_beside_it_win():
     own = {"family": "transformer", "preset": "miniature"}
     training = {"preset": "short-sentences", "max_steps": 10, "weight_decay": 0.5}
-    loaded = mine(systems={"own": own | {"training": training}, "long": own | {
-        "training": PRESETS["short-sentences"] | {"max_steps": 10, "weight_decay": 0.5}}})  # fmt: skip
+    loaded = mine(
+        systems={
+            "own": own | {"training": training},
+            "long": own | {"training": PRESETS["short-sentences"] | {"max_steps": 10, "weight_decay": 0.5}},
+        }
+    )
     assert loaded.systems["own"].training == loaded.systems["long"].training
     assert loaded.systems["own"].training.weight_decay == 0.5
     assert loaded.systems["own"].training.dev_sentences == 1000

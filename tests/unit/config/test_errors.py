@@ -595,8 +595,14 @@ def test_engines_make_decodes_of_their_own_and_leave_ours_as_they_were():
     ]
     plan = Plan(load(merge(copy.deepcopy(SMOKE), {"decodes": rows})))
     names = [decode.name for decode in plan.loaded.decodes]
-    assert names == ["beam-1", "beam-4", "beam-4-ctranslate2-float32", "beam-4-ctranslate2-int8",
-                     "greedy-ctranslate2-float32", "fast"]  # fmt: skip
+    assert names == [
+        "beam-1",
+        "beam-4",
+        "beam-4-ctranslate2-float32",
+        "beam-4-ctranslate2-int8",
+        "greedy-ctranslate2-float32",
+        "fast",
+    ]
     own, other = plan.loaded.decodes[1], plan.loaded.decodes[3]
     assert own.settings == {"search": "beam"} | own.values.model_dump(mode="json")
     assert other.settings == own.settings | {"engine": "ctranslate2", "compute_type": "int8"}

@@ -79,9 +79,11 @@ def test_each_shipped_experiment_has_a_description_of_its_own():
 
 
 OWN = {
-    "name": "mine", "languages": ["tr", "en"], "split": {"method": "connected-groups", "dev": 5, "test": 5},
+    "name": "mine",
+    "languages": ["tr", "en"],
+    "split": {"method": "connected-groups", "dev": 5, "test": 5},
     "train": [{"texts": {"tr": "my.tr", "en": "my.en"}}],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", experiment_names())
@@ -102,8 +104,9 @@ def test_own_text_takes_the_place_of_any_shipped_corpus(name):
 def test_a_definition_replaces_key_by_key_nothing():
     parent = {"dataset": {"name": "a", "kind": "generated", "split": {"method": "every-nth"}, "pairs": 5}, "kept": 1}
     assert merge(parent, {"dataset": {"name": "b", "pairs": None, "train": []}}) == {
-        "dataset": {"name": "b", "train": []}, "kept": 1
-    }  # fmt: skip
+        "dataset": {"name": "b", "train": []},
+        "kept": 1,
+    }
     # Without a name it is a change of the definition that stands there.
     assert merge(parent, {"dataset": {"pairs": 6}})["dataset"] == parent["dataset"] | {"pairs": 6}
     assert merge(parent, {"dataset": "toy"})["dataset"] == "toy"

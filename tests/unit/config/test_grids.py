@@ -18,9 +18,13 @@ TAGGER = {"family": "tagger", "preset": "miniature", "training": TRAINING}
 
 def inference(first: str, second: str, energy: str = "teacher") -> dict[str, Any]:
     return {
-        "family": "inference-tagger", "preset": "miniature", "training": TRAINING, "init_from": "tagger",
-        "roles": {"energy": energy}, "objective": {"input_operator": first, "output_operator": second},
-    }  # fmt: skip
+        "family": "inference-tagger",
+        "preset": "miniature",
+        "training": TRAINING,
+        "init_from": "tagger",
+        "roles": {"energy": energy},
+        "objective": {"input_operator": first, "output_operator": second},
+    }
 
 
 SYSTEMS = {
@@ -31,9 +35,11 @@ SYSTEMS = {
     "three": inference("SX", "ST", "seq2seq"),
 }
 GRID = {
-    "title": "Operators", "family": "inference-tagger", "rows": "objective.input_operator",
+    "title": "Operators",
+    "family": "inference-tagger",
+    "rows": "objective.input_operator",
     "columns": "objective.output_operator",
-}  # fmt: skip
+}
 
 
 def planned(grid: dict[str, Any], systems: dict[str, Any] | None = None, scorer: Any = None) -> Plan:
@@ -63,8 +69,15 @@ def test_cells_are_systems_by_their_settings_with_the_scorer_of_their_own_role()
 
 def test_systems_may_be_chosen_and_settings_be_of_any_section():
     four = {"four": inference("SX", "SX", "seq2seq") | {"model": {"dropout": 0.25}}}
-    plan = planned({"rows": "model.dropout", "columns": "init_from", "systems": ["four", "two"],
-                    "published": {0.25: {"tagger": "1"}}}, four)  # fmt: skip
+    plan = planned(
+        {
+            "rows": "model.dropout",
+            "columns": "init_from",
+            "systems": ["four", "two"],
+            "published": {0.25: {"tagger": "1"}},
+        },
+        four,
+    )
     (grid,) = plan.grids
     assert grid.rows[0] == "0.25" and grid.columns == ("tagger",)
     assert [cell.system for (cell,) in grid.cells] == ["four", "two"] and grid.published[0] == ("1",)
@@ -87,17 +100,28 @@ def test_published_figures_of_a_grid_are_not_inherited():
         ({"family": "cmlm"}, {}, 'unknown family "cmlm" in report.grids[0]'),
         ({"rows": "objective.input"}, {}, 'unknown setting "objective.input" in report.grids[0].rows (of system one)'),
         ({"columns": "roles"}, {}, 'unknown setting "roles" in report.grids[0].columns (of system one); allowed'),
-        ({"rows": "objective.output_operator"}, {}, "report.grids[0]: rows and columns are both "
-         "objective.output_operator; name two settings."),
-        ({}, {"four": inference("SX", "ST")}, "report.grids[0]: systems three and four both have "
-         "objective.input_operator SX and objective.output_operator ST; list those that the grid shows under systems."),
-        ({"systems": ["one", "tagger"]}, {}, 'unknown system "tagger" in report.grids[0].systems (systems of family '
-         'inference-tagger); allowed: one, three, two.'),
+        (
+            {"rows": "objective.output_operator"},
+            {},
+            "report.grids[0]: rows and columns are both objective.output_operator; name two settings.",
+        ),
+        (
+            {},
+            {"four": inference("SX", "ST")},
+            "report.grids[0]: systems three and four both have objective.input_operator SX and "
+            "objective.output_operator ST; list those that the grid shows under systems.",
+        ),
+        (
+            {"systems": ["one", "tagger"]},
+            {},
+            'unknown system "tagger" in report.grids[0].systems (systems of family inference-tagger); allowed: one, '
+            "three, two.",
+        ),
         ({"published": {"GX": {"SX": "1"}}}, {}, 'unknown row "GX" in report.grids[0].published; allowed: ST, SX.'),
         ({"published": {"SX": {"GX": "1"}}}, {}, 'unknown column "GX" in report.grids[0].published.SX; allowed: ST'),
         ({"colums": "x"}, {}, 'unknown setting "colums" in report.grids[0]; allowed: '),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_laid_out_is_refused_in_a_sentence(grid, systems, sentence):
     with pytest.raises(ConfigError) as refused:
         planned(grid, systems)

@@ -166,8 +166,10 @@ def test_taggers_learn_from_references_outputs_and_energy_for_as_many_tokens():
     systems = load_experiment("engine-grid").systems
     references, distilled, energy = (systems[f"tagger-{kind}"] for kind in ("references", "distilled", "energy"))
     assert [one.init_from for one in (references, distilled, energy)] == [
-        "grid-tagger", "grid-tagger-distilled", "grid-tagger"
-    ]  # fmt: skip
+        "grid-tagger",
+        "grid-tagger-distilled",
+        "grid-tagger",
+    ]
     assert (references.teacher, distilled.teacher, energy.roles) == (None, "grid-seq2seq", {"energy": "grid-seq2seq"})
     tokens = [one.training.max_steps * one.training.batch_tokens for one in (references, distilled, energy)]
     assert tokens[0] == tokens[1] == pytest.approx(tokens[2], rel=0.01)

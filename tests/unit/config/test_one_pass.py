@@ -240,8 +240,22 @@ def test_the_figures_of_table_4_are_those_of_the_paper():
     """By how much the ticks of the paper add, as its text says: KD and CTC are necessary, VAE and GLAT help alike."""
     figures = table_4(load_experiment("nat-grid"))
     assert sorted(figures.values()) == [
-        11.4, 16.59, 18.18, 19.5, 21.66, 21.81, 22.19, 22.74, 23.58, 24.67, 26.16, 26.51, 27.2, 27.21, 27.49
-    ]  # fmt: skip
+        11.4,
+        16.59,
+        18.18,
+        19.5,
+        21.66,
+        21.81,
+        22.19,
+        22.74,
+        23.58,
+        24.67,
+        26.16,
+        26.51,
+        27.2,
+        27.21,
+        27.49,
+    ]
     paper = load_experiment("wmt14-nat").config.report.expected
     # The grid's plain systems have names of their own beside those of tatoeba.
     assert {name: paper[name.replace("-plain", "")] for name in figures} == figures

@@ -114,8 +114,10 @@ def test_a_shard_asks_for_its_own_part():
 def test_joining_shards_asks_for_little():
     decodes = [{"system": "teacher", "search": "beam", "beam": 4, "name": "b", "shards": 8}]
     requests = asked("wmt14", True, decodes=decodes, recipe={"limits": {"test": 10**6}})
-    whole, joined = (of(requests, "decode", files=SimpleNamespace(shards=shards), system="teacher", search="b")
-                     for shards in ([], ["0-of-2.jsonl", "1-of-2.jsonl"]))  # fmt: skip
+    whole, joined = (
+        of(requests, "decode", files=SimpleNamespace(shards=shards), system="teacher", search="b")
+        for shards in ([], ["0-of-2.jsonl", "1-of-2.jsonl"])
+    )
     assert joined == (2000, 17) and whole[0] > 6000 and whole[1] > 300
 
 

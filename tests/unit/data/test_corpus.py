@@ -96,23 +96,32 @@ def test_iwslt14_has_five_sets_for_test(tmp_path):
 
 def test_wmt14_joins_three_corpora(tmp_path):
     layouts = {
-        "europarl": "training/europarl-v7.{}.{}", "commoncrawl": "commoncrawl.{}.{}",
+        "europarl": "training/europarl-v7.{}.{}",
+        "commoncrawl": "commoncrawl.{}.{}",
         "news-commentary": "training/news-commentary-v9.{}.{}",
-    }  # fmt: skip
+    }
     files = {}
     for key, layout in layouts.items():
         members = {layout.format("de-en", code): plain(text) for code, text in sides(numbered(key), "en", "de").items()}
         members[layout.format("cs-en", "cs")] = "jiný\n"
         files[key] = tar(tmp_path / f"{key}.tgz", members)
     dev, test = sides(numbered("dev"), "en", "de"), sides(numbered("test"), "en", "de")
-    files["dev"] = tar(tmp_path / "dev.tgz", {
-        "dev/newstest2013-src.en.sgm": sgm(dev["en"]), "dev/newstest2013-ref.de.sgm": sgm(dev["de"], "refset"),
-        "dev/newstest2013-src.de.sgm": sgm(["other"]), "dev/newstest2013-ref.en.sgm": sgm(["other"]),
-    })  # fmt: skip
-    files["test"] = tar(tmp_path / "test-full.tgz", {
-        "test-full/newstest2014-deen-src.en.sgm": sgm(test["en"]),
-        "test-full/newstest2014-deen-ref.de.sgm": sgm(test["de"]),
-    })  # fmt: skip
+    files["dev"] = tar(
+        tmp_path / "dev.tgz",
+        {
+            "dev/newstest2013-src.en.sgm": sgm(dev["en"]),
+            "dev/newstest2013-ref.de.sgm": sgm(dev["de"], "refset"),
+            "dev/newstest2013-src.de.sgm": sgm(["other"]),
+            "dev/newstest2013-ref.en.sgm": sgm(["other"]),
+        },
+    )
+    files["test"] = tar(
+        tmp_path / "test-full.tgz",
+        {
+            "test-full/newstest2014-deen-src.en.sgm": sgm(test["en"]),
+            "test-full/newstest2014-deen-ref.de.sgm": sgm(test["de"]),
+        },
+    )
     made = collected(dataset("wmt14"), ("en", "de"), files)
     assert made["train"] == [pair for key in layouts for pair in numbered(key)]
     assert (made["dev"], made["test"]) == (numbered("dev"), numbered("test"))
@@ -175,8 +184,11 @@ def test_a_licensed_corpus_without_its_folder_says_what_to_do(tmp_path):
 def test_wmt20_filters_by_score_and_joins_the_parts_of_a_folder(tmp_path):
     rows = [f"web\t{score}\t{en}\t{ja}" for score, (ja, en) in zip((0.9, 0.3, 0.6), numbered("crawl"), strict=True)]
     (tmp_path / "en-ja.bicleaner05.txt").write_text(plain(rows))
-    tables = {"news-commentary-v15.en-ja": "{en}\t{ja}", "wikititles-v2.ja-en": "{ja}\t{en}",
-              "WikiMatrix.v1.en-ja.langid": "1.1\t{en}\t{ja}\ten\tja"}  # fmt: skip
+    tables = {
+        "news-commentary-v15.en-ja": "{en}\t{ja}",
+        "wikititles-v2.ja-en": "{ja}\t{en}",
+        "WikiMatrix.v1.en-ja.langid": "1.1\t{en}\t{ja}\ten\tja",
+    }
     for name, row in tables.items():
         text = plain([row.format(ja=ja, en=en) for ja, en in numbered(name)])
         (tmp_path / f"{name}.tsv.gz").write_bytes(gzip.compress(text.encode()))
@@ -215,8 +227,11 @@ def test_every_definition_is_valid_and_says_whose_it_is(path):
     assert settings.name == path.stem
     assert settings.licence != "unknown"
     parse(NormalisationConfig, settings.normalisation, "normalisation")
-    used = {text.split("!")[0] for part in (*settings.train, *settings.dev, *settings.test)
-            for text in ([part.table] if part.table else part.texts.values())}  # fmt: skip
+    used = {
+        text.split("!")[0]
+        for part in (*settings.train, *settings.dev, *settings.test)
+        for text in ([part.table] if part.table else part.texts.values())
+    }
     assert set(settings.files) <= used
 
 
@@ -385,7 +400,10 @@ def test_pairs_know_their_lines_and_drops_are_counted(tmp_path, monkeypatch, mar
         dropped = {name: dict(counts) for name, counts in corpus.dropped.items()}
     first = 2 if markup == "ted" else 1
     assert places["dev"] == [
-        (("a.de", "a.en"), first), (("a.de", "a.en"), first + 1), (("b.tsv", "b.tsv"), 2), (("b.tsv", "b.tsv"), 4)
-    ]  # fmt: skip
+        (("a.de", "a.en"), first),
+        (("a.de", "a.en"), first + 1),
+        (("b.tsv", "b.tsv"), 2),
+        (("b.tsv", "b.tsv"), 4),
+    ]
     tags = {"markup": 1} if markup == "ted" else {}
     assert dropped == {"train": tags, "dev": tags | {"minimum_score": 2}, "test": {"minimum_score": 2}}

@@ -38,9 +38,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         length = str(len(content))
         # What is announced, where that is not the length once.
         announced = {
-            "unannounced": [], "unannounced cut": [], "twice": [length, length], "repeated": [f"{length}, {length}"],
-            "repeated cut": [f"{length}, {length}"], "two": [length, "7"], "words": ["many"],
-        }  # fmt: skip
+            "unannounced": [],
+            "unannounced cut": [],
+            "twice": [length, length],
+            "repeated": [f"{length}, {length}"],
+            "repeated cut": [f"{length}, {length}"],
+            "two": [length, "7"],
+            "words": ["many"],
+        }
         self.send_response(200)
         for value in announced.get(answer, [length]):
             self.send_header("Content-Length", value)

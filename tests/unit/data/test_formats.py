@@ -44,7 +44,7 @@ def office(member: str) -> bytes:
         ("a.txt", "Hello, world.\n".encode("utf-16-le"), "text in UTF-16-LE", "iconv -f UTF-16-LE"),
         ("a.txt", "Hello, world.\n".encode("utf-16-be"), "text in UTF-16-BE", "iconv -f UTF-16-BE"),
     ],
-)  # fmt: skip
+)
 def test_other_formats_are_named_with_what_to_do(tmp_path, name, content, kind, advice):
     path = tmp_path / name
     path.write_bytes(content)

@@ -48,8 +48,11 @@ def test_ted_leaves_out_lines_that_are_markup_on_both_sides(tmp_path):
     german = "<url>x</url>\n<title>Rede</title>\nEins.\n<em>Zwei</em> ist gut.\nDrei.\nVier.\n"
     english = "<url>x</url>\n<title>Talk</title>\nOne.\nTwo is good.\nThree.\n<em>Four</em>.\n"
     assert pairs(tmp_path, german, english, markup="ted") == [
-        ("Eins.", "One."), ("<em>Zwei</em> ist gut.", "Two is good."), ("Drei.", "Three."), ("Vier.", "<em>Four</em>."),
-    ]  # fmt: skip
+        ("Eins.", "One."),
+        ("<em>Zwei</em> ist gut.", "Two is good."),
+        ("Drei.", "Three."),
+        ("Vier.", "<em>Four</em>."),
+    ]
 
 
 def test_ted_refuses_markup_on_one_side_even_where_the_counts_agree(tmp_path):
@@ -67,8 +70,12 @@ def test_segments_of_sgml_and_xml():
         "<seg>&lt;b&gt; 2 &lt; 3</seg>"
     )
     assert segments(text, "x", "de") == [
-        ("1", "A & B"), ("2", "two lines"), ("3", ""), ("4", ""), (None, "<b> 2 < 3"),
-    ]  # fmt: skip
+        ("1", "A & B"),
+        ("2", "two lines"),
+        ("3", ""),
+        ("4", ""),
+        (None, "<b> 2 < 3"),
+    ]
 
 
 def sgm(kind: str, ids: list[int]) -> str:

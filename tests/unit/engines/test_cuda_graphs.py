@@ -197,9 +197,11 @@ def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
     model, sources, search = nat(), sentences(12), registry.searches()["ctc-beam"]
     made, run = CapturedPasses({"nat": model}, CPU), registry.import_object(search.run)
     beside = [
-        {LM: counted(1)}, {LM: counted(2)}, {LM: counted(1), RESCORER: transformer(target_size=11)},
+        {LM: counted(1)},
+        {LM: counted(2)},
+        {LM: counted(1), RESCORER: transformer(target_size=11)},
         {RESCORER: transformer(target_size=11, seed=3)},
-    ]  # fmt: skip
+    ]
     told = []
     for others, weight in itertools.product(beside, (0.5, 3.0)):
         settings = search.settings(beam=4, lm_weight=weight, word_bonus=0.5, **dict.fromkeys(others, "other"))

@@ -488,10 +488,13 @@ def packed(outputs=("y",), axis=-1, sizes=(4, 4, 4), mask=(), zero=False, **attr
 
     draw, node = np.random.default_rng(0), helper.make_node
     constants = {
-        "w": draw.integers(-127, 128, (4, 12)).astype(np.int8), "s": draw.random(12).astype(np.float32) / 100,
-        "b": draw.normal(size=12).astype(np.float32), "sizes": np.array(sizes), "zero": np.zeros(12, np.int8),
+        "w": draw.integers(-127, 128, (4, 12)).astype(np.int8),
+        "s": draw.random(12).astype(np.float32) / 100,
+        "b": draw.normal(size=12).astype(np.float32),
+        "sizes": np.array(sizes),
+        "zero": np.zeros(12, np.int8),
         "mask": np.ones((1, 5), np.int32),
-    }  # fmt: skip
+    }
     nodes = [
         node("DynamicQuantizeLinear", ["x"], ["n", "xs", "xz"]),
         node("MatMulInteger", ["n", "w", "xz", *(["zero"] if zero else [])], ["i"]),
@@ -500,9 +503,16 @@ def packed(outputs=("y",), axis=-1, sizes=(4, 4, 4), mask=(), zero=False, **attr
         node("Mul", ["f", "scale"], ["p"]),
         node("Add", ["p", "b"], ["sum"]),
         node("Split", ["sum", "sizes"], ["q", "k", "v"], axis=axis),
-        node("MultiHeadAttention", ["q", "k", "v", *mask], ["y"], "attention", domain="com.microsoft", num_heads=2,
-             **attributes),
-    ]  # fmt: skip
+        node(
+            "MultiHeadAttention",
+            ["q", "k", "v", *mask],
+            ["y"],
+            "attention",
+            domain="com.microsoft",
+            num_heads=2,
+            **attributes,
+        ),
+    ]
     model = graph_of(nodes, constants, ["x"], outputs)
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     return model
@@ -521,10 +531,16 @@ def test_an_attention_that_is_joined_with_its_product_puts_out_the_same():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"mask": ("", "mask")}, {"outputs": ("y", "k")}, {"outputs": ("y", "p")}, {"zero": True}, {"sizes": (4, 2, 6)},
-        {"axis": 1}, {"scale": 0.5}, {"unidirectional": 1},
+        {"mask": ("", "mask")},
+        {"outputs": ("y", "k")},
+        {"outputs": ("y", "p")},
+        {"zero": True},
+        {"sizes": (4, 2, 6)},
+        {"axis": 1},
+        {"scale": 0.5},
+        {"unidirectional": 1},
     ],
-)  # fmt: skip
+)
 def test_what_one_operator_would_compute_otherwise_stays_in_parts(changes):
     """Masks, values that are read elsewhere, weights that are not symmetric, other widths, other settings."""
     from workflow_src.engines.onnx_narrow import narrow_attention

@@ -15,15 +15,23 @@ pytest.importorskip("onnxruntime", reason="needs the extra fast")
 
 REFUSED = [
     (("quick", "cpu", "float32", True), 'unknown engine "quick"; allowed: auto, eager, fast, fast-int8.'),
-    (("fats", "cpu", "float32", True), 'unknown engine "fats"; allowed: auto, eager, fast, fast-int8. Did you mean '
-                                       '"fast"?'),
-    (("fast", "cpu", "float32", False), 'engine "fast" serves searches that have a program, and this system has '
-                                        "none; use engine eager."),
-    (("fast-int8", "cuda:0", "float32", True), 'engine "fast-int8" runs on CPUs, and the device is cuda:0; use '
-                                               "engine eager."),
-    (("fast-int8", "cpu", "bfloat16", True), 'engine "fast-int8" reads float32 weights, and the precision is bfloat16; '
-                                             "use engine eager."),
-]  # fmt: skip
+    (
+        ("fats", "cpu", "float32", True),
+        'unknown engine "fats"; allowed: auto, eager, fast, fast-int8. Did you mean "fast"?',
+    ),
+    (
+        ("fast", "cpu", "float32", False),
+        'engine "fast" serves searches that have a program, and this system has none; use engine eager.',
+    ),
+    (
+        ("fast-int8", "cuda:0", "float32", True),
+        'engine "fast-int8" runs on CPUs, and the device is cuda:0; use engine eager.',
+    ),
+    (
+        ("fast-int8", "cpu", "bfloat16", True),
+        'engine "fast-int8" reads float32 weights, and the precision is bfloat16; use engine eager.',
+    ),
+]
 
 
 @pytest.mark.parametrize(("given", "message"), REFUSED, ids=str)

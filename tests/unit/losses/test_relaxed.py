@@ -136,6 +136,7 @@ def test_gradients_reach_distributions_through_a_frozen_scorer(family):
 
     assert torch.autograd.gradcheck(energy, (read, chosen), eps=1e-6, atol=1e-7)
     # The word before the end is read, the end symbol's probability depends on it.
-    gradient = torch.autograd.grad(-torch.log_softmax(
-        model.relaxed_logits(model.scoring_states(batch.source), read), -1)[0, 3, EOS], read)[0]  # fmt: skip
+    gradient = torch.autograd.grad(
+        -torch.log_softmax(model.relaxed_logits(model.scoring_states(batch.source), read), -1)[0, 3, EOS], read
+    )[0]
     assert gradient[0, 2].abs().max() > 0

@@ -308,10 +308,16 @@ def test_damaged_weights_are_refused_in_one_sentence(weights, damage):
     flipped = bytearray(whole)
     # The file begins with the length of its header (8 bytes), then the header, in JSON.
     flipped[{"header": 9, "length": 2}.get(damage, 0)] ^= 0x40
-    path.write_bytes({
-        "empty": b"", "truncated": whole[:-3], "header": bytes(flipped), "length": bytes(flipped),
-        "json": b'{"a": 1}', "longer": whole + b"\0",
-    }[damage])  # fmt: skip
+    path.write_bytes(
+        {
+            "empty": b"",
+            "truncated": whole[:-3],
+            "header": bytes(flipped),
+            "length": bytes(flipped),
+            "json": b'{"a": 1}',
+            "longer": whole + b"\0",
+        }[damage]
+    )
     with pytest.raises(ArtifactError) as caught:
         load_tensors(path)
     message = str(caught.value)

@@ -49,8 +49,14 @@ def made(tiny, training_words, run_stage, tmp_path_factory):
     root = tmp_path_factory.mktemp("made")
     kind = families()["nat"]
     model = kind.model(dim=16, feed_forward=32, heads=2, encoder_layers=1, layers=1, max_positions=60)
-    training = {"max_steps": 6, "batch_tokens": 150, "learning_rate": 0.01, "warmup_steps": 1, "validate_every": 3,
-                "dev_sentences": 4}  # fmt: skip
+    training = {
+        "max_steps": 6,
+        "batch_tokens": 150,
+        "learning_rate": 0.01,
+        "warmup_steps": 1,
+        "validate_every": 3,
+        "dev_sentences": 4,
+    }
     nat = settings("nat", model.model_dump(mode="json"), objective={}, training=training, system="ctc")
     run_stage("train", training_words("nat", root / "nat", settings=nat))
     for name, order in (("lm", 3), ("other", 2)):
@@ -65,10 +71,13 @@ def made(tiny, training_words, run_stage, tmp_path_factory):
 
     weights = {name: root / name / "model.safetensors" for name in ("nat", "lm", "other")}
     return SimpleNamespace(
-        weights=weights, export=export, lm=export(root / "bundle-lm", weights["lm"]),
-        other=export(root / "bundle-other", weights["other"]), plain=export(root / "plain", weights["nat"]),
+        weights=weights,
+        export=export,
+        lm=export(root / "bundle-lm", weights["lm"]),
+        other=export(root / "bundle-other", weights["other"]),
+        plain=export(root / "plain", weights["nat"]),
         carrying=export(root / "carrying", weights["nat"], "--roles", f"language_model={weights['lm']}"),
-    )  # fmt: skip
+    )
 
 
 def load(folder) -> Translator:
@@ -219,8 +228,9 @@ def test_a_one_pass_system_ranks_what_a_beam_finds(made, tiny, tiny_bundles, run
     common = ["--bundle", str(tiny_bundles["transformer"]), "--rescorer", str(made.plain), "--device", "cpu"]
     files = ["--source", str(tiny.corpus / "dev.de")]
     handed = fields | {"rescorer": "ctc"}
-    choose = json.dumps({"settings": handed, "tune": {"rescorer_weight": [9.0]}, "remove_repetitions": "none",
-                         "bleu_tokeniser": "13a"})  # fmt: skip
+    choose = json.dumps(
+        {"settings": handed, "tune": {"rescorer_weight": [9.0]}, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
+    )
     chosen = tmp_path / "chosen.json"
     more = ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
     run_stage("choose_settings", ["--settings", choose, *common, *files, *more])
@@ -398,12 +408,16 @@ def test_what_is_carried_is_trained_for_every_seed():
 @pytest.mark.parametrize(
     ("system", "carries", "told"),
     [
-        ("ctc", {"language_model": "teacher"}, 'unknown system "teacher" in systems.ctc.carries.language_model (a '
-         "system that is a language model); allowed: lm, lm-raw."),
+        (
+            "ctc",
+            {"language_model": "teacher"},
+            'unknown system "teacher" in systems.ctc.carries.language_model (a '
+            "system that is a language model); allowed: lm, lm-raw.",
+        ),
         ("ctc", {"language_modl": "lm"}, 'unknown role "language_modl" in systems.ctc.carries (family nat); allowed: '),
         ("teacher", {"language_model": "lm"}, "systems.teacher.carries: bundles of family transformer carry no other"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_carried_is_refused_in_one_sentence(system, carries, told):
     with pytest.raises(ConfigError) as caught:
         experiment(**{system: {"carries": carries}})

@@ -557,9 +557,12 @@ def run_command(bundle, text: bytes, *words, **environment):
     """`continuum translate` in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "workflow_src.cli", "translate", "--bundle", str(bundle), "--device", "cpu", *words],
-        input=text, capture_output=True, cwd=PROJECT, timeout=120,
+        input=text,
+        capture_output=True,
+        cwd=PROJECT,
+        timeout=120,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-    )  # fmt: skip
+    )
 
 
 def test_the_command_translates_standard_input(tiny_bundles, translators):

@@ -195,25 +195,36 @@ TEXTS = [("Der <b>Hund</b> | *schläft* & ruht.", "The dog_sleeps_ `there`."), (
 
 def _usage(folder, rows):
     """What the section "Use it" is made from: all rows have the same translations and the same bundle."""
-    for name, lines in zip(("test.de", "test.en", "test.txt"), (*zip(*TEXTS, strict=True), ["A $dog$.", "A a tree."]),
-                           strict=True):  # fmt: skip
+    for name, lines in zip(
+        ("test.de", "test.en", "test.txt"), (*zip(*TEXTS, strict=True), ["A $dog$.", "A a tree."]), strict=True
+    ):
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     details = [{"without_repeated_subwords": text} for text in ("A $dog$.", "A tree.")]
     (folder / "test.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in details))
     normalisation = NormalisationConfig().model_dump(mode="json")
-    about = {"searches": ["greedy"], "defaults": {"search": "greedy"}, "normalisation": normalisation,
-             "languages": {"source": "de", "target": "en"}}  # fmt: skip
+    about = {
+        "searches": ["greedy"],
+        "defaults": {"search": "greedy"},
+        "normalisation": normalisation,
+        "languages": {"source": "de", "target": "en"},
+    }
     _write(folder / "my bundle/bundle.json", about)
     return {
         "split": "test",
         "source": str(folder / "test.de"),
         "reference": str(folder / "test.en"),
         "rows": [
-            {"system": row["system"], "name": row["name"], "translations": str(folder / "test.txt"),
-             "bundle": str(folder / "my bundle"), "systems": {}}
-            for row in rows if row["seed"] == rows[0]["seed"]
+            {
+                "system": row["system"],
+                "name": row["name"],
+                "translations": str(folder / "test.txt"),
+                "bundle": str(folder / "my bundle"),
+                "systems": {},
+            }
+            for row in rows
+            if row["seed"] == rows[0]["seed"]
         ],
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture

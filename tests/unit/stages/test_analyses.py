@@ -26,21 +26,35 @@ SETTINGS = {
     "estimate_marginal": {"sentences": 4, "samples": 12, "steps": [2, 1, 0], "seed": 1, "searches": [DELTA, SCORE]},
     "compare_tokens": {"sentences": 6, "steps": [1, 3], "searches": [DELTA, SCORE]},
     "measure_lengths": {
-        "sentences": 6, "candidates": 3, "steps": 1, "remove_repetitions": "subwords", "bleu_tokeniser": "13a",
+        "sentences": 6,
+        "candidates": 3,
+        "steps": 1,
+        "remove_repetitions": "subwords",
+        "bleu_tokeniser": "13a",
         "searches": [PRIOR, DELTA, SCORE],
     },
     "sample_translations": {"sentences": 6, "examples": 2, "steps": 1, "seed": 1, "searches": [SCORE]},
     "measure_convergence": {
-        "sentences": 5, "samples": 3, "steps": 3, "seed": 1, "remove_repetitions": "none", "bleu_tokeniser": "13a",
+        "sentences": 5,
+        "samples": 3,
+        "steps": 3,
+        "seed": 1,
+        "remove_repetitions": "none",
+        "bleu_tokeniser": "13a",
         "searches": [DELTA, SCORE],
     },
     "map_latent_space": {
-        "sentences": 4, "sentence": None, "positions": 30, "steps": 1, "resolution": 5, "arrows": 3,
+        "sentences": 4,
+        "sentence": None,
+        "positions": 30,
+        "steps": 1,
+        "resolution": 5,
+        "arrows": 3,
         "searches": [SCORE],
     },
     "follow_latents": {"sentences": 6, "steps": [2, 1], "searches": [DELTA, SCORE]},
     "measure_components": {"sentences": 6, "share": 0.9, "searches": [{"system": "lvm"}]},
-}  # fmt: skip
+}
 
 
 def number_of(texts, references=None) -> float:
@@ -196,8 +210,11 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     texts = translator.text(translator.search(lines, plain, normalised=True).tokens)
     sources = translator.subwords.encode_source(lines)
     tried = [translator.text(prior_mean(model, sources, [best[n] for best in ranked])) for n in range(3)]
-    expected = {"predicted": texts, "reference": translator.text(prior_mean(model, sources, true)),
-                "oracle": shortest(tried, references)}  # fmt: skip
+    expected = {
+        "predicted": texts,
+        "reference": translator.text(prior_mean(model, sources, true)),
+        "oracle": shortest(tried, references),
+    }
     assert found["rows"][0]["bleu"] == {name: number_of(made) for name, made in expected.items()}
     assert texts == tried[0] and len(set(map(tuple, expected.values()))) == 3
 
@@ -311,8 +328,10 @@ def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_
     found = run("follow_latents", bundles=folders, tiny_bundles=folders, searches=entries)
     assert (found["analysis"], found["sentences"], found["split"]) == ("latent_paths", 6, "dev")
     assert [(curve["system"], curve["search"]) for curve in found["curves"]] == [
-        ("lvm", "delta"), ("score", "score"), ("one-pass", "delta"),
-    ]  # fmt: skip
+        ("lvm", "delta"),
+        ("score", "score"),
+        ("one-pass", "delta"),
+    ]
     for curve in found["curves"]:
         assert [point["steps"] for point in curve["points"]] == [0, 1, 2]
         first = curve["points"][0]
@@ -372,8 +391,9 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     assert system["same"] is None and system["other"]["sentences"] == len(turned)
     assert analyses.draw(analysed.read(found), reports.manifest()).keys() == {"reordering"}
     # Without alignments the rest is the same.
-    plain = run("measure_reordering", asked | {"searches": [{"system": "one-pass"}]}, bundles=["one-pass"],
-                tiny_bundles=bundles)["example"]["panels"]  # fmt: skip
+    plain = run(
+        "measure_reordering", asked | {"searches": [{"system": "one-pass"}]}, bundles=["one-pass"], tiny_bundles=bundles
+    )["example"]["panels"]
     assert plain == [{key: panel[key] for key in ("system", "distances", "assigned")}]
     # Where no source is short enough, the shortest is drawn.
     shortest = run("measure_reordering", asked | {"positions": 2}, bundles=["one-pass"], tiny_bundles=bundles)
@@ -454,13 +474,18 @@ def test_details_that_do_not_fit_are_told_in_a_sentence(run, details, capsys, tm
     row = {"system": "teacher", "name": "greedy", "seed": 1, "repetitions_removed": "none"}
     for content, told in (
         ("".join(lines[:-1]), "has 7 lines, the source has 8; decode it again."),
-        ("".join([json.dumps(json.loads(lines[0]) | {"subwords": ["?!?"]}) + "\n", *lines[1:]]),
-         "has '?!?', which the system's subwords lack: both must be of one recipe; decode it again."),
-    ):  # fmt: skip
+        (
+            "".join([json.dumps(json.loads(lines[0]) | {"subwords": ["?!?"]}) + "\n", *lines[1:]]),
+            "has '?!?', which the system's subwords lack: both must be of one recipe; decode it again.",
+        ),
+    ):
         (tmp_path / "cut.jsonl").write_text(content)
         with pytest.raises(SystemExit):
-            run("measure_energies", {"scorer": "transformer", "rows": [row | {"details": str(tmp_path / "cut.jsonl")}]},
-                bundles=("transformer",))  # fmt: skip
+            run(
+                "measure_energies",
+                {"scorer": "transformer", "rows": [row | {"details": str(tmp_path / "cut.jsonl")}]},
+                bundles=("transformer",),
+            )
         assert told in capsys.readouterr().err
 
 
@@ -480,8 +505,11 @@ def more_bundles(tiny, tiny_bundles, training_words, export_words, run_stage, tm
 def test_two_scorers_give_what_each_gives_alone(run, details, more_bundles):
     row = {"system": "lvm", "name": "prior-mean", "seed": 1, "repetitions_removed": "none"}
     rows = [row | {"details": str(details["lvm"])}]
-    measure = lambda scorer: run("measure_energies", {"scorer": scorer, "rows": rows}, tiny_bundles=more_bundles,  # noqa: E731
-                                 bundles=("transformer", "seq2seq"))  # fmt: skip
+
+    def measure(scorer):
+        settings = {"scorer": scorer, "rows": rows}
+        return run("measure_energies", settings, tiny_bundles=more_bundles, bundles=("transformer", "seq2seq"))
+
     names = ["seq2seq", "transformer"]
     both, alone = measure(names), {name: measure(name) for name in names}
     assert both["scorer"] == "seq2seq" and "at_reference_lengths" not in both
@@ -555,14 +583,20 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
         with torch.no_grad():
             for source, output in zip(sources, outputs, strict=True):
                 if source and len(output) < model.config.max_positions:
-                    values.append(-float(model.log_probabilities(torch.tensor([[*source, EOS]]), torch.tensor(
-                        [output], dtype=torch.int64)).sum()))  # fmt: skip
+                    values.append(
+                        -float(
+                            model.log_probabilities(
+                                torch.tensor([[*source, EOS]]), torch.tensor([output], dtype=torch.int64)
+                            ).sum()
+                        )
+                    )
                     tokens += len(output) + 1
         assert told_under.sentences == len(values) and told_under.unscored == len(lines) - len(values) >= 1
         assert told_under.per_sentence == pytest.approx(sum(values) / len(values), rel=1e-5)
         assert told_under.per_token == pytest.approx(sum(values) / tokens, rel=1e-5)
     # Padding changes nothing.
-    for before, after in zip((one, two), run("measure_energies", asked, more=["--batch", "1"], **told)[
-        "at_reference_lengths"], strict=True):  # fmt: skip
+    for before, after in zip(
+        (one, two), run("measure_energies", asked, more=["--batch", "1"], **told)["at_reference_lengths"], strict=True
+    ):
         assert before["bleu"] == after["bleu"] and before["sentences"] == after["sentences"]
         assert before["per_sentence"] == pytest.approx(after["per_sentence"], rel=1e-4)

@@ -67,8 +67,10 @@ def test_rows_are_compared_with_their_baseline_of_the_same_seed(rows, run_stage,
     assert content["test"]["name"] == "paired approximate randomisation" and content["test"]["trials"] == TRIALS
     # Seed 2 has no prior mean to be compared with, and no delta.
     assert [(row["system"], row["name"], row["seed"]) for row in found] == [
-        ("lvm", "prior-mean", 1), ("lvm", "delta-1", 1), ("score", "score-1", 1),
-    ]  # fmt: skip
+        ("lvm", "prior-mean", 1),
+        ("lvm", "delta-1", 1),
+        ("score", "score-1", 1),
+    ]
     text = {row["name"]: open(row["translations"]).read().splitlines() for row in listed[:4]}
     told = {row["name"]: open(row["details"]).read().splitlines() for row in listed[:4]}
     joined = {name: [json.loads(line)["without_repeated_subwords"] for line in lines] for name, lines in told.items()}

@@ -35,10 +35,12 @@ def mirror(tmp_path, monkeypatch):
 
 def settings(**change):
     return {
-        "name": "mini", "languages": ["de", "en"], "folder": None,
+        "name": "mini",
+        "languages": ["de", "en"],
+        "folder": None,
         "files": {"pairs": {"url": URL, "sha256": hashlib.sha256(CONTENT).hexdigest()}},
         "train": [{"table": "pairs!deu.txt", "columns": {"en": 0, "de": 1}}],
-    } | change  # fmt: skip
+    } | change
 
 
 def words(given, *more, languages=("de", "en")):
@@ -120,8 +122,12 @@ def test_a_generated_corpus_in_both_directions(tmp_path, mirror, monkeypatch):
     grammar.generate = lambda given: {split: [("ja", "yes")] * given[split] for split in ("train", "dev", "test")}
     monkeypatch.setitem(sys.modules, "workflow_src.data.toy.grammar", grammar)
     monkeypatch.setattr(workflow_src.data.toy, "grammar", grammar, raising=False)
-    toy = {"name": "toy", "languages": ["de", "en"], "kind": "generated",
-           "generator": {"train": 3, "dev": 2, "test": 1, "seed": 1}}  # fmt: skip
+    toy = {
+        "name": "toy",
+        "languages": ["de", "en"],
+        "kind": "generated",
+        "generator": {"train": 3, "dev": 2, "test": 1, "seed": 1},
+    }
     for languages, expected in ((("de", "en"), "ja\n"), (("en", "de"), "yes\n")):
         main(words(toy, languages=languages))
         assert (tmp_path / f"results/mini/raw/train.{languages[0]}").read_text() == expected * 3

@@ -90,8 +90,12 @@ def test_the_best_row_on_dev_is_the_default(finish, tiny_bundles):
     # The default of a length penalty is not said again.
     assert description["search_defaults"] == {"beam": {"beam": 3, "length_penalty": 0.5}}
     assert description["default_from"] == {
-        "experiment": "e", "rows": 3, "row": "p", "engine": "continuum", "dev_bleu": 22.5,
-    }  # fmt: skip
+        "experiment": "e",
+        "rows": 3,
+        "row": "p",
+        "engine": "continuum",
+        "dev_bleu": 22.5,
+    }
     plain = opened(tiny_bundles["transformer"])
     assert opened(folder).settings()[0] == plain.settings("beam", beam=3, length_penalty=0.5)[0]
     assert opened(folder).translate(LINES) == plain.translate(LINES, search="beam", beam=3, length_penalty=0.5)

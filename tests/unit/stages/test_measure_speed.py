@@ -95,9 +95,14 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
     monkeypatch.setattr(measure_speed, "cores", lambda: 3)
     half = INT8 | {"name": "beam-4-ctranslate2-float16", "compute_type": "float16"}
     found = _run(
-        tmp_path, "a\nb\n", "teacher=t", "lvm=l", rows=[*ROWS, INT8, half], ctranslate2=["teacher=c"],
+        tmp_path,
+        "a\nb\n",
+        "teacher=t",
+        "lvm=l",
+        rows=[*ROWS, INT8, half],
+        ctranslate2=["teacher=c"],
         protocols=["cpu-1-thread", "cpu-all-threads"],
-    )  # fmt: skip
+    )
     told = [
         (order.engine, order.settings.get("compute_type", order.precision), sorted(order.folders), order.threads)
         for order in in_process
@@ -241,9 +246,14 @@ def test_a_worker_that_waits_leaves_the_cores_to_others():
 
 def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
     row = {
-        "system": "a", "name": "ranked", "search": "latent-search", "steps": 0, "rescorer": "teacher",
-        "engine": "onnxruntime", "compute_type": "int8",
-    }  # fmt: skip
+        "system": "a",
+        "name": "ranked",
+        "search": "latent-search",
+        "steps": 0,
+        "rescorer": "teacher",
+        "engine": "onnxruntime",
+        "compute_type": "int8",
+    }
     folders = {measure_speed.OWN: {"a": tiny_bundles["lvm"], "teacher": tiny_bundles["transformer"]}}
     row, protocol = SpeedRow.of(row), Protocol("cpu-1-thread", "cpu", 1)
     (order,) = measure_speed.orders([row], folders, protocol, "auto").values()

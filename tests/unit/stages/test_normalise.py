@@ -68,8 +68,10 @@ def test_texts_drops_counts_and_digests(tmp_path, raw):
     assert summary["pairs"] == {"train": 3, "dev": 1, "test": 2}
     assert summary["read"] == {"train": 6, "dev": 2, "test": 2}
     assert summary["dropped"] == {
-        "train": {"empty": 1, "max_words": 1, "length_ratio": 1}, "dev": {"empty": 1}, "test": {},
-    }  # fmt: skip
+        "train": {"empty": 1, "max_words": 1, "length_ratio": 1},
+        "dev": {"empty": 1},
+        "test": {},
+    }
     assert summary["places"] == {
         "dev": [[0, "my dev.ro", "my dev.en", 2]],
         "test": [[0, "my test.ro", "my test.en", 2]],
@@ -143,15 +145,21 @@ def test_unknown_settings_are_named(tmp_path, raw, capsys):
 
 def test_drops_of_the_download_and_lines_left_out_are_counted_where_a_user_looks(tmp_path, capsys):
     texts = {
-        "train.ro": "a b\n\nc d\n", "train.en": "one\ntwo\nthree\n", "dev.ro": "x\n\ny\n", "dev.en": "1\n2\n3\n",
-        "test.ro": "lung lung\nbun\n", "test.en": "long long long\ngood\n",
-    }  # fmt: skip
+        "train.ro": "a b\n\nc d\n",
+        "train.en": "one\ntwo\nthree\n",
+        "dev.ro": "x\n\ny\n",
+        "dev.en": "1\n2\n3\n",
+        "test.ro": "lung lung\nbun\n",
+        "test.en": "long long long\ngood\n",
+    }
     write_raw(tmp_path / "raw", texts, {"train": {"minimum_score": 5, "markup": 2}})
     summary = normalise(tmp_path, max_characters=9)
     assert summary["read"] == {"train": 10, "dev": 3, "test": 2}
     assert summary["dropped"] == {
-        "train": {"minimum_score": 5, "markup": 2, "empty": 1}, "dev": {"empty": 1}, "test": {"max_characters": 1}
-    }  # fmt: skip
+        "train": {"minimum_score": 5, "markup": 2, "empty": 1},
+        "dev": {"empty": 1},
+        "test": {"max_characters": 1},
+    }
     assert all(
         summary["read"][name] == summary["pairs"][name] + sum(summary["dropped"][name].values())
         for name in ("train", "dev", "test")
@@ -167,16 +175,20 @@ def test_drops_of_the_download_and_lines_left_out_are_counted_where_a_user_looks
 
 def test_sentences_of_dev_and_test_that_are_in_train_are_counted_and_none_is_dropped(tmp_path, capsys):
     texts = {
-        "train.ro": "bună ziua\nCe faci?\nda\n", "train.en": "good day\nhow are you?\nyes\n",
+        "train.ro": "bună ziua\nCe faci?\nda\n",
+        "train.en": "good day\nhow are you?\nyes\n",
         # The same pair in another form; a source alone; a target alone; nothing.
-        "dev.ro": "buna\u0306  ziua\nda\nnimic\nnimic\n", "dev.en": "good day\nsure\nyes\nnothing\n",
-        "test.ro": "nu\n", "test.en": "no\n",
-    }  # fmt: skip
+        "dev.ro": "buna\u0306  ziua\nda\nnimic\nnimic\n",
+        "dev.en": "good day\nsure\nyes\nnothing\n",
+        "test.ro": "nu\n",
+        "test.en": "no\n",
+    }
     write_raw(tmp_path / "raw", texts)
     summary = normalise(tmp_path)
     assert summary["found_in_train"] == {
-        "dev": {"source": 2, "target": 2, "pair": 1}, "test": {"source": 0, "target": 0, "pair": 0}
-    }  # fmt: skip
+        "dev": {"source": 2, "target": 2, "pair": 1},
+        "test": {"source": 0, "target": 0, "pair": 0},
+    }
     assert summary["pairs"] == {"train": 3, "dev": 4, "test": 1}
     told = capsys.readouterr().err
     assert "dev: 4 pairs; in train are the source of 2, the target of 2, and both as one pair of 1\n" in told

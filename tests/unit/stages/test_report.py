@@ -270,8 +270,10 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     score = {row.repetitions_removed: row for row in rows if row.name == "score-4"}
     assert (score["subwords"].p_value, score["subwords"].control_p_value) == (0.0123, 0.5)
     assert {removed: row.control_difference for removed, row in score.items()} == {
-        "none": -0.5, "words": 0.125, "subwords": 0.25,
-    }  # fmt: skip
+        "none": -0.5,
+        "words": 0.125,
+        "subwords": 0.25,
+    }
     assert (score["none"].control_p_value, score["words"].p_value) == (0.0004, 0.1)
     assert {row.control_p_value for row in rows if row.family not in ("score", "energy")} == {None}
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
@@ -369,11 +371,18 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     )
     cell = {"system": "lvm", "scorer": "seq2seq"}
     manifest = json.loads(words[words.index("--settings") + 1])
-    manifest["grids"] = [{
-        "title": "Two <settings>", "family": "lvm", "row_setting": "data", "column_setting": "objective.width",
-        "rows": ["raw", "distilled"], "columns": ["1"], "cells": [[cell | {"system": "lvm-raw"}], [cell]],
-        "published": [["1 (2.0)"], ["3 (4.0)"]],
-    }]  # fmt: skip
+    manifest["grids"] = [
+        {
+            "title": "Two <settings>",
+            "family": "lvm",
+            "row_setting": "data",
+            "column_setting": "objective.width",
+            "rows": ["raw", "distilled"],
+            "columns": ["1"],
+            "cells": [[cell | {"system": "lvm-raw"}], [cell]],
+            "published": [["1 (2.0)"], ["3 (4.0)"]],
+        }
+    ]
     words[words.index("--settings") + 1] = json.dumps(manifest)
     under = {"per_sentence": 9.04, "per_token": 0.8, "error": 0.5, "sentences": 8, "unscored": 0}
     row = under | {
@@ -383,14 +392,21 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     }
     bleu = {"bleu": 20.0, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.0}
     energies = {
-        "format": 1, "analysis": "energies", "split": "test", "scorer": "teacher", "reference": row,
+        "format": 1,
+        "analysis": "energies",
+        "split": "test",
+        "scorer": "teacher",
+        "reference": row,
         "rows": [row | {"name": "delta-2", "seed": 1}],
         "at_reference_lengths": [row | {"name": "delta-1", "bleu": bleu}],
-    }  # fmt: skip
+    }
     (tmp_path / "energies.json").write_text(json.dumps(energies))
     folder = _build([*words, "--analyses", str(tmp_path / "energies.json")])
-    found = {(one.name, one.repetitions_removed): one.energy_per_sentence
-             for one in read_results(folder / "results.json").rows if one.system == "lvm"}  # fmt: skip
+    found = {
+        (one.name, one.repetitions_removed): one.energy_per_sentence
+        for one in read_results(folder / "results.json").rows
+        if one.system == "lvm"
+    }
     # In results the first scorer's, of rows at lengths of their own.
     assert found["delta-2", "subwords"] == 9.04 and set(found.values()) == {9.04, None}
     page = page_of(folder)

@@ -101,8 +101,13 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
     html = MarkdownIt("commonmark").enable("table").render((folder / "results.md").read_text(encoding="utf-8"))
     read = Texts(html)
     assert read.tags.keys() <= {"h1", "h2", "h3", "p", "ul", "li", "strong", "pre", "code"} | {
-        "table", "thead", "tbody", "tr", "th", "td",
-    }  # fmt: skip
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
     for text in (*NAMES, title, description, notes):
         assert shown(text) in shown(" ".join(read.text))
     rows = csv.DictReader(io.StringIO((folder / "table.csv").read_text(encoding="utf-8")))

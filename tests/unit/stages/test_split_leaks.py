@@ -21,14 +21,12 @@ SETTINGS = [
     for values in itertools.product((False, True), repeat=len(SWITCHES))
 ]
 SPLIT = Split(method="connected-groups", dev=3, test=3, key_language="ro")
-ROMANIAN = [
-    "Șapte țări în față", "Câți ani ai", "„Bună ziua”, a spus", "L-am văzut la ora 10:30", "Mâine e sâmbătă", "Nu",
-    "Prețul e de 5 € (sau 4 %)", "Ți-am adus ½ kg de făină", "Școala e aici", "O mie… de ori",
-]  # fmt: skip
-ENGLISH = [
-    "Seven countries ahead", "How old are you", "“Good day,” he said", "I saw him at 10:30", "It's late, isn't it",
-    "No", "It costs 5 € (or 4 %)", "I've brought ½ kg of flour", "The school’s here", "A thousand… times",
-]  # fmt: skip
+ROMANIAN = """\
+Șapte țări în față / Câți ani ai / „Bună ziua”, a spus / L-am văzut la ora 10:30 / Mâine e sâmbătă / \
+Nu / Prețul e de 5 € (sau 4 %) / Ți-am adus ½ kg de făină / Școala e aici / O mie… de ori""".split(" / ")
+ENGLISH = """\
+Seven countries ahead / How old are you / “Good day,” he said / I saw him at 10:30 / It's late, isn't it / \
+No / It costs 5 € (or 4 %) / I've brought ½ kg of flour / The school’s here / A thousand… times""".split(" / ")
 # Forms of a sentence that some setting makes equal.
 FORMS = {
     "as it is": lambda text: text,

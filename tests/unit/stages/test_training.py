@@ -65,13 +65,19 @@ def test_where_systems_start_from(systems, tiny, training_words, run_stage, tmp_
     started = load_tensors(tmp_path / "model.safetensors")
     took = [name for name in started if name.startswith("stack.")]
     assert took and all(torch.equal(started[name], lvm[name.replace("stack.", "decoder_stack.", 1)]) for name in took)
-    run_stage("train", training_words("lvm", tmp_path / "l", initial=systems["transformer"], max_steps=1,
-                                          learning_rate=1e-12, keep="last"))  # fmt: skip
+    run_stage(
+        "train",
+        training_words(
+            "lvm", tmp_path / "l", initial=systems["transformer"], max_steps=1, learning_rate=1e-12, keep="last"
+        ),
+    )
     started = load_tensors(tmp_path / "l/model.safetensors")
     for stack in ("prior_stack", "posterior_stack", "decoder_stack"):
         name = "layers.0.feed_forward.inner.weight"
         torch.testing.assert_close(started[f"{stack}.{name}"], teacher[f"decoder.{name}"], rtol=0, atol=1e-9)
-    torch.testing.assert_close(started["source_embedding.weight"], teacher["source_embedding.weight"], rtol=0, atol=1e-9)  # fmt: skip  # noqa: E501
+    torch.testing.assert_close(
+        started["source_embedding.weight"], teacher["source_embedding.weight"], rtol=0, atol=1e-9
+    )  # noqa: E501
 
 
 @pytest.mark.parametrize("family", ["score", "energy"])

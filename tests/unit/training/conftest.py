@@ -35,8 +35,19 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
     """`make(family, seed, state, ...)`: a trainer as the stage makes it, the model at `.model`."""
     numbers = iter(range(10**6))
 
-    def make(family, seed=1, state=None, validation=None, wrap=None, prepare=None, model=None, split_batches=True,
-             group=None, save_minutes=1e6, **training) -> Trainer:  # fmt: skip
+    def make(
+        family,
+        seed=1,
+        state=None,
+        validation=None,
+        wrap=None,
+        prepare=None,
+        model=None,
+        split_batches=True,
+        group=None,
+        save_minutes=1e6,
+        **training,
+    ) -> Trainer:
         settings = tiny_settings(family, model=model, **{"save_every": 3} | training)
         torch.manual_seed(seed)
         made = build(family, settings["model"], tiny.sizes)

@@ -84,9 +84,15 @@ def test_the_clock_of_the_first_process_saves_in_all(make_trainer, tmp_path, mon
 
     def train(group):
         trainer = make_trainer(
-            *("transformer", 1, f"s{group.rank}"), group=group, max_steps=5, batch_tokens=400, accumulate=2,
-            save_minutes=5, save_every=1000, validate_every=1000,
-        )  # fmt: skip
+            *("transformer", 1, f"s{group.rank}"),
+            group=group,
+            max_steps=5,
+            batch_tokens=400,
+            accumulate=2,
+            save_minutes=5,
+            save_every=1000,
+            validate_every=1000,
+        )
         if not group.first:
             trainer.states = None
         # Five minutes pass after update 3 in the first process, and at once in the other.

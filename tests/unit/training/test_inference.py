@@ -56,16 +56,21 @@ def test_interrupted_is_bit_equal_and_the_energy_does_not_move(
             assert not scorer.training and not any(p.requires_grad for p in scorer.parameters())
             return own(network, batch, context)
 
-        config = TrainingConfig(
-            max_steps=12, batch_tokens=150, learning_rate=0.005, warmup_steps=4, validate_every=6, save_every=3,
-            accumulate=accumulate, keep="last",
-        )  # fmt: skip
+        rates = {"learning_rate": 0.005, "warmup_steps": 4, "batch_tokens": 150, "accumulate": accumulate}
+        config = TrainingConfig(max_steps=12, validate_every=6, save_every=3, keep="last", **rates)
         scorers.append(miniature(energy, tiny.sizes, 9))
         model = miniature(family, tiny.sizes, 1)
         return Trainer(
-            model, call, config, tiny.train, Validation(lambda model: {"dev": 0.0}, "dev"), runtime,
-            StateFolder(tmp_path / state, "a fingerprint"), 1, roles={"energy": scorers[-1]},
-        )  # fmt: skip
+            model,
+            call,
+            config,
+            tiny.train,
+            Validation(lambda model: {"dev": 0.0}, "dev"),
+            runtime,
+            StateFolder(tmp_path / state, "a fingerprint"),
+            1,
+            roles={"energy": scorers[-1]},
+        )
 
     straight = trainer("straight")
     straight.run()
@@ -119,9 +124,14 @@ def test_dev_figures_are_those_of_sentences_one_by_one(family, operators, tiny, 
     assert figures["dev_loss"] == pytest.approx(total / tokens, rel=1e-6)
 
 
-@pytest.mark.parametrize("keep, energies, kept", [
-    ("best", (5.0, 6.0, 7.0), 0), ("best", (5.0, 4.0, 7.0), 1), ("last", (5.0, 6.0, 7.0), 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "keep, energies, kept",
+    [
+        ("best", (5.0, 6.0, 7.0), 0),
+        ("best", (5.0, 4.0, 7.0), 1),
+        ("last", (5.0, 6.0, 7.0), 2),
+    ],
+)
 def test_the_start_is_validated_and_kept_where_no_later_weights_are_better(
     tiny, runtime, compare, tmp_path, keep, energies, kept
 ):
@@ -137,15 +147,20 @@ def test_the_start_is_validated_and_kept_where_no_later_weights_are_better(
             validated.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
             return {"dev_energy": energies[min(len(validated) - 1, 2)]}
 
-        config = TrainingConfig(
-            max_steps=6, batch_tokens=150, learning_rate=0.005, warmup_steps=0, validate_every=3, save_every=2,
-            keep=keep,
-        )  # fmt: skip
+        rates = {"learning_rate": 0.005, "warmup_steps": 0, "batch_tokens": 150}
+        config = TrainingConfig(max_steps=6, validate_every=3, save_every=2, keep=keep, **rates)
         return Trainer(
-            miniature("inference-network", tiny.sizes, 1), call, config, tiny.train,
-            Validation(figures, "dev_energy", smallest=True), runtime, StateFolder(tmp_path / state, "fingerprint"), 1,
-            roles={"energy": miniature("transformer", tiny.sizes, 9)}, validate_start=True,
-        )  # fmt: skip
+            miniature("inference-network", tiny.sizes, 1),
+            call,
+            config,
+            tiny.train,
+            Validation(figures, "dev_energy", smallest=True),
+            runtime,
+            StateFolder(tmp_path / state, "fingerprint"),
+            1,
+            roles={"energy": miniature("transformer", tiny.sizes, 9)},
+            validate_start=True,
+        )
 
     validated: list = []
     whole = trainer("whole", validated)
@@ -169,15 +184,26 @@ def test_the_start_is_validated_and_kept_where_no_later_weights_are_better(
 def test_with_a_mean_of_weights_the_start_is_no_part_and_without_updates_it_is_not_validated(tiny, runtime, tmp_path):
     def trainer(steps: int):
         config = TrainingConfig(
-            max_steps=steps, batch_tokens=150, learning_rate=0.005, validate_every=2, save_every=100,
-            schedule="polynomial", keep="average",
-        )  # fmt: skip
+            max_steps=steps,
+            batch_tokens=150,
+            learning_rate=0.005,
+            validate_every=2,
+            save_every=100,
+            schedule="polynomial",
+            keep="average",
+        )
         return Trainer(
-            miniature("inference-network", tiny.sizes, 1), build_objective("inference-network", {}), config, tiny.train,
-            Validation(lambda model: {"dev_energy": 1.0}, "dev_energy", smallest=True), runtime,
-            StateFolder(tmp_path / str(steps), "fingerprint"), 1,
-            roles={"energy": miniature("transformer", tiny.sizes, 9)}, validate_start=True,
-        )  # fmt: skip
+            miniature("inference-network", tiny.sizes, 1),
+            build_objective("inference-network", {}),
+            config,
+            tiny.train,
+            Validation(lambda model: {"dev_energy": 1.0}, "dev_energy", smallest=True),
+            runtime,
+            StateFolder(tmp_path / str(steps), "fingerprint"),
+            1,
+            roles={"energy": miniature("transformer", tiny.sizes, 9)},
+            validate_start=True,
+        )
 
     progress = trainer(4).run()
     assert [entry["step"] for entry in progress.history] == [0, 2, 4, 4] and progress.history[-1]["averaged"] == 2

@@ -63,9 +63,11 @@ def test_bleu_of_the_references_themselves_is_100(dev, tiny):
 
 def test_bleu_while_training_is_counted_by_the_tokeniser_of_the_settings(tiny, runtime):
     words = SimpleNamespace(
-        reference=tiny.corpus / "dev.reference.en", corpus_summary=tiny.corpus / "corpus.json", dev="dev",
+        reference=tiny.corpus / "dev.reference.en",
+        corpus_summary=tiny.corpus / "corpus.json",
+        dev="dev",
         settings={"bleu_tokeniser": "char"},
-    )  # fmt: skip
+    )
     dev = open_dev(tiny.dev, words, tiny.subwords, runtime, TrainingConfig(max_steps=1), Group())
     # Half of every line: no word of it is missed, and single characters tell.
     rows = [tiny.dev.target(row).tolist()[: len(tiny.dev.target(row)) // 2 + 1] for row in range(dev.sentences)]
@@ -125,9 +127,12 @@ def test_lvm_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings,
             memory = model.encode(batch.source)
             mean, _ = model.posterior(memory, target, mask)
             prior, deviation = model.prior(memory, mask)
-            kl = float(torch.distributions.kl_divergence(
-                torch.distributions.Normal(mean, torch.full_like(mean, 1e-4)),
-                torch.distributions.Normal(prior, deviation)).sum())  # fmt: skip
+            kl = float(
+                torch.distributions.kl_divergence(
+                    torch.distributions.Normal(mean, torch.full_like(mean, 1e-4)),
+                    torch.distributions.Normal(prior, deviation),
+                ).sum()
+            )
             logits = model.decode(memory, mean, mask)[0]
             likelihood = -float(torch.nn.functional.cross_entropy(logits, target[0], reduction="sum"))
             bound, divergence, positions = bound + likelihood - kl, divergence + kl, positions + target.size(1)

@@ -29,8 +29,10 @@ def _grid(config: GridConfig, where: str, loaded: Loaded) -> GridInfo:
     systems = _systems(config, where, loaded)
     if config.rows == config.columns:
         raise ConfigError(f"{where}: rows and columns are both {config.rows}; name two settings.")
-    values = {one.name: (_value(one, config.rows, f"{where}.rows"), _value(one, config.columns, f"{where}.columns"))
-              for one in systems}  # fmt: skip
+    values = {
+        one.name: (_value(one, config.rows, f"{where}.rows"), _value(one, config.columns, f"{where}.columns"))
+        for one in systems
+    }
     rows, columns = (tuple(dict.fromkeys(pair[side] for pair in values.values())) for side in (0, 1))
     there: dict[tuple[str, str], str] = {}
     for name, pair in values.items():

@@ -24,17 +24,29 @@ from workflow_src.data.toy.phrases import (
 )
 
 FINITE = {
-    "haben": "habe hast hat haben", "hatten": "hatte hattest hatte hatten", "sein": "bin bist ist sind",
-    "waren": "war warst war waren", "werden": "werde wirst wird werden", "können": "kann kannst kann können",
-    "müssen": "muss musst muss müssen", "wollen": "will willst will wollen", "sollen": "soll sollst soll sollen",
+    "haben": "habe hast hat haben",
+    "hatten": "hatte hattest hatte hatten",
+    "sein": "bin bist ist sind",
+    "waren": "war warst war waren",
+    "werden": "werde wirst wird werden",
+    "können": "kann kannst kann können",
+    "müssen": "muss musst muss müssen",
+    "wollen": "will willst will wollen",
+    "sollen": "soll sollst soll sollen",
     "dürfen": "darf darfst darf dürfen",
-}  # fmt: skip
+}
 BE = {"1sg": "am", "2sg": "are", "3sg": "is", "pl": "are"}
 WAS = {"1sg": "was", "2sg": "were", "3sg": "was", "pl": "were"}
 AGREEMENT_WEIGHTS = {"1sg": 1, "2sg": 0.6, "3sg": 5, "pl": 2.5}
 _MODALS = ("können", "müssen", "wollen", "sollen", "dürfen")
-_STATES = {"müde": "tired", "krank": "sick/ill", "hungrig": "hungry", "glücklich": "happy", "traurig": "sad/unhappy",
-           "nervös": "nervous"}  # fmt: skip
+_STATES = {
+    "müde": "tired",
+    "krank": "sick/ill",
+    "hungrig": "hungry",
+    "glücklich": "happy",
+    "traurig": "sad/unhappy",
+    "nervös": "nervous",
+}
 
 
 class Wording(NamedTuple):
@@ -248,10 +260,12 @@ def _compound_clauses() -> Iterator[Rule]:
             for tense, word, form in tenses:
                 for flavour in ("full", "zu", "pron", "neg"):
                     verbs = [
-                        verb for verb in verbs_with(flavour)
-                        if verb.auxiliary == auxiliary and subject in verb.subjects
+                        verb
+                        for verb in verbs_with(flavour)
+                        if verb.auxiliary == auxiliary
+                        and subject in verb.subjects
                         and (not verb.stative or flavour == "zu")
-                    ]  # fmt: skip
+                    ]
                     if flavour == "neg" and (subject != "person" or tense not in ("perfect", "können")):
                         continue
                     if verbs and not (flavour == "zu" and tense not in ("perfect", "werden")):

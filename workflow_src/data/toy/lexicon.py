@@ -114,10 +114,15 @@ beginnen beginnt begann begonnen haben | zu | - | begin to/start to/start ing | 
 """
 # Who does what: any verb not named here has persons as subjects.
 SUBJECTS = {
-    "schlafen": ("person", "animal"), "einschlafen": ("person", "animal"), "weglaufen": ("person", "animal"),
-    "ankommen": ("person", "transport"), "abfahren": ("person", "transport"), "anfangen": ("event",),
-    "beginnen.none": ("event",), "stattfinden": ("event",),
-}  # fmt: skip
+    "schlafen": ("person", "animal"),
+    "einschlafen": ("person", "animal"),
+    "weglaufen": ("person", "animal"),
+    "ankommen": ("person", "transport"),
+    "abfahren": ("person", "transport"),
+    "anfangen": ("event",),
+    "beginnen.none": ("event",),
+    "stattfinden": ("event",),
+}
 NAMES = "Anna Peter Maria Paul Lena Thomas".split()
 
 # Places by what one does there: German = English synonyms.
@@ -261,10 +266,9 @@ def _verb(line: str) -> Verb:
     infinitive, third, preterite, participle, auxiliary = forms.split()
     prefix, _, infinitive = infinitive.rpartition("+")
     synonyms = tuple(english.replace("!", " " if frame == "zu" else "").split("/"))
-    return Verb(
-        prefix, infinitive, third, preterite, participle, auxiliary, frame,
-        tuple(kinds.split("+")) if kinds != "-" else (), synonyms, "!" in english, "" if place == "-" else place,
-    )  # fmt: skip
+    objects = tuple(kinds.split("+")) if kinds != "-" else ()
+    meaning = (frame, objects, synonyms, "!" in english, "" if place == "-" else place)
+    return Verb(prefix, infinitive, third, preterite, participle, auxiliary, *meaning)
 
 
 def pairs(text: str) -> list[tuple[list[str], list[list[str]]]]:

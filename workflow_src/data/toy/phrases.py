@@ -31,14 +31,27 @@ _STRONG = {"nom": "er e es e", "acc": "en e es e", "dat": "em er em en"}
 _DECLENSIONS = {"weak": _WEAK, "mixed": _MIXED, "strong": _STRONG}
 # determiner: declension, weight in the singular, in the plural (0: none).
 _DETERMINERS = {
-    "def": ("weak", 5, 2), "indef": ("mixed", 4, 0), "this": ("weak", 1, 0.5), "mein": ("mixed", 1, 0.5),
-    "unser": ("mixed", 0.7, 0.4), "bare": ("strong", 0, 1), "zwei": ("strong", 0, 0.8), "drei": ("strong", 0, 0.5),
-    "viele": ("strong", 0, 0.8), "kein": ("mixed", 0, 0),
-}  # fmt: skip
+    "def": ("weak", 5, 2),
+    "indef": ("mixed", 4, 0),
+    "this": ("weak", 1, 0.5),
+    "mein": ("mixed", 1, 0.5),
+    "unser": ("mixed", 0.7, 0.4),
+    "bare": ("strong", 0, 1),
+    "zwei": ("strong", 0, 0.8),
+    "drei": ("strong", 0, 0.5),
+    "viele": ("strong", 0, 0.8),
+    "kein": ("mixed", 0, 0),
+}
 _ENGLISH = {
-    "def": [["the"]], "indef": [["a(n)"]], "mein": [["my"]], "unser": [["our"]], "bare": [[]], "zwei": [["two"]],
-    "drei": [["three"]], "viele": [["many"], ["a(n)", "lot", "of"]],
-}  # fmt: skip
+    "def": [["the"]],
+    "indef": [["a(n)"]],
+    "mein": [["my"]],
+    "unser": [["our"]],
+    "bare": [[]],
+    "zwei": [["two"]],
+    "drei": [["three"]],
+    "viele": [["many"], ["a(n)", "lot", "of"]],
+}
 PRONOUNS = {
     "acc": {"mich": "me", "dich": "you", "ihn": "him", "sie": "her/them", "uns": "us"},
     "dat": {"mir": "me", "dir": "you", "ihm": "him", "ihr": "her", "uns": "us", "ihnen": "them"},

@@ -22,12 +22,17 @@ from workflow_src.data.toy.lexicon import NOUNS, VERBS, Verb
 from workflow_src.data.toy.phrases import english_verb_phrase, relative_pronoun, unit, words
 
 _QUALITIES = {
-    "teuer": ("vehicle device clothes room", "expensive/costly"), "neu": ("vehicle device clothes text room", "new"),
-    "alt": ("vehicle house text", "old"), "schön": ("vehicle clothes house", "beautiful/lovely"),
-    "interessant": ("text press", "interesting"), "langweilig": ("text press", "boring/dull"),
-    "lecker": ("food meal cake", "delicious/tasty"), "billig": ("vehicle device clothes", "cheap/inexpensive"),
-    "groß": ("house room vehicle", "big/large"), "klein": ("house room cake", "small/little"),
-}  # fmt: skip
+    "teuer": ("vehicle device clothes room", "expensive/costly"),
+    "neu": ("vehicle device clothes text room", "new"),
+    "alt": ("vehicle house text", "old"),
+    "schön": ("vehicle clothes house", "beautiful/lovely"),
+    "interessant": ("text press", "interesting"),
+    "langweilig": ("text press", "boring/dull"),
+    "lecker": ("food meal cake", "delicious/tasty"),
+    "billig": ("vehicle device clothes", "cheap/inexpensive"),
+    "groß": ("house room vehicle", "big/large"),
+    "klein": ("house room cake", "small/little"),
+}
 
 
 _MATRIX = {
@@ -58,18 +63,23 @@ _CONJUNCTIONS = [
 _MAKING = {"kaufen", "schreiben", "kochen", "backen", "finden", "waschen", "reparieren", "bauen", "malen", "putzen"}
 # Beside a main clause in the past, a relative clause in the perfect is English past.
 _ADVERBIAL_OF = {
-    ("perfect", "now"): "none", ("perfect", "then"): "time", ("past", "now"): "none", ("past", "then"): "none",
-    ("present", "now"): "none", ("present", "then"): "none",
-}  # fmt: skip
+    ("perfect", "now"): "none",
+    ("perfect", "then"): "time",
+    ("past", "now"): "none",
+    ("past", "then"): "none",
+    ("present", "now"): "none",
+    ("present", "then"): "none",
+}
 _GENDERS = (("m", "sg", "3sg"), ("f", "sg", "3sg"), ("n", "sg", "3sg"), ("p", "pl", "pl"))
 
 
 def _transitive(*kinds: str) -> list[Verb]:
     """Dynamic verbs with an accusative object, of any of `kinds` where given."""
     return [
-        verb for verb in VERBS
+        verb
+        for verb in VERBS
         if verb.frame == "acc" and not verb.stative and (not kinds or set(kinds) & set(verb.kinds))
-    ]  # fmt: skip
+    ]
 
 
 def _makers(kind: str) -> list[Verb]:
@@ -163,8 +173,9 @@ def _fronted_objects() -> Iterator[Rule]:
                 end = (verb.prefix,) if verb.prefix else ()
                 weight = AGREEMENT_WEIGHTS[agreement] / len(verb.kinds)
                 for tense, middle, last in (
-                    ("past", verb.finite("past", agreement), end), ("perfect", _have(agreement), (verb.participle,))
-                ):  # fmt: skip
+                    ("past", verb.finite("past", agreement), end),
+                    ("perfect", _have(agreement), (verb.participle,)),
+                ):
                     german = [((0, ""), middle, (1, ""), *last, ".")]
                     english = [
                         ((1, ""), *group.auxiliaries, *phrase, ".")
@@ -205,9 +216,11 @@ def _relatives() -> Iterator[Rule]:
             index = list(AGREEMENT_WEIGHTS).index(agreement)
             past = Adverbial(("Time past",), (), (("first", ()), ("last", ())), False)
             for tense, word, form, adverbial, kind in (
-                ("perfect", auxiliary, "part", NONE, "none"), ("perfect", auxiliary, "part", past, "time"),
-                ("werden", "werden", "inf", NONE, "none"), ("können", "können", "inf", NONE, "none"),
-            ):  # fmt: skip
+                ("perfect", auxiliary, "part", NONE, "none"),
+                ("perfect", auxiliary, "part", past, "time"),
+                ("werden", "werden", "inf", NONE, "none"),
+                ("können", "können", "inf", NONE, "none"),
+            ):
                 groups = verb_group(tense, agreement, kind)
                 weight = (6 if auxiliary == "haben" else 1) * (3 if agreement == "3sg" else 1)
                 carrier = ("Carrier", agreement, "then" if tense == "perfect" else "now")
@@ -276,10 +289,17 @@ def _qualities() -> Iterator[Rule]:
 
 # How often each kind of sentence is drawn, by its name in `generator.kinds`; with its symbol.
 SENTENCES: dict[str, tuple[str, float]] = {
-    "plain": ("Plain", 2), "adverb": ("Adverb", 6), "question": ("Question", 2.5), "negated": ("Negated", 1.5),
-    "to-clause": ("ToClause", 1), "complement": ("Complement", 3), "conjunction": ("Conjunction", 4),
-    "fronted": ("Fronted", 1.5), "relative": ("Relative", 2.5), "quality": ("Quality", 0.5),
-}  # fmt: skip
+    "plain": ("Plain", 2),
+    "adverb": ("Adverb", 6),
+    "question": ("Question", 2.5),
+    "negated": ("Negated", 1.5),
+    "to-clause": ("ToClause", 1),
+    "complement": ("Complement", 3),
+    "conjunction": ("Conjunction", 4),
+    "fronted": ("Fronted", 1.5),
+    "relative": ("Relative", 2.5),
+    "quality": ("Quality", 0.5),
+}
 
 
 @functools.cache

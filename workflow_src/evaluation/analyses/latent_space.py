@@ -83,9 +83,14 @@ def changes(model: LatentModel, refiner: Refiner, source: Sequence[int], length:
 
 @torch.no_grad()
 def choose(
-    model: LatentModel, refiner: Refiner, sources: Sequence[Sequence[int]], references: Sequence[Sequence[int]],
-    longest: int, steps: int, device: Any,
-) -> int:  # fmt: skip
+    model: LatentModel,
+    refiner: Refiner,
+    sources: Sequence[Sequence[int]],
+    references: Sequence[Sequence[int]],
+    longest: int,
+    steps: int,
+    device: Any,
+) -> int:
     """Index of the sentence to show, among those whose reference has at most `longest` subwords.
 
     One that refinement changes comes first, then one whose reference has the predicted length, then the one changed at
@@ -108,9 +113,16 @@ def choose(
 
 @torch.no_grad()
 def map_sentence(
-    model: LatentModel, refiner: Refiner, makers: Mapping[str, StepMaker], source: Sequence[int],
-    reference: Sequence[int], steps: int, resolution: int, arrows: int, device: Any,
-) -> dict[str, Any]:  # fmt: skip
+    model: LatentModel,
+    refiner: Refiner,
+    makers: Mapping[str, StepMaker],
+    source: Sequence[int],
+    reference: Sequence[int],
+    steps: int,
+    resolution: int,
+    arrows: int,
+    device: Any,
+) -> dict[str, Any]:
     """What the picture shows of one sentence, for the length of its reference; subwords as ids.
 
     `makers` make the steps of the searches whose paths are shown, by their names, which `searches` tells in order.

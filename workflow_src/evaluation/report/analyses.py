@@ -49,9 +49,13 @@ class Shown:
 
 
 def context_of(
-    found: Analyses, manifest: Manifest, carried: str = "", figures: Collection[str] = tuple(DRAWN),
-    first_figure: int = 4, first_table: int = 3,
-) -> dict[str, Any]:  # fmt: skip
+    found: Analyses,
+    manifest: Manifest,
+    carried: str = "",
+    figures: Collection[str] = tuple(DRAWN),
+    first_figure: int = 4,
+    first_table: int = 3,
+) -> dict[str, Any]:
     """Numbers, tables and captions, apart from pictures.
 
     `carried` stands under every table. `figures` names those that have content. Numbers begin with `first_figure` and

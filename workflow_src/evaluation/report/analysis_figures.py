@@ -199,16 +199,16 @@ def _background(axes: Axes, panel: contents.Panel, pieces: dict[int, str]) -> No
     counts = collections.Counter(cells.flatten().tolist()).most_common()
     handles, names = [], []
     for (token, count), tint, hatch in zip(counts, TINTS, HATCHES, strict=False):
-        axes.add_patch(PathPatch(_region(cells == token, low, side), facecolor=tint, hatch=hatch, linewidth=0,
-                                 edgecolor="#b4b4b4", zorder=0))  # fmt: skip
+        style = {"facecolor": tint, "hatch": hatch, "edgecolor": "#b4b4b4", "linewidth": 0, "zorder": 0}
+        axes.add_patch(PathPatch(_region(cells == token, low, side), **style))
         name = piece_label(pieces[token])
         handles.append(Patch(facecolor=tint, hatch=hatch, edgecolor="#8a8a8a", linewidth=0.5))
         names.append(name)
         if count >= LABELLED_SHARE * cells.size and len(counts) > 1:
             row, column = _inmost(cells == token)
-            axes.text(low[0] + side * (column + 0.5), low[1] + side * (row + 0.5), name, ha="center", va="center",
-                      fontsize=6.5, color=DARK, zorder=6,
-                      bbox={"boxstyle": "round,pad=0.15", "facecolor": tint, "edgecolor": "none"})  # fmt: skip
+            x, y = low + side * (np.array([column, row]) + 0.5)
+            box = {"boxstyle": "round,pad=0.15", "facecolor": tint, "edgecolor": "none"}
+            axes.text(x, y, name, ha="center", va="center", fontsize=6.5, color=DARK, zorder=6, bbox=box)
     rest = {token for token, _ in counts[len(TINTS) :]}
     if rest:
         outline = _region(np.isin(cells, list(rest)), low, side)
@@ -216,21 +216,27 @@ def _background(axes: Axes, panel: contents.Panel, pieces: dict[int, str]) -> No
         handles.append(Patch(facecolor=REST))
         names.append(f"{len(rest)} others")
     # Handed over as texts: a label of a handle is left out where it begins with an underscore.
-    axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, fontsize=6, frameon=False,
-                handlelength=1.3, handleheight=0.9, columnspacing=0.8, handletextpad=0.4, borderpad=0)  # fmt: skip
+    style = {"ncols": 3, "fontsize": 6, "frameon": False, "handlelength": 1.3, "handleheight": 0.9}
+    spacing = {"columnspacing": 0.8, "handletextpad": 0.4, "borderpad": 0}
+    axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.12), **style, **spacing)
 
 
 def _panel(
-    axes: Axes, found: contents.LatentSpace, panel: contents.Panel, tokens: dict[str, int], number: int,
+    axes: Axes,
+    found: contents.LatentSpace,
+    panel: contents.Panel,
+    tokens: dict[str, int],
+    number: int,
     manifest: Manifest,
-) -> None:  # fmt: skip
+) -> None:
     pieces = found.pieces
     _background(axes, panel, pieces)
     x, y, dx, dy = np.array(panel.arrows).T
     spacing = 2 * panel.half / len(x) ** 0.5
     longest = max(float(np.hypot(dx, dy).max()), 1e-12)
-    axes.quiver(x, y, dx, dy, angles="xy", scale_units="xy", scale=longest / spacing, color="#4b4b4b", width=0.005,
-                headwidth=3.6, headlength=4.2, headaxislength=3.8, minlength=0.3, zorder=2)  # fmt: skip
+    head = {"width": 0.005, "headwidth": 3.6, "headlength": 4.2, "headaxislength": 3.8, "minlength": 0.3}
+    scale = {"angles": "xy", "scale_units": "xy", "scale": longest / spacing}
+    axes.quiver(x, y, dx, dy, color="#4b4b4b", zorder=2, **scale, **head)
     for name, (marker, colour) in paths(found).items():
         points = np.array(panel.paths[name])
         axes.plot(*points.T, color=colour, linewidth=1.1, zorder=3)
@@ -238,8 +244,11 @@ def _panel(
         axes.scatter(*points[1:].T, s=sizes, marker=marker, color=colour, edgecolor=PALE, linewidth=0.5, zorder=4)
     for name, (marker, colour, _) in POINTS.items():
         # The square is open: delta often ends in the posterior mean.
-        look = {"color": colour, "edgecolor": PALE, "linewidth": 0.6} if marker == "*" else {
-            "facecolor": "none", "edgecolor": colour, "linewidth": 1.5}  # fmt: skip
+        look = (
+            {"color": colour, "edgecolor": PALE, "linewidth": 0.6}
+            if marker == "*"
+            else {"facecolor": "none", "edgecolor": colour, "linewidth": 1.5}
+        )
         axes.scatter(*getattr(panel, name), s=80 if marker == "*" else 48, marker=marker, zorder=5, **look)
     (left, low), half = panel.centre, panel.half
     axes.set(xlim=(left - half, left + half), ylim=(low - half, low + half), aspect="equal")
@@ -340,8 +349,12 @@ def components(found: contents.Components, manifest: Manifest) -> Figure | None:
         lines = []
         for number, one in enumerate(systems):
             colour = colours.get(one.system) or OTHER.colour
-            style = {"color": colour, "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
-                     "linestyle": DASHES[number % len(DASHES)]}  # fmt: skip
+            style = {
+                "color": colour,
+                "marker": MARKERS[number % len(MARKERS)],
+                "markersize": 4,
+                "linestyle": DASHES[number % len(DASHES)],
+            }
             shares = 100 * np.array(one.shares)
             numbers = np.arange(1, len(shares) + 1)
             lines += left.plot(numbers, shares, **style)
@@ -353,12 +366,18 @@ def components(found: contents.Components, manifest: Manifest) -> Figure | None:
             axes.set_xlabel("principal component of the posterior means")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
             axes.set_ylim(-3, 104)
-        figure.legend(lines, [one.system for one in systems], loc="outside lower center", ncols=min(4, len(systems)),
-                      frameon=False, fontsize=7, handlelength=3.2, columnspacing=1.4)  # fmt: skip
+        style = {"frameon": False, "fontsize": 7, "handlelength": 3.2, "columnspacing": 1.4}
+        names = [one.system for one in systems]
+        figure.legend(lines, names, loc="outside lower center", ncols=min(4, len(systems)), **style)
     return figure
 
 
 DRAWN: dict[str, Callable[[Any, Manifest], Figure | None]] = {
-    "marginal": marginal, "tokens": tokens, "latent_space": latent_space, "convergence": convergence,
-    "latent_paths": latent_paths, "components": components, "reordering": reordering,
-}  # fmt: skip
+    "marginal": marginal,
+    "tokens": tokens,
+    "latent_space": latent_space,
+    "convergence": convergence,
+    "latent_paths": latent_paths,
+    "components": components,
+    "reordering": reordering,
+}

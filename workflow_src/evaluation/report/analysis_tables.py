@@ -185,8 +185,8 @@ def latent_paths_table(found: contents.LatentPaths, manifest: Manifest) -> dict[
         changed = "" if point.changed is None else f"{100 * point.changed:.0f}"
         return [*distances, *densities, cosine, str(point.moving) if point.steps else "", changed]
 
-    heads = ["|z − z_0|", "step", "from the reference's", "log p(z|x)", "log q(z|x,y)", "cosine", "of sentences",
-             "changed, %"]  # fmt: skip
+    heads = ["|z − z_0|", "step", "from the reference's", "log p(z|x)", "log q(z|x,y)", "cosine"]
+    heads += ["of sentences", "changed, %"]
     return _curve_table(heads, found, manifest, cells)
 
 
@@ -215,13 +215,15 @@ def reordering_table(found: contents.Reordering) -> dict[str, Any]:
         groups = [(words, group) for words, group in (("the same", one.same), ("another", one.other)) if group]
         for number, (words, group) in enumerate(groups):
             share = group.change / group.spread if group.spread else 0.0
-            rows.append([
-                "" if number else one.system,
-                words,
-                f"{group.sentences:,}",
-                f"{100 * group.moved:.1f}",
-                f"{group.displacement:.2f}",
-                f"{share:.2f}",
-                "" if number else correlation,
-            ])  # fmt: skip
+            rows.append(
+                [
+                    "" if number else one.system,
+                    words,
+                    f"{group.sentences:,}",
+                    f"{100 * group.moved:.1f}",
+                    f"{group.displacement:.2f}",
+                    f"{share:.2f}",
+                    "" if number else correlation,
+                ]
+            )
     return _table(heads, rows)

@@ -177,10 +177,11 @@ def _label_ends(
                     away = beside and (frame.x1 / point - spots[i][0] > 2 * size or abs(at - height) > size)
                     line = {"arrowstyle": "-", "color": colour, "linewidth": 0.4, "shrinkA": 1, "shrinkB": 1.5}
                     # Baselines, unlike centres, do not depend on which letters a label has.
-                    axes.annotate(text, (x, y), (1.03 if beside else 5, at - height - 0.36 * size),
-                                  textcoords=("axes fraction" if beside else "offset points", "offset points"),
-                                  color=colour, fontsize=size, va="baseline", annotation_clip=False,
-                                  arrowprops=line | {"relpos": (0, 0.5)} if away else None)  # fmt: skip
+                    place = (1.03 if beside else 5, at - height - 0.36 * size)
+                    units = ("axes fraction" if beside else "offset points", "offset points")
+                    style = {"color": colour, "fontsize": size, "va": "baseline", "annotation_clip": False}
+                    arrow = line | {"relpos": (0, 0.5)} if away else None
+                    axes.annotate(text, (x, y), place, textcoords=units, arrowprops=arrow, **style)
 
 
 def style_of(look: Look, twin: int = 0) -> dict[str, Any]:
@@ -282,8 +283,8 @@ def _refined(
     style = style_of(curve.decode.look, curve.twin)
     axes.plot(x, y, linestyle=DASHES[curve.twin % len(DASHES)], **style)
     if all(line.spread for line in drawn):
-        axes.errorbar(x, y, [factor * line.spread.get(key, 0) for line in drawn], fmt="none", ecolor=style["color"],
-                      elinewidth=0.8, capsize=2)  # fmt: skip
+        spreads = [factor * line.spread.get(key, 0) for line in drawn]
+        axes.errorbar(x, y, spreads, fmt="none", ecolor=style["color"], elinewidth=0.8, capsize=2)
     return x[-1], y[-1], search.title + (f" · {curve.group}" if curve.twin else ""), style["color"]
 
 

@@ -119,8 +119,14 @@ def _curves(axes: Axes, chosen: Sequence[Log], curves: Curves, logs: Sequence[Lo
                 continue
             style = DASHES[(dash + twin) % len(DASHES)]
             marker = "o" if len(points) < 12 else None
-            axes.plot(*zip(*points, strict=True), color=colour, linestyle=style, linewidth=0.9 if several else 1.4,
-                      marker=marker, markersize=2.2)  # fmt: skip
+            axes.plot(
+                *zip(*points, strict=True),
+                color=colour,
+                linestyle=style,
+                linewidth=0.9 if several else 1.4,
+                marker=marker,
+                markersize=2.2,
+            )
             if (name, key) not in labelled:
                 labelled.add((name, key))
                 ends.append((*points[-1], name + addition, colour))

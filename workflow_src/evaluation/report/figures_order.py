@@ -66,8 +66,8 @@ def _assignment(axes: Axes, example: OrderExample, panel: OrderPanel) -> None:
     axes.plot(numbers + 0.5, numbers + 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
     moved = np.array(panel.assigned) != numbers
     for chosen, colour in ((~moved, STAYS), (moved, MOVES)):
-        axes.plot(np.array(panel.assigned)[chosen] + 0.5, numbers[chosen] + 0.5, "o", color=colour,
-                  markersize=4.5, markeredgecolor="white", markeredgewidth=0.6)  # fmt: skip
+        x, y = np.array(panel.assigned)[chosen] + 0.5, numbers[chosen] + 0.5
+        axes.plot(x, y, "o", color=colour, markersize=4.5, markeredgecolor="white", markeredgewidth=0.6)
     axes.set_xticks(numbers + 0.5, pieces, rotation=90, fontsize=size)
     axes.set_yticks(numbers + 0.5, pieces, fontsize=size)
     axes.invert_yaxis()

@@ -91,8 +91,9 @@ def legend(axes: Axes, lines: list[Line]) -> None:
     # As many columns as fit: all are at most as wide as the longest label and its marker.
     inches = axes.figure.bbox.width / axes.figure.dpi
     across = int(inches / (0.45 + LETTER * max(map(len, entries), default=0)))
-    axes.figure.legend(handles, entries, loc="outside lower center", ncols=max(1, min(len(entries), across)),
-                       frameon=False, fontsize=7, handletextpad=0.2, columnspacing=1.2)  # fmt: skip
+    style = {"frameon": False, "fontsize": 7, "handletextpad": 0.2, "columnspacing": 1.2}
+    ncols = max(1, min(len(entries), across))
+    axes.figure.legend(handles, entries, loc="outside lower center", ncols=ncols, **style)
 
 
 def crowded(groups: list[Group]) -> bool:

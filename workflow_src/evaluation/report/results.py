@@ -231,10 +231,11 @@ def _energies(energies: Energies | None, split: str) -> dict[tuple[str, str, int
     rows = energies.rows if energies and energies.split == split else ()
     return {
         (row.system, row.name, row.seed, row.repetitions_removed): {
-            "energy_per_sentence": row.per_sentence, "energy_per_token": row.per_token,
+            "energy_per_sentence": row.per_sentence,
+            "energy_per_token": row.per_token,
         }
         for row in rows
-    }  # fmt: skip
+    }
 
 
 def _described(entry: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> dict[str, Any]:

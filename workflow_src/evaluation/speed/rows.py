@@ -43,9 +43,14 @@ class SpeedRow:
     def of(cls, handed: Mapping[str, Any]) -> SpeedRow:
         """Raises ValueError for a setting that the row's search has not."""
         return cls(
-            handed["system"], handed["name"], row_settings(handed), engine_of(handed), handed.get("compute_type"),
-            handed.get("chosen"), handed,
-        )  # fmt: skip
+            handed["system"],
+            handed["name"],
+            row_settings(handed),
+            engine_of(handed),
+            handed.get("compute_type"),
+            handed.get("chosen"),
+            handed,
+        )
 
     @property
     def key(self) -> Key:

@@ -55,8 +55,11 @@ def _measured(
     rows, _ = words(model, memory, model.posterior(memory, batch.target)[0], memory.mask, scored=False)
     lengths = model.predict_lengths(memory, model.prior(memory)[0])
     sums = {
-        "elbo": float(elbo.sum()), "kl": float(kl.sum()), "tokens": batch.num_target_tokens,
-        "positions": int(memory.mask.sum()), "sentences": len(rows),
+        "elbo": float(elbo.sum()),
+        "kl": float(kl.sum()),
+        "tokens": batch.num_target_tokens,
+        "positions": int(memory.mask.sum()),
+        "sentences": len(rows),
         "exact": int((lengths == batch.target_lengths).sum()),
-    }  # fmt: skip
+    }
     return sums, dict(zip(batch.indices, rows, strict=True))

@@ -100,13 +100,16 @@ class NatObjectiveConfig(Budget):
 
 # What each setting is for: a switch of the model, and the values with which the setting does something.
 MODEL_SETTINGS = {
-    "posterior_layers": ("latent", ("vae",)), "head_scale": ("latent", ("vae",)),
+    "posterior_layers": ("latent", ("vae",)),
+    "head_scale": ("latent", ("vae",)),
     "max_length_difference": ("loss", ("axe", "ce")),
-}  # fmt: skip
+}
 OBJECTIVE_SETTINGS = {
-    "label_smoothing": ("loss", ("ce",)), "skip_penalty": ("loss", ("axe",)), "length_weight": ("loss", ("axe", "ce")),
+    "label_smoothing": ("loss", ("ce",)),
+    "skip_penalty": ("loss", ("axe",)),
+    "length_weight": ("loss", ("axe", "ce")),
     **dict.fromkeys(Budget.model_fields, ("latent", ("vae",))),
-}  # fmt: skip
+}
 
 
 def conflict(model: NatConfig, objective: NatObjectiveConfig) -> str | None:

@@ -63,9 +63,14 @@ def _measured(model, objective: NatObjectiveConfig, batch: Batch) -> tuple[dict[
     nll, _, more = output_loss(objective, model, hidden, mask, batch.target)
     exact = 0 if model.length is None else int((model.slots(memory) == batch.target_lengths).sum())
     sums = {
-        "nll": float(nll), "kl": kl, "tokens": batch.num_target_tokens, "positions": int(memory.mask.sum()),
-        "sentences": len(mask), "unreachable": round(float(more.get("unreachable", 0)) * len(mask)), "exact": exact,
-    }  # fmt: skip
+        "nll": float(nll),
+        "kl": kl,
+        "tokens": batch.num_target_tokens,
+        "positions": int(memory.mask.sum()),
+        "sentences": len(mask),
+        "unreachable": round(float(more.get("unreachable", 0)) * len(mask)),
+        "exact": exact,
+    }
     return sums, best
 
 

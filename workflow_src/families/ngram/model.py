@@ -105,6 +105,10 @@ def _from_file(path: Path, order: int, subwords: Subwords) -> NgramModel:
         log.warning(
             "warning: %s has neither <unk> nor %d of the %d target subwords, such as %s; they get log10 p = %g, as in "
             "KenLM, and will hardly be put out: estimate the file on text in these subwords, with an <unk>",
-            path, len(found.absent), len(pieces), pieces[found.absent[0]], ABSENT,
-        )  # fmt: skip
+            path,
+            len(found.absent),
+            len(pieces),
+            pieces[found.absent[0]],
+            ABSENT,
+        )
     return found.model

@@ -36,12 +36,12 @@ class BeamSettings(SearchSettings):
     rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda system: f"-by-{system}" if system else "")] = (
         Field(None, description="the system that ranks the best `beam` hypotheses; none: their own scores")
     )
-    rescorer_weight: Annotated[
-        float | None, Option(tune=True, part="-mix{:g}", only_with="rescorer")
-    ] = Field(
-        None, ge=0, allow_inf_nan=False,
+    rescorer_weight: Annotated[float | None, Option(tune=True, part="-mix{:g}", only_with="rescorer")] = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
         description="times the rescorer's score is added to a hypothesis's own; none: the rescorer's alone",
-    )  # fmt: skip
+    )
     max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
 
 

@@ -155,9 +155,14 @@ def run(
 ) -> Hypotheses:
     """Translate source (B, S); scores are what hypotheses were ranked by."""
     arguments = (
-        models[MODEL], source, settings.beam, settings.length_penalty, settings.max_length_ratio,
-        models[LM].scorer if LM in models else None, settings.lm_weight,
-    )  # fmt: skip
+        models[MODEL],
+        source,
+        settings.beam,
+        settings.length_penalty,
+        settings.max_length_ratio,
+        models[LM].scorer if LM in models else None,
+        settings.lm_weight,
+    )
     if RESCORER not in models:
         return beam_search(*arguments)
     candidates = [{tuple(tokens): score for score, tokens in found} for found in n_best(*arguments)]

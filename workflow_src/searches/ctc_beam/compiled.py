@@ -271,9 +271,22 @@ def _opened(tree, masses, opened, reached, slot, prefix, probability):
 
 @_plain
 def _continued(
-    slot, symbols, values, probabilities, log_blank, p_blank,
-    prefix, beam, tree, masses, opened, entries, places, gap, words,
-):  # fmt: skip
+    slot,
+    symbols,
+    values,
+    probabilities,
+    log_blank,
+    p_blank,
+    prefix,
+    beam,
+    tree,
+    masses,
+    opened,
+    entries,
+    places,
+    gap,
+    words,
+):
     """All prefixes after a slot that are within the gap; fills `entries` and `places`, and gives their number."""
     beams, choices, number, reached = len(prefix), len(symbols), 0, 0
     best, most = beam[0, SCORE], max(0.0, words[3])

@@ -87,7 +87,11 @@ def rows_of_tensors(logits: Tensor, slots: Tensor, min_ratio: float, compared: b
     number = np.bincount(owners.astype(np.int64), minlength=len(counts) * width).reshape(-1, width)
     ends = number.sum(1).cumsum()[:-1]
     parts = zip(
-        number, counts.astype(np.int64), np.split(symbols.astype(np.int64), ends), np.split(values, ends), bases,
+        number,
+        counts.astype(np.int64),
+        np.split(symbols.astype(np.int64), ends),
+        np.split(values, ends),
+        bases,
         strict=True,
-    )  # fmt: skip
+    )
     return [_whole(Row(own[:count], words, logs, float(base))) for own, count, words, logs, base in parts]

@@ -18,6 +18,10 @@ def run(
 ) -> Hypotheses:
     """Translate source (B, S); a trace has one translation a sentence."""
     return translate_batch(
-        models[MODEL], source, trace=trace, scored=scored, length_quantile=settings.length_quantile,
+        models[MODEL],
+        source,
+        trace=trace,
+        scored=scored,
+        length_quantile=settings.length_quantile,
         lengthening=settings.lengthening,
-    )  # fmt: skip
+    )

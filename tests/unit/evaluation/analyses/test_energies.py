@@ -36,9 +36,17 @@ def test_an_impossible_output_has_no_energy():
 def test_means_are_over_what_is_scored():
     told = summary([4.0, None, 8.0], [[1, 2, 3], [1], []])
     assert told == {
-        "sentences": 2, "unscored": 1, "per_sentence": 6.0, "error": pytest.approx(2.0), "per_token": 12.0 / 5,
-    }  # fmt: skip
+        "sentences": 2,
+        "unscored": 1,
+        "per_sentence": 6.0,
+        "error": pytest.approx(2.0),
+        "per_token": 12.0 / 5,
+    }
     assert summary([None], [[1]]) == {
-        "sentences": 0, "unscored": 1, "per_sentence": None, "error": None, "per_token": None,
-    }  # fmt: skip
+        "sentences": 0,
+        "unscored": 1,
+        "per_sentence": None,
+        "error": None,
+        "per_token": None,
+    }
     assert summary([3.0], [[1, 2]])["error"] == 0.0

@@ -80,8 +80,9 @@ def test_translations_have_the_lengths_asked_for_whatever_the_batch(search):
     found = lengths.translate_with(procedure, SOURCES, wanted, 64, CPU)
     assert [len(tokens) for tokens in found] == wanted
     assert found == lengths.translate_with(procedure, SOURCES, wanted, 1, CPU)
-    alone = translate_batch(procedure.model, pad(SOURCES[1:2], eos=True), search, 2, 0.5, refiner,
-                            lengths=torch.tensor([2]))  # fmt: skip
+    alone = translate_batch(
+        procedure.model, pad(SOURCES[1:2], eos=True), search, 2, 0.5, refiner, lengths=torch.tensor([2])
+    )
     assert found[1] == alone.tokens[0]
 
 

@@ -51,7 +51,7 @@ def sacre(lines: list[str], references: list[str]) -> float:
         (["a b c"], ["a b c"]),
         ([""], ["a b c d"]),
     ],
-)  # fmt: skip
+)
 def test_bleu_of_the_statistics_is_that_of_sacrebleu(translations, references):
     found = corpus_bleu(statistics(translations, references, "13a").sum(axis=0))
     assert found == pytest.approx(min(100.0, sacre(translations, references)), abs=1e-9)

@@ -27,8 +27,12 @@ def test_tables_say_the_figures():
     marginal, tokens = context["tables"]["marginal"]["rows"], context["tables"]["tokens"]["rows"]
     # The prior mean, which both procedures start from, stands once.
     assert [row[:2] for row in marginal] == [
-        ["prior mean", "0"], ["delta", "1"], ["delta", "4"], ["score", "1"], ["score", "4"],
-    ]  # fmt: skip
+        ["prior mean", "0"],
+        ["delta", "1"],
+        ["delta", "4"],
+        ["score", "1"],
+        ["score", "4"],
+    ]
     assert marginal[0][2:] == ["−7.00 ± 0.00", "", "", "", "80"]
     assert marginal[2][2:] == ["−3.00 ± 0.40", "+0.40 ± 0.40", "40", "40", "80"]
     assert tokens[1] == ["delta", "2", "2.50 ± 0.20", "50", "1.50", "75 ± 5"]
@@ -79,19 +83,28 @@ def _several():
     one, two = (row | {"others": {"seq2seq": other}} for row in energies["rows"])
     bleu = {"bleu": 20.04, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.96}
     given = {key: value for key, value in one.items() if key != "seed"} | {"bleu": bleu, "system": "lvm"}
-    return analysed.read(analysed.raw(
-        "energies", reference=energies["reference"] | {"others": {"seq2seq": other}}, rows=[one, two],
-        at_reference_lengths=[given | {"name": name} for name in ("delta-2", "prior-mean")],
-    ))  # fmt: skip
+    return analysed.read(
+        analysed.raw(
+            "energies",
+            reference=energies["reference"] | {"others": {"seq2seq": other}},
+            rows=[one, two],
+            at_reference_lengths=[given | {"name": name} for name in ("delta-2", "prior-mean")],
+        )
+    )
 
 
 def test_every_scorer_has_columns_of_its_own():
     context = analyses.context_of(_several(), MANIFEST)
     table = context["tables"]["energies"]
     assert table["heads"] == [
-        "", "energy under teacher, nats a sentence", "a token", "not scored",
-        "energy under seq2seq, nats a sentence", "a token", "not scored",
-    ]  # fmt: skip
+        "",
+        "energy under teacher, nats a sentence",
+        "a token",
+        "not scored",
+        "energy under seq2seq, nats a sentence",
+        "a token",
+        "not scored",
+    ]
     assert table["rows"][1:] == [
         ["teacher, beam 4", "9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"],
         ["lvm, delta, L = 2", "–", "–", "2", "33.2 ± 1.0", "1.50", "0"],
@@ -103,13 +116,19 @@ def test_every_scorer_has_columns_of_its_own():
 
 def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     told = reports.manifest(
-        expected_reference_lengths={"lvm/delta-2": 19.55, "lvm/delta-9": 1.0}, expected_source="A paper",
+        expected_reference_lengths={"lvm/delta-2": 19.55, "lvm/delta-9": 1.0},
+        expected_source="A paper",
         expected_convention="intl-lowercase",
-    )  # fmt: skip
+    )
     context = analyses.context_of(_several(), told)
     table, caption = context["tables"]["reference_lengths"], context["captions"]["reference_lengths"]
-    assert table["heads"][:5] == ["", "sacreBLEU", "tokenised", "international, lowercase",
-                                  "published (international, lowercase)"]  # fmt: skip
+    assert table["heads"][:5] == [
+        "",
+        "sacreBLEU",
+        "tokenised",
+        "international, lowercase",
+        "published (international, lowercase)",
+    ]
     energy = ["9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"]
     assert table["rows"] == [
         ["lvm, delta, L = 2", "20.0", "21.0", "23.0", "19.6", *energy],
@@ -125,8 +144,10 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     }
     assert len(unmatched(None, told.report.expected_reference_lengths)) == 2
     # Without published figures there is no column of them.
-    assert not any("published" in head for head in
-                   analyses.context_of(_several(), MANIFEST)["tables"]["reference_lengths"]["heads"])  # fmt: skip
+    assert not any(
+        "published" in head
+        for head in analyses.context_of(_several(), MANIFEST)["tables"]["reference_lengths"]["heads"]
+    )
 
 
 def test_the_page_numbers_escapes_and_marks():
@@ -160,8 +181,9 @@ def test_the_panel_of_an_end_symbol_is_told_and_drawn():
     pair = (analysed.read(plain), ended)
     captions = [analyses.context_of(found, MANIFEST)["captions"]["latent_space"] for found in pair]
     assert "a panel for each target subword, at the reference's length." in captions[0]
-    assert captions[1] == captions[0].replace("subword, at", "subword and one for the end symbol (</s>: nothing is "
-                                              "said), at")  # fmt: skip
+    assert captions[1] == captions[0].replace(
+        "subword, at", "subword and one for the end symbol (</s>: nothing is said), at"
+    )
     assert "&lt;/s&gt;: nothing is said" in _page(ended)
     figure = analysis_figures.latent_space(ended.latent_space, MANIFEST)
     shown = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
@@ -184,8 +206,13 @@ def test_searches_that_share_a_name_are_told_apart():
     curves = [entry | {"points": analysed.marginal()["curves"][0]["points"]} for entry in [*analysed.ENTRIES, other]]
     found = analysed.read(analysed.raw("marginal", curves=curves))
     names = [row[0] for row in analyses.context_of(found, MANIFEST)["tables"]["marginal"]["rows"]]
-    assert names == ["prior mean · lvm", *["delta · lvm"] * 2, *["score"] * 2, "prior mean · lvm-raw",
-                     *["delta · lvm-raw"] * 2]  # fmt: skip
+    assert names == [
+        "prior mean · lvm",
+        *["delta · lvm"] * 2,
+        *["score"] * 2,
+        "prior mean · lvm-raw",
+        *["delta · lvm-raw"] * 2,
+    ]
     smaller = [Entry.model_validate(analysed.ENTRIES[1] | {"step_size": size}) for size in (1.0, 0.5)]
     assert [analysis_figures.curve_label(entry, smaller, MANIFEST) for entry in smaller] == [
         "score · step size 1",

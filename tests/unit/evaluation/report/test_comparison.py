@@ -16,15 +16,12 @@ from workflow_src.registry import searches
 def row(system, family, search, seed, bleu, removed="none", name="", **more):
     """A row of results.json; `steps` and `beam` are settings of its search."""
     settings = {setting: more.pop(setting) for setting in ("steps", "beam") if setting in more}
-    return {
-        "name": name, "title": search, "settings": settings, "engine": "continuum", "aligned": False,
-        "autoregressive": family == "transformer",
-        "system": system, "family": family, "preset": "tiny", "data": "raw" if system == "teacher" else "distilled",
-        "seed": seed, "search": search, "candidates": None, "repetitions_removed": removed,
-        "bleu": bleu, "bleu_ci": None, "p_value": None, "chrf": 50.0, "validity": None, "latency_ms": None,
-        "latency_std": None, "sentences_per_second": None, "speedup": None, "device": None, "threads": None,
-        "batch": None, **more,
-    }  # fmt: skip
+    data = "raw" if system == "teacher" else "distilled"
+    content = {"system": system, "family": family, "preset": "tiny", "data": data, "seed": seed, "aligned": False}
+    content |= {"name": name, "title": search, "search": search, "settings": settings, "engine": "continuum"}
+    content |= {"autoregressive": family == "transformer", "repetitions_removed": removed, "bleu": bleu, "chrf": 50.0}
+    unmeasured = "candidates bleu_ci p_value validity latency_ms latency_std sentences_per_second speedup"
+    return dict.fromkeys([*unmeasured.split(), "device", "threads", "batch"]) | content | more
 
 
 def all_settings(search, **changed):
@@ -96,9 +93,13 @@ def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_
     found = compare([Results.model_validate(results("one", rows))])
     told = {key[1]: cells[0].mean for key, cells in found.cells["bleu"].items()}
     assert told == {
-        "beam 4": 40.0, "beam 4, CTranslate2 int8": 41.0, "beam 4 (chosen: length penalty)": 42.0,
-        "score, L = 1": 30.0, "score, L = 1 (score-1-half)": 31.0, "score, L = 1 (chosen: length quantile)": 32.0,
-    }  # fmt: skip
+        "beam 4": 40.0,
+        "beam 4, CTranslate2 int8": 41.0,
+        "beam 4 (chosen: length penalty)": 42.0,
+        "score, L = 1": 30.0,
+        "score, L = 1 (score-1-half)": 31.0,
+        "score, L = 1 (chosen: length quantile)": 32.0,
+    }
     assert found.cells["gap"]["score", "score, L = 1", "distilled"][0].mean == 10.0
 
 
@@ -171,12 +172,17 @@ def test_missing_results_end_in_one_sentence(tmp_path):
 
 
 def test_outputs_of_alignments_are_compared_with_their_repetitions():
-    refined = [row("ctc", "nat", "delta", 1, bleu, removed, steps=1, aligned=True)
-               for removed, bleu in (("none", 20.0), ("subwords", 19.0))]  # fmt: skip
-    greedy = [row("ctc", "nat", "ctc-greedy", 1, bleu, removed, aligned=True)
-              for removed, bleu in (("none", 18.0), ("subwords", 17.0))]  # fmt: skip
-    latent = [row("lvm", "lvm", "delta", 1, bleu, removed, steps=1)
-              for removed, bleu in (("none", 28.0), ("subwords", 29.0))]  # fmt: skip
+    refined = [
+        row("ctc", "nat", "delta", 1, bleu, removed, steps=1, aligned=True)
+        for removed, bleu in (("none", 20.0), ("subwords", 19.0))
+    ]
+    greedy = [
+        row("ctc", "nat", "ctc-greedy", 1, bleu, removed, aligned=True)
+        for removed, bleu in (("none", 18.0), ("subwords", 17.0))
+    ]
+    latent = [
+        row("lvm", "lvm", "delta", 1, bleu, removed, steps=1) for removed, bleu in (("none", 28.0), ("subwords", 29.0))
+    ]
     found = [Results.model_validate(results("one", [*refined, *greedy, *latent]))]
 
     def shown(removed=None) -> list[float]:

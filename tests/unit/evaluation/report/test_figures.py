@@ -216,8 +216,10 @@ def test_pictures_tell_rows_apart_by_what_not_all_of_them_have():
     short = figures_quality.short_labels(lines)
     told = {line.name: short[id(line)] for line in lines}
     assert [told[name] for name in names] == [
-        "score, L = 8", "score, L = 8 (lengthening 0.1)", "score, L = 8 (lengthening 0.2)",
-    ]  # fmt: skip
+        "score, L = 8",
+        "score, L = 8 (lengthening 0.1)",
+        "score, L = 8 (lengthening 0.2)",
+    ]
     labels = {line.name: line.label for line in lines}
     assert [labels[name] for name in names] == [
         "score, L = 8 (step size 0.5)",
@@ -349,8 +351,9 @@ def test_batches_that_differ_are_told_by_their_range_and_without_speed_there_is_
     few, many = (protocol({("lvm", name): (5.0, 4.0)}, batch=batch).rows for name, batch in (("a", 8), ("b", 64)))
     one = reports.measurement(*few, *many)
     assert [latency.title for latency in figures_latencies.latencies(reports.speed(protocols=(one,)))] == [
-        "1 CPU thread, one at a time", "1 CPU thread, in batches of 8–64",
-    ]  # fmt: skip
+        "1 CPU thread, one at a time",
+        "1 CPU thread, in batches of 8–64",
+    ]
     gone = protocol({("gone", "row"): (1.0, 1.0)})
     for nothing in (None, reports.speed(), *(reports.speed(protocols=(one,)) for one in (protocol({}), gone))):
         assert figures_latencies.quality_latencies(table(MANIFEST), nothing) is None

@@ -9,22 +9,32 @@ from workflow_src.evaluation.analyses.contents import Energies
 from workflow_src.evaluation.report import grids, tables
 
 GRID = GridInfo(
-    "Operators", "lvm", "objective.input_operator", "model.width", ("SX", "ST"), ("1", "2"),
+    "Operators",
+    "lvm",
+    "objective.input_operator",
+    "model.width",
+    ("SX", "ST"),
+    ("1", "2"),
     ((GridCell("lvm", "other"), None), (GridCell("score", "teacher"), GridCell("lvm-raw", "teacher"))),
     (("55 (20.2)", "–"), ("–", "1 (0)")),
-)  # fmt: skip
+)
 BLEU = {"bleu": 20.0, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.04}
 UNDER = {"per_sentence": 9.04, "per_token": 0.8, "error": 0.5, "sentences": 8, "unscored": 0}
 GIVEN = UNDER | {"bleu": BLEU, "repetitions_removed": "subwords", "others": {"other": UNDER}}
 NOTHING = Energies.model_validate({"split": "test", "scorer": "teacher", "reference": UNDER, "rows": []})
-ENERGIES = Energies.model_validate({
-    "split": "dev", "scorer": "teacher", "reference": UNDER, "rows": [],
-    "at_reference_lengths": [
-        GIVEN | {"system": "lvm", "name": "delta-1", "others": {"other": UNDER | {"per_sentence": 55.54}}},
-        GIVEN | {"system": "lvm", "name": "delta-2"},
-        GIVEN | {"system": "score", "name": "score-1", "per_sentence": None},
-    ],
-})  # fmt: skip
+ENERGIES = Energies.model_validate(
+    {
+        "split": "dev",
+        "scorer": "teacher",
+        "reference": UNDER,
+        "rows": [],
+        "at_reference_lengths": [
+            GIVEN | {"system": "lvm", "name": "delta-1", "others": {"other": UNDER | {"per_sentence": 55.54}}},
+            GIVEN | {"system": "lvm", "name": "delta-2"},
+            GIVEN | {"system": "score", "name": "score-1", "per_sentence": None},
+        ],
+    }
+)
 ROWS = [
     row("lvm-raw", "prior-mean", 30.0, bleu_intl_lowercase=33.0, removed="subwords"),
     row("lvm-raw", "prior-mean", 10.0, bleu_intl_lowercase=10.0, removed="none"),

@@ -37,13 +37,33 @@ def row(system, family, search, bleu, latency=None, removed="none", seed=1, engi
     """A row of results.json."""
     declared = searches()[search].settings
     return {
-        "system": system, "family": family, "autoregressive": family == "transformer", "aligned": family == "nat",
-        "preset": "tiny", "data": "raw", "seed": seed, "name": search, "search": search, "title": search,
-        "engine": engine, "candidates": None,
-        "settings": declared(**settings).model_dump(mode="json"), "repetitions_removed": removed, "bleu": bleu,
-        "bleu_ci": [bleu - 1, bleu + 1], "p_value": None, "chrf": 50.0, "validity": None, "latency_ms": latency,
-        "latency_std": None, "sentences_per_second": None, "speedup": None, "device": "cpu", "threads": 1, "batch": 64,
-    }  # fmt: skip
+        "system": system,
+        "family": family,
+        "autoregressive": family == "transformer",
+        "aligned": family == "nat",
+        "preset": "tiny",
+        "data": "raw",
+        "seed": seed,
+        "name": search,
+        "search": search,
+        "title": search,
+        "engine": engine,
+        "candidates": None,
+        "settings": declared(**settings).model_dump(mode="json"),
+        "repetitions_removed": removed,
+        "bleu": bleu,
+        "bleu_ci": [bleu - 1, bleu + 1],
+        "p_value": None,
+        "chrf": 50.0,
+        "validity": None,
+        "latency_ms": latency,
+        "latency_std": None,
+        "sentences_per_second": None,
+        "speedup": None,
+        "device": "cpu",
+        "threads": 1,
+        "batch": 64,
+    }
 
 
 def content(rows, name="one", **more):
@@ -58,9 +78,12 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
     sums = {"train.de": "aa" * 32, "test.de": "ab" * 32, "test.en": "cd" * 32}
     machine = {"processor": "CPU", "cores": 4, "accelerator": None, "system": "Linux"}
     provenance = {
-        "commit": "c0ffee", "signatures": {"BLEU": "nrefs:1|tok:13a", "chrF": "x"}, "corpus": {"sha256": sums},
-        "hardware": {"processor": "other", "cores": 1}, "speed": {"provenance": {"hardware": machine}},
-    }  # fmt: skip
+        "commit": "c0ffee",
+        "signatures": {"BLEU": "nrefs:1|tok:13a", "chrF": "x"},
+        "corpus": {"sha256": sums},
+        "hardware": {"processor": "other", "cores": 1},
+        "speed": {"provenance": {"hardware": machine}},
+    }
     trained = [
         reports.trained("score", "score", seed, parameters=9, updates=200 * seed, target_tokens=7).model_dump()
         for seed in (1, 2)
@@ -71,21 +94,44 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
     settings = dict(part.split("=") for part in found.pop("settings").split())
     assert settings["steps"] == "2" and "length_quantile" not in settings
     assert found == {
-        "experiment": "one", "corpus": "corpus", "source": "de", "target": "en",
+        "experiment": "one",
+        "corpus": "corpus",
+        "source": "de",
+        "target": "en",
         "test_set": f"test:{checksum({n: s for n, s in sums.items() if n != 'train.de'})[:12]}",
-        "system": "score", "family": "score", "preset": "tiny", "data": "distilled-by-teacher", "search": "score",
-        "engine": "continuum", "seed": "2", "bleu": "30.1260", "bleu_low": "29.1260", "bleu_high": "31.1260",
-        "chrf": "50.0000", "latency_ms": "2.5000", "threads": "1", "sentences_per_second": "", "batch": "64",
-        "parameters": "9", "updates": "400", "target_tokens": "7", "hardware": "CPU, 4 cores", "commit": "c0ffee",
+        "system": "score",
+        "family": "score",
+        "preset": "tiny",
+        "data": "distilled-by-teacher",
+        "search": "score",
+        "engine": "continuum",
+        "seed": "2",
+        "bleu": "30.1260",
+        "bleu_low": "29.1260",
+        "bleu_high": "31.1260",
+        "chrf": "50.0000",
+        "latency_ms": "2.5000",
+        "threads": "1",
+        "sentences_per_second": "",
+        "batch": "64",
+        "parameters": "9",
+        "updates": "400",
+        "target_tokens": "7",
+        "hardware": "CPU, 4 cores",
+        "commit": "c0ffee",
         "signature": "nrefs:1|tok:13a",
-    }  # fmt: skip
+    }
 
 
 def test_of_each_decode_the_variant_of_the_main_table_is_taken():
-    variants = [row("lvm", "lvm", "delta", bleu, removed=removed, steps=1)
-                for bleu, removed in ((20.0, "none"), (21.0, "words"), (22.0, "subwords"))]  # fmt: skip
-    variants += [row("ctc", "nat", "ctc-greedy", bleu, removed=removed)
-                 for bleu, removed in ((30.0, "none"), (29.0, "words"), (28.0, "subwords"))]  # fmt: skip
+    variants = [
+        row("lvm", "lvm", "delta", bleu, removed=removed, steps=1)
+        for bleu, removed in ((20.0, "none"), (21.0, "words"), (22.0, "subwords"))
+    ]
+    variants += [
+        row("ctc", "nat", "ctc-greedy", bleu, removed=removed)
+        for bleu, removed in ((30.0, "none"), (29.0, "words"), (28.0, "subwords"))
+    ]
     variants += [row("teacher", "transformer", "greedy", 40.0)]
     assert [found["bleu"] for found in read(variants)] == ["22.0000", "30.0000", "40.0000"]
 
@@ -228,7 +274,10 @@ def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(ent
 
 def test_commands_of_the_tables_have_options_that_the_command_knows(entries):
     known = set(serving._parser(None, None)._option_string_actions)
-    shown = [one for corpus in ("tatoeba", "multi30k", "toy")
-             for one in leaderboard.selection(leaderboard.of(entries, "corpus", corpus))]  # fmt: skip
+    shown = [
+        one
+        for corpus in ("tatoeba", "multi30k", "toy")
+        for one in leaderboard.selection(leaderboard.of(entries, "corpus", corpus))
+    ]
     asked = {word for one in shown for word in shlex.split(leaderboard.command(one)) if word.startswith("--")}
     assert 30 < len(shown) <= 45 and asked <= known

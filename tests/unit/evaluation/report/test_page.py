@@ -27,11 +27,9 @@ def test_marking_changes_no_word_and_escapes_all(before, after):
 
 
 def test_languages_have_their_names_by_codes_of_two_and_three_letters():
-    names = {
-        "de": "German", "deu": "German", "ger": "German", "en": "English", "ro": "Romanian", "tr": "Turkish",
-        "hi": "Hindi", "zh": "Chinese", "sw": "Swahili", "el": "Modern Greek", "nb": "Norwegian Bokmål",
-        "ang": "Old English", "gsw": "Swiss German", "yue": "Yue Chinese", "to": "Tonga (Tonga Islands)",
-    }  # fmt: skip
+    names = dict.fromkeys(("de", "deu", "ger"), "German") | {"en": "English", "ro": "Romanian", "tr": "Turkish"}
+    names |= {"hi": "Hindi", "zh": "Chinese", "sw": "Swahili", "el": "Modern Greek", "nb": "Norwegian Bokmål"}
+    names |= {"ang": "Old English", "gsw": "Swiss German", "yue": "Yue Chinese", "to": "Tonga (Tonga Islands)"}
     assert {code: page.language(code) for code in names} == names
     # Not assigned, and no code: a name of a language is none.
     assert [page.language(code) for code in ("xx", "qaa", "zzz", "ewe", "Ewe")] == ["xx", "qaa", "zzz", "Ewe", "Ewe"]

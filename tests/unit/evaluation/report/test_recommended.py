@@ -26,8 +26,11 @@ def found(test, dev=None, tuned=None, times=None, **report):
     qualities = {}
     for row in made.rows:
         kept = scores[row.split][row.key]
-        qualities[row.quality] = {"kept": {"bleu": kept}, "without_repeated_words": {"bleu": kept + 1},
-                                  "without_repeated_subwords": {"bleu": kept + 2}}  # fmt: skip
+        qualities[row.quality] = {
+            "kept": {"bleu": kept},
+            "without_repeated_words": {"bleu": kept + 1},
+            "without_repeated_subwords": {"bleu": kept + 2},
+        }
     points = [({"bleu": bleu - 5, "settings": {}}, {"bleu": bleu, "settings": {}}) for bleu in (tuned or {}).values()]
     choices = [Choice(made.decode(*key), 1, {}, list(each)) for key, each in zip(tuned or {}, points, strict=True)]
     timing = speed(*(timed(*key, each) for key, each in times.items())) if times else None
@@ -84,9 +87,12 @@ def written(tmp_path):
         for name, each in texts.items():
             (tmp_path / name).write_text("".join(f"{line}\n" for line in each), encoding="utf-8")
         (tmp_path / "out.jsonl").write_text('{"without_repeated_subwords": "a tre"}\n' * len(sources))
-        about = {"searches": ["prior-mean"], "defaults": {"search": "prior-mean"},
-                 "normalisation": NormalisationConfig(**(normalisation or {})).model_dump(mode="json"),
-                 "languages": {"source": "de", "target": "en"}}  # fmt: skip
+        about = {
+            "searches": ["prior-mean"],
+            "defaults": {"search": "prior-mean"},
+            "normalisation": NormalisationConfig(**(normalisation or {})).model_dump(mode="json"),
+            "languages": {"source": "de", "target": "en"},
+        }
         folder = tmp_path / "it's a bundle"
         folder.mkdir(exist_ok=True)
         (folder / "bundle.json").write_text(json.dumps(about))

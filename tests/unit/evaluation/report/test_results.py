@@ -159,8 +159,9 @@ def test_autoregressive_rows_come_once_and_others_with_each_removal():
     assert "steps" not in rows[0].settings
     assert (rows[1].settings["steps"], rows[1].settings["length_quantile"]) == (2, None)
     assert [(r.autoregressive, r.title, r.series, r.value) for r in rows[:2]] == [
-        (True, "beam", "beam", 4), (False, "delta", "steps", 2),
-    ]  # fmt: skip
+        (True, "beam", "beam", 4),
+        (False, "delta", "steps", 2),
+    ]
     assert rows[1].data == "distilled" and rows[0].data == "raw"
     assert all(r.latency_ms is None and r.device is None for r in rows)
 
@@ -197,8 +198,9 @@ def test_candidates_are_those_that_are_ranked():
     qualities = {row.quality: VARIANTS for row in manifest.rows}
     rows = results.build_rows(manifest, qualities, None, "test")
     assert {(row.system, row.candidates, row.settings.get("samples")) for row in rows} == {
-        ("lvm", 6, 2), ("teacher", None, None),
-    }  # fmt: skip
+        ("lvm", 6, 2),
+        ("teacher", None, None),
+    }
 
 
 def test_rows_tell_what_dev_chose_and_the_steps_that_stopping_left():

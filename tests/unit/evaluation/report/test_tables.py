@@ -103,8 +103,14 @@ def test_columns_without_figures_are_left_out():
     proof = reports.evidence(tables.wanted_rows(timed, MANIFEST, "none"))
     table = tables.groups(timed, manifest(expected={"score-4": 29.1}), "none", proof)
     assert [key for key, _ in tables.columns(table)] == [
-        "bleu", "expected", "chrf", "validity", "latency_ms", "latency_rounds", "against_fastest",
-    ]  # fmt: skip
+        "bleu",
+        "expected",
+        "chrf",
+        "validity",
+        "latency_ms",
+        "latency_rounds",
+        "against_fastest",
+    ]
     assert tables.cell(table[0].lines[0], "latency_ms") == ("2.00", "± 0.50")
     assert tables.cell(table[0].lines[0], "latency_rounds") == ("1.90–2.06", "")
     assert tables.span([3.001, 3.0]) == "3.00" and tables.span([99.5, 120.2]) == "99.5–120"
@@ -178,8 +184,9 @@ def test_names_that_differ_from_the_settings_are_shown():
 
 def test_systems_that_refine_one_model_alike_are_told_apart():
     systems = reports.SYSTEMS | {"other": reports.SYSTEMS["score"]}
-    described = manifest({("other", "score-1"): stepped("score", 1), ("lvm", "prior-mean"): {"search": "prior-mean"}},
-                         systems)  # fmt: skip
+    described = manifest(
+        {("other", "score-1"): stepped("score", 1), ("lvm", "prior-mean"): {"search": "prior-mean"}}, systems
+    )
     assert described.decode("other", "score-1").label() == "score, L = 1 (other)"
     assert described.decode("lvm", "prior-mean").label() == "prior mean"
 
@@ -194,8 +201,11 @@ def test_cells_keep_their_text_and_their_side():
     """Figures are text, so that no digit is lost; a bar is escaped, so that it ends no cell."""
     told = markdown_table(["", "a|b", "c"], [["x", "1.0", "1,000"], ["longer", "12.50", "–"]], left=2).splitlines()
     assert [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in told] == [
-        ["", r"a\|b", "c"], [":-------", ":-------", "------:"], ["x", "1.0", "1,000"], ["longer", "12.50", "–"],
-    ]  # fmt: skip
+        ["", r"a\|b", "c"],
+        [":-------", ":-------", "------:"],
+        ["x", "1.0", "1,000"],
+        ["longer", "12.50", "–"],
+    ]
     assert len(set(map(len, told))) == 1
 
 

@@ -79,8 +79,10 @@ def test_times_are_those_of_the_clock(clock, quiet):
     assert found["step_costs"]["ratios"] == [{"control": "delta", "search": "score"} | unknown]
     assert {row["batch"] for row in found["rows"]} == {2}
     assert [(g["shortest"], g["sentences"], g["latency_ms"]) for g in delta["by_length"]] == [
-        (1, 1, 2000), (2, 1, 4000), (6, 1, 12000),
-    ]  # fmt: skip
+        (1, 1, 2000),
+        (2, 1, 4000),
+        (6, 1, 12000),
+    ]
 
 
 @pytest.mark.parametrize(("sentences", "repeats", "warmup", "batch"), [(4, 1, 2, 2), (9, 3, 0, 4), (40, 2, 10, 64)])

@@ -65,8 +65,9 @@ def test_corruptions_are_those_of_a_loop_over_words():
     kinds = torch.randint(NONE, 3, target.shape, generator=generator)
     words = torch.randint(50, 90, target.shape, generator=generator)
     found = applied(target, kinds, words).tolist()
-    for row, length, kind, word, mine in zip(target.tolist(), lengths.tolist(), kinds.tolist(), words.tolist(), found,
-                                             strict=True):  # fmt: skip
+    for row, length, kind, word, mine in zip(
+        target.tolist(), lengths.tolist(), kinds.tolist(), words.tolist(), found, strict=True
+    ):
         assert mine == one_after_another(row[:length], kind, word) + [PAD] * (11 - length)
 
 

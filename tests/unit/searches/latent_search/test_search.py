@@ -121,8 +121,12 @@ def test_candidates_with_end_symbols_are_ranked_and_told_apart_without_them(
         assert together.tokens[row] in [tokens for tokens, score in candidates if score > best - 1e-11]
         assert together.candidates[row] == len({tuple(tokens) for tokens, _ in candidates})
         lengths = by_hand_lengths(model, model.encode(one(batch, row).source), int(batch.source_mask[row].sum()) - 1)
-        shorter += sum(len(tokens) < length for (tokens, _), length in zip(
-            candidates, [length for length in lengths[:4] for _ in range(4)], strict=True))  # fmt: skip
+        shorter += sum(
+            len(tokens) < length
+            for (tokens, _), length in zip(
+                candidates, [length for length in lengths[:4] for _ in range(4)], strict=True
+            )
+        )
     assert shorter > 8
 
 

@@ -203,8 +203,10 @@ def test_a_case_worked_by_hand():
 def test_the_numbers_of_places_that_are_masked_again():
     lengths = torch.tensor([1, 2, 5, 7, 10, 20])
     assert [masked_again(lengths, t, 4).tolist() for t in (1, 2, 3)] == [
-        [0, 1, 3, 5, 7, 15], [0, 1, 2, 3, 5, 10], [0, 0, 1, 1, 2, 5],
-    ]  # fmt: skip
+        [0, 1, 3, 5, 7, 15],
+        [0, 1, 2, 3, 5, 10],
+        [0, 0, 1, 1, 2, 5],
+    ]
     # Fewer places than passes: the last passes have nothing to mask.
     assert [int(masked_again(lengths, t, 10)[2]) for t in range(1, 10)] == [4, 4, 3, 3, 2, 2, 1, 1, 0]
 
