@@ -16,9 +16,8 @@ class LvmConfig(StackConfig):
     layers: int = Field(gt=0, description="layers of the prior, of the posterior and of the decoder, each")
     latent_dim: int = Field(8, gt=0, description="width Z of one latent")
     max_length_difference: int = Field(50, gt=0, description="the length head classifies |y|-|x| in [-this, this]")
-    # The defaults of what came later are what bundles without them were trained with; presets say what is used now.
     end_symbol: bool = Field(
-        False,
+        True,
         description="the target has an end symbol with a latent of its own; an end symbol in an output is dropped",
     )
     decoder_skip: bool = Field(

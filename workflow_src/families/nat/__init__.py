@@ -81,7 +81,7 @@ class NatObjectiveConfig(Budget):
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="ce: of the labels")
     length_weight: float = Field(1.0, gt=0, description="axe and ce: times the loss of the length head is added")
     skip_penalty: float = Field(
-        1.0,
+        2.0,
         gt=0,
         allow_inf_nan=False,
         description="axe: times the cost of a subword that shares its position; with 1, outputs lose words",
