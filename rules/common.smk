@@ -55,7 +55,7 @@ except ConfigError as error:
 
 onstart:
     try:
-        check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *plan.own_weights.values()])
+        check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *plan.own_inputs])
     except ValueError as error:
         raise WorkflowError(str(error)) from None
 

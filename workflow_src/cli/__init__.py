@@ -79,6 +79,10 @@ def check_files(plan: Plan) -> None:
             raise ConfigError(
                 f"systems.{system}.initial_weights is {path}, which {_lack(path)}; change the path{relative}."
             )
+    for name, path in plan.own_distilled.items():
+        if not Path(path).is_file():
+            relative = "" if Path(path).is_absolute() else where
+            raise ConfigError(f"recipe.distilled.{name} is {path}, which {_lack(path)}; change the path{relative}.")
 
 
 def _lack(path: str) -> str:

@@ -277,7 +277,12 @@ def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
     """Why a job runs, as Snakemake says; `rerun` are the other nodes with jobs that make its inputs anew."""
     reason, persistence, reasons = dag.reason(job), dag.workflow.persistence, []
     # Snakemake looks no further once a job follows another one: its own changes are asked for all the same.
+    contents = getattr(job.params, "own", None) or {}
     for change in _changes(persistence.params_changed(job), job):
+        path = change.name.removeprefix("recipe.dataset.")
+        if path in contents:
+            reasons.append(Reason("updated", f"{path} changed"))
+            continue
         reasons.append(Reason("setting", str(change), name=change.name, old=change.old, new=change.new))
     if reason.forced:
         reasons.append(Reason("forced", "forced"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from workflow_src.config.costs import (
 )
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO
-from workflow_src.data.lines import count_lines
+from workflow_src.data.corpus import count_training_pairs
 from workflow_src.records.atomic import ArtifactError, read_json
 
 PEAK = 312e12
@@ -65,13 +64,9 @@ def encoded_counts(plan: Plan) -> tuple[int, float] | None:
 
 
 def own_pairs(plan: Plan) -> int | None:
-    """Lines of the user's own training texts, less those that become dev and test; None where a text is not there."""
-    dataset, pairs = plan.loaded.dataset, 0
-    for part in dataset.train:
-        path = part.table or part.texts[plan.recipe.source]
-        if dataset.kind != "files" or path in dataset.files or not os.path.isfile(path):
-            return None
-        pairs += count_lines(path)
+    """Pairs of the user's own training texts, less those that become dev and test; None where a text is not there."""
+    dataset = plan.loaded.dataset
+    pairs = count_training_pairs(dataset, (plan.recipe.source, plan.recipe.target))
     cut = dataset.split.dev + dataset.split.test if dataset.split else 0
     return max(1, pairs - cut) if pairs else None
 

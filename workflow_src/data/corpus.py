@@ -12,6 +12,8 @@ from typing import IO, NamedTuple, TypeVar
 
 from workflow_src.config.base import ConfigError, nearest
 from workflow_src.config.datasets import DatasetFiles, Part
+from workflow_src.data.formats import START, compression
+from workflow_src.data.lines import count_lines
 from workflow_src.data.markup import Segment, has_source_and_references, same_segments, segments, without_markup
 from workflow_src.data.unpack import Archives, reported
 from workflow_src.records.atomic import ArtifactError
@@ -78,7 +80,7 @@ class RawCorpus:
             yield from self._generated(grammar.generate(self.dataset.generator))
             return
         for name in self.dataset.raw_splits:
-            yield name, self._pairs(name, getattr(self.dataset, name))
+            yield name, self.parts_of(name)
 
     def _generated(self, corpus: dict[str, list[Pair]]) -> Iterator[tuple[str, Iterator[RawPair]]]:
         if set(self.languages) != {"de", "en"}:
@@ -87,9 +89,10 @@ class RawCorpus:
         for name in self.dataset.raw_splits:
             yield name, (RawPair(*pair[::turn], ("", ""), line) for line, pair in enumerate(corpus[name], 1))
 
-    def _pairs(self, split: str, parts: tuple[Part, ...]) -> Iterator[RawPair]:
+    def parts_of(self, split: str) -> Iterator[RawPair]:
+        """The pairs of the parts under one of them."""
         dropped = self.dropped[split]
-        for number, part in enumerate(parts):
+        for number, part in enumerate(getattr(self.dataset, split)):
             place = f"part {number + 1} of {split} in dataset {self.dataset.name}"
             given = part.texts if part.texts is not None else part.columns
             for language in self.languages:
@@ -160,6 +163,32 @@ class RawCorpus:
                 f"{_one_line(self.dataset.folder_hint)}"
             )
         return path
+
+
+def count_training_pairs(dataset: DatasetFiles, languages: tuple[str, str]) -> int | None:
+    """Pairs of the user's own training texts, before any filter; None where they are elsewhere or cannot be read.
+
+    Uncompressed lines are counted without decoding them; compressed ones, tables and markup are read as `RawCorpus`
+    does.
+    """
+    names = [part.table or part.texts[languages[0]] for part in dataset.train]
+    if dataset.kind != "files" or any(name in dataset.files or not Path(name).is_file() for name in names):
+        return None
+    if all(part.table is None and part.markup == "none" for part in dataset.train) and not any(
+        map(_is_compressed, names)
+    ):
+        return sum(map(count_lines, names))
+    try:
+        with RawCorpus(dataset, languages, Path) as corpus:
+            return sum(1 for _ in corpus.parts_of("train"))
+    except (ArtifactError, ConfigError):
+        # The job that reads them says what is wrong.
+        return None
+
+
+def _is_compressed(name: str) -> bool:
+    with open(name, "rb") as file:
+        return compression(file.read(START)) is not None
 
 
 def check_folder(dataset: DatasetFiles, folder: str | None) -> None:

@@ -51,7 +51,7 @@ _DOCUMENTS = {
 }
 # Texts that are not lines of sentences.
 _JSON = re.compile(r"\.(json|jsonl|ndjson)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
-_BEFORE_ROOT = r"\s*(?:<\?[^>]*>\s*|<!--.*?-->\s*|<!DOCTYPE[^>]*>\s*)*"
+_BEFORE_ROOT = r"\s*(?:<\?[^>]*>\s*|<!--(?:(?!-->).)*-->\s*|<!DOCTYPE[^>]*>\s*)*"
 _ROOTS = (
     (re.compile(rf"{_BEFORE_ROOT}<tmx[\s>]", re.IGNORECASE | re.DOTALL), "a translation memory (TMX)", _MEMORY),
     (re.compile(rf"{_BEFORE_ROOT}<xliff[\s>]", re.IGNORECASE | re.DOTALL), "an XLIFF file", _MEMORY),

@@ -11,15 +11,16 @@ from xml.etree import ElementTree
 from workflow_src.records.atomic import ArtifactError
 
 Pair = tuple[str, str]
-# (the id of the segment, if it has one; its text on one line)
-Segment = tuple[str | None, str]
+# ((the id of its document, that of the segment), each None where there is none; its text on one line)
+Segment = tuple[tuple[str | None, str | None], str]
 
 # Elements of IWSLT's train.tags files that say something about a talk and are no part of it.
 METADATA = "url|keywords|speaker|talkid|title|description|reviewer|translator"
 ONLY_TAGS = re.compile(r"(?:\s*<(?:/?[A-Za-z]|[?!])[^<>]*>)+\s*")
 ELEMENT = re.compile(rf"\s*<({METADATA})\b[^<>]*>.*</\1\s*>\s*", re.IGNORECASE)
 
-SEGMENT = re.compile(r"<seg\b([^>]*?)(?:/>|>(.*?)</seg\s*>)", re.DOTALL | re.IGNORECASE)
+SEGMENT = re.compile(r"<doc\b([^>]*)>|<seg\b([^>]*?)(?:/>|>(.*?)</seg\s*>)", re.DOTALL | re.IGNORECASE)
+DOCUMENT_ID = re.compile(r"\b(?:doc)?id\s*=\s*[\"']?([^\s\"'>]+)", re.IGNORECASE)
 SEGMENT_ID = re.compile(r"\bid\s*=\s*[\"']?([^\s\"'>]+)", re.IGNORECASE)
 SET = re.compile(r"<(src|ref|tst)set\b", re.IGNORECASE)
 # WMT's form from 2021 on: every document has the source, references and outputs, each in an element of its own.
@@ -66,29 +67,37 @@ def segments(text: str, name: str, language: str, translator: str | None = None)
     """
     if has_source_and_references(text):
         return _of_documents(text, name, language, translator)
-    kinds = {kind.lower() for kind in SET.findall(text)}
-    if len(kinds) > 1:
-        raise ArtifactError(
-            f"{name} has sets of several kinds ({', '.join(f'{kind}set' for kind in sorted(kinds))}); give a file with "
-            "one of them."
-        )
-    elements = SEGMENT.findall(text)
-    if not elements:
+    sets = [f"{kind.lower()}set" for kind in SET.findall(text)]
+    if len(sets) > 1:
+        raise ArtifactError(f"{name} has several sets ({', '.join(sets)}); give a file with one of them.")
+    segments_read = _segments_of_documents(text)
+    if not segments_read:
         raise ArtifactError(f"{name} has no <seg> elements; check the file, or remove markup from its part.")
-    return [
-        (identity.group(1) if (identity := SEGMENT_ID.search(attributes)) else None, _one_line(html.unescape(content)))
-        for attributes, content in elements
-    ]
+    return segments_read
+
+
+def _segments_of_documents(text: str) -> list[Segment]:
+    """The segments of SGML, each with the id of the document that it stands in."""
+    pairs, document = [], None
+    for element in SEGMENT.finditer(text):
+        attributes, own, content = element.groups()
+        if own is None:
+            document = DOCUMENT_ID.search(attributes)
+            continue
+        ids = (document, SEGMENT_ID.search(own))
+        pairs.append((tuple(one.group(1) if one else None for one in ids), _one_line(html.unescape(content or ""))))
+    return pairs
 
 
 def same_segments(pairs: Iterable[tuple[Segment, Segment]], first: str, second: str) -> Iterator[Pair]:
     """The texts of pairs of segments; ArtifactError naming both files and ids where the ids differ."""
     for number, ((left, source), (right, target)) in enumerate(pairs, 1):
-        if None not in (left, right) and left != right:
-            raise ArtifactError(
-                f'{first} and {second} are not aligned in segment {number}: its id is "{left}" in one and "{right}" in '
-                "the other; correct the files."
-            )
+        for what, here, there in zip(("document", "segment"), left, right, strict=True):
+            if None not in (here, there) and here != there:
+                raise ArtifactError(
+                    f"{first} and {second} are not aligned in segment {number}: the id of its {what} is "
+                    f'"{here}" in one and "{there}" in the other; correct the files.'
+                )
         yield source, target
 
 
@@ -111,7 +120,7 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
         place = f'document "{document.get("id")}" of {name}'
         source = _segments_by_id(_only(document.findall("src"), "source", place), place)
         if wanted == "src":
-            chosen += source.items()
+            chosen += [((document.get("id"), number), content) for number, content in source.items()]
             continue
         references = [
             element
@@ -125,7 +134,7 @@ def _of_documents(text: str, name: str, language: str, translator: str | None) -
             raise ArtifactError(
                 f"{place} has different segments in its source and its {who}: {', '.join(odd)}; correct the file."
             )
-        chosen += reference.items()
+        chosen += [((document.get("id"), number), content) for number, content in reference.items()]
     return chosen
 
 

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable
 
 from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.tokenisers import spaced
 
 # Control characters (Cc) that `str.split` does not take for whitespace. They become spaces: what stands on either side
 # of a NUL is not one word.
@@ -155,9 +156,17 @@ class Normaliser:
         return unicodedata.normalize(self.settings.unicode, JOINED.sub("", text))
 
 
-def drop_reason(source: str, target: str, settings: NormalisationConfig, training: bool) -> str | None:
+def word_count(line: str, language: str) -> int:
+    """Words of a normalised line; characters where the language (ISO 639 code) does not separate its words."""
+    # Words are separated by exactly one space here.
+    return line.count(" ") + 1 if spaced(language) else len(line.replace(" ", ""))
+
+
+def drop_reason(
+    source: str, target: str, settings: NormalisationConfig, languages: tuple[str, str], training: bool
+) -> str | None:
     """Why a normalised pair is left out, or None: `empty` or `max_characters`, and of pairs to train on `max_words` or
-    `length_ratio`.
+    `length_ratio` (see `word_count`).
     """
     if not source or not target:
         return "empty"
@@ -165,8 +174,7 @@ def drop_reason(source: str, target: str, settings: NormalisationConfig, trainin
         return "max_characters"
     if not training or (settings.max_words is None and settings.max_length_ratio is None):
         return None
-    # Words are separated by exactly one space here.
-    lengths = source.count(" ") + 1, target.count(" ") + 1
+    lengths = word_count(source, languages[0]), word_count(target, languages[1])
     if settings.max_words is not None and max(lengths) > settings.max_words:
         return "max_words"
     if settings.max_length_ratio is not None and max(lengths) > settings.max_length_ratio * min(lengths):

@@ -41,6 +41,8 @@ SENTENCEPIECE_THREADS = 4
 ALONE = 8
 # Lines that SentencePiece learns from, of both languages; of more, every so many-th.
 MOST_LINES = 10_000_000
+# Bytes: longer than any line that normalisation lets pass.
+LONGEST_LINE = 1 << 30
 SETTING = "recipe.subwords.vocabulary_size"
 _NIBBLES = frozenset(NIBBLES)
 
@@ -341,6 +343,8 @@ def _learn_sentencepiece(settings: SubwordsConfig, name: str, files: list[str | 
             model_type=settings.model,
             vocab_size=settings.vocabulary_size,
             character_coverage=settings.character_coverage,
+            # By default, lines of more bytes than a few thousand are left out without a word.
+            max_sentence_length=LONGEST_LINE,
             # Text comes normalised; what is done to it here could not be undone.
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,

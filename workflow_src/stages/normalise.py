@@ -12,11 +12,11 @@ from typing import IO, NamedTuple
 from workflow_src import jobs
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import NormalisationConfig, Split
-from workflow_src.config.tokenisers import bleu_tokeniser
+from workflow_src.config.tokenisers import bleu_tokeniser, spaced
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.drops import left_out, words
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.data.normalise import Normaliser, clean, drop_reason
+from workflow_src.data.normalise import Normaliser, clean, drop_reason, word_count
 from workflow_src.data.places import Places
 from workflow_src.data.splits import EveryNth, connected_groups
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
@@ -52,7 +52,7 @@ class Writer:
         self._codes = codes
         self.limit = limit
         self.pairs = 0
-        self.words = dict.fromkeys(codes, 0)
+        self.words = {code: 0 for code in codes if spaced(code)}
         self.places = Places()
         # (target, target as it was) of dev and test only: of train nobody asks, and it is large.
         self.references: list[tuple[str, str]] = []
@@ -71,7 +71,8 @@ class Writer:
             return False
         lines = [row.source, row.target]
         for code, line in zip(self._codes, lines, strict=True):
-            self.words[code] += line.count(" ") + 1
+            if spaced(code):
+                self.words[code] += word_count(line, code)
         if self._reference is not None:
             lines.append(self._reference(row.raw_target))
             self.references.append((row.target, row.raw_target))
@@ -86,9 +87,10 @@ def normalised(
 ) -> Iterator[Row]:
     """Rows of raw (source, target) lines; those that cannot be used are left out and counted in `dropped`."""
     source_side, target_side = normalisers
+    languages = source_side.language, target_side.language
     for number, (source_text, target_text) in enumerate(texts):
         source, target = source_side.line(source_text), target_side.line(target_text)
-        reason = drop_reason(source, target, source_side.settings, training)
+        reason = drop_reason(source, target, source_side.settings, languages, training)
         if reason is None:
             yield Row(source, target, target_text, number)
         else:

@@ -224,7 +224,16 @@ def test_without_moses_there_is_nothing_to_undo(text):
 )
 def test_reasons_to_drop(source, target, training, expected):
     settings = NormalisationConfig(max_words=5, max_length_ratio=2.0, max_characters=30)
-    assert drop_reason(source, target, settings, training) == expected
+    assert drop_reason(source, target, settings, ("de", "en"), training) == expected
+
+
+def test_lengths_are_counted_in_characters_where_words_have_no_spaces():
+    ratio = NormalisationConfig(max_length_ratio=3.0)
+    chinese, english = "我今天早上去学校上课。", "I went to class at school this morning ."
+    assert drop_reason(chinese, english, ratio, ("zh", "en"), True) is None
+    assert drop_reason(english, chinese, ratio, ("en", "zh"), True) is None
+    assert drop_reason(chinese * 4, english, ratio, ("zh", "en"), True) == "length_ratio"
+    assert drop_reason(chinese, english, NormalisationConfig(max_words=10), ("zh", "en"), True) == "max_words"
 
 
 def test_plain_text_is_fast():

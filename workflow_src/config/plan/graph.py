@@ -120,6 +120,16 @@ class Graph(Paths):
         return {system.name: system.initial_weights for system in systems if system.initial_weights}
 
     @property
+    def own_distilled(self) -> dict[str, str]:
+        """Files of the user's own distilled texts that systems learn from, by their name."""
+        return {text: self.recipe.distilled[text] for text in self.texts if text in self.recipe.distilled}
+
+    @property
+    def own_inputs(self) -> list[str]:
+        """Files of the user's that are inputs of jobs. Texts of the dataset are none: they count by their contents."""
+        return [*self.own_weights.values(), *self.own_distilled.values()]
+
+    @property
     def exported(self) -> list[str]:
         """Systems that decodes use, as what translates or as what ranks, without repeats."""
         decodes = self.loaded.decodes

@@ -49,19 +49,18 @@ def _trade(lines: list[Line], evidence: Evidence) -> list[str]:
 
 
 def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> str:
-    """The fastest row as good as every autoregressive one, or else the largest gain at equal quality."""
+    """The fastest row as good as every autoregressive one and faster than the best of them, or else the largest gain
+    at equal quality."""
     as_good = [
-        line
+        (line, best)
         for line in usable
-        if any(_comparable(line, rival) for rival in rivals) and all(evidence.as_good(line, rival) for rival in rivals)
+        if (best := _best_peer(line, rivals)) and _faster(line, best) and all(evidence.as_good(line, r) for r in rivals)
     ]
     if as_good:
-        chosen = min(as_good, key=lambda line: (line.figures["latency_ms"], -line.figures["bleu"]))
-        peers = [rival for rival in rivals if _comparable(chosen, rival)]
-        best = max(peers, key=lambda line: (line.figures["bleu"], -line.figures["latency_ms"]))
+        chosen, best = min(as_good, key=lambda pair: (pair[0].figures["latency_ms"], -pair[0].figures["bleu"]))
         return (
-            f"The fastest row as good as every autoregressive one, with {chosen.decode.engine.kind_words}: "
-            f"{_beside(chosen, best, evidence)}."
+            "The fastest non-autoregressive row as good as every autoregressive one, with "
+            f"{chosen.decode.engine.kind_words}: {_beside(chosen, best, evidence)}."
         )
     equal = [line for line in usable if line.rival and _faster(line, line.rival) and evidence.as_good(line, line.rival)]
     if equal:
@@ -71,6 +70,12 @@ def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> s
             f"{_beside(chosen, chosen.rival, evidence)}; {chosen.figures['against_fastest']:.1f} times as fast."
         )
     return "No non-autoregressive row is faster than an autoregressive one and as good, on the same kind of engine."
+
+
+def _best_peer(line: Line, rivals: list[Line]) -> Line | None:
+    """The autoregressive row on the same kind of engine with the highest BLEU; of equal ones, the fastest."""
+    peers = [rival for rival in rivals if _comparable(line, rival)]
+    return max(peers, key=lambda rival: (rival.figures["bleu"], -rival.figures["latency_ms"]), default=None)
 
 
 def _refined(table: list[Group], lines: list[Line], evidence: Evidence, reference: Reference | None) -> list[str]:

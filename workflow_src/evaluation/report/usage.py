@@ -31,12 +31,19 @@ EXAMPLES = 10
 
 @dataclasses.dataclass(frozen=True)
 class Recommended:
-    """The row to take: `entry` is what the plan says of it, `row` what the manifest does; BLEU on dev, where known."""
+    """The row to take: `entry` is what the plan says of it, `row` what the manifest does; BLEU on dev, where known.
+
+    `measured` of `rows` rows were measured on dev. `above`: the best row on the split of the tables that was not, where
+    it is above this one.
+    """
 
     entry: Mapping[str, Any]
     row: RowInfo
     dev_bleu: float | None
     bleu: float
+    measured: int = 0
+    rows: int = 0
+    above: Recommended | None = None
 
 
 def recommend(found: Inputs, usage: Mapping[str, Any]) -> Recommended:
@@ -58,7 +65,10 @@ def recommend(found: Inputs, usage: Mapping[str, Any]) -> Recommended:
     def goodness(one: Recommended) -> tuple[float, float]:
         return one.bleu if one.dev_bleu is None else one.dev_bleu, -times.get(one.row.key, float("inf"))
 
-    return max(measured or candidates, key=goodness)
+    best = max(measured or candidates, key=goodness)
+    others = [one for one in candidates if one.dev_bleu is None and one.bleu > best.bleu]
+    above = max(others, key=lambda one: one.bleu, default=None)
+    return dataclasses.replace(best, measured=len(measured), rows=len(candidates), above=above)
 
 
 def _bleu(found: Inputs, row: RowInfo) -> float:
@@ -124,8 +134,12 @@ def _why(one: Recommended, split: str) -> str:
             f"No row was decoded on dev, so this is the row with the highest BLEU on {split}, {one.bleu:.2f}; of equal "
             "rows, the fastest."
         )
+    among = f" of the {one.measured} rows (of {one.rows}) that were measured there" if one.measured < one.rows else ""
     also = f" It has {one.bleu:.2f} on {split}." if split != "dev" else ""
-    return f"It has the highest BLEU on dev, {one.dev_bleu:.2f}; of equal rows, it is the fastest.{also}"
+    if one.above:
+        name = f"{one.above.row.system} {one.above.row.name}"
+        also += f" {name} has {one.above.bleu:.2f} there and was not measured on dev; decode it on dev to compare them."
+    return f"It has the highest BLEU on dev, {one.dev_bleu:.2f}{among}; of equal rows, it is the fastest.{also}"
 
 
 def render(context: Mapping[str, Any], languages: tuple[str, str]) -> markupsafe.Markup:
