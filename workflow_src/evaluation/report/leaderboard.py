@@ -77,9 +77,9 @@ def rows_of(results: Results) -> list[dict[str, str]]:
 
 def _figures(row: Any, system: TrainedSystem | None) -> dict[str, Any]:
     low, high = row.bleu_ci or (None, None)
-    plain = ("system", "family", "preset", "search", "engine", "seed", "threads", "batch")
+    alike = ("system", "family", "preset", "search", "engine", "seed", "threads", "batch")
     return {
-        **{name: getattr(row, name) for name in plain},
+        **{name: getattr(row, name) for name in alike},
         "data": system.data if system else row.data,
         "settings": settings_text(row.settings),
         "bleu": _fixed(row.bleu),

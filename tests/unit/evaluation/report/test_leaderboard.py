@@ -12,6 +12,7 @@ import reports
 from conftest import PROJECT
 
 from workflow_src.cli import main
+from workflow_src.config.compose import experiment_names
 from workflow_src.evaluation.report import leaderboard
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.evaluation.report.results import Results, write_results
@@ -270,6 +271,24 @@ def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(ent
     assert all(float(row["bleu_low"]) <= float(row["bleu"]) <= float(row["bleu_high"]) for row in rows)
     assert all(re.fullmatch("[0-9a-f]{40}", row["commit"]) for row in rows)
     assert all(one.settings is not None for one in entries)
+    # What a table says to run is there, or made from what is there as config/experiments/README.md says.
+    variants = (PROJECT / "config/experiments/README.md").read_text(encoding="utf-8")
+    known = {*experiment_names(), *re.findall(r"experiment=(\S+)", variants)}
+    assert {row["experiment"] for row in rows} <= known
+
+
+@pytest.mark.parametrize("corpus", ["tatoeba", "multi30k", "toy"])
+def test_a_corpus_has_the_best_of_every_family_beside_its_rivals_in_the_best_engine(corpus, entries):
+    every = leaderboard.of(entries, "corpus", corpus)
+    shown = leaderboard.selection(every)
+    assert len(shown) <= 15 and len({id(one) for one in shown}) == len(shown)
+    alone = [one for one in every if not one.helpers]
+    for family in {one.row["family"] for one in alone}:
+        highest = max(one.bleu for one in alone if one.row["family"] == family)
+        assert any(one.row["family"] == family and one.bleu >= highest - leaderboard.LEVEL for one in shown), family
+    rivals = [one for one in shown if one.row["family"] == "transformer"]
+    assert shown[: len(rivals)] == rivals and any(one.row["engine"] == "ctranslate2-int8" for one in rivals)
+    assert max(one.bleu for one in shown) >= max(one.bleu for one in every) - leaderboard.LEVEL
 
 
 def test_commands_of_the_tables_have_options_that_the_command_knows(entries):
