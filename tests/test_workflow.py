@@ -781,6 +781,13 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
     done = snakemake(*words, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
     assert done.returncode == 1 and f"{raw} is dated in the future (" in done.stderr
     assert f"Run: touch {raw}" in done.stderr and "Normalising" not in done.stderr
+    os.utime(tmp_path / raw)
+    # A distilled text of the user's own is an input of jobs.
+    (tmp_path / "bought.en").write_text("one\n")
+    os.utime(tmp_path / "bought.en", times=(ahead, ahead))
+    more = ("--config", "recipe={distilled: {bought: bought.en}}", "systems={lvm: {data: bought}}")
+    done = snakemake(*words, *more, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
+    assert done.returncode == 1 and "bought.en is dated in the future (" in done.stderr
 
 
 # The documented table, row by row, and what tests it: keys of CHANGES, tests above with a prefix.

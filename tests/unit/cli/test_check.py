@@ -72,6 +72,13 @@ def test_missing_weights_are_named(mine, tmp_path):
     cli.main(["check", "mine.yaml"])
 
 
+def test_a_missing_distilled_text_is_named(mine, tmp_path):
+    mine(recipe={"distilled": {"bought": "bought.en"}}, systems={"lvm": {"data": "bought"}})
+    assert refused().startswith("error: recipe.distilled.bought is bought.en, which does not exist; change the path")
+    (tmp_path / "bought.en").touch()
+    cli.main(["check", "mine.yaml"])
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [

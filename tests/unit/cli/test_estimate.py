@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -189,6 +191,13 @@ def test_what_is_auto_is_told_by_the_lines_of_own_texts_or_by_what_is_given(own_
         "1,000 subwords"
     )
     assert said in as_text(told)
+    # Compressed lines are counted as lines, too.
+    for code in ("de", "en"):
+        with gzip.open(f"my.{code}.gz", "wt") as file:
+            file.write("a line\n" * 12_000)
+    text = Path("mine.yaml").read_text().replace("my.de", "my.de.gz").replace("my.en", "my.en.gz")
+    Path("packed.yaml").write_text(text)
+    assert estimate(Plan(cli.read_configuration("packed.yaml")), length=9)["pairs"] == 10_000
     more = estimate(plan, pairs=160_000, length=9)
     assert more["work"][0]["updates"] == 8000 and more["vocabulary_size"] == 4000
 

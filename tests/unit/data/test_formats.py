@@ -68,6 +68,13 @@ def test_texts_in_utf8_are_no_other_format(text):
         assert other_format(text.encode(), "text.de") is None
 
 
+def test_comments_before_the_root_are_passed_in_one_go():
+    """A pattern that tries every way to divide them would take minutes."""
+    comments = b"<?xml version='1.0'?>\n" + b"<!-- x -->\n" * 60
+    assert other_format(comments + b"<mteval>", "text.xml") is None
+    assert other_format(comments + b"<tmx version='1.4'>", "text.tmx").startswith("is a translation memory (TMX)")
+
+
 def test_text_with_tags_or_braces_is_text():
     for text in ("<html><head/><body><p>Open</p></body></html>\n", '{"a": 1}\n', "<tmxx>\n", "BZh91 is a postcode\n"):
         assert other_format(text.encode(), "text.de") is None

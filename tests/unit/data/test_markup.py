@@ -70,11 +70,11 @@ def test_segments_of_sgml_and_xml():
         "<seg>&lt;b&gt; 2 &lt; 3</seg>"
     )
     assert segments(text, "x", "de") == [
-        ("1", "A & B"),
-        ("2", "two lines"),
-        ("3", ""),
-        ("4", ""),
-        (None, "<b> 2 < 3"),
+        ((None, "1"), "A & B"),
+        ((None, "2"), "two lines"),
+        ((None, "3"), ""),
+        ((None, "4"), ""),
+        ((None, None), "<b> 2 < 3"),
     ]
 
 
@@ -84,16 +84,29 @@ def sgm(kind: str, ids: list[int]) -> str:
 
 def test_segments_have_to_agree_in_their_ids(tmp_path):
     assert pairs(tmp_path, sgm("srcset", [1, 2]), sgm("refset", [1, 2]), markup="sgm")[1] == ("srcset 2", "refset 2")
-    with pytest.raises(ArtifactError, match='not aligned in segment 2: its id is "2" in one and "3" in the other'):
+    message = 'not aligned in segment 2: the id of its segment is "2" in one and "3" in the other'
+    with pytest.raises(ArtifactError, match=message):
         pairs(tmp_path, sgm("srcset", [1, 2, 4]), sgm("refset", [1, 3, 4]), markup="sgm")
-    with pytest.raises(ArtifactError, match=r"t.de has sets of several kinds \(refset, srcset\)"):
+    with pytest.raises(ArtifactError, match=r"t.de has several sets \(srcset, refset\)"):
         pairs(tmp_path, sgm("srcset", [1]) + sgm("refset", [1]), sgm("refset", [1]), markup="sgm")
+    with pytest.raises(ArtifactError, match=r"t.en has several sets \(refset, refset\); give a file with one of them"):
+        pairs(tmp_path, sgm("srcset", [1, 1]), sgm("refset", [1]) + sgm("refset", [1]), markup="sgm")
     with pytest.raises(ArtifactError, match="t.de has no <src> and <ref> elements; name a file for each"):
         pairs(tmp_path, sgm("srcset", [1]), "", markup="sgm", same=True)
     with pytest.raises(ArtifactError, match="t.de has no <seg> elements"):
         pairs(tmp_path, "Eins.\n", sgm("refset", [1]), markup="sgm")
     with pytest.raises(ArtifactError, match="neither .*t.de nor .*t.en has references by tr"):
         pairs(tmp_path, sgm("srcset", [1]), sgm("refset", [1]), markup="sgm", translator="A")
+
+
+def test_documents_have_to_agree_in_their_ids(tmp_path):
+    """Ids of segments begin anew in every document."""
+    one, other = (
+        '<doc docid="{}"><seg id="1">{}</seg></doc>'.format(*pair) for pair in (("a", "Hund"), ("b", "Katze"))
+    )
+    assert len(pairs(tmp_path, f"<srcset>{one}{other}</srcset>", f"<refset>{one}{other}</refset>", markup="sgm")) == 2
+    with pytest.raises(ArtifactError, match='segment 1: the id of its document is "a" in one and "b" in the other'):
+        pairs(tmp_path, f"<srcset>{one}{other}</srcset>", f"<refset>{other}{one}</refset>", markup="sgm")
 
 
 WMT = """<?xml version='1.0' encoding='utf-8'?>

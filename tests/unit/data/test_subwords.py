@@ -205,6 +205,14 @@ def test_description_tells_digests_and_provenance(texts, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s"]
 
 
+def test_long_lines_are_learned_from(tmp_path):
+    """SentencePiece by itself leaves out lines of more than 4,192 bytes."""
+    for name, text in (("de", GERMAN), ("en", ENGLISH)):
+        (tmp_path / name).write_text(text + "Ж " * 3000 + "\n", encoding="utf-8")
+    learned = learn(tmp_path, tmp_path / "subwords")
+    assert len(learned.encode_source(["Ж Ж"])[0]) <= 4
+
+
 def test_rare_characters_are_escaped_at_lower_coverage(texts, tmp_path):
     for method, model in METHODS:
         full = learn(texts, tmp_path / "full", method, model)

@@ -134,7 +134,9 @@ def _why(one: Recommended, split: str) -> str:
             f"No row was decoded on dev, so this is the row with the highest BLEU on {split}, {one.bleu:.2f}; of equal "
             "rows, the fastest."
         )
-    among = f" of the {one.measured} rows (of {one.rows}) that were measured there" if one.measured < one.rows else ""
+    counted = "1 row" if one.measured == 1 else f"{one.measured} rows"
+    were = "was" if one.measured == 1 else "were"
+    among = f" of the {counted} (of {one.rows}) that {were} measured there" if one.measured < one.rows else ""
     also = f" It has {one.bleu:.2f} on {split}." if split != "dev" else ""
     if one.above:
         name = f"{one.above.row.system} {one.above.row.name}"

@@ -273,7 +273,7 @@ def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(ent
     assert all(one.settings is not None for one in entries)
     # What a table says to run is there, or made from what is there as config/experiments/README.md says.
     variants = (PROJECT / "config/experiments/README.md").read_text(encoding="utf-8")
-    known = {*experiment_names(), *re.findall(r"experiment=(\S+)", variants)}
+    known = {*experiment_names(), *re.findall(r"experiment(?:=|: )(\S+)", variants)}
     assert {row["experiment"] for row in rows} <= known
 
 

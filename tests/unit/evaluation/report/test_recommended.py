@@ -74,7 +74,13 @@ def test_the_reason_is_said():
     assert usage._why(one, "test").startswith("No row was decoded on dev, so this is the row with the highest BLEU on ")
     one = usage.recommend(found(TEST, dev={BEAM: 25.0}), rows())
     assert usage._why(one, "test") == (
-        "It has the highest BLEU on dev, 25.00; of equal rows, it is the fastest. It has 29.00 on test."
+        "It has the highest BLEU on dev, 25.00 of the 1 row (of 3) that was measured there; of equal rows, it is the "
+        "fastest. It has 29.00 on test. teacher greedy has 30.00 there and was not measured on dev; decode it on dev "
+        "to compare them."
+    )
+    one = usage.recommend(found(TEST, dev={GREEDY: 25.0, BEAM: 24.0, PRIOR: 10.0}), rows())
+    assert usage._why(one, "test") == (
+        "It has the highest BLEU on dev, 25.00; of equal rows, it is the fastest. It has 30.00 on test."
     )
 
 

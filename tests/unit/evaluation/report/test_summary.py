@@ -32,10 +32,17 @@ def test_the_fastest_row_as_good_as_every_autoregressive_one_comes_first():
     found = points(*rows, different=lower)
     assert len(found) == 3
     assert found[0] == (
-        "The fastest row as good as every autoregressive one, with PyTorch: “lvm”, delta, L = 1, 40.9 BLEU in 2.5 ms a "
-        "sentence, beside “teacher”, beam 4, 41.0 BLEU in 11 ms (p = 0.5)."
+        "The fastest non-autoregressive row as good as every autoregressive one, with PyTorch: “lvm”, delta, "
+        "L = 1, 40.9 BLEU in 2.5 ms a sentence, beside “teacher”, beam 4, 41.0 BLEU in 11 ms (p = 0.5)."
     )
     assert found[1].startswith("Of two autoregressive rows that were timed, two have a faster")
+
+
+def test_a_row_that_is_slower_than_the_best_autoregressive_one_does_not_lead():
+    rows = [("teacher", "greedy", 47.0, 1.0), ("teacher", "beam-4", 48.0, 1.8), ("lvm", "prior-mean", 49.0, 5.0)]
+    found = points(*rows)
+    assert found[0].startswith("No non-autoregressive row is faster than an autoregressive one and as good")
+    assert "none has a faster" in found[1]
 
 
 def test_a_row_that_the_test_tells_lower_is_not_as_good():
@@ -73,7 +80,9 @@ def test_engines_of_different_kinds_are_not_compared():
     assert told(*rows).startswith("No non-autoregressive row is faster")
     more = ("teacher", "beam-4-ctranslate2-int8", 41.0, 2.0)
     text = told(*rows, more)
-    assert text.startswith("The fastest row as good as every autoregressive one, with optimised engines (int8): “lvm”")
+    assert text.startswith(
+        "The fastest non-autoregressive row as good as every autoregressive one, with optimised engines (int8): “lvm”"
+    )
     assert (
         "beam 4, CTranslate2 int8, 41.0 BLEU in 2 ms" in text
         and "two autoregressive rows that were timed, one has" in text
