@@ -14,7 +14,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 from conftest import PROJECT, snakemake
-from test_workflow import scheduled
+from test_workflow import own_text, scheduled
 
 from workflow_src.cli import drawing
 from workflow_src.cli.estimate import jobs
@@ -96,6 +96,17 @@ def test_it_says_which_jobs_run_as_snakemake_does_and_which_setting_changed(chan
     for key, (name, old, new) in changed.items():
         assert result[key][0] == name and result[key][2] == new
         assert result[key][1] == old if old else result[key][1] not in (new, "(none)")
+
+
+def test_a_changed_text_is_told_as_a_file_and_not_as_a_setting(hollow_project, tmp_path):
+    own_text(tmp_path)
+    words = ("--cores", "1", "normalised", "--configfile", "mine.yaml")
+    done = snakemake(*words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "train.de").write_text("another line\n")
+    told = reasons(planned("mine.yaml", folder=tmp_path, project=hollow_project))["data", None]
+    assert ("updated", "train.de changed") in {(one["kind"], one["text"]) for one in told}
+    assert not any(one["kind"] == "setting" for one in told)
 
 
 def test_every_reason_is_told_with_its_file_or_where_it_comes_from(finished, hollow_project, tmp_path):

@@ -712,7 +712,7 @@ def test_a_lost_shard_of_distillation_is_made_anew_alone(hollow_project, tmp_pat
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"distill": 1, "merge_distilled": 1}
 
 
-def _own_text(folder):
+def own_text(folder):
     """An experiment `mine` on six text files in `folder`: mine.yaml."""
     for split in ("train", "dev", "test"):
         for code in ("de", "en"):
@@ -730,7 +730,7 @@ def _own_text(folder):
 
 
 def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
-    _own_text(tmp_path)
+    own_text(tmp_path)
     words = ("normalised", "--configfile", "mine.yaml")
     snakefile = hollow_project / "Snakefile"
     done = snakemake("--cores", "1", *words, snakefile=snakefile, folder=tmp_path)
@@ -768,7 +768,7 @@ def test_another_split_reads_no_file_anew(hollow_project, tmp_path):
 
 def test_files_dated_in_the_future(hollow_project, tmp_path):
     """Own text serves as it is; Snakemake would fail after a job that reads such a file, so it does not begin."""
-    _own_text(tmp_path)
+    own_text(tmp_path)
     ahead = time.time() + 7200
     for path in tmp_path.glob("*.en"):
         os.utime(path, times=(ahead, ahead))
