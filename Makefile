@@ -6,12 +6,13 @@ READY := $(VENV)/.ready
 MARKDOWN = $(wildcard *.md docs/*.md docs/*/*.md config/*.md config/*/*.md)
 BOARD = docs/results/leaderboard.csv
 
-.PHONY: help setup demo test test-graphs test-slurm lint format picture leaderboard clean
+.PHONY: help setup demo test test-runs test-graphs test-slurm lint format picture leaderboard clean
 
 help:
 	@echo "make setup   .venv with the pinned packages of requirements.lock (PYTHON=python3.12 chooses another Python)"
 	@echo "make demo    the default experiment on the embedded corpus, and where its report is"
 	@echo "make test    the tests, in three processes: some wait most of the time"
+	@echo "make test-runs  those of whole runs of the workflow, which are made first"
 	@echo "make test-graphs  the other searches in ONNX Runtime: exporting their graphs takes minutes"
 	@echo "make test-slurm  those on a real Slurm that it starts (as root, with Debian's munge, slurmctld, slurmd, slurm-client)"
 	@echo "make lint    what CI checks beside the tests; make format repairs most of it"
@@ -35,6 +36,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+test-runs: setup
+	$(BIN)/python -m pytest -m "runs and not slurm" -n 3 --dist loadfile --no-loadscope-reorder tests
 
 test-graphs: setup
 	$(BIN)/python -m pytest -m graphs -n 2 --dist loadfile tests/unit

@@ -39,6 +39,12 @@ def pytest_configure():
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1})
 
 
+def pytest_itemcollected(item):
+    """Tests of a whole run of the workflow are marked as such: they wait for it, or make another."""
+    if "smoke_run" in item.fixturenames:
+        item.add_marker("runs")
+
+
 def pytest_collection_finish():
     """Leave what is imported to no collection of garbage: exporting a graph makes millions of objects beside it."""
     gc.freeze()

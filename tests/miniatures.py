@@ -60,7 +60,14 @@ AUTOREGRESSIVE = {"transformer": transformer, "seq2seq": seq2seq}
 
 def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **more) -> LatentVariableModel:
     torch.manual_seed(seed)
-    settings = {**SIZES, "encoder_layers": 2, "layers": 2, "latent_dim": 3, "max_length_difference": 4}
+    settings = {
+        **SIZES,
+        "encoder_layers": 2,
+        "layers": 2,
+        "latent_dim": 3,
+        "max_length_difference": 4,
+        "end_symbol": False,
+    }
     return lively(LatentVariableModel(LvmConfig(**{**settings, **more}), source_size, target_size, joint), seed)
 
 

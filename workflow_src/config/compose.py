@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +271,20 @@ def _used_by(decode: Any) -> set[str]:
     return {decode[setting] for setting in named if isinstance(decode.get(setting), str)}
 
 
+def read_presets(path: Path) -> dict[str, Any]:
+    """The presets in a YAML file, a copy of your own: many systems ask for the same file, which is read once."""
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        changed = 0
+    return copy.deepcopy(_presets(path, changed))
+
+
+@functools.lru_cache(maxsize=64)
+def _presets(path: Path, changed: int) -> dict[str, Any]:
+    return read_yaml(path)
+
+
 def with_training_presets(raw: dict[str, Any]) -> dict[str, Any]:
     """`raw` with the settings of `config/training.yaml` in place of `preset` in trainings; keys beside it win.
 
@@ -285,7 +301,7 @@ def _with_training_preset(name: Any, system: Any) -> Any:
     preset = training.get("preset") if isinstance(training, dict) else None
     if preset is None:
         return system
-    presets = read_yaml(CONFIG_FOLDER / "training.yaml")
+    presets = read_presets(CONFIG_FOLDER / "training.yaml")
     if not isinstance(preset, str) or preset not in presets:
         raise unknown("preset", str(preset), list(presets), f"systems.{name}.training")
     return system | {"training": merge(presets[preset], {key: training[key] for key in training if key != "preset"})}

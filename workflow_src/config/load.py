@@ -14,6 +14,7 @@ from workflow_src.config.compose import (
     extended,
     laid_over,
     merge,
+    read_presets,
     read_yaml,
     with_training_presets,
 )
@@ -132,7 +133,7 @@ def _check_split(dataset: DatasetConfig, systems: dict[str, System]) -> None:
 
 
 def _preset(family: Family, preset: str, system: str) -> dict[str, Any]:
-    presets = read_yaml(family.presets)
+    presets = read_presets(family.presets)
     if preset not in presets:
         raise unknown("preset", preset, list(presets), f"systems.{system} (family {family.name})")
     return presets[preset]
