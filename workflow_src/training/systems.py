@@ -27,7 +27,8 @@ def read_description(weights: str | Path) -> dict[str, Any]:
     description = read_json(path)
     if not isinstance(description, dict):
         description = {}
-    missing = [key for key in ("family", "model", "sizes") if key not in description]
+    needed = ("family", "model", "sizes", "subwords", "sha256")
+    missing = [key for key in needed if key not in description]
     if missing or description["family"] not in families():
         raise ArtifactError(
             f"{path} does not describe a system (missing or unknown: {', '.join(missing) or 'family'})."
@@ -58,10 +59,7 @@ def description_if_any(weights: str | Path) -> dict[str, Any] | None:
 
 
 def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str | Path) -> None:
-    """Raises ArtifactError when a system was trained with other subwords.
-
-    The description of an older system does not tell which they were: sizes of vocabularies are compared then.
-    """
+    """Raises ArtifactError when a system was trained with other subwords."""
     sizes = description["sizes"]
     wanted, there = (sizes["source"], sizes["target"]), (subwords.source_size, subwords.target_size)
     if wanted != there:
@@ -69,7 +67,7 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
             f"weights {weights} were trained with {wanted[0]} source and {wanted[1]} target subwords, these subwords "
             f"have {there[0]} and {there[1]}; use the subwords that the system was trained with."
         )
-    if description.get("subwords", subwords.digest) != subwords.digest:
+    if description["subwords"] != subwords.digest:
         raise ArtifactError(
             f"weights {weights} were trained with other subwords of the same number, digest "
             f"{description['subwords'][:12]}, these have {subwords.digest[:12]}; use the subwords that the system was "
@@ -78,8 +76,8 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
 
 
 def check_digest(description: dict[str, Any], weights: str | Path) -> None:
-    """Raises ArtifactError when a description says a SHA-256 and the weights have another."""
-    if "sha256" in description and description["sha256"] != sha256(weights):
+    """Raises ArtifactError when the weights have another SHA-256 than their description says."""
+    if description["sha256"] != sha256(weights):
         raise ArtifactError(
             f"weights {weights} do not match the checksum in the config.json beside them: they were damaged or "
             "replaced; train or copy the system again."
