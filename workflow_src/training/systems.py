@@ -27,8 +27,7 @@ def read_description(weights: str | Path) -> dict[str, Any]:
     description = read_json(path)
     if not isinstance(description, dict):
         description = {}
-    needed = ("family", "model", "sizes", "subwords", "sha256")
-    missing = [key for key in needed if key not in description]
+    missing = [key for key in ("family", "model", "sizes") if key not in description]
     if missing or description["family"] not in families():
         raise ArtifactError(
             f"{path} does not describe a system (missing or unknown: {', '.join(missing) or 'family'})."
@@ -67,7 +66,7 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
             f"weights {weights} were trained with {wanted[0]} source and {wanted[1]} target subwords, these subwords "
             f"have {there[0]} and {there[1]}; use the subwords that the system was trained with."
         )
-    if description["subwords"] != subwords.digest:
+    if description.get("subwords", subwords.digest) != subwords.digest:
         raise ArtifactError(
             f"weights {weights} were trained with other subwords of the same number, digest "
             f"{description['subwords'][:12]}, these have {subwords.digest[:12]}; use the subwords that the system was "
@@ -77,7 +76,7 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
 
 def check_digest(description: dict[str, Any], weights: str | Path) -> None:
     """Raises ArtifactError when the weights have another SHA-256 than their description says."""
-    if description["sha256"] != sha256(weights):
+    if "sha256" in description and description["sha256"] != sha256(weights):
         raise ArtifactError(
             f"weights {weights} do not match the checksum in the config.json beside them: they were damaged or "
             "replaced; train or copy the system again."
