@@ -73,16 +73,12 @@ def check_files(plan: Plan) -> None:
                 f"the text file {path} of dataset {dataset.name} {_lack(path)}{hint}; put it there, or change its path "
                 f"in the dataset{relative}."
             )
-    for system, path in plan.own_weights.items():
+    others = {f"systems.{system}.initial_weights": path for system, path in plan.own_weights.items()}
+    others |= {f"recipe.distilled.{name}": path for name, path in plan.own_distilled.items()}
+    for setting, path in others.items():
         if not Path(path).is_file():
             relative = "" if Path(path).is_absolute() else where
-            raise ConfigError(
-                f"systems.{system}.initial_weights is {path}, which {_lack(path)}; change the path{relative}."
-            )
-    for name, path in plan.own_distilled.items():
-        if not Path(path).is_file():
-            relative = "" if Path(path).is_absolute() else where
-            raise ConfigError(f"recipe.distilled.{name} is {path}, which {_lack(path)}; change the path{relative}.")
+            raise ConfigError(f"{setting} is {path}, which {_lack(path)}; change the path{relative}.")
 
 
 def _lack(path: str) -> str:

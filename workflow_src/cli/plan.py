@@ -278,8 +278,10 @@ def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
     reason, persistence, reasons = dag.reason(job), dag.workflow.persistence, []
     # Snakemake looks no further once a job follows another one: its own changes are asked for all the same.
     contents = getattr(job.params, "own", None) or {}
-    for change in _changes(persistence.params_changed(job), job):
-        path = change.name.removeprefix("recipe.dataset.")
+    prefix = setting_prefix(job.rule.name, job.wildcards_dict)
+    changed = persistence.params_changed(job)
+    for change in changes(changed.only_old, changed.only_new, prefix):
+        path = change.name.removeprefix(f"{prefix}.")
         if path in contents:
             reasons.append(Reason("updated", f"{path} changed"))
             continue
@@ -305,10 +307,6 @@ def _reasons(dag: Any, job: Any, rerun: list[Node]) -> list[Reason]:
         reasons.append(Reason("environment", "another software environment"))
     reasons += [Reason("follows", f"{node.title} {node.system}".rstrip()) for node in rerun]
     return reasons
-
-
-def _changes(changed: Any, job: Any) -> list[Any]:
-    return changes(changed.only_old, changed.only_new, setting_prefix(job.rule.name, job.wildcards_dict))
 
 
 def setting_prefix(rule: str, wildcards: Mapping[str, str]) -> str:

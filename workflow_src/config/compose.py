@@ -271,13 +271,19 @@ def _used_by(decode: Any) -> set[str]:
     return {decode[setting] for setting in named if isinstance(decode.get(setting), str)}
 
 
-def read_presets(path: Path) -> dict[str, Any]:
-    """The presets in a YAML file, a copy of your own: many systems ask for the same file, which is read once."""
+def read_preset(path: Path, name: Any, where: str) -> dict[str, Any]:
+    """A preset in a YAML file, a copy of your own: many systems ask for the same file, which is read once.
+
+    Raises ConfigError, which says `where`, for an unknown name.
+    """
     try:
         changed = path.stat().st_mtime_ns
     except OSError:
         changed = 0
-    return copy.deepcopy(_presets(path, changed))
+    presets = _presets(path, changed)
+    if not isinstance(name, str) or name not in presets:
+        raise unknown("preset", str(name), list(presets), where)
+    return copy.deepcopy(presets[name])
 
 
 @functools.lru_cache(maxsize=64)
@@ -301,10 +307,8 @@ def _with_training_preset(name: Any, system: Any) -> Any:
     preset = training.get("preset") if isinstance(training, dict) else None
     if preset is None:
         return system
-    presets = read_presets(CONFIG_FOLDER / "training.yaml")
-    if not isinstance(preset, str) or preset not in presets:
-        raise unknown("preset", str(preset), list(presets), f"systems.{name}.training")
-    return system | {"training": merge(presets[preset], {key: training[key] for key in training if key != "preset"})}
+    settings = read_preset(CONFIG_FOLDER / "training.yaml", preset, f"systems.{name}.training")
+    return system | {"training": merge(settings, {key: training[key] for key in training if key != "preset"})}
 
 
 def check_new_systems(raw: dict[str, Any]) -> None:

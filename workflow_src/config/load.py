@@ -14,7 +14,7 @@ from workflow_src.config.compose import (
     extended,
     laid_over,
     merge,
-    read_presets,
+    read_preset,
     read_yaml,
     with_training_presets,
 )
@@ -130,13 +130,6 @@ def _check_split(dataset: DatasetConfig, systems: dict[str, System]) -> None:
                 f"sentences of up to {longest} characters for dev and test; set split.longest of the dataset to "
                 f"{max(positions - 2, 1)}, or raise max_positions to {longest + 2}."
             )
-
-
-def _preset(family: Family, preset: str, system: str) -> dict[str, Any]:
-    presets = read_presets(family.presets)
-    if preset not in presets:
-        raise unknown("preset", preset, list(presets), f"systems.{system} (family {family.name})")
-    return presets[preset]
 
 
 def _systems(config: WorkflowConfig) -> dict[str, System]:
@@ -330,7 +323,8 @@ def _resolve(name: str, config: WorkflowConfig) -> System:
                 f"{where}.data: {teacher} is of family {family_name}; a teacher must be of family "
                 f"{_having(AUTOREGRESSIVE)}."
             )
-    model = parse(family.model, merge(_preset(family, system.preset, name), system.model), f"{where}.model")
+    preset = read_preset(family.presets, system.preset, f"systems.{name} (family {family.name})")
+    model = parse(family.model, merge(preset, system.model), f"{where}.model")
     resolved = System(
         name=name,
         family_name=system.family,

@@ -15,6 +15,7 @@ JAPANESE = frozenset({"ja", "jpn"})
 KOREAN = frozenset({"ko", "kor"})
 # Thai (also Northern and Isan), Lao, Khmer, Burmese, Shan, Mon, S'gaw Karen, Tibetan, Dzongkha, Tai Lue and Nua
 SPACELESS = frozenset("th tha nod tts lo lao km khm my mya bur shn mnw ksw bo bod tib dz dzo khb tdd".split())
+UNSPACED = CHINESE | JAPANESE | SPACELESS
 
 # What a tokeniser of one language needs: the languages, packages by the name they are imported by, and their extra.
 _OF_A_LANGUAGE = {
@@ -28,7 +29,7 @@ _MODELS = {"flores101": "sacrebleu_tokenizer_spm.model", "flores200": "flores200
 
 def spaced(language: str) -> bool:
     """Whether a language (ISO 639 code) separates its words by spaces."""
-    return language not in CHINESE | JAPANESE | SPACELESS
+    return language not in UNSPACED
 
 
 def bleu_tokeniser(target: str, wanted: BleuTokeniser = "auto") -> str:

@@ -18,6 +18,12 @@ class Told(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
+class Strict(pydantic.BaseModel):
+    """Part of a file that is written and read by one schema: keys that are no fields are refused."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
 def check_format(content: Any, number: int, where: str, advice: str) -> None:
     """Raises ArtifactError where `content`, of a whole file, does not say that its format is `number`."""
     told = content.get("format") if isinstance(content, dict) else None

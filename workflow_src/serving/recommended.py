@@ -38,7 +38,7 @@ def translate_command(
     for name in kind.model_fields:
         value, default = getattr(values, name), own.get(name, kind.default(name))
         if name not in roles and value != default:
-            words += _words(name, value)
+            words += option_words(name, value)
     if plugins := description.get("plugins"):
         words += ["--plugins", *(plugin["module"] for plugin in plugins)]
     device, precision, engine = placement(settings, device, precision)
@@ -53,7 +53,8 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _words(name: str, value: Any) -> list[str]:
+def option_words(name: str, value: Any) -> list[str]:
+    """The words of `continuum translate` that give a setting of a search this value."""
     if isinstance(value, bool):
         return [_option(name) if value else _option(f"no_{name}")]
     return [_option(name), "none" if value is None else str(value)]

@@ -71,7 +71,7 @@ class Writer:
             return False
         lines = [row.source, row.target]
         for code, line in zip(self._codes, lines, strict=True):
-            if spaced(code):
+            if code in self.words:
                 self.words[code] += word_count(line, code)
         if self._reference is not None:
             lines.append(self._reference(row.raw_target))

@@ -58,7 +58,10 @@ def description_if_any(weights: str | Path) -> dict[str, Any] | None:
 
 
 def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str | Path) -> None:
-    """Raises ArtifactError when a system was trained with other subwords."""
+    """Raises ArtifactError when a system was trained with other subwords.
+
+    A description of the user's own need not say which they were: sizes of vocabularies are compared then.
+    """
     sizes = description["sizes"]
     wanted, there = (sizes["source"], sizes["target"]), (subwords.source_size, subwords.target_size)
     if wanted != there:
@@ -75,7 +78,7 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
 
 
 def check_digest(description: dict[str, Any], weights: str | Path) -> None:
-    """Raises ArtifactError when the weights have another SHA-256 than their description says."""
+    """Raises ArtifactError when a description says a SHA-256 and the weights have another."""
     if "sha256" in description and description["sha256"] != sha256(weights):
         raise ArtifactError(
             f"weights {weights} do not match the checksum in the config.json beside them: they were damaged or "

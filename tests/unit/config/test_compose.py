@@ -192,7 +192,7 @@ def test_rules_get_the_settings_of_a_preset_and_not_its_name(monkeypatch):
         return {f"{name}-2": preset for name, preset in content.items()} if path.name == "training.yaml" else content
 
     monkeypatch.setattr(compose, "read_yaml", renamed)
-    monkeypatch.setattr(compose, "read_presets", renamed)
+    monkeypatch.setattr(compose, "_presets", lambda path, _: renamed(path))
     raw = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
     for system in raw["systems"].values():
         if "preset" in system.get("training", {}):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.config.display import engine_info
-from workflow_src.config.experiment import Removal, removal
+from workflow_src.config.experiment import Removal
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
@@ -102,11 +102,7 @@ def compare(found: list[Results], removed: Removal | None = None) -> Comparison:
     by_experiment = []
     for results in found:
         _check_removal(results, removed)
-        wanted = [
-            row
-            for row in results.rows
-            if row.autoregressive or row.repetitions_removed == removal(row.autoregressive, row.aligned, removed)
-        ]
+        wanted = [row for row in results.rows if row.autoregressive or row.repetitions_removed == row.removal(removed)]
         levels: dict[int, float] = {}
         references = [(key, row) for row in wanted if (key := _preference(row)) is not None]
         for _, row in sorted(references, key=lambda pair: pair[0], reverse=True):
@@ -133,12 +129,7 @@ def compare(found: list[Results], removed: Removal | None = None) -> Comparison:
         cells,
         tuple(map(_about, found)),
         tuple(line for results in found for line in _systems(results)),
-        frozenset(
-            removal(row.autoregressive, row.aligned, None) == "none"
-            for results in found
-            for row in results.rows
-            if not row.autoregressive
-        ),
+        frozenset(row.removal() == "none" for results in found for row in results.rows if not row.autoregressive),
     )
 
 
@@ -170,7 +161,7 @@ def _systems(results: Results) -> list[tuple[str, ...]]:
 def _check_removal(results: Results, removed: Removal | None) -> None:
     others = [row for row in results.rows if not row.autoregressive]
     there = sorted({row.repetitions_removed for row in others})
-    missing = sorted({removal(row.autoregressive, row.aligned, removed) for row in others} - set(there))
+    missing = sorted({row.removal(removed) for row in others} - set(there))
     if missing:
         raise ValueError(
             f"the results of {results.experiment} have no rows with --remove-repetitions {missing[0]}, only "

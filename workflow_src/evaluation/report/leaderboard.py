@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import io
+import functools
 import itertools
 import math
 import re
@@ -21,17 +21,17 @@ from typing import Any
 import yaml
 
 from workflow_src.config.display import changed, engine_info, search_info
-from workflow_src.config.experiment import removal
 from workflow_src.config.manifest import words
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.evaluation.report.markdown import Formatted, plain
 from workflow_src.evaluation.report.results import Results, read_results
-from workflow_src.evaluation.report.tables import settings_text
+from workflow_src.evaluation.report.tables import as_csv, settings_text
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import engines, families, named_systems, refinement, searches
 from workflow_src.serving.folders import placement
-from workflow_src.spec import SearchSettings
+from workflow_src.serving.recommended import option_words
+from workflow_src.spec import Search, SearchSettings
 
 COLUMNS = tuple(
     "experiment corpus source target test_set system family preset data search settings engine seed bleu bleu_low "
@@ -71,7 +71,7 @@ def rows_of(results: Results) -> list[dict[str, str]]:
         "commit": provenance.get("commit") or "",
         "signature": signature,
     }
-    wanted = [row for row in results.rows if row.repetitions_removed == removal(row.autoregressive, row.aligned)]
+    wanted = [row for row in results.rows if row.repetitions_removed == row.removal()]
     return [_cells(about | _figures(row, systems.get((row.system, row.seed)))) for row in wanted]
 
 
@@ -164,11 +164,7 @@ def merge(parts: Iterable[Iterable[dict[str, str]]]) -> list[dict[str, str]]:
 
 
 def csv_text(rows: Iterable[Row]) -> str:
-    file = io.StringIO()
-    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()
+    return as_csv(COLUMNS, rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,11 +182,15 @@ class Entry:
         family = families().get(self.row["family"])
         return family is not None and family.autoregressive
 
-    @property
+    @functools.cached_property
+    def search(self) -> Search | None:
+        """The declaration of the search; None where nobody declares it."""
+        return searches().get(self.row["search"])
+
+    @functools.cached_property
     def settings(self) -> SearchSettings | None:
         """The settings of the search; None where nobody declares it, or with other settings."""
-        search = searches().get(self.row["search"])
-        return _parsed(search.settings, self.row["settings"]) if search else None
+        return _parsed(self.search.settings, self.row["settings"]) if self.search else None
 
     @property
     def helpers(self) -> dict[str, str]:
@@ -204,24 +204,22 @@ class Entry:
 
     @property
     def refines(self) -> bool:
-        search = searches().get(self.row["search"])
-        if search is None:
+        if self.search is None:
             return False
-        return search_info(search).moves or bool(self.settings and refinement(self.settings))
+        return search_info(self.search).moves or bool(self.settings and refinement(self.settings))
 
     @property
     def label(self) -> str:
         """Search and engine in words."""
-        search, settings = searches().get(self.row["search"]), self.settings
-        label = search.row_label(settings) if search and settings else self.row["search"]
+        label = self.search.row_label(self.settings) if self.search and self.settings else self.row["search"]
         engine = engine_info(self.row["engine"])
         return label if engine.own else f"{label}, {engine.label}"
 
     @property
     def changed(self) -> str:
         """Settings in words that are not the default ones, but for those that the label tells."""
-        search, settings = searches().get(self.row["search"]), self.settings
-        return words(changed(search, settings)) if search and settings else self.row["settings"]
+        known = self.search and self.settings
+        return words(changed(self.search, self.settings)) if known else self.row["settings"]
 
 
 def _parsed(kind: type[SearchSettings], text: str) -> SearchSettings | None:
@@ -351,16 +349,14 @@ def command(entry: Entry) -> str:
     exports = engines()[library].exports if library in engines() else None
     words = ["--bundle", f"{exports or 'bundles'}/{row['system']}/seed-{row['seed']}", "--search", row["search"]]
     for name in kind.model_fields:
-        value, option = getattr(settings, name), "--" + name.replace("_", "-")
-        if value == kind.default(name) and name != searches()[row["search"]].series:
+        value = getattr(settings, name)
+        if value == kind.default(name) and name != entry.search.series:
             continue
         if name in kind.named("role"):
             if kind.option(name).role not in _carried():
                 words += [f"--{kind.option(name).role}", f"bundles/{value}/seed-{row['seed']}"]
-        elif isinstance(value, bool):
-            words += [option if value else f"--no-{option[2:]}"]
         else:
-            words += [option, "none" if value is None else str(value)]
+            words += option_words(name, value)
     words += ["--precision", precision] if exports and precision != "auto" else []
     words += ["--engine", mode] if mode not in ("auto", "eager") else []
     return shlex.join(words)

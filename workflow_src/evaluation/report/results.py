@@ -7,17 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import pydantic
 from pydantic import Field, model_validator
 
-from workflow_src.config.experiment import REMOVALS, Removal
+from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
 from workflow_src.evaluation.analyses.contents import Energies
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
-from workflow_src.records.checked import check_format, checked
+from workflow_src.records.checked import Strict, check_format, checked
 from workflow_src.registry import controls, settings_of
 
 Percent = Annotated[float, Field(ge=0, le=100)]
@@ -25,10 +24,6 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 AGAIN = "make the report again"
 FORMAT = 1
-
-
-class Strict(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Row(Strict):
@@ -66,13 +61,17 @@ class Row(Strict):
     energy_per_sentence: float | None = Field(None, description="-log p(y|x) in nats, in the analysis `energies`")
     energy_per_token: float | None = Field(None, description="in nats, end symbols counted")
     latency_ms: Positive | None
-    latency_std: Annotated[float, Field(ge=0)] | None = Field(None, description="over sentences")
+    latency_std: Annotated[float, Field(ge=0)] | None = Field(description="over sentences")
     latency_rounds: tuple[Positive, ...] | None = Field(None, description="the median over sentences of each round")
     sentences_per_second: Positive | None
     speedup: Positive | None
     device: str | None
     threads: Annotated[int, Field(ge=1)] | None
     batch: Annotated[int, Field(ge=1)] | None
+
+    def removal(self, removed: Removal | None = None) -> Removal:
+        """The repetitions that are removed from such a row, see `config.experiment.removal`."""
+        return removal(self.autoregressive, self.aligned, removed)
 
     @model_validator(mode="after")
     def _interval(self):
@@ -217,12 +216,12 @@ def build_rows(
             "threads": speed.protocol.threads if speed and timed else None,
             **{key: getattr(timed, key) if timed else None for key in TIMED},
         }
-        for removal in ("none",) if decode.system.autoregressive else REMOVALS:
-            variant = VARIANTS[removal]
+        for removed in ("none",) if decode.system.autoregressive else REMOVALS:
+            variant = VARIANTS[removed]
             scored = qualities[entry.quality][variant]
             compared = _compared(tested, (*entry.key, entry.seed), variant)
-            scores = {key: scored.get(key) for key in SCORED} | measured.get((*entry.key, entry.seed, removal), {})
-            rows.append(common | scores | compared | {"repetitions_removed": removal})
+            scores = {key: scored.get(key) for key in SCORED} | measured.get((*entry.key, entry.seed, removed), {})
+            rows.append(common | scores | compared | {"repetitions_removed": removed})
     return checked(Rows, {"rows": rows}, f"results in {where}", AGAIN).rows
 
 

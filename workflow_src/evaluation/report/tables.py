@@ -330,11 +330,15 @@ def csv_text(rows: Iterable[Row]) -> str:
         rounds = " ".join(map(str, row.latency_rounds or ())) or None
         plain = row.model_dump(mode="json", exclude={"bleu_ci"}) | {"settings": settings, "chosen": chosen}
         flat.append(plain | {"latency_rounds": rounds, "bleu_low": low, "bleu_high": high})
+    return as_csv(list(flat[0]), flat) if flat else ""
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows by column as the text of a CSV file with a line of heads."""
     file = io.StringIO()
-    if flat:
-        writer = csv.DictWriter(file, list(flat[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(flat)
+    writer = csv.DictWriter(file, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return file.getvalue()
 
 

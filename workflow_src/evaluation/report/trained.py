@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-import pydantic
 from pydantic import Field
 
 from workflow_src.config.manifest import SystemInfo
 from workflow_src.evaluation.report import progress
+from workflow_src.records.checked import Strict
 
 Count = Annotated[int, Field(ge=0)]
 # The column of the table of systems: targets that a system cannot put out, as shares of training pairs and of dev.
@@ -26,10 +26,8 @@ VALIDATED = {
 }
 
 
-class TrainedSystem(pydantic.BaseModel):
+class TrainedSystem(Strict):
     """One system and seed. What is unknown or does not apply is null."""
-
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     system: str = Field(min_length=1)
     family: str = Field(min_length=1)
