@@ -14,7 +14,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.spec import GOES_WITH, MODEL, Engine, Family, Role, Search, SearchSettings, phrase
+from workflow_src.spec import (
+    GOES_WITH,
+    MODEL,
+    SCORES,
+    Engine,
+    Family,
+    Filter,
+    Frozen,
+    Role,
+    Search,
+    SearchSettings,
+    phrase,
+)
 
 # Settings that every model has: its width, and how long a sentence may be.
 MODEL_FIELDS = ("dim", "max_positions")
@@ -95,6 +107,23 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
             raise DeclarationError(f"{where} has only one of exports and export; declare both or none.")
         if engine.exports and (not engine.exports.isidentifier() or engine.export_rule == "export_bundle"):
             raise DeclarationError(f'{where}: "{engine.exports}" cannot name its exports; use letters, digits and _.')
+
+
+def check_filters(filters: Mapping[str, Filter]) -> None:
+    """Check every filter by name. Raises DeclarationError for the first fault, in one sentence."""
+    for filter in filters.values():
+        where = f'filter "{filter.name}"'
+        _check_name(where, filter.name, ENGINE_NAME)
+        _check_tuples(where, needs=filter.needs)
+        if not (isinstance(filter.settings, type) and issubclass(filter.settings, Frozen)):
+            raise DeclarationError(f"{where}: its settings are no class derived from Frozen.")
+        required = [name for name, field in filter.settings.model_fields.items() if field.is_required()]
+        if required:
+            raise DeclarationError(f"{where}: setting {required[0]} has no default; give every setting one.")
+        for name in filter.needs:
+            if name != SCORES:
+                raise DeclarationError(f'{where} needs "{name}"; there is nothing but {SCORES}.')
+        _check_objects(where, check=filter.check)
 
 
 def _check_name(where: str, name: str, pattern: str) -> None:

@@ -1,4 +1,4 @@
-"""Who is declared: the folders of `families/` and `searches/`, `engines/`, and plug-ins from outside. No torch here.
+"""Who is declared: the folders of `families/`, `searches/`, `data/filters/`, `engines/`, and plug-ins. No torch here.
 
 A plug-in is a package with a `PLUGIN` (`spec.Plugin`). It is used where a configuration lists it under `plugins`, or
 where it is installed and has an entry point in the group "continuum". Jobs learn of those that a configuration lists
@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.declarations import DeclarationError, check
-from workflow_src.spec import MODEL, Engine, Family, Plugin, Role, Search, SearchSettings, phrase
+from workflow_src.declarations import DeclarationError, check, check_filters
+from workflow_src.spec import MODEL, Engine, Family, Filter, Plugin, Role, Search, SearchSettings, phrase
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
@@ -81,6 +81,7 @@ class Members:
     families: Mapping[str, Family]
     searches: Mapping[str, Search]
     engines: Mapping[str, Engine]
+    filters: Mapping[str, Filter]
     plugins: tuple[Loaded, ...]
     owners: Mapping[tuple[str, str], Loaded]
 
@@ -93,7 +94,7 @@ class Members:
 @functools.cache
 def members() -> Members:
     """Everything that is declared. Raises DeclarationError for the first declaration that cannot be used."""
-    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}}
+    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}, "filter": {}}
     owners: dict[tuple[str, str], Loaded] = {}
     plugins = _plugins()
 
@@ -107,7 +108,11 @@ def members() -> Members:
         if owner:
             owners[kind, member.name] = owner
 
-    for kind, folder, name in (("family", "families", "FAMILY"), ("search", "searches", "SEARCH")):
+    for kind, folder, name in (
+        ("family", "families", "FAMILY"),
+        ("search", "searches", "SEARCH"),
+        ("filter", "data.filters", "FILTER"),
+    ):
         for member in _folders(folder, name):
             add(kind, member, None)
     for engine in importlib.import_module("workflow_src.engines").ENGINES:
@@ -117,11 +122,13 @@ def members() -> Members:
             ("family", loaded.plugin.families),
             ("search", loaded.plugin.searches),
             ("engine", loaded.plugin.engines),
+            ("filter", loaded.plugin.filters),
         ):
             for member in group:
                 add(kind, member, loaded)
-    made = Members(found["family"], found["search"], found["engine"], plugins, owners)
+    made = Members(found["family"], found["search"], found["engine"], found["filter"], plugins, owners)
     check(made.families, made.searches, made.engines)
+    check_filters(made.filters)
     return made
 
 
@@ -135,6 +142,10 @@ def searches() -> Mapping[str, Search]:
 
 def engines() -> Mapping[str, Engine]:
     return members().engines
+
+
+def filters() -> Mapping[str, Filter]:
+    return members().filters
 
 
 def plugins() -> tuple[Loaded, ...]:
@@ -296,7 +307,7 @@ def _owner(loaded: Loaded | None) -> str:
 
 def _folders(folder: str, name: str) -> list[Any]:
     """Declarations of the folders that have one; helpers beside them have none."""
-    paths = sorted(path.parent.name for path in (PACKAGE / folder).glob("*/__init__.py"))
+    paths = sorted(path.parent.name for path in PACKAGE.joinpath(*folder.split(".")).glob("*/__init__.py"))
     modules = (importlib.import_module(f"workflow_src.{folder}.{path}") for path in paths)
     found = [getattr(module, name) for module in modules if hasattr(module, name)]
     return sorted(found, key=lambda member: getattr(member, "order", 0))

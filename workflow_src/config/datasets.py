@@ -81,7 +81,7 @@ class Part(Frozen):
     )
     header: bool = Field(False, description="the table's first row names its columns and is left out")
     score_column: int | None = Field(None, ge=0)
-    minimum_score: float | None = None
+    minimum_score: float | None = Field(None, description="rows with a lower score are left out")
     markup: Literal["none", "sgm", "ted"] = Field("none", description="sgm: WMT's <seg>; ted: IWSLT's tags")
     translator: str | None = Field(None, description="whose references, of XML that has several (sgm)")
 
@@ -91,8 +91,8 @@ class Part(Frozen):
             raise ValueError("a part has either texts or a table")
         if self.table is not None and not self.columns:
             raise ValueError("a table needs columns: language -> column number")
-        if (self.score_column is None) != (self.minimum_score is None):
-            raise ValueError("score_column and minimum_score go together")
+        if self.score_column is None and self.minimum_score is not None:
+            raise ValueError("minimum_score needs score_column, the number of its column")
         if self.table is None and (self.quoted is not None or self.header):
             raise ValueError("quoted and header belong to a table")
         if self.table is not None and self.markup != "none":
@@ -277,6 +277,9 @@ class RecipeConfig(Frozen):
     folder: FilePath | None = Field(None, description="the user's folder, for datasets that cannot be downloaded")
     source: Language
     target: Language
+    clean: dict[str, dict[str, Any]] = Field(
+        {}, description="filters of the training text in their order, with their settings; default: none"
+    )
     normalisation: dict[str, Any] = {}
     subwords: SubwordsConfig = SubwordsConfig()
     max_length: int = Field(64, gt=1, description="training pairs with more subwords on a side are left out")

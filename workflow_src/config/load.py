@@ -24,8 +24,17 @@ from workflow_src.config.experiment import DistillationConfig, SystemConfig, Tra
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.declarations import DeclarationError
-from workflow_src.registry import carried, default_engine, distilling_engines, distilling_search, engines, families, use
-from workflow_src.spec import AUTOREGRESSIVE, BASE, Family, SearchSettings, phrase
+from workflow_src.registry import (
+    carried,
+    default_engine,
+    distilling_engines,
+    distilling_search,
+    engines,
+    families,
+    filters,
+    use,
+)
+from workflow_src.spec import AUTOREGRESSIVE, BASE, SCORES, Family, Frozen, SearchSettings, phrase
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:
@@ -76,11 +85,12 @@ def load(raw: dict[str, Any]) -> Loaded:
     normalisation = parse(NormalisationConfig, steps, "recipe.normalisation")
     if "references" not in steps:
         _check_references(normalisation, config.recipe.target)
+    cleaning = _cleaning(config, dataset)
     systems = _systems(config)
     _check_split(dataset, systems)
     for system in systems.values():
         check_search_defaults(system, systems)
-    return Loaded(config, dataset, normalisation, systems, resolve_decodes(config, systems))
+    return Loaded(config, dataset, normalisation, systems, resolve_decodes(config, systems), cleaning)
 
 
 def _dataset(config: WorkflowConfig) -> DatasetConfig:
@@ -90,6 +100,30 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
     if chosen not in dataset_names():
         raise unknown("dataset", chosen, dataset_names())
     return parse(DatasetConfig, read_yaml(CONFIG_FOLDER / "datasets" / f"{chosen}.yaml"), f"datasets/{chosen}.yaml")
+
+
+def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Frozen]:
+    """Settings of the filters that a recipe asks for, in their order. Raises ConfigError."""
+    cleaning: dict[str, Frozen] = {}
+    for name, section in config.recipe.clean.items():
+        if name not in filters():
+            raise unknown("filter", name, list(filters()), "recipe.clean")
+        cleaning[name] = parse(filters()[name].settings, section, f"recipe.clean.{name}")
+    reads = [name for name in cleaning if SCORES in filters()[name].needs]
+    scoring = " or ".join(name for name, declared in filters().items() if SCORES in declared.needs)
+    for split in ("train", "dev", "test"):
+        for number, part in enumerate(getattr(dataset, split)):
+            if part.score_column is not None and part.minimum_score is None and not (reads and split == "train"):
+                raise ConfigError(
+                    f"{split}[{number}] of dataset {dataset.name} has score_column without minimum_score; add it"
+                    + (f", or the filter {scoring} to recipe.clean." if split == "train" else ".")
+                )
+    if reads and all(part.score_column is None for part in dataset.train):
+        raise ConfigError(
+            f"recipe.clean.{reads[0]} reads scores, and no part of train in dataset {dataset.name} has a score_column; "
+            "add one to its table, or remove the filter."
+        )
+    return cleaning
 
 
 def _check_references(normalisation: NormalisationConfig, target: str) -> None:

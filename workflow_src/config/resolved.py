@@ -11,8 +11,8 @@ from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import Removal, WorkflowConfig, removal
 from workflow_src.config.tokenisers import bleu_tokeniser
-from workflow_src.registry import decoded, default_engine, families
-from workflow_src.spec import ALIGNED, BASE, Family, SearchSettings
+from workflow_src.registry import decoded, default_engine, families, filters
+from workflow_src.spec import ALIGNED, BASE, SCORES, Family, SearchSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +111,13 @@ class Loaded:
     normalisation: NormalisationConfig
     systems: dict[str, System]
     decodes: tuple[Decode, ...]
+    # Settings of the filters that clean the training text, by name, in their order.
+    cleaning: dict[str, Frozen] = dataclasses.field(default_factory=dict)
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether a filter reads scores of the training pairs."""
+        return any(SCORES in filters()[name].needs for name in self.cleaning)
 
     @functools.cached_property
     def bleu_tokeniser(self) -> str:

@@ -5,6 +5,7 @@ command-line options, choices on dev, costs, labels and looks follow from it. Co
 imported inside of jobs only, so that planning needs no torch. Standard library and pydantic only.
 """
 
+from workflow_src.spec.filters import SCORES, Filter, Pair, Verdict
 from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Sizes, Weights, single
 from workflow_src.spec.sections import Frozen, place, problem, shown
 from workflow_src.spec.settings import Option, SearchSettings, check_beams
@@ -53,6 +54,7 @@ __all__ = [
     "PHRASES",
     "REFINER",
     "SCORER",
+    "SCORES",
     "SOURCE_LATENT",
     "TARGET_LATENT",
     "UNK",
@@ -60,14 +62,17 @@ __all__ = [
     "Engine",
     "Export",
     "Family",
+    "Filter",
     "Frozen",
     "Look",
     "Option",
+    "Pair",
     "Plugin",
     "Role",
     "Search",
     "SearchSettings",
     "Sizes",
+    "Verdict",
     "Weights",
     "check_beams",
     "phrase",

@@ -13,6 +13,7 @@ from typing import IO, Any
 from workflow_src import jobs
 from workflow_src.config.base import ConfigError, parse
 from workflow_src.config.datasets import DatasetFiles
+from workflow_src.data.cleaning import SCORES_FILE
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import Patience, fetch
 from workflow_src.data.drops import left_out
@@ -59,10 +60,11 @@ class _Files:
         return Path(self.fetched[name]["path"])
 
 
-def write_parts(corpus: RawCorpus, folder: Path) -> tuple[dict[str, int], dict[str, Places]]:
+def write_parts(corpus: RawCorpus, folder: Path, scores: bool = False) -> tuple[dict[str, int], dict[str, Places]]:
     """Write {train,dev,test}.{language} for what the dataset has parts of, all files or none.
 
-    Gives the number of pairs of each, and where those of dev and test come from.
+    With `scores` also train.scores: a number for each pair of train, or an empty line where it has none. Gives the
+    number of pairs of each, and where those of dev and test come from.
     """
     counts = dict.fromkeys(corpus.dataset.raw_splits, 0)
     places = {name: Places() for name in counts if name != "train"}
@@ -71,9 +73,12 @@ def write_parts(corpus: RawCorpus, folder: Path) -> tuple[dict[str, int], dict[s
             name: [stack.enter_context(atomic(folder / f"{name}.{code}")) for code in corpus.languages]
             for name in counts
         }
+        scored = stack.enter_context(atomic(folder / SCORES_FILE)) if scores else None
         for name, pairs in corpus.parts():
             left, right = files[name]
             for pair in pairs:
+                if scored is not None and name == "train":
+                    scored.write(("" if pair.score is None else repr(pair.score)) + "\n")
                 left.write(pair.first + "\n")
                 right.write(pair.second + "\n")
                 if name in places:
@@ -87,7 +92,7 @@ def write_parts(corpus: RawCorpus, folder: Path) -> tuple[dict[str, int], dict[s
 
 def run(arguments: argparse.Namespace) -> str:
     settings = dict(arguments.settings)
-    own_folder = settings.pop("folder", None)
+    own_folder, scores = settings.pop("folder", None), settings.pop("scores", False)
     dataset: DatasetFiles = parse(DatasetFiles, settings, "dataset")
     languages = tuple(arguments.languages)
     if languages[0] == languages[1]:
@@ -99,9 +104,9 @@ def run(arguments: argparse.Namespace) -> str:
     summary = folder / "raw.json"
     summary.unlink(missing_ok=True)
     with RawCorpus(dataset, languages, files.locate, own_folder) as corpus:
-        counts, places = write_parts(corpus, folder)
+        counts, places = write_parts(corpus, folder, scores)
         dropped = {name: dict(corpus.dropped[name]) for name in counts}
-    texts = [f"{name}.{code}" for name in counts for code in languages]
+    texts = [f"{name}.{code}" for name in counts for code in languages] + [SCORES_FILE] * scores
     sums = digests(folder, texts)
     own = {name: Path(name) for name in dataset.own_files(languages, own_folder)}
     made = provenance(arguments.settings, own, sums)

@@ -244,6 +244,7 @@ def run(arguments: argparse.Namespace) -> str:
             "round_trip_bleu": round_trip,
             "split": settings["split"],
             "normalisation": rules.model_dump(mode="json"),
+            **({"cleaning": raw["cleaning"]} if "cleaning" in raw else {}),
             "sha256": sums,
             "provenance": provenance(settings, inputs, sums),
         },
