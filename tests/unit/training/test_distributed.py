@@ -228,7 +228,7 @@ def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, 
 IN_FLOAT64 = """
 import importlib, os, sys, torch
 from workflow_src import jobs
-from workflow_src.training import job
+from workflow_src.stages import train as job
 from workflow_src.training import dev
 
 torch.set_default_dtype(torch.float64)
@@ -241,7 +241,7 @@ def make(model, *words, **more):
 
 job.Trainer = make
 stage = importlib.import_module(f"workflow_src.stages.{os.environ['STAGE']}")
-jobs.start(stage.run, stage.arguments("x"), sys.argv[1:])
+jobs.start(stage.run, stage.Inputs)
 """
 
 
@@ -339,7 +339,7 @@ def call(self, step, parts):
 
 update.Updater.__call__ = call
 stage = importlib.import_module(f"workflow_src.stages.{{os.environ['STAGE']}}")
-jobs.start(stage.run, stage.arguments("x"), sys.argv[1:])
+jobs.start(stage.run, stage.Inputs)
 """
 SIGKILL = KILLED.format(what="os.kill(os.getpid(), signal.SIGKILL)")
 ERROR = KILLED.format(what='raise ValueError("the second process has had enough.")')
