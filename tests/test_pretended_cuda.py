@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from pretended_cuda import counted, functions, pretended
+from pretended_cuda import counted, environment, functions, pretended
 from torch import nn
 
 SYNC_REFUSED = "called a synchronizing CUDA operation"
@@ -156,6 +157,36 @@ def test_cuda_without_a_number_is_the_current_gpu():
     assert torch.Generator("cuda").device.index == 1
     with refused("invalid device ordinal"):
         torch.cuda.set_device(2)
+
+
+JOB = """
+import sys
+from workflow_src import jobs
+parser = jobs.parser("x")
+jobs.add_runtime(parser)
+
+def run(arguments):
+    from workflow_src.runtime.device import choose
+    import torch
+    x = torch.ones(2, device=choose(arguments.device).device)
+    print(torch.cuda.device_count(), x.device, torch.cuda.get_device_name(x.device), flush=True)
+    sys.stdin.read()
+
+jobs.start(run, parser)
+"""
+
+
+def test_jobs_side_by_side_take_different_gpus(tmp_path):
+    """Each sees its own alone, as cuda:0."""
+    variables = {**os.environ, **environment(), "CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}
+    variables["PYTHONPATH"] += os.pathsep + str(Path(__file__).resolve().parents[1])
+    words = [sys.executable, "-c", JOB, "--settings", "{}", "--device", "auto"]
+    jobs = [subprocess.Popen(words, env=variables, stdin=-1, stdout=-1, text=True) for _ in range(2)]
+    lines = [job.stdout.readline().strip() for job in jobs]
+    assert sorted(lines) == [f"1 cuda:0 Pretended GPU {number}" for number in range(2)]
+    for job in jobs:
+        job.communicate()
+        assert job.returncode == 0
 
 
 # Synchronisation.

@@ -7,13 +7,16 @@ breaks it. Not pretended: time, memory that runs out, streams that overlap, torc
 from __future__ import annotations
 
 import contextlib
+import os
 import unittest.mock
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
+import torch.distributed
 
-from pretended_cuda import driver
+from pretended_cuda import driver, nccl
 from pretended_cuda.functions import Calling
 from pretended_cuda.machine import Machine, machine, replace_machine
 from pretended_cuda.tensors import Dispatching
@@ -25,8 +28,9 @@ def pretended(gpus: int = 2) -> Iterator[Machine]:
     replace_machine(gpus)
     machine.generators = driver.own_generators()
     with contextlib.ExitStack() as stack:
-        for name, value in driver.REPLACED.items():
-            stack.enter_context(unittest.mock.patch.object(torch.cuda, name, value))
+        for module, replaced in ((torch.cuda, driver.REPLACED), (torch.distributed, nccl.REPLACED)):
+            for name, value in replaced.items():
+                stack.enter_context(unittest.mock.patch.object(module, name, value))
         stack.enter_context(unittest.mock.patch.object(torch, "Generator", driver.Generator))
         stack.enter_context(unittest.mock.patch.object(torch.version, "cuda", "pretended"))
         # Parameters are replaced: their data, which C++ holds, cannot be.
@@ -36,6 +40,26 @@ def pretended(gpus: int = 2) -> Iterator[Machine]:
         stack.enter_context(Calling())
         stack.enter_context(Dispatching())
         yield machine
+
+
+FOLDER = Path(__file__).resolve().parent
+# So many GPUs are pretended in processes that have this in their environment.
+VARIABLE = "CONTINUUM_PRETENDED_GPUS"
+
+
+def environment(gpus: int = 2) -> dict[str, str]:
+    """Variables, beside those of this process, of processes of Python that have pretended GPUs from their start."""
+    paths = [str(FOLDER / "site"), str(FOLDER.parent), os.environ.get("PYTHONPATH", "")]
+    programs = f"{FOLDER / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return {VARIABLE: str(gpus), "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PATH": programs}
+
+
+_whole_process = contextlib.ExitStack()
+
+
+def begin() -> None:
+    """Pretend GPUs until this process ends, as many as its environment says."""
+    _whole_process.enter_context(pretended(int(os.environ[VARIABLE])))
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ import torch
 
 CPU = torch.device("cpu")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-ALREADY_READ = "CUDA has read CUDA_VISIBLE_DEVICES"
 
 
 @dataclasses.dataclass
@@ -32,6 +31,8 @@ class Machine:
     # Called with every operator while a graph is captured.
     capture: Callable | None = None
     generators: dict[int, torch.Generator] = dataclasses.field(default_factory=dict)
+    # Groups of processes that send tensors of GPUs.
+    nccl: list = dataclasses.field(default_factory=list)
     _visible: tuple[int, ...] | None = None
 
     def visible(self) -> tuple[int, ...]:
