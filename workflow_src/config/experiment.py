@@ -323,6 +323,4 @@ class WorkflowConfig(Frozen):
     runtime: RuntimeConfig = RuntimeConfig()
     mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")
     allow_unpinned: bool = False
-    plugins: tuple[Package, ...] = Field(
-        (), description="packages that declare families, searches, engines, analyses"
-    )
+    plugins: tuple[Package, ...] = Field((), description="packages that declare families, searches, engines, analyses")

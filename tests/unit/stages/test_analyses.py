@@ -72,7 +72,7 @@ def run(tiny, tiny_bundles, tmp_path):
             words += [f"--{side}", str(tiny.corpus / name)]
         output = tmp_path / f"{name}.json"
         words += ["--output", str(output), "--device", "cpu", *more]
-        jobs.start(measure_analysis.run, measure_analysis.make_parser(), words)
+        jobs.start(measure_analysis.run, measure_analysis.Inputs, words=words)
         found = json.loads(output.read_text(encoding="utf-8"))
         _check_whole(found)
         return found
@@ -281,9 +281,7 @@ def narrow_bundle(tiny, training_words, export_words, run_stage, tmp_path_factor
         words = training_words(family, folder / family, base=made.get("lvm"), model={"latent_dim": 2}, max_steps=2)
         run_stage("train", words)
         made[family] = folder / family / "model.safetensors"
-    jobs.start(
-        export_bundle.run, export_bundle.arguments(), export_words(made["score"], made["lvm"], folder / "bundle")
-    )
+    run_stage("export_bundle", export_words(made["score"], made["lvm"], folder / "bundle"))
     return folder / "bundle"
 
 
@@ -306,7 +304,7 @@ def one_pass_bundle(tiny, training_words, export_words, run_stage, tmp_path_fact
     model = {"latent": "vae", "latent_dim": 5, "posterior_layers": 1}
     run_stage("train", training_words("nat", folder, model=model, max_steps=2))
     words = export_words(folder / "model.safetensors", None, folder / "bundle")
-    jobs.start(export_bundle.run, export_bundle.arguments(), words)
+    jobs.start(export_bundle.run, export_bundle.Inputs, words=words)
     return folder / "bundle"
 
 
@@ -501,7 +499,7 @@ def more_bundles(tiny, tiny_bundles, training_words, export_words, run_stage, tm
         folder = tmp_path_factory.mktemp(family)
         run_stage("train", training_words(family, folder, max_steps=8))
         words = export_words(folder / "model.safetensors", None, folder / "bundle")
-        jobs.start(export_bundle.run, export_bundle.arguments(), words)
+        jobs.start(export_bundle.run, export_bundle.Inputs, words=words)
         made[family] = folder / "bundle"
     return made
 

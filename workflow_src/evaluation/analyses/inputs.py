@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import logging
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from workflow_src.data.lines import read_aligned
 from workflow_src.data.subwords import Subwords
 from workflow_src.evaluation.quality.details import read_details
+from workflow_src.jobs import Machine
 from workflow_src.records.atomic import ArtifactError
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from workflow_src.serving.translator import Translator
 
-log = logging.getLogger("continuum")
 # Sentences that a network computes together.
 BATCH = 64
 
@@ -44,8 +43,7 @@ class Sentences:
 class Inputs:
     """Files of a split, bundles by system, and what the analysis selected.
 
-    `entries` are those of `spec.Selection`, as the rule's settings hold them. Precision, device and threads are the
-    machine's.
+    `entries` are those of `spec.Selection`, as the rule's settings hold them.
     """
 
     source: Path
@@ -53,9 +51,7 @@ class Inputs:
     reference: Path
     entries: Mapping[str, Any]
     folders: Mapping[str, Path]
-    device: str = "auto"
-    precision: str = "auto"
-    threads: int = 1
+    machine: Machine = Machine()
     _opened: dict[str, Translator] = dataclasses.field(default_factory=dict, repr=False)
 
     @property
@@ -75,8 +71,10 @@ class Inputs:
         if system not in self.folders:
             raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
         if system not in self._opened:
+            on = self.machine
             # Engines that are installed on this machine change no analysis.
-            opened = Translator.load(self.folders[system], self.device, self.precision, self.threads, engine="eager")
+            opened = Translator.load(self.folders[system], on.device, on.precision, on.threads, engine="eager")
+            assert isinstance(opened, Translator), f"{self.folders[system]} is no bundle"
             self._opened[system] = opened
         return self._opened[system]
 

@@ -23,10 +23,11 @@ from torch import Tensor
 from workflow_src.data.batching import pad
 from workflow_src.decoding.latent import StepMaker, listed, outputs, posterior_of, prior_of
 from workflow_src.evaluation.analyses.content import looked_at
-from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, log, standard_error
+from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, standard_error
 from workflow_src.evaluation.analyses.latent_paths import LatentPathsSettings
 from workflow_src.evaluation.analyses.posteriors import cut, positions
 from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.jobs import log
 from workflow_src.losses.score_matching import cosine
 from workflow_src.registry import step_maker
 from workflow_src.spec import MODEL

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from workflow_src.evaluation.analyses.content import looked_at
-from workflow_src.evaluation.analyses.inputs import Inputs, log, sentence_generator, standard_error
+from workflow_src.evaluation.analyses.inputs import Inputs, sentence_generator, standard_error
 from workflow_src.evaluation.analyses.marginal import MarginalSettings
 from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.jobs import log
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS, LatentModel, wide
 
