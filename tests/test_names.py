@@ -16,7 +16,7 @@ OWN = ("families", "searches", "engines")
 # Words that mean something else there: a figure of a translation, a key of records, a setting.
 MEANS = {
     "data/shards.py": {"score"},
-    "serving/decode.py": {"score"},
+    "stages/decode.py": {"score"},
     "stages/distill.py": {"score"},
     "stages/merge_distilled.py": {"score"},
 }

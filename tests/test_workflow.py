@@ -319,6 +319,7 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
     done = snakemake("--dry-run", "--configfile", SMOKE, str(asked), snakefile=telling, folder=tmp_path)
     rules = json.loads(re.search(r"^RULES (.*)$", done.stdout + done.stderr, re.MULTILINE)[1])
     stages = {name: name for name in STAGES if name not in ("train", "export_engine")}
+    stages |= {"decode_shard": "decode"}
     stages |= dict.fromkeys(TRAININGS, "train") | dict.fromkeys(EXPORTS, "export_engine")
     assert rules.keys() == stages.keys()
     analysed = {rule for rule, _ in analyses.RULES.values()}

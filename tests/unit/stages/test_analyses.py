@@ -277,9 +277,7 @@ def narrow_bundle(tiny, training_words, export_words, run_stage, tmp_path_factor
         words = training_words(family, folder / family, base=made.get("lvm"), model={"latent_dim": 2}, max_steps=2)
         run_stage("train", words)
         made[family] = folder / family / "model.safetensors"
-    jobs.start(
-        export_bundle.run, export_bundle.arguments(), export_words(made["score"], made["lvm"], folder / "bundle")
-    )
+    run_stage("export_bundle", export_words(made["score"], made["lvm"], folder / "bundle"))
     return folder / "bundle"
 
 
@@ -302,7 +300,7 @@ def one_pass_bundle(tiny, training_words, export_words, run_stage, tmp_path_fact
     model = {"latent": "vae", "latent_dim": 5, "posterior_layers": 1}
     run_stage("train", training_words("nat", folder, model=model, max_steps=2))
     words = export_words(folder / "model.safetensors", None, folder / "bundle")
-    jobs.start(export_bundle.run, export_bundle.arguments(), words)
+    jobs.start(export_bundle.run, export_bundle.Inputs, words=words)
     return folder / "bundle"
 
 
@@ -497,7 +495,7 @@ def more_bundles(tiny, tiny_bundles, training_words, export_words, run_stage, tm
         folder = tmp_path_factory.mktemp(family)
         run_stage("train", training_words(family, folder, max_steps=8))
         words = export_words(folder / "model.safetensors", None, folder / "bundle")
-        jobs.start(export_bundle.run, export_bundle.arguments(), words)
+        jobs.start(export_bundle.run, export_bundle.Inputs, words=words)
         made[family] = folder / "bundle"
     return made
 
