@@ -17,7 +17,10 @@ from workflow_src.records.atomic import load_tensors
 
 def problems(experiment: str, folder: Path) -> list[str]:
     """What is wrong with the outputs of `experiment` in the working directory `folder`, one sentence each."""
-    plan = Plan(load_experiment(experiment))
+    return problems_of(Plan(load_experiment(experiment)), folder)
+
+
+def problems_of(plan: Plan, folder: Path) -> list[str]:
     return [
         *_corpus(plan, folder),
         *_systems(plan, folder),
