@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.candidates import read_symbols
+from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import REFINER, SearchSettings
 from workflow_src.types import (
     EOS,
@@ -204,10 +205,9 @@ def translate_batch(
         mask = latent_mask(model, lengths)
         z, _ = model.prior(memory, mask)
     steps, make_step = (steps, make_step) if make_step else (0, _stay)
-    used = torch.full((len(source),), steps, dtype=torch.int64, device=source.device)
     if stop_unchanged and steps:
         return refine_until_unchanged(model, z, make_step, memory, mask, steps, scored, trace, choice)
-    traces = [] if trace else None
+    traces, used = [] if trace else None, [steps] * len(source)
     keep = None
     if traces is not None:
         keep = lambda now: traces.append(words(model, memory, now, mask, False, choice)[0])  # noqa: E731
@@ -220,12 +220,13 @@ def translate_batch(
     else:
         # Latents of source positions stand beside source states, which stay as wide as the batch.
         trim = not on_source(model)
-        z, used = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
+        z, taken = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
+        used = taken.tolist()
     rows, scores = words(model, memory, z, mask, scored, choice)
     if traces is not None:
         # Sentences that stopped early keep what they had.
         traces += [rows] * (steps + 1 - len(traces))
-    return Hypotheses(rows, scores, used.tolist(), traces)
+    return Hypotheses(rows, scores, used, traces)
 
 
 def refined(
@@ -255,7 +256,7 @@ def words(
     choice: LengthChoice = MOST_PROBABLE,
 ) -> tuple[list[list[int]], list[float]]:
     """The translations argmax p(y|z,x) and, if `scored`, their mean log p(y_t|z,x) over all positions (else 0)."""
-    tokens, scores = outputs(model, memory, z, mask, scored, choice)
+    tokens, scores = on_cpu(*outputs(model, memory, z, mask, scored, choice))
     return listed(tokens), scores.tolist()
 
 
