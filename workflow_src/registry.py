@@ -1,4 +1,5 @@
-"""Who is declared: the folders of `families/`, `searches/`, `data/filters/`, `engines/`, and plug-ins. No torch here.
+"""Who is declared: the folders of `families/`, `searches/`, `evaluation/analyses/` and `data/filters/`, `engines/`, and
+plug-ins from outside. No torch here.
 
 A plug-in is a package with a `PLUGIN` (`spec.Plugin`). It is used where a configuration lists it under `plugins`, or
 where it is installed and has an entry point in the group "continuum". Jobs learn of those that a configuration lists
@@ -18,11 +19,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.declarations import DeclarationError, check, check_filters
-from workflow_src.spec import MODEL, Engine, Family, Filter, Plugin, Role, Search, SearchSettings, phrase
+from workflow_src.declarations import DeclarationError, check, check_analyses, check_filters
+from workflow_src.spec import MODEL, Analysis, Engine, Family, Filter, Plugin, Role, Search, SearchSettings, phrase
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
+# Folders of declarations by kind; a declaration is named after its kind, such as FAMILY.
+FOLDERS = {"family": "families", "search": "searches", "analysis": "evaluation/analyses", "filter": "data/filters"}
 # What is handed to rules beside a search and its settings.
 ENGINE_SETTINGS = ("engine", "compute_type")
 
@@ -81,6 +84,7 @@ class Members:
     families: Mapping[str, Family]
     searches: Mapping[str, Search]
     engines: Mapping[str, Engine]
+    analyses: Mapping[str, Analysis]
     filters: Mapping[str, Filter]
     plugins: tuple[Loaded, ...]
     owners: Mapping[tuple[str, str], Loaded]
@@ -94,7 +98,7 @@ class Members:
 @functools.cache
 def members() -> Members:
     """Everything that is declared. Raises DeclarationError for the first declaration that cannot be used."""
-    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}, "filter": {}}
+    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}, "analysis": {}, "filter": {}}
     owners: dict[tuple[str, str], Loaded] = {}
     plugins = _plugins()
 
@@ -108,12 +112,8 @@ def members() -> Members:
         if owner:
             owners[kind, member.name] = owner
 
-    for kind, folder, name in (
-        ("family", "families", "FAMILY"),
-        ("search", "searches", "SEARCH"),
-        ("filter", "data.filters", "FILTER"),
-    ):
-        for member in _folders(folder, name):
+    for kind, folder in FOLDERS.items():
+        for member in _folders(folder, kind.upper()):
             add(kind, member, None)
     for engine in importlib.import_module("workflow_src.engines").ENGINES:
         add("engine", engine, None)
@@ -122,12 +122,16 @@ def members() -> Members:
             ("family", loaded.plugin.families),
             ("search", loaded.plugin.searches),
             ("engine", loaded.plugin.engines),
+            ("analysis", loaded.plugin.analyses),
             ("filter", loaded.plugin.filters),
         ):
             for member in group:
                 add(kind, member, loaded)
-    made = Members(found["family"], found["search"], found["engine"], found["filter"], plugins, owners)
+    made = Members(
+        found["family"], found["search"], found["engine"], found["analysis"], found["filter"], plugins, owners
+    )
     check(made.families, made.searches, made.engines)
+    check_analyses(made.analyses)
     check_filters(made.filters)
     return made
 
@@ -142,6 +146,11 @@ def searches() -> Mapping[str, Search]:
 
 def engines() -> Mapping[str, Engine]:
     return members().engines
+
+
+def analyses() -> Mapping[str, Analysis]:
+    """Analyses by name, in the order of the report; those of plug-ins come last."""
+    return members().analyses
 
 
 def filters() -> Mapping[str, Filter]:
@@ -307,8 +316,9 @@ def _owner(loaded: Loaded | None) -> str:
 
 def _folders(folder: str, name: str) -> list[Any]:
     """Declarations of the folders that have one; helpers beside them have none."""
-    paths = sorted(path.parent.name for path in PACKAGE.joinpath(*folder.split(".")).glob("*/__init__.py"))
-    modules = (importlib.import_module(f"workflow_src.{folder}.{path}") for path in paths)
+    paths = sorted(path.parent.name for path in (PACKAGE / folder).glob("*/__init__.py"))
+    package = folder.replace("/", ".")
+    modules = (importlib.import_module(f"workflow_src.{package}.{path}") for path in paths)
     found = [getattr(module, name) for module in modules if hasattr(module, name)]
     return sorted(found, key=lambda member: getattr(member, "order", 0))
 

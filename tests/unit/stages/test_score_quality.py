@@ -105,8 +105,8 @@ def test_translations_are_scored_without_repeated_subwords(shards, tiny, tiny_bu
     words += ["--device", "cpu", "--source", str(source)]
     parts = [str(tmp_path / f"{number}.jsonl") for number in range(shards or 0)]
     for number, part in enumerate(parts):
-        run_stage("decode_shard", [*words, "--shard", str(number), "--shards", str(shards), "--output", part])
-    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt"), *(["--shards", *parts] if shards else [])])
+        run_stage("decode", [*words, "--shard", str(number), "--shards", str(shards), "--output", part])
+    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt"), *(["--join", *parts] if shards else [])])
     details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
     runs = [[piece for piece, _ in groupby(line["subwords"])] for line in details]
     joined = ["".join(pieces).replace("▁", " ").strip() for pieces in runs]
