@@ -31,20 +31,19 @@ class Example:
     repaired: Pair | None = None
 
     def as_json(self) -> dict[str, Any]:
-        shown = {"line": self.line, "source": self.source[:SHOWN], "target": self.target[:SHOWN], "reason": self.reason}
-        if self.repaired is not None:
-            shown["repaired"] = [self.repaired.source[:SHOWN], self.repaired.target[:SHOWN]]
-        return shown
+        repaired = self.repaired and [self.repaired.source[:SHOWN], self.repaired.target[:SHOWN]]
+        shown = {"source": self.source[:SHOWN], "target": self.target[:SHOWN], "repaired": repaired}
+        return {"line": self.line, "reason": self.reason, **shown}
 
 
 class Step:
     """One filter with its settings over a text, and what it did: `read`, `repaired`, `dropped` by reason, `examples`.
 
-    Examples are drawn evenly from all pairs that it left out or repaired.
+    At most `shown` examples are drawn evenly from all pairs that it left out or repaired.
     """
 
-    def __init__(self, filter: Filter, check: Callable[[list[Pair]], list[Verdict]]):
-        self.filter, self._check = filter, check
+    def __init__(self, filter: Filter, check: Callable[[list[Pair]], list[Verdict]], shown: int = EXAMPLES):
+        self.filter, self._check, self._shown = filter, check, shown
         self.read = self.repaired = 0
         self.dropped: Counter[str] = Counter()
         self.examples: list[Example] = []
@@ -70,9 +69,9 @@ class Step:
         return kept
 
     def _show(self, example: Example) -> None:
-        if len(self.examples) < EXAMPLES:
+        if len(self.examples) < self._shown:
             self.examples.append(example)
-        elif (place := self._draw.randrange(self.repaired + self.dropped.total())) < EXAMPLES:
+        elif (place := self._draw.randrange(self.repaired + self.dropped.total())) < self._shown:
             self.examples[place] = example
 
     def as_json(self) -> dict[str, Any]:
@@ -86,10 +85,10 @@ class Step:
         }
 
 
-def steps_of(cleaning: Mapping[str, Frozen], languages: tuple[str, str]) -> list[Step]:
+def steps_of(cleaning: Mapping[str, Frozen], languages: tuple[str, str], shown: int = EXAMPLES) -> list[Step]:
     """A step for each filter, from settings by its name. Raises ValueError for what a filter cannot work with."""
     declared = [(filters()[name], settings) for name, settings in cleaning.items()]
-    return [Step(filter, import_object(filter.check)(settings, languages)) for filter, settings in declared]
+    return [Step(filter, import_object(filter.check)(settings, languages), shown) for filter, settings in declared]
 
 
 def clean(pairs: Iterable[Pair], steps: list[Step]) -> Iterator[tuple[int, Pair]]:

@@ -22,6 +22,7 @@ from workflow_src.records.atomic import ArtifactError, atomic, write_json
 from workflow_src.records.provenance import digests, provenance
 
 MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
+DOWNLOADS = Path("downloads")
 
 
 def mirror_folders(configured: list[str]) -> list[Path]:
@@ -138,7 +139,7 @@ def main(words: list[str] | None = None) -> None:
     made.add_argument("--attempts", type=int, default=Patience.attempts, help="times that a file is asked for")
     made.add_argument("--wait", type=float, default=Patience.first_wait, help="seconds before the second time")
     made.add_argument("--timeout", type=float, default=Patience.timeout, help="seconds in which bytes must come")
-    made.add_argument("--downloads", type=Path, default=Path("downloads"), help="where downloaded files are kept")
+    made.add_argument("--downloads", type=Path, default=DOWNLOADS, help="where downloaded files are kept")
     made.add_argument("--output-folder", type=Path, required=True)
     jobs.start(run, made, words)
 

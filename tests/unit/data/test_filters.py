@@ -134,6 +134,7 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
         ("garbled", {}, ("de", "en"), ("sch\ufffdn", "nice"), "lost"),
         ("garbled", {"lost": False}, ("de", "en"), ("sch\ufffdn", "nice"), None),
         ("garbled", {}, ("de", "en"), ("eine&#10;Zeile", "one line"), ("eine Zeile", "one line", None)),
+        ("garbled", {}, ("de", "en"), ("&kde;  &notes;", "R&D;"), None),
         ("garbled", {}, ("de", "en"), ("F&E, A&B; schön", "R&D"), None),
         ("invisible", {}, ("de", "en"), ("Zu\u00adcker\x07süß", "sugar"), ("Zucker süß", "sugar", None)),
         ("invisible", {"action": "drop"}, ("de", "en"), ("Zu\u00adcker", "sugar"), "action"),

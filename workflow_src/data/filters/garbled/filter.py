@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
+from html.entities import html5
 
 import ftfy
+from ftfy.badness import is_bad
 
 from workflow_src.data.filters.garbled import Settings
 from workflow_src.data.texts import each
@@ -18,20 +20,28 @@ LOST = "\ufffd"
 MOST_TIMES = 3
 
 
+def _character(match: re.Match[str]) -> str:
+    """What an entity of HTML stands for, white space as a space; a name that is none, such as &kde;, stays."""
+    text = match[0]
+    # `html.unescape` would take &notes; for &not; and es;
+    meant = html.unescape(text) if text[1] == "#" else html5.get(text[1:], text)
+    return " " if meant.isspace() else meant
+
+
 def without_entities(text: str) -> str:
     for _ in range(MOST_TIMES):
-        if not ENTITY.search(text):
+        before, text = text, ENTITY.sub(_character, text)
+        if text == before:
             break
-        text = ENTITY.sub(lambda match: html.unescape(match[0]), text)
-    # A line stays a line.
-    return " ".join(text.split())
+    return text
 
 
 def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     def repaired(text: str) -> str:
-        if settings.entities and "&" in text and ENTITY.search(text):
+        if settings.entities and "&" in text:
             text = without_entities(text)
-        if settings.mojibake and not text.isascii():
+        # What fix_encoding itself asks first: most text is clean.
+        if settings.mojibake and not text.isascii() and is_bad(text):
             text = ftfy.fix_encoding(text)
         return text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -10,6 +11,8 @@ from workflow_src.data.filters.language import Settings
 from workflow_src.data.texts import each, letters, two_letters
 from workflow_src.spec import Pair, Verdict
 
+# Markup, in no language.
+TAG = re.compile(r"<[^<>]*>")
 # Languages that share words with English and are common on the web.
 LIKE_ENGLISH = "de nl fr es it pt"
 # Languages that are taken for each other, and English, which stands in texts of all.
@@ -58,6 +61,7 @@ def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair
     least, shortest = settings.min_probability, settings.min_letters
 
     def other(text: str, language: str) -> bool:
+        text = TAG.sub(" ", text) if "<" in text else text
         if letters(text) < shortest:
             return False
         best, probability = identifier.classify(text)
