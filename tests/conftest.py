@@ -51,6 +51,23 @@ def pytest_collection_finish():
     gc.set_threshold(100_000)
 
 
+@pytest.fixture(autouse=True)
+def gpu(request):
+    """Tests marked `gpu` run on a GPU where there is one, else on a pretended one."""
+    if request.node.get_closest_marker("gpu") is None:
+        yield
+        return
+    import torch
+
+    if torch.cuda.is_available():
+        yield
+        return
+    from pretended_cuda import pretended
+
+    with pretended():
+        yield
+
+
 def _command(words: tuple[str, ...], snakefile: Path, forked: bool = False) -> list[str]:
     if forked:
         programs = STAGE_SERVER.programs()
