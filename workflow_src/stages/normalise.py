@@ -150,7 +150,7 @@ def fill(writers: dict[str, Writer], takes: Iterable[tuple[str, Row]], origins: 
 
 
 def found_in_train(folder: Path, codes: tuple[str, str]) -> dict[str, dict[str, int]]:
-    """Numbers of the pairs of dev and test that have their source, their target, or both as one pair among those of train."""
+    """Numbers of the pairs of dev and test whose source, target, or both as one pair are among those of train."""
     paths = {split: [folder / f"{split}.{code}" for code in codes] for split in SPLITS}
     held_out = {split: list(_zipped(*paths[split])) for split in HELD_OUT}
     every = [pair for pairs in held_out.values() for pair in pairs]
