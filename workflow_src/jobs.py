@@ -167,7 +167,7 @@ def lease_devices(device: str, count: int = 1, seconds: float | None = None) -> 
     """Take GPUs for this process that no other job on this machine has taken; None where there is nothing to take.
 
     They are this process's until it ends. Call this before anything has looked at GPUs. A device with a number, such as
-    cuda:1, is used without a lock. Waits while all are taken; raises gpus.Taken after `seconds`, if given.
+    cuda:1, is used without a lock. Waits while all are taken; raises gpus.GpuBusy after `seconds`, if given.
     """
     kind, _, number = device.partition(":")
     if kind == "cuda" and number.isdigit():

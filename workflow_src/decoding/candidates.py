@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
-from workflow_src.spec import SearchSettings
 from workflow_src.types import PAD, Hypotheses
 
 
@@ -39,16 +38,29 @@ def drawn(model, memory, noise: Tensor, temperature: float) -> tuple[Any, Tensor
     return memory.select(rows), z.flatten(0, 1)
 
 
-def likely_lengths(model, memory, settings: SearchSettings) -> tuple[Any, Tensor]:
+class LengthSettings(Protocol):
+    """Settings of searches that try one or several target lengths."""
+
+    @property
+    def lengths(self) -> int: ...
+
+    @property
+    def length_quantile(self) -> float | None: ...
+
+    @property
+    def lengthening(self) -> float: ...
+
+
+def likely_lengths(model, memory, settings: LengthSettings) -> tuple[Any, Tensor]:
     """Source states (B * K, S, D) and target lengths (B * K,): the `lengths` = K most probable of each sentence.
 
     With one, settings may say a `length_quantile`. The lengths of a sentence follow each other.
     """
     if settings.lengths == 1:
         return memory, model.length.predict(memory, settings.length_quantile, settings.lengthening)
-    found = model.length.likely(memory, settings.lengths, settings.lengthening)
-    rows = torch.arange(found.size(0), device=found.device).repeat_interleave(found.size(1))
-    return memory.select(rows), found.flatten()
+    lengths = model.length.likely(memory, settings.lengths, settings.lengthening)
+    rows = torch.arange(lengths.size(0), device=lengths.device).repeat_interleave(lengths.size(1))
+    return memory.select(rows), lengths.flatten()
 
 
 def read_symbols(model, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Tensor, Tensor]:

@@ -56,13 +56,13 @@ class NgramModel:
         self.order = len(self.tables)
         self.size = len(self.tables[0])
         # Plain sequences: one look-up in a NumPy array costs as much as a whole step without one.
-        self._words = [memoryview(np.ascontiguousarray(table.words)) for table in self.tables]
-        self._logp = [memoryview(np.ascontiguousarray(table.logp)) for table in self.tables]
-        self._backoff = [memoryview(np.ascontiguousarray(table.backoff)) for table in self.tables]
-        self._suffix = [memoryview(np.ascontiguousarray(table.suffix)) for table in self.tables]
+        self._words = [np.ascontiguousarray(table.words).data for table in self.tables]
+        self._logp = [np.ascontiguousarray(table.logp).data for table in self.tables]
+        self._backoff = [np.ascontiguousarray(table.backoff).data for table in self.tables]
+        self._suffix = [np.ascontiguousarray(table.suffix).data for table in self.tables]
         # Children of row r of order n are rows first[n][r] … first[n][r + 1] of order n + 1.
         self._first = [
-            memoryview(np.searchsorted(above.context, np.arange(len(below) + 1)))
+            np.searchsorted(above.context, np.arange(len(below) + 1)).data
             for below, above in zip(self.tables, self.tables[1:], strict=False)
         ]
 

@@ -13,7 +13,7 @@ import contextvars
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -91,7 +91,9 @@ def own_networks(models: Mapping[str, nn.Module], settings: SearchSettings) -> d
 
 def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
     """The program of a search, made for these networks (by role) and settings."""
-    return registry.import_object(registry.search_of(settings).program)(networks, settings, scored)
+    program = registry.search_of(settings).program
+    assert program, "engines compile only searches that declare a program"
+    return registry.import_object(program)(networks, settings, scored)
 
 
 def graph_key(settings: SearchSettings, *more: Any) -> str:
@@ -144,9 +146,10 @@ def largest(lengths: Tensor, limit: int) -> int:
         width.needed.append(lengths.amax())
         if width.size is not None:
             return width.size
-    size = lengths.max().item()
+    # While exporting it is a symbol that stands for a number.
+    size = cast(int, lengths.max().item())
     if torch.compiler.is_exporting():
-        # An exporter cannot see the value; it must be told its range.
+        # An exporter cannot see the value; these give it the range.
         torch._check(size >= 1)
         torch._check(size <= limit)
     return size

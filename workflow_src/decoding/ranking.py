@@ -52,7 +52,7 @@ def shares_source(rescorer: Rescorer) -> bool:
     return getattr(rescorer, "shares_source", False)
 
 
-def scoring(network: nn.Module) -> Function | None:
+def scoring(network: Rescorer) -> Function | None:
     """What ranking asks of a rescorer, for engines that compile it; None where it is no function of fixed operators."""
     if not shares_source(network):
         return None

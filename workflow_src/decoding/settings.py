@@ -124,7 +124,7 @@ def without_roles(settings: SearchSettings) -> dict[str, Any]:
 
 def ranked_graph(settings: SearchSettings) -> dict[str, Any]:
     """`without_roles` where a graph gives candidates no scores if a rescorer ranks them."""
-    return without_roles(settings) | {"rescored": settings.rescorer is not None}
+    return without_roles(settings) | {"rescored": getattr(settings, RESCORER) is not None}
 
 
 def at_least(search: Search) -> SearchSettings:

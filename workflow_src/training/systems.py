@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -187,11 +188,11 @@ def start_from(
     description = description_if_any(initial) if initial else None
     if description and initial:
         check_digest(description, initial)
-    other = description["family"] if description else None
+    other = families().get(description["family"]) if description else None
     if family.start is not None:
-        copied = import_object(family.start)(model, tensors, other, base)
+        copied = import_object(family.start)(model, tensors, other.name if other else None, base)
     elif tensors is not None:
-        copied = copy_matching(model, tensors, families()[other].symbols if other in families() else None)
+        copied = copy_matching(model, tensors, other.symbols if other else None)
     else:
         copied = None
     if copied is None:
@@ -212,7 +213,7 @@ def start_from(
 def _check_same_settings(family: Family, description: dict[str, Any], model: nn.Module, weights: Path) -> None:
     """Raises ArtifactError for other settings in what a family continues: even those that shape no tensor change what
     weights compute."""
-    before, own = description["model"], model.config.model_dump(mode="json")
+    before, own = description["model"], operator.attrgetter("config")(model).model_dump(mode="json")
     for name in family.continues or ():
         if name in before and name in own and before[name] != own[name]:
             raise ArtifactError(
