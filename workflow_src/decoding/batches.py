@@ -1,4 +1,4 @@
-"""Many sentences through a search: sorted by length, cut into batches, results in the order given."""
+"""Many sentences through a search: sorted by length, cut into batches, results in the order of the sentences."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ def noise_table(draws: int, positions: int, width: int, seed: int) -> Tensor:
     More draws and more positions continue fewer. Neither the batch nor the place in a file changes a translation, and
     engines can hold the table in a graph.
     """
-    made = [
+    tables = [
         np.random.Generator(np.random.Philox(key=[seed, draw])).standard_normal((positions, width))
         for draw in range(draws)
     ]
-    return torch.from_numpy(np.stack(made))
+    return torch.from_numpy(np.stack(tables))
 
 
 def drawn(model, memory, noise: Tensor, temperature: float) -> tuple[Any, Tensor]:
@@ -121,15 +121,15 @@ def winners(
 
     Scores are mean log-probabilities of positions; with a `length_penalty` they are multiplied by |y| ** (1 -
     length_penalty), which makes log p / |y| ** length_penalty of them. Of equal outputs the best score counts. A
-    rescorer ranks them by its own log p(y|x) / (|y| + 1). Unless `scored`, it is not asked about sentences all of whose
+    rescorer ranks them by its own log p(y|x) / (|y| + 1). Unless `scored`, it does not score sentences all of whose
     candidates are equal.
     """
     rows = [tuple(row) for row in unpadded(outputs)]
     candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
     for place, (row, score) in enumerate(zip(rows, scores, strict=True)):
-        found = candidates[place // each]
+        own = candidates[place // each]
         score *= max(1, len(row)) ** (1.0 - length_penalty)
-        found[row] = max(score, found.get(row, float("-inf")))
+        own[row] = max(score, own.get(row, float("-inf")))
     if rescorer is not None:
         candidates = rescored(rescorer, source, candidates, scored=scored)
     return best_of(candidates)

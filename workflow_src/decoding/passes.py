@@ -90,14 +90,14 @@ def own_networks(models: Mapping[str, nn.Module], settings: SearchSettings) -> d
 
 
 def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
-    """The program of a search, made for these networks (by role) and settings."""
+    """The program of a search for networks by role and settings."""
     program = registry.search_of(settings).program
     assert program, "engines compile only searches that declare a program"
     return registry.import_object(program)(networks, settings, scored)
 
 
 def graph_key(settings: SearchSettings, *more: Any) -> str:
-    """What tells the graphs of a system's searches apart, as text; `more` is what an engine adds to it."""
+    """The key of a search's graph among those of a system, as text; `more` is what an engine adds to it."""
     search = registry.search_of(settings)
     matters = search.graph(settings) if search.graph else settings.model_dump(mode="json")
     return json.dumps([search.name, matters, *more], sort_keys=True)
@@ -105,7 +105,7 @@ def graph_key(settings: SearchSettings, *more: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Width:
-    """How wide outputs are made (None: as wide as they have to be), and how wide each would have to be, as tensors."""
+    """The width of outputs (None: as wide as they need), and the widths that they would need, as tensors."""
 
     size: int | None
     needed: list[Tensor] = dataclasses.field(default_factory=list)
@@ -123,7 +123,7 @@ _WIDTH: contextvars.ContextVar[Width | None] = contextvars.ContextVar("width", d
 def width_of(size: int | None) -> Iterator[Width]:
     """Within this context `largest` is `size`, whatever lengths are, so that shapes depend on no value.
 
-    What it would have been is noted. Outputs that need more than `size` positions are wrong.
+    The widths that outputs would need are kept. Outputs that need more than `size` positions are wrong.
     """
     width = Width(size)
     before = _WIDTH.set(width)

@@ -154,7 +154,7 @@ def _create(path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        # Whatever the umask says, everybody may add files, and nobody may remove those of others.
+        # Whatever the umask is, all users may add files and remove only their own.
         fresh.chmod(0o1777)
         try:
             # Under its name only when it is as it should be; an empty folder of another job is replaced.
@@ -231,7 +231,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _open(path: Path) -> int:
-    """The file, made where there is none. Raises ValueError when it is not a file that this user can open."""
+    """The open file of a lock, created if missing. Raises ValueError when this user cannot open it."""
     for flags in (os.O_RDWR, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDWR, os.O_RDONLY):
         # Without O_CREAT for a file that exists: in a folder for everybody, Linux then refuses files of others.
         try:

@@ -117,7 +117,7 @@ def divided(
 ) -> Iterator[tuple[str, Row]]:
     """(train, dev or test, row); what the split leaves out is counted in `dropped`.
 
-    The split does not depend on the direction: it is made with the key language first.
+    The split does not depend on the direction: the key language comes first in it.
     """
     if split.method == "every-nth":
         turns = EveryNth(split)
@@ -215,7 +215,7 @@ def run(inputs: Inputs) -> str:
     summary = folder / "corpus.json"
     read: dict[str, int] = {}
     dropped: dict[str, Counter[str]] = {}
-    # All texts get their names together, after the last one is written; the summary, which vouches for them, last.
+    # All texts get their names together, after the last one is written; the summary comes after them.
     with contextlib.ExitStack() as stack:
         writers = {name: Writer(name, normalisers[1], codes, limits.get(name)) for name in SPLITS}
         for writer in writers.values():

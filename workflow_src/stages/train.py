@@ -105,7 +105,7 @@ def run(inputs: Inputs) -> str | None:
         summary = _count(family, inputs) if group.first else None
     else:
         summary = _train(family, inputs, device, group)
-    # After an error the others learn of it when this process has said what it was, and ends.
+    # Not after an error: this process reports it and ends, and the others then notice.
     group.close()
     return summary
 

@@ -1,4 +1,4 @@
-"""Measures how fast one core of this machine trains systems and decodes with them; a process of its own runs it.
+"""Measure how fast one core of this machine trains systems and decodes with them; a process of its own runs this.
 
     python -m workflow_src.training.calibrate < systems.json > rates.json
 
@@ -88,7 +88,7 @@ def seconds_a_position(
         def step(rows: int) -> None:
             update(middle, [Part(np.arange(rows), 0, 0, 0)])
 
-        # The first update allocates moments and chooses kernels; the second one tells how much fits into the time.
+        # The first update allocates moments and chooses kernels; the second one shows how much fits into the time.
         step(first)
         once, _ = timed(lambda: step(first), 0, 1)
         rows = min(most, max(first, int(first * seconds / 2 / once)))

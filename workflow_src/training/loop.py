@@ -89,7 +89,7 @@ class Trainer:
     ):
         self.model = model.to(runtime.device)
         frozen = frozen.to(runtime.device).eval().requires_grad_(False) if frozen is not None else None
-        roles = {role: one.to(runtime.device).eval().requires_grad_(False) for role, one in (roles or {}).items()}
+        roles = {role: other.to(runtime.device).eval().requires_grad_(False) for role, other in (roles or {}).items()}
         self.config = config
         self.corpus = corpus
         self.validation = validation

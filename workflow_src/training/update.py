@@ -33,7 +33,7 @@ SHOWN_ROWS = 20
 
 
 def parts_of_an_update(accumulate: int, processes: int) -> int:
-    """Parts that one update's batch is computed in: as configured where every process then has equally many."""
+    """Number of parts that a batch is computed in: `accumulate`, or the next multiple that the processes can share."""
     return math.lcm(accumulate, processes)
 
 
