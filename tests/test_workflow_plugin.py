@@ -1,4 +1,4 @@
-"""A package from outside goes through the whole workflow by real Snakemake: a family, its presets, figure and search.
+"""A package from outside goes through the whole workflow by real Snakemake: a family, a search, an engine, an analysis.
 
 The package is written to the folder that Snakemake starts in; no file of the tree names what it declares.
 """
@@ -49,7 +49,10 @@ CONFIGURATION = {
         {"system": "bag", "search": "unrepeat", "passes": 1, "tune": {"stretch": [0.5, 1.0]}, "name": "tuned"},
     ],
     "speed": {"sentences": 3, "warmup": 1, "repeats": 2, "batch": 3},
-    "analyses": {name: {"enabled": False} for name in ("marginal", "tokens", "lengths", "samples", "latent_space")},
+    "analyses": {
+        **{name: {"enabled": False} for name in ("marginal", "tokens", "lengths", "samples", "latent_space")},
+        "outputs_by_length": {"width": 3},
+    },
     "report": {"examples": 2},
 }
 READY = ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher", "systems/lvm")
@@ -174,9 +177,30 @@ def test_tables_and_figures_show_it_by_what_it_declares(report):
     )
 
 
+def test_its_analysis_is_measured_and_shown(run, report):
+    found = read_json(run / RESULTS / "analysis/outputs-by-length.json")
+    assert found["analysis"] == "outputs_by_length" and found["split"] == "test" and found["width"] == 3
+    assert {(row["system"], row["name"]) for row in found["rows"]} >= {("teacher", "beam-2"), ("bag", "tuned")}
+    for row in found["rows"]:
+        path = run / SHARED / f"translations/{row['system']}/seed-1/{row['name']}/test.jsonl"
+        lengths = [len(json.loads(line)["subwords"]) for line in path.read_text().splitlines()]
+        bars = [sum(3 * bar <= length < 3 * bar + 3 for length in lengths) for bar in range(max(lengths) // 3 + 1)]
+        assert row["counts"] == bars and sum(bars) == 40
+    (plugin,) = found["provenance"]["plugins"]
+    assert plugin["name"] == "bagged" and "details bag tuned 1" in found["provenance"]["inputs"]
+    assert (report / "figures/outputs_by_length.svg").is_file()
+    page, text = (report / "index.html").read_text(), (report / "results.md").read_text()
+    section = page[page.index("<h3>Lengths of what rows put out</h3>") :]
+    assert "by the length of their translation, in subwords." in section and 'id="outputs_by_length-' in section
+    counts = next(row["counts"] for row in found["rows"] if row["name"] == "tuned")
+    line = next(line for line in text.splitlines() if line.startswith("| bag, tuned"))
+    assert [int(cell) for cell in line.split("|")[2 : 2 + len(counts)]] == counts
+
+
 def test_estimate_counts_it_and_verify_vouches_for_it(run):
     told = continuum("estimate", "outside.yaml", "--no-calibration", folder=run)
     assert re.search(r"^ +1  train_wordbag$", told, re.MULTILINE)
+    assert re.search(r"^ +1  measure_outputs_by_length$", told, re.MULTILINE)
     (row,) = re.findall(r"^train bag .*$", told, re.MULTILINE)
     assert " - " not in row
     assert "match" in continuum("verify", SHARED, RESULTS, folder=run)
@@ -214,5 +238,5 @@ def test_no_file_of_the_tree_names_it():
     files += [PROJECT / name for name in others]
     texts = [path.read_bytes() for path in files if "__pycache__" not in path.parts]
     assert len(texts) > 200
-    for name in (b"wordbag", b"bagged", b"unrepeat"):
+    for name in (b"wordbag", b"bagged", b"unrepeat", b"outputs_by_length"):
         assert not any(name in text for text in texts)
