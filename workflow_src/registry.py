@@ -1,4 +1,5 @@
-"""Who is declared: the folders of `families/` and `searches/`, `engines/`, and plug-ins from outside. No torch here.
+"""Who is declared: the folders of `families/`, `searches/` and `evaluation/metrics/`, `engines/`, and plug-ins from
+outside. No torch here.
 
 A plug-in is a package with a `PLUGIN` (`spec.Plugin`). It is used where a configuration lists it under `plugins`, or
 where it is installed and has an entry point in the group "continuum". Jobs learn of those that a configuration lists
@@ -18,8 +19,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.declarations import DeclarationError, check
-from workflow_src.spec import MODEL, Engine, Family, Plugin, Role, Search, SearchSettings, phrase
+from workflow_src.declarations import DeclarationError, check, check_metrics
+from workflow_src.spec import MODEL, Engine, Family, Metric, Plugin, Role, Search, SearchSettings, phrase
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
@@ -81,6 +82,7 @@ class Members:
     families: Mapping[str, Family]
     searches: Mapping[str, Search]
     engines: Mapping[str, Engine]
+    metrics: Mapping[str, Metric]
     plugins: tuple[Loaded, ...]
     owners: Mapping[tuple[str, str], Loaded]
 
@@ -93,7 +95,7 @@ class Members:
 @functools.cache
 def members() -> Members:
     """Everything that is declared. Raises DeclarationError for the first declaration that cannot be used."""
-    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}}
+    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}, "metric": {}}
     owners: dict[tuple[str, str], Loaded] = {}
     plugins = _plugins()
 
@@ -107,7 +109,11 @@ def members() -> Members:
         if owner:
             owners[kind, member.name] = owner
 
-    for kind, folder, name in (("family", "families", "FAMILY"), ("search", "searches", "SEARCH")):
+    for kind, folder, name in (
+        ("family", "families", "FAMILY"),
+        ("search", "searches", "SEARCH"),
+        ("metric", "evaluation/metrics", "METRIC"),
+    ):
         for member in _folders(folder, name):
             add(kind, member, None)
     for engine in importlib.import_module("workflow_src.engines").ENGINES:
@@ -117,11 +123,14 @@ def members() -> Members:
             ("family", loaded.plugin.families),
             ("search", loaded.plugin.searches),
             ("engine", loaded.plugin.engines),
+            ("metric", loaded.plugin.metrics),
         ):
             for member in group:
                 add(kind, member, loaded)
-    made = Members(found["family"], found["search"], found["engine"], plugins, owners)
+    metrics = {metric.name: metric for metric in sorted(found["metric"].values(), key=lambda metric: metric.order)}
+    made = Members(found["family"], found["search"], found["engine"], metrics, plugins, owners)
     check(made.families, made.searches, made.engines)
+    check_metrics(made.metrics)
     return made
 
 
@@ -135,6 +144,31 @@ def searches() -> Mapping[str, Search]:
 
 def engines() -> Mapping[str, Engine]:
     return members().engines
+
+
+def metrics() -> Mapping[str, Metric]:
+    """Metrics by name, the main one first."""
+    return members().metrics
+
+
+def main_metric() -> Metric:
+    """The metric that every experiment measures, and by which rows are chosen, compared and drawn."""
+    return next(iter(metrics().values()))
+
+
+def project_metrics() -> tuple[Metric, ...]:
+    """Metrics of the project itself."""
+    return tuple(metric for name, metric in metrics().items() if ("metric", name) not in members().owners)
+
+
+def default_metrics() -> tuple[Metric, ...]:
+    """Metrics of an experiment that lists none."""
+    return tuple(metric for metric in project_metrics() if metric.default)
+
+
+def conventions() -> dict[str, Metric]:
+    """Ways to count the main metric, by the names that published figures say them with."""
+    return {metric.convention.name: metric for metric in metrics().values() if metric.convention}
 
 
 def plugins() -> tuple[Loaded, ...]:
@@ -297,7 +331,7 @@ def _owner(loaded: Loaded | None) -> str:
 def _folders(folder: str, name: str) -> list[Any]:
     """Declarations of the folders that have one; helpers beside them have none."""
     paths = sorted(path.parent.name for path in (PACKAGE / folder).glob("*/__init__.py"))
-    modules = (importlib.import_module(f"workflow_src.{folder}.{path}") for path in paths)
+    modules = (importlib.import_module(f"workflow_src.{folder.replace('/', '.')}.{path}") for path in paths)
     found = [getattr(module, name) for module in modules if hasattr(module, name)]
     return sorted(found, key=lambda member: getattr(member, "order", 0))
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from workflow_src.evaluation.quality.choosing import dev_bleu
+from workflow_src.evaluation.quality.choosing import dev_figure
 from workflow_src.jobs import parser, start
 from workflow_src.records.atomic import ArtifactError, link_file, read_chosen, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
@@ -27,7 +27,7 @@ def best_rows(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         {
             "row": row["name"],
             "engine": compute_engine(row["settings"]),
-            "dev_bleu": dev_bleu(row["removal"], row.get("quality"), row.get("chosen")),
+            "dev_bleu": dev_figure(row["removal"], row.get("quality"), row.get("chosen")),
             "settings": row["settings"] | (read_chosen(row["chosen"]) if "chosen" in row else {}),
         }
         for row in rows
