@@ -157,10 +157,10 @@ def option_built_on(wildcards, input):
     return " ".join(filter(None, [option("base")(wildcards, input), others]))
 
 
-def option_roles(wildcards, input):
-    """For params: `--ROLE FOLDER` for each system that a decode works with beside its own."""
-    given = [role for role in roles() if role in input.keys()]
-    return " ".join(f"--{role} {shlex.quote(os.path.dirname(input[role]))}" for role in given)
+def option_systems(wildcards, input):
+    """For params: `--systems ROLE=FOLDER …` for the systems that a decode works with beside its own."""
+    words = [f"{role}={os.path.dirname(input[role])}" for role in roles() if role in input.keys()]
+    return shlex.join(["--systems", *words]) if words else ""
 
 
 def search_inputs(wildcards):

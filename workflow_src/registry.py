@@ -1,5 +1,5 @@
-"""Who is declared: the folders of `families/`, `searches/` and `evaluation/metrics/`, `engines/`, and plug-ins from
-outside. No torch here.
+"""Members: the folders of `families/`, `searches/`, `evaluation/analyses/` and `evaluation/metrics/`, engines, and
+plug-ins from outside. No torch here.
 
 A plug-in is a package with a `PLUGIN` (`spec.Plugin`). It is used where a configuration lists it under `plugins`, or
 where it is installed and has an entry point in the group "continuum". Jobs learn of those that a configuration lists
@@ -19,11 +19,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.declarations import DeclarationError, check, check_metrics
-from workflow_src.spec import MODEL, Engine, Family, Metric, Plugin, Role, Search, SearchSettings, phrase
+from workflow_src.declarations import DeclarationError, check, check_analyses, check_metrics
+from workflow_src.spec import MODEL, Analysis, Engine, Family, Metric, Plugin, Role, Search, SearchSettings, phrase
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
+# Folders of declarations by kind; a declaration is named after its kind, such as FAMILY.
+FOLDERS = {
+    "family": "families",
+    "search": "searches",
+    "metric": "evaluation/metrics",
+    "analysis": "evaluation/analyses",
+}
 # What is handed to rules beside a search and its settings.
 ENGINE_SETTINGS = ("engine", "compute_type")
 
@@ -83,6 +90,7 @@ class Members:
     searches: Mapping[str, Search]
     engines: Mapping[str, Engine]
     metrics: Mapping[str, Metric]
+    analyses: Mapping[str, Analysis]
     plugins: tuple[Loaded, ...]
     owners: Mapping[tuple[str, str], Loaded]
 
@@ -95,7 +103,7 @@ class Members:
 @functools.cache
 def members() -> Members:
     """Everything that is declared. Raises DeclarationError for the first declaration that cannot be used."""
-    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}, "metric": {}}
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in (*FOLDERS, "engine")}
     owners: dict[tuple[str, str], Loaded] = {}
     plugins = _plugins()
 
@@ -109,12 +117,8 @@ def members() -> Members:
         if owner:
             owners[kind, member.name] = owner
 
-    for kind, folder, name in (
-        ("family", "families", "FAMILY"),
-        ("search", "searches", "SEARCH"),
-        ("metric", "evaluation/metrics", "METRIC"),
-    ):
-        for member in _folders(folder, name):
+    for kind, folder in FOLDERS.items():
+        for member in _folders(folder, kind.upper()):
             add(kind, member, None)
     for engine in importlib.import_module("workflow_src.engines").ENGINES:
         add("engine", engine, None)
@@ -124,13 +128,22 @@ def members() -> Members:
             ("search", loaded.plugin.searches),
             ("engine", loaded.plugin.engines),
             ("metric", loaded.plugin.metrics),
+            ("analysis", loaded.plugin.analyses),
         ):
             for member in group:
                 add(kind, member, loaded)
-    metrics = {metric.name: metric for metric in sorted(found["metric"].values(), key=lambda metric: metric.order)}
-    made = Members(found["family"], found["search"], found["engine"], metrics, plugins, owners)
+    made = Members(
+        families=found["family"],
+        searches=found["search"],
+        engines=found["engine"],
+        metrics=dict(sorted(found["metric"].items(), key=lambda entry: entry[1].order)),
+        analyses=found["analysis"],
+        plugins=plugins,
+        owners=owners,
+    )
     check(made.families, made.searches, made.engines)
     check_metrics(made.metrics)
+    check_analyses(made.analyses)
     return made
 
 
@@ -169,6 +182,11 @@ def default_metrics() -> tuple[Metric, ...]:
 def conventions() -> dict[str, Metric]:
     """Ways to count the main metric, by the names that published figures say them with."""
     return {metric.convention.name: metric for metric in metrics().values() if metric.convention}
+
+
+def analyses() -> Mapping[str, Analysis]:
+    """Analyses by name, in the order of the report; those of plug-ins come last."""
+    return members().analyses
 
 
 def plugins() -> tuple[Loaded, ...]:
@@ -331,7 +349,8 @@ def _owner(loaded: Loaded | None) -> str:
 def _folders(folder: str, name: str) -> list[Any]:
     """Declarations of the folders that have one; helpers beside them have none."""
     paths = sorted(path.parent.name for path in (PACKAGE / folder).glob("*/__init__.py"))
-    modules = (importlib.import_module(f"workflow_src.{folder.replace('/', '.')}.{path}") for path in paths)
+    package = folder.replace("/", ".")
+    modules = (importlib.import_module(f"workflow_src.{package}.{path}") for path in paths)
     found = [getattr(module, name) for module in modules if hasattr(module, name)]
     return sorted(found, key=lambda member: getattr(member, "order", 0))
 

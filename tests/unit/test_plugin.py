@@ -24,7 +24,7 @@ from workflow_src.evaluation.report.results import read_results
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
-from workflow_src.stages import export_bundle, report, train
+from workflow_src.stages import report
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -80,7 +80,7 @@ def test_it_is_planned_beside_the_families_in_the_tree(package):
 
 
 @pytest.fixture(scope="module")
-def bundle(package, tiny, training_words, tmp_path_factory):
+def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     """A system that was trained and exported."""
     folder = tmp_path_factory.mktemp("bag")
     training = {"max_steps": 60, "batch_tokens": 300, "validate_every": 30, "save_every": 1000}
@@ -88,10 +88,11 @@ def bundle(package, tiny, training_words, tmp_path_factory):
     settings = {"system": "bag", "family": "wordbag", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
     settings |= {"bleu_tokeniser": "13a", "objective": {}, "training": training}
     words = training_words("wordbag", folder, settings=settings)
-    train.run(train.arguments("train").parse_args(words))
-    words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(folder / "model.safetensors")]
+    run_stage("train", words)
+    languages = '{"system": "x", "source": "de", "target": "en"}'
+    words = ["--settings", languages, "--model", str(folder / "model.safetensors")]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
-    export_bundle.run(export_bundle.arguments().parse_args([*words, "--output-folder", str(folder / "bundle")]))
+    run_stage("export_bundle", [*words, "--output-folder", str(folder / "bundle")])
     return folder / "bundle"
 
 

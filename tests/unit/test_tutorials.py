@@ -17,7 +17,6 @@ from workflow_src.config import Plan
 from workflow_src.records.atomic import read_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
-from workflow_src.stages import export_bundle, train
 
 # A file of a tutorial: its path in a line of its own, then its text as a block.
 FILE = re.compile(r"^`([\w./]+)`:\n\n```(?:python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -54,7 +53,7 @@ def use_package(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def parallel(use_package, tiny, training_words, tmp_path_factory):
+def parallel(use_package, tiny, training_words, run_stage, tmp_path_factory):
     """The plan of the family's experiment, and the folder of a miniature that was trained and exported."""
     use_package("first-family.md", "parallel_mt")
     plan = Plan(read_configuration("parallel.yaml"))
@@ -64,10 +63,11 @@ def parallel(use_package, tiny, training_words, tmp_path_factory):
     settings |= {part: getattr(system, part).model_dump(mode="json") for part in ("model", "objective")}
     settings |= {"training": training, "bleu_tokeniser": "13a"}
     folder = tmp_path_factory.mktemp("trained")
-    train.run(train.arguments("train").parse_args(training_words("parallel", folder, settings=settings)))
-    words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(folder / "model.safetensors")]
+    run_stage("train", training_words("parallel", folder, settings=settings))
+    languages = '{"system": "x", "source": "de", "target": "en"}'
+    words = ["--settings", languages, "--model", str(folder / "model.safetensors")]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
-    export_bundle.run(export_bundle.arguments().parse_args([*words, "--output-folder", str(folder / "bundle")]))
+    run_stage("export_bundle", [*words, "--output-folder", str(folder / "bundle")])
     return plan, folder
 
 
@@ -129,7 +129,7 @@ def momentum(use_package, training_words, export_words, run_stage, tmp_path_fact
     folder = tmp_path_factory.mktemp("latent")
     run_stage("train", training_words("lvm", folder, max_steps=6))
     words = export_words(folder / "model.safetensors", None, folder / "bundle")
-    export_bundle.run(export_bundle.arguments().parse_args(words))
+    run_stage("export_bundle", words)
     return plan, folder / "bundle"
 
 

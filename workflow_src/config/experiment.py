@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, get_args
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen, distinct, named, written
 from workflow_src.config.datasets import FilePath, RecipeConfig
 from workflow_src.config.sizes import (
@@ -322,12 +321,15 @@ class WorkflowConfig(Frozen):
         None, description="metrics that translations are scored with, a list of names or settings by name; BLEU always"
     )
     speed: SpeedConfig = SpeedConfig()
-    analyses: AnalysesConfig = AnalysesConfig()
+    # Sections of declared analyses, which plug-ins may add: checked when these are known.
+    analyses: dict[str, dict[str, Any]] = {}
     report: ReportConfig = ReportConfig()
     runtime: RuntimeConfig = RuntimeConfig()
     mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")
     allow_unpinned: bool = False
-    plugins: tuple[Package, ...] = Field((), description="packages with families, searches, engines or metrics")
+    plugins: tuple[Package, ...] = Field(
+        (), description="packages that declare families, searches, engines, analyses or metrics"
+    )
 
     @field_validator("metrics", mode="before")
     @classmethod

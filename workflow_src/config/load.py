@@ -26,6 +26,7 @@ from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.declarations import DeclarationError
 from workflow_src.registry import (
+    analyses,
     carried,
     conventions,
     default_engine,
@@ -36,7 +37,7 @@ from workflow_src.registry import (
     main_metric,
     use,
 )
-from workflow_src.spec import AUTOREGRESSIVE, BASE, Corpus, Family, SearchSettings, phrase
+from workflow_src.spec import AUTOREGRESSIVE, BASE, AnalysisSettings, Corpus, Family, SearchSettings, phrase
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:
@@ -90,7 +91,7 @@ def load(raw: dict[str, Any]) -> Loaded:
         check_search_defaults(system, systems)
     decodes = resolve_decodes(config, systems)
     _check_choices(decodes, measured, corpus)
-    return Loaded(config, dataset, normalisation, systems, decodes, measured)
+    return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config))
 
 
 def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus) -> None:
@@ -113,6 +114,17 @@ def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], 
         if decode.tune_by and decode.tune_by not in fits:
             where = f"tune_by of decode {decode.name} of system {decode.system} (metrics of the experiment)"
             raise unknown("metric", decode.tune_by, fits, where)
+
+
+def _analyses(config: WorkflowConfig) -> dict[str, AnalysisSettings]:
+    """Settings of every declared analysis. Raises ConfigError for a section of another name, or with a fault."""
+    for name in config.analyses:
+        if name not in analyses():
+            raise unknown("analysis", name, list(analyses()), "analyses")
+    return {
+        name: parse(analysis.settings, config.analyses.get(name, {}), f"analyses.{name}")
+        for name, analysis in analyses().items()
+    }
 
 
 def _dataset(config: WorkflowConfig) -> DatasetConfig:

@@ -51,11 +51,10 @@ def handed(measured: tuple[Measured, ...]) -> dict[str, Any]:
     return {"metrics": {one.metric.name: one.settings.model_dump(mode="json") for one in measured}}
 
 
-def measured(content: Mapping[str, Any]) -> tuple[Measured, ...]:
-    """The metrics that a rule was handed."""
-    if "metrics" not in content:
+def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, ...]:
+    """The metrics that a rule was handed, None for the default ones."""
+    if listed is None:
         return default_measured()
-    listed = content["metrics"]
     return tuple(
         Measured(metric, metric.settings.model_validate(listed[name]))
         for name, metric in metrics().items()
@@ -63,7 +62,19 @@ def measured(content: Mapping[str, Any]) -> tuple[Measured, ...]:
     )
 
 
-def measured_corpus(content: Mapping[str, Any]) -> Corpus:
-    """The corpus that a rule which scores translations was handed."""
-    generated = bool(content.get("generator"))
-    return Corpus(content["source"], content["target"], content["bleu_tokeniser"], generated)
+class ScoringSettings(Frozen):
+    """What rules that score translations are handed: the corpus, and metrics that are not the default ones."""
+
+    bleu_tokeniser: str
+    source: str = ""
+    target: str = ""
+    generator: dict[str, Any] | None = None
+    metrics: dict[str, dict[str, Any]] | None = None
+
+    @property
+    def corpus(self) -> Corpus:
+        return Corpus(self.source, self.target, self.bleu_tokeniser, bool(self.generator))
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        return measured(self.metrics)

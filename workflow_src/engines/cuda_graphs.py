@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from workflow_src.decoding.passes import Pass, graph_key, make_pass, own_networks, width_of
 from workflow_src.nn.layers import check_length
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, PAD, Hypotheses
+from workflow_src.types import EOS, PAD, Hypotheses, max_positions
 
 # What a search works with, by role.
 Networks = Mapping[str, nn.Module] | None
@@ -86,7 +86,7 @@ class CapturedPasses:
 
     def __init__(self, models: Mapping[str, nn.Module], device: torch.device):
         self.models, self.device = dict(models), device
-        self.limit = min(model.config.max_positions for model in models.values())
+        self.limit = min(map(max_positions, models.values()))
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         # By settings: the networks that a search works with, the pass made with them, and what tells its graph.
         self._passes: dict[SearchSettings, tuple[Networks, Pass, str]] = {}

@@ -36,7 +36,7 @@ def choose_engine(engine: str, device: str, precision: str, serving: bool) -> st
     cannot serve.
     """
     if engine not in ENGINES:
-        raise ValueError(f'unknown engine "{engine}"; allowed: {", ".join(ENGINES)}.{nearest(engine, ENGINES)}')
+        raise ValueError(f'unknown engine "{engine}"; allowed: {", ".join(ENGINES)}.{nearest(engine, list(ENGINES))}')
     if engine == "eager":
         return engine
     reason = None

@@ -30,6 +30,7 @@ class CTranslate2Translator(BaseTranslator):
 
     single: Engine
     parallel: Engine
+    _precision: str
 
     @classmethod
     def open(

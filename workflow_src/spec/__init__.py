@@ -1,10 +1,11 @@
-"""What may be declared: model families, searches, engines, metrics, and the roles between systems.
+"""What may be declared: model families, searches, engines, metrics, analyses, and the roles between systems.
 
 A declaration says everything that the rest of the project needs to know of a member: configuration, names of files,
 command-line options, choices on dev, costs, labels and looks follow from it. Code is named as "module:object" and is
 imported inside of jobs only, so that planning needs no torch. Standard library and pydantic only.
 """
 
+from workflow_src.spec.analyses import Analysis, AnalysisSettings, Selection, Use
 from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Sizes, Weights, single
 from workflow_src.spec.metrics import (
     REFERENCE,
@@ -70,6 +71,8 @@ __all__ = [
     "TARGET_LATENT",
     "UNK",
     "VECTOR_FIELD",
+    "Analysis",
+    "AnalysisSettings",
     "Convention",
     "Corpus",
     "Engine",
@@ -86,8 +89,10 @@ __all__ = [
     "Search",
     "SearchSettings",
     "Segments",
+    "Selection",
     "Sizes",
     "Texts",
+    "Use",
     "Weights",
     "check_beams",
     "phrase",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from workflow_src.spec.analyses import Analysis
 from workflow_src.spec.metrics import Metric
 from workflow_src.spec.sections import Frozen
 from workflow_src.spec.settings import SearchSettings
@@ -276,3 +277,4 @@ class Plugin:
     searches: tuple[Search, ...] = ()
     engines: tuple[Engine, ...] = ()
     metrics: tuple[Metric, ...] = ()
+    analyses: tuple[Analysis, ...] = ()

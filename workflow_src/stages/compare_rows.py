@@ -13,7 +13,7 @@ import numpy as np
 
 from workflow_src import jobs
 from workflow_src.config.experiment import Removal
-from workflow_src.config.metrics import Measured, measured, measured_corpus
+from workflow_src.config.metrics import Measured, ScoringSettings
 from workflow_src.data.lines import read_aligned, read_lines
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality.details import read_details
@@ -110,10 +110,12 @@ def _translations(row: dict[str, Any]) -> dict[Removal, list[str]]:
 
 def run(arguments: argparse.Namespace) -> str:
     settings = arguments.settings
-    rows, corpus = settings["rows"], measured_corpus(settings)
+    rows = settings["rows"]
+    scoring = ScoringSettings.model_validate({name: value for name, value in settings.items() if name != "rows"})
+    corpus = scoring.corpus
     sources, references = read_aligned(arguments.source, arguments.reference)
     texts = Texts((), references, sources, corpus)
-    fits = [one for one in measured(settings) if not one.metric.conflict(corpus, one.settings)]
+    fits = [one for one in scoring.measured if not one.metric.conflict(corpus, one.settings)]
     uncertain, deciding = ([one for one in fits if getattr(one.metric, flag)] for flag in ("uncertainty", "decides"))
     with_baseline = compared(rows, uncertain, texts)
     # Does a trained network beat its control, which needs none?

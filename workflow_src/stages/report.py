@@ -13,10 +13,9 @@ import markupsafe
 
 from workflow_src import jobs
 from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.report import (
     analyses,
-    analysis_captions,
-    analysis_tables,
     captions,
     carried,
     conventions,
@@ -116,13 +115,13 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
     timing = f"; speed on {speed.protocol.device_name or speed.processor}" if speed and speed.processor else ""
     data = carried.data(manifest.dataset, found.sums, (row.seed for row in rows))
     notes = carried.notes(found.systems, rows)
-    measured = found.analyses.energies
+    measured = row_energies(found.analyses.values())
     more = {
         "Metrics": captions.scored_words(found.corpus.get("normalisation", {}), manifest.metrics, made["signatures"]),
         "p": significance_page.compared_words(found.significance, comparisons, manifest),
         "Over fastest as good": captions.rival_words(table, manifest.metrics),
         "Published": " ".join(filter(None, [conventions.published_words(manifest), tables.published_order(table)])),
-        "Energy": analysis_captions.energies_words(measured),
+        "Energy": energy_words(measured.scorer) if measured else "",
         "Training": carried.training(found.systems, {row.system for row in rows}),
         **notes,
     }
@@ -163,7 +162,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "chosen": page.chosen_words(found.choices),
         "conventions": by_convention,
         "unmatched": tables.unmatched_expected(table, report.expected)
-        | analysis_tables.unmatched_reference_lengths(measured, report.expected_reference_lengths),
+        | unmatched(measured, report.expected_reference_lengths),
         "grids": grids.tables(manifest, measured, table, rows, data, notes),
         "protocol": page.protocol_words(speed),
         "step_cost": page.step_cost_words(speed, manifest),
@@ -228,7 +227,7 @@ def run(arguments: argparse.Namespace) -> str:
     found.files.update({f"bundle {path.parent}": path for path in arguments.bundles})
     made = describe(found, command_line)
     split, where = results.table_split(manifest), str(folder / "results.json")
-    energies = found.analyses.energies
+    energies = row_energies(found.analyses.values())
     rows = results.build_rows(manifest, found.qualities, found.speed, split, found.significance, where, energies)
     context = context_of(found, made, rows, split)
     refined, refined_split = _refinement_groups(found, context["groups"], split, where)
@@ -245,7 +244,7 @@ def run(arguments: argparse.Namespace) -> str:
         found.analyses, manifest, context["carried"], svg.keys(), len(numbers) + 1, first_table
     )
     languages = (manifest.source, manifest.target)
-    section = analyses.render(analysed, svg, languages) if analysed["shown"] else ""
+    section = analyses.render(analysed, svg, languages) if analysed["blocks"] else ""
     context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed), "figure_numbers": numbers}
     use = usage.context_of(recommended, found, asked, arguments.device, arguments.precision)
     context |= {"usage": usage.render(use, languages), "usage_markdown": usage.markdown(use)}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
-from workflow_src.config.metrics import measured, measured_corpus
+from workflow_src.config.metrics import ScoringSettings
 from workflow_src.data.lines import check_parallel, read_aligned
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality import metrics
@@ -28,15 +28,15 @@ def run(arguments: argparse.Namespace) -> str:
     hypotheses, references, sources = read_aligned(arguments.hypotheses, arguments.reference, arguments.source)
     check_parallel(arguments.hypotheses, arguments.details)
     details = read_details(arguments.details)
-    scored = measured(settings)
+    scoring = ScoringSettings.model_validate(settings)
     joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
-    texts = Texts(hypotheses, references, sources, measured_corpus(settings))
-    result = metrics.all_variants(scored, texts, joined)
+    texts = Texts(hypotheses, references, sources, scoring.corpus)
+    result = metrics.all_variants(scoring.measured, texts, joined)
     result["mean_steps"] = mean_steps(details)
     inputs = {name: getattr(arguments, name) for name in ("hypotheses", "reference", "source", "details")}
     write_json(arguments.output, result | {"provenance": provenance(settings, inputs)})
     kept, words, subwords = (result[name] for name in metrics.VARIANTS.values())
-    main, *others = (one.metric for one in scored)
+    main, *others = (one.metric for one in scoring.measured)
     figures = [
         f"{metric.title} {metric.factor * kept[metric.name]:.2f}{metric.unit and f' {metric.unit}'}"
         for metric in others

@@ -22,7 +22,6 @@ from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.runtime import memory
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
-from workflow_src.training.optim import learning_rate, make_optimiser
 from workflow_src.types import Objective, TrainingContext
 
 log = logging.getLogger("continuum")
@@ -80,6 +79,33 @@ class Gate:
             skip = skip | (norm > self.factor * self.norms.median())
             self.norms = torch.where(skip, self.norms, torch.cat([self.norms[1:], norm[None].to(self.norms)]))
         return skip
+
+
+def learning_rate(config: TrainingConfig, step: int) -> float:
+    """Rate of update `step`, counted from 0.
+
+    Both schedules rise linearly for `warmup_steps`. inverse-sqrt then falls as 1/sqrt(step) (Vaswani et al. 2017,
+    section 5.3); polynomial is multiplied throughout by (1 - step / max_steps) ** decay_power and ends at 0.
+    """
+    number = step + 1
+    rising = min(1.0, number / config.warmup_steps) if config.warmup_steps else 1.0
+    if config.schedule == "polynomial":
+        return config.learning_rate * rising * (1 - step / config.max_steps) ** config.decay_power
+    if number <= config.warmup_steps:
+        return config.learning_rate * rising
+    return config.learning_rate * (max(1, config.warmup_steps) / number) ** 0.5
+
+
+def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """Fused AdamW over all parameters (Adam where weight_decay is 0)."""
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=config.learning_rate,
+        betas=config.betas,
+        eps=config.epsilon,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
 
 
 class Updater:

@@ -20,10 +20,10 @@ def combinations(tune: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 
 def choose(
-    tune: dict[str, list[Any]], measure: Callable[[dict[str, Any]], dict[str, float]], metric: Metric
+    tune: dict[str, list[Any]], measure: Callable[[dict[str, Any]], Mapping[str, float]], metric: Metric
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The combination whose `measure(...)[metric.name]` is best, and the whole curve in the order tried."""
-    curve = [{"settings": settings} | measure(settings) for settings in combinations(tune)]
+    curve: list[dict[str, Any]] = [{"settings": settings, **measure(settings)} for settings in combinations(tune)]
     best = max(curve, key=lambda point: metric.sign * point[metric.name])
     return best["settings"], curve
 

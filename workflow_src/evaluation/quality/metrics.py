@@ -14,7 +14,7 @@ from workflow_src.data.bleu import bleu_metric
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
 from workflow_src.evaluation.quality.significance import Combine, bootstrap_interval, counts_of
 from workflow_src.registry import conventions, import_object
-from workflow_src.spec import Corpus, Score, Texts
+from workflow_src.spec import Corpus, Score, Segments, Texts
 
 # Normalisation that takes more than half a point of BLEU from perfect outputs is worth a warning.
 LEAST_ROUND_TRIP = 99.5
@@ -25,8 +25,6 @@ VARIANTS: dict[Removal, str] = {
     "words": "without_repeated_words",
     "subwords": WITHOUT_REPEATED_SUBWORDS,
 }
-# Which metric counts by which convention of published figures.
-CONVENTIONS = {name: metric.name for name, metric in conventions().items()}
 
 
 def repetitions(texts: Sequence[str], language: str = "en") -> float:
@@ -42,7 +40,9 @@ def repetitions(texts: Sequence[str], language: str = "en") -> float:
 
 def sentence_counts(measured: Measured, texts: Texts) -> tuple[np.ndarray, Combine]:
     """Counts of a metric by sentence (N, C), and the function from their sums to its figure."""
-    return counts_of(import_object(measured.metric.segments)(texts, measured.settings))
+    assert measured.metric.segments, f"{measured.metric.name} has no figures of sentences"
+    segments: Segments = import_object(measured.metric.segments)(texts, measured.settings)
+    return counts_of(segments)
 
 
 def score(measured: Measured, texts: Texts, interval: bool = False) -> Score | None:
@@ -53,7 +53,7 @@ def score(measured: Measured, texts: Texts, interval: bool = False) -> Score | N
     metric = measured.metric
     if metric.conflict(texts.corpus, measured.settings):
         return None
-    scored = import_object(metric.score)(texts, measured.settings) if metric.score else None
+    scored: Score | None = import_object(metric.score)(texts, measured.settings) if metric.score else None
     if scored and (scored.interval or not interval):
         return scored
     counts, combine = sentence_counts(measured, texts)
@@ -113,7 +113,7 @@ def bleu_by_convention(
     """The main metric of detokenised, cased `hypotheses` by every convention, by the names of the metrics."""
     texts = Texts(hypotheses, references, (), Corpus("", language, tokeniser))
     scored = {metric.name: score(Measured(metric, metric.settings()), texts) for metric in conventions().values()}
-    return {name: one and one.figure for name, one in scored.items()}
+    return {name: None if one is None else one.figure for name, one in scored.items()}
 
 
 def best_by_sentence(

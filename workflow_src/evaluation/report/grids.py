@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from workflow_src.config.manifest import GridCell, GridInfo, Manifest
-from workflow_src.evaluation.analyses.contents import AtReferenceLengths, Energies
+from workflow_src.evaluation.analyses.energy import AtReferenceLengths, RowEnergies
 from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words, source_words
 from workflow_src.evaluation.report.results import Row
@@ -16,7 +16,7 @@ from workflow_src.evaluation.report.tables import Group, wanted_rows
 
 def tables(
     manifest: Manifest,
-    energies: Energies | None,
+    energies: RowEnergies | None,
     table: Sequence[Group],
     rows: Sequence[Row],
     data: str = "",
@@ -26,8 +26,8 @@ def tables(
     or None. `data` and `notes` are parts of all captions.
 
     A cell has the energy in nats a sentence and, in brackets, the main metric, both at the references' lengths, where
-    the analysis `energies` measured the system there; else the main metric of the first line of the system in `table`,
-    over the seeds in `rows`, which are those of results.json. It is counted by `report.expected_convention`.
+    the system was measured there; else the main metric of the first line of the system in `table`, over the seeds in
+    `rows`, which are those of results.json. It is counted by `report.expected_convention`.
     """
     counted = manifest.published
     given: dict[str, AtReferenceLengths] = {}
@@ -43,7 +43,7 @@ def tables(
             return "–"
         if one.system in given:
             entry = given[one.system]
-            under = energies.by_scorer(entry).get(one.scorer)
+            under = energies.by_scorer(entry).get(energies.scorer_of(one))
             value = under.per_sentence if under else None
             return f"{'–' if value is None else f'{value:.1f}'} ({getattr(entry.bleu, counted.name):.1f})"
         figures = [row.figure(counted) for row in wanted if (row.system, row.name) == lines.get(one.system)]
@@ -74,7 +74,7 @@ def _setting(path: str) -> str:
 def _caption(
     grid: GridInfo,
     manifest: Manifest,
-    energies: Energies | None,
+    energies: RowEnergies | None,
     given: Mapping[str, AtReferenceLengths],
     data: str,
     notes: Mapping[str, str],
@@ -87,7 +87,7 @@ def _caption(
     rows, columns = _setting(grid.row_setting), _setting(grid.column_setting)
     told = []
     if measured:
-        scorers = " or ".join(dict.fromkeys(str(cell.scorer) for cell in measured))
+        scorers = " or ".join(dict.fromkeys(energies.scorer_of(cell) for cell in measured))
         told.append(
             f"At the references' lengths on {energies.split}: energy in nats a sentence under {scorers}, and in "
             f"brackets {counted}; {removed}."

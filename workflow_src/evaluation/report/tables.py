@@ -18,7 +18,6 @@ from workflow_src.evaluation.report.results import Row
 from workflow_src.registry import conventions
 from workflow_src.spec import Metric
 
-CONVENTION_LABELS = {name: metric.convention.title for name, metric in conventions().items() if metric.convention}
 REMOVAL_LABELS: dict[Removal, str] = {"none": "kept", "words": "removed by words", "subwords": "removed by subwords"}
 
 ENERGIES = ("energy_per_sentence", "energy_per_token")

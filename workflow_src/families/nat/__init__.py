@@ -151,7 +151,7 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
         return f"needs model.loss: ctc, and that is {model.loss}; use search argmax"
     if trait == LENGTHS and model.loss == "ctc":
         return "needs model.loss: axe or ce, and that is ctc; use search ctc-greedy"
-    if model.latent == "none" and (trait in (LATENT, SOURCE_LATENT) or getattr(settings, "draws", 0)):
+    if model.latent == "none" and (trait in (LATENT, SOURCE_LATENT) or getattr(settings, "draws", 0) > 0):
         what = "" if trait in (LATENT, SOURCE_LATENT) else "with draws "
         return f"{what}needs model.latent: vae, and that is none; train with latents, or use a search without"
     if trait == LATENT:
@@ -191,7 +191,7 @@ def training_cost(objective: NatObjectiveConfig, sizes: Weights) -> float:
     return 6.0 * sum(own.values()) + first
 
 
-def layers(model: NatConfig) -> float:
+def layers(model: NatConfig) -> int:
     slots = model.upsample if model.loss == "ctc" else 1
     return model.encoder_layers + round(slots * model.layers) + (2 * model.posterior_layers) * (model.latent == "vae")
 

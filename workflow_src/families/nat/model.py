@@ -37,10 +37,10 @@ class NonAutoregressiveModel(nn.Module):
         self.encoder = Stack(config, config.encoder_layers, cross=False)
         self.decoder = Stack(config, config.layers, cross=True)
         self.output_bias = nn.Parameter(torch.zeros(target_size))
-        self.length = None
+        self.length: LengthHead | None = None
         if config.loss != "ctc":
             self.length = LengthHead(config.dim, config.max_length_difference, config.max_positions)
-        self.latents = None
+        self.latents: SourceLatents | None = None
         if config.latent == "vae":
             self.latents = SourceLatents(config, config.latent_dim, config.posterior_layers)
         initialise(self)
@@ -57,12 +57,14 @@ class NonAutoregressiveModel(nn.Module):
         states = self.encoder(embedded, bias)
         return Memory(states, mask, bias) if self.latents is None else LatentMemory(states, mask, bias, embedded)
 
-    def prior(self, memory: Memory, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of p(z|x), (B, S, Z) each. The mask is that of the source, whatever is handed over."""
+    def prior(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of p(z|x), (B, S, Z) each."""
+        assert self.latents is not None, "searches of latents are refused without (`lacks`)"
         return self.latents.prior(memory)
 
-    def posterior(self, memory: LatentMemory, target: Tensor) -> tuple[Tensor, Tensor]:
+    def posterior(self, memory: Memory, target: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of q(z|x,y), (B, S, Z) each, for target (B, T), padded."""
+        assert self.latents is not None and isinstance(memory, LatentMemory), "see `prior`"
         # An end symbol, so that there is something to attend to where an output is empty.
         target = with_end(target[:, : self.target_embedding.positions.size(0) - 1])
         return self.latents.posterior(memory, self.target_embedding(target), target != PAD)

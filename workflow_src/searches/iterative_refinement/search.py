@@ -67,7 +67,8 @@ def run(
     """
     model = models[MODEL]
     memory, lengths = likely_lengths(model, model.encode(source), settings)
-    ranks, seen = _ranks(settings, scored), []
+    ranks = _ranks(settings, scored)
+    seen: list[Tensor] = []
     watch = seen.append if trace else None
     if settings.stop == "adaptive":
         outputs, scores, used = passed_until(model, memory, lengths, settings.passes, ranks, watch, settings.patience)
@@ -78,7 +79,7 @@ def run(
     if trace:
         # Sentences that stopped early keep what they had.
         seen += [outputs] * (settings.passes - len(seen))
-        found.traces = followed(found.tokens, [unpadded(one) for one in seen])
+        found.traces = followed(found.tokens, [unpadded(part) for part in seen])
     return found
 
 

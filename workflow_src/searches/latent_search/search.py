@@ -91,8 +91,10 @@ def latent_search(
     asked about sentences all of whose candidates are equal.
     """
     steps = steps if make_step else 0
-    tried = _at_source if says_lengths(model) else _at_target
-    tokens, scores = tried(model, source, make_step, steps, candidates, rescorer)
+    if says_lengths(model):
+        tokens, scores = _at_source(model, source, make_step, steps, candidates, rescorer)
+    else:
+        tokens, scores = _at_target(model, source, make_step, steps, candidates, rescorer)
     sentences = source.size(0)
     per_sentence = len(tokens) // sentences
     groups = [range(i * per_sentence, (i + 1) * per_sentence) for i in range(sentences)]

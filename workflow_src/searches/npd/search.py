@@ -24,6 +24,8 @@ from workflow_src.types import Hypotheses, wide
 class DrawsPass(nn.Module):
     """Source (B, S) -> outputs (B * draws, N), padded, and the mean log-probability of their symbols, else 0."""
 
+    noise: Tensor
+
     def __init__(self, model, settings: NpdSettings, scored: bool):
         super().__init__()
         self.model, self.settings, self.scored = model, settings, scored
