@@ -78,6 +78,10 @@ class Inputs:
             self._opened[system] = opened
         return self._opened[system]
 
+    def details(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Translations of a row, an entry a line: `subwords`, `without_repeated_subwords` (text), and more."""
+        return read_details(Path(row["details"]))
+
     def columns(self) -> tuple[list[str], ...]:
         """All lines of the split: sources, targets, references."""
         return tuple(read_aligned(self.source, self.target, self.reference))
