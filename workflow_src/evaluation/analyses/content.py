@@ -114,4 +114,5 @@ def check(content: Any, where: str, advice: str) -> Content:
     if not isinstance(name, str) or name not in analyses():
         raise ArtifactError(f"{where} is no analysis ({', '.join(analyses())}); {advice}.")
     check_format(content, FORMAT, where, advice)
-    return checked(analyses()[name].content, content, where, advice)
+    of_name: type[Content] = analyses()[name].content
+    return checked(of_name, content, where, advice)

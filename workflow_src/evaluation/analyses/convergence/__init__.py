@@ -38,7 +38,7 @@ class Convergence(Curves[ConvergencePoint]):
 
 
 def select(settings: ConvergenceSettings, loaded: Loaded) -> Selection:
-    return Selection.of(refinements(loaded, BOUND), **scoring(loaded))
+    return Selection.of(refinements(loaded, BOUND), more=scoring(loaded))
 
 
 ANALYSIS = Analysis(

@@ -11,7 +11,7 @@ from rapidfuzz.distance import Levenshtein
 
 from workflow_src.evaluation.analyses.content import looked_at
 from workflow_src.evaluation.analyses.inputs import Inputs, standard_error
-from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
 from workflow_src.evaluation.analyses.tokens import TokensSettings
 
 Outputs = Sequence[Sequence[int]]
@@ -22,7 +22,7 @@ def measure(inputs: Inputs, settings: TokensSettings) -> dict[str, Any]:
     curves = []
     for entry in inputs.searches:
         search, translator = entry_settings(entry, steps[-1]), inputs.translator(entry["system"])
-        traces = translator.search(lines, search, trace=True, scored=False, normalised=True).traces
+        traces = traces_of(translator, lines, search)
         curves.append(entry | {"points": [compare(traces[0], traces[step], step) for step in steps]})
     return {"sentences": len(lines), "curves": curves}
 
