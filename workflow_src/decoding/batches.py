@@ -18,7 +18,7 @@ def search_all(
 
     Empty sources are not searched: their translation is empty, with score 0.
     """
-    return search_rows(lambda rows: search(pad(rows, eos=True).to(device)), sources, batch)
+    return search_rows(lambda rows: search(pad(rows, eos=True).to(device, non_blocking=True)), sources, batch)
 
 
 def search_rows(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
+from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import SearchSettings
 from workflow_src.types import PAD, Hypotheses
 
@@ -98,7 +99,7 @@ def followed(best: Sequence[list[int]], seen: Sequence[Sequence[list[int]]]) -> 
 
 def winners(
     outputs: Tensor,
-    scores: Sequence[float],
+    scores: Tensor,
     each: int,
     source: Tensor,
     rescorer: Rescorer | None,
@@ -112,9 +113,10 @@ def winners(
     rescorer ranks them by its own log p(y|x) / (|y| + 1). Unless `scored`, it is not asked about sentences all of whose
     candidates are equal.
     """
+    outputs, scores = on_cpu(outputs, scores)
     rows = [tuple(row) for row in unpadded(outputs)]
     candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
-    for place, (row, score) in enumerate(zip(rows, scores, strict=True)):
+    for place, (row, score) in enumerate(zip(rows, scores.tolist(), strict=True)):
         found = candidates[place // each]
         score *= max(1, len(row)) ** (1.0 - length_penalty)
         found[row] = max(score, found.get(row, float("-inf")))

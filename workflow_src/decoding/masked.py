@@ -37,8 +37,8 @@ def mask_predict(
         after(symbols, mask)
     for done in range(1, iterations):
         again = least_confident(chances, mask, masked_again(lengths, done, iterations))
-        # Short outputs have nothing to mask in the last passes. A graph does not look.
-        if fixed() or bool(again.any()):
+        # Short outputs have nothing to mask in the last passes. A graph is wider than its outputs.
+        if fixed() or mask.size(1) * (iterations - done) // iterations:
             hidden = model.states(memory, torch.where(again, model.mask_symbol, symbols), mask)
             symbols, chances = _predicted(model, hidden, again, symbols, chances)
         if after:

@@ -137,9 +137,14 @@ def fixed() -> bool:
     return torch.compiler.is_exporting() or (width is not None and width.size is not None)
 
 
-def largest(lengths: Tensor, limit: int) -> int:
-    """The largest of lengths (B,), which are at least 1 and at most `limit`: a size, also in an exported graph."""
+def largest(lengths: Tensor, limit: int, bound: int | None = None) -> int:
+    """The largest of lengths (B,), which are at least 1 and at most `limit`: a size, also in an exported graph.
+
+    A `bound` that shapes give takes its place where values must not be read, or the CPU would wait for a GPU.
+    """
     width = _WIDTH.get()
+    if bound is not None and (fixed() or lengths.is_cuda) and not torch.compiler.is_exporting():
+        return bound
     if width is not None:
         width.needed.append(lengths.amax())
         if width.size is not None:
@@ -152,12 +157,12 @@ def largest(lengths: Tensor, limit: int) -> int:
     return size
 
 
-def places(lengths: Tensor, limit: int) -> tuple[Tensor, Tensor]:
+def places(lengths: Tensor, limit: int, bound: int | None = None) -> tuple[Tensor, Tensor]:
     """Places (N,) of the longest of outputs of lengths (B,), and the mask (B, N) of those that an output has.
 
-    Raises ValueError for a length above `limit`.
+    `bound` as in `largest`. Raises ValueError for a length above `limit`.
     """
-    width = largest(lengths, limit)
+    width = largest(lengths, limit, bound)
     check_length(width, limit)
     place = torch.arange(width, device=lengths.device)
     return place, place < lengths[:, None]

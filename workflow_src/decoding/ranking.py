@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.passes import Compiled, Function
+from workflow_src.runtime.device import on_device
 from workflow_src.types import EOS, PAD, UNK, Hypotheses, with_end
 
 # Candidates whose logits are held at once. They do not influence each other, so that this changes memory alone.
@@ -84,7 +85,8 @@ def rescored(
         return [dict(before) for before in candidates]
     function = rescorer.function if isinstance(rescorer, Compiled) else Scoring(rescorer)
     limit = rescorer.config.max_positions - 1
-    fits = ((source != PAD).sum(1) <= rescorer.config.max_positions).tolist()
+    lengths = (source != PAD).sum(1).tolist()
+    fits = [length <= rescorer.config.max_positions for length in lengths]
     asked = [(row, found) for row, found in enumerate(candidates) if fits[row] and (scored or len(found) > 1)]
     flat = [(row, choice) for row, found in asked for choice in found if len(choice) <= limit]
     after: list[dict[tuple[int, ...], float]] = [{} for _ in candidates]
@@ -92,11 +94,10 @@ def rescored(
         part = flat[start : start + ROWS]
         # Only sentences of this part are encoded.
         places = {row: place for place, row in enumerate(dict.fromkeys(row for row, _ in part))}
-        rows = torch.tensor([places[row] for row, _ in part], device=source.device)
-        target = pad([choice for _, choice in part], eos=False).to(source.device)
+        rows = on_device([places[row] for row, _ in part], source.device)
+        target = pad([choice for _, choice in part], eos=False).to(source.device, non_blocking=True)
         # No more columns than the longest has: a sentence by itself is computed without padding.
-        sources = source[list(places)]
-        sources = sources[:, : int((sources != PAD).sum(1).max())]
+        sources = source[on_device(list(places), source.device), : max(lengths[row] for row in places)]
         mean = function(sources, rows, target) / (with_end(target) != PAD).sum(1)
         for (row, choice), score in zip(part, mean.tolist(), strict=True):
             after[row][choice] = score if weight is None else candidates[row][choice] + weight * score

@@ -8,6 +8,7 @@ import dataclasses
 import os
 import platform
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -36,6 +37,19 @@ class Runtime:
         """Wait for the device, before a clock is read."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def on_cpu(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """Copies of tensors on the CPU, which waits for their device once; tensors of the CPU as they are."""
+    copies = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
+    for device in {tensor.device for tensor in tensors if tensor.is_cuda}:
+        torch.cuda.current_stream(device).synchronize()
+    return copies
+
+
+def on_device(values: Sequence[Any], device: torch.device) -> torch.Tensor:
+    """A tensor of numbers on a device, for which the CPU does not wait."""
+    return torch.tensor(values).to(device, non_blocking=True)
 
 
 def check_device(name: Any, there: int) -> None:
