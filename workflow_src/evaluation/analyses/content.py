@@ -52,7 +52,7 @@ class Entry(Record):
     system: str
     search: str
     model: str
-    kept: dict[str, Scalar] = {}
+    kept: dict[str, Scalar] = Field({})
 
     @model_validator(mode="before")
     @classmethod

@@ -37,7 +37,7 @@ class Convergence(Curves[ConvergencePoint]):
     remove_repetitions: Removal
 
 
-def select(settings: ConvergenceSettings, loaded: Loaded) -> Selection:
+def select(_: ConvergenceSettings, loaded: Loaded) -> Selection:
     return Selection.of(refinements(loaded, BOUND), more=scoring(loaded))
 
 

@@ -11,6 +11,7 @@ noise is a function of (seed, sentence) alone.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -114,7 +115,7 @@ def standstill(trace: Sequence[Output]) -> int | None:
 
     A delta step depends on the output alone, so that an output that stands still once does so for ever.
     """
-    pairs = enumerate(zip(trace, trace[1:], strict=False), 1)
+    pairs = enumerate(itertools.pairwise(trace), 1)
     return next((step for step, (before, after) in pairs if list(before) == list(after)), None)
 
 

@@ -20,7 +20,7 @@ ABREAST, MANY = 3, 16
 STAYS, MOVES = "#0072b2", "#d55e00"
 
 
-def show(content: Reordering, manifest: Manifest) -> list[Block]:
+def show(content: Reordering, _: Manifest) -> list[Block]:
     label = "Which posterior means of two translations fit each other"
     return [Block(_caption(content), table=reordering_table(content), figure=lambda: draw(content), label=label)]
 

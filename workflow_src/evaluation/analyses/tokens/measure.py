@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ def measure(inputs: Inputs, settings: TokensSettings) -> dict[str, Any]:
 
 def repetitions(tokens: Sequence[int]) -> int:
     """Positions that hold the same subword as the one before."""
-    return sum(now == before for before, now in zip(tokens, tokens[1:], strict=False))
+    return sum(now == before for before, now in itertools.pairwise(tokens))
 
 
 def compare(first: Outputs, refined: Outputs, steps: int) -> dict[str, Any]:
