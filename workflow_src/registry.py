@@ -1,5 +1,5 @@
-"""Who is declared: the folders of `families/`, `searches/`, `evaluation/analyses/` and `data/filters/`, `engines/`, and
-plug-ins from outside. No torch here.
+"""Members: the folders of `families/`, `searches/`, `evaluation/analyses/`, `evaluation/metrics/` and `data/filters/`,
+engines, and plug-ins from outside. No torch here.
 
 A plug-in is a package with a `PLUGIN` (`spec.Plugin`). It is used where a configuration lists it under `plugins`, or
 where it is installed and has an entry point in the group "continuum". Jobs learn of those that a configuration lists
@@ -19,13 +19,31 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.declarations import DeclarationError, check, check_analyses, check_filters
-from workflow_src.spec import MODEL, Analysis, Engine, Family, Filter, Plugin, Role, Search, SearchSettings, phrase
+from workflow_src.declarations import DeclarationError, check, check_analyses, check_filters, check_metrics
+from workflow_src.spec import (
+    MODEL,
+    Analysis,
+    Engine,
+    Family,
+    Filter,
+    Metric,
+    Plugin,
+    Role,
+    Search,
+    SearchSettings,
+    phrase,
+)
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
 # Folders of declarations by kind; a declaration is named after its kind, such as FAMILY.
-FOLDERS = {"family": "families", "search": "searches", "analysis": "evaluation/analyses", "filter": "data/filters"}
+FOLDERS = {
+    "family": "families",
+    "search": "searches",
+    "metric": "evaluation/metrics",
+    "analysis": "evaluation/analyses",
+    "filter": "data/filters",
+}
 # What is handed to rules beside a search and its settings.
 ENGINE_SETTINGS = ("engine", "compute_type")
 
@@ -84,6 +102,7 @@ class Members:
     families: Mapping[str, Family]
     searches: Mapping[str, Search]
     engines: Mapping[str, Engine]
+    metrics: Mapping[str, Metric]
     analyses: Mapping[str, Analysis]
     filters: Mapping[str, Filter]
     plugins: tuple[Loaded, ...]
@@ -98,7 +117,7 @@ class Members:
 @functools.cache
 def members() -> Members:
     """Everything that is declared. Raises DeclarationError for the first declaration that cannot be used."""
-    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}, "analysis": {}, "filter": {}}
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in (*FOLDERS, "engine")}
     owners: dict[tuple[str, str], Loaded] = {}
     plugins = _plugins()
 
@@ -122,15 +141,24 @@ def members() -> Members:
             ("family", loaded.plugin.families),
             ("search", loaded.plugin.searches),
             ("engine", loaded.plugin.engines),
+            ("metric", loaded.plugin.metrics),
             ("analysis", loaded.plugin.analyses),
             ("filter", loaded.plugin.filters),
         ):
             for member in group:
                 add(kind, member, loaded)
     made = Members(
-        found["family"], found["search"], found["engine"], found["analysis"], found["filter"], plugins, owners
+        families=found["family"],
+        searches=found["search"],
+        engines=found["engine"],
+        metrics=dict(sorted(found["metric"].items(), key=lambda entry: entry[1].order)),
+        analyses=found["analysis"],
+        filters=found["filter"],
+        plugins=plugins,
+        owners=owners,
     )
     check(made.families, made.searches, made.engines)
+    check_metrics(made.metrics)
     check_analyses(made.analyses)
     check_filters(made.filters)
     return made
@@ -146,6 +174,31 @@ def searches() -> Mapping[str, Search]:
 
 def engines() -> Mapping[str, Engine]:
     return members().engines
+
+
+def metrics() -> Mapping[str, Metric]:
+    """Metrics by name, the main one first."""
+    return members().metrics
+
+
+def main_metric() -> Metric:
+    """The metric that every experiment measures, and by which rows are chosen, compared and drawn."""
+    return next(iter(metrics().values()))
+
+
+def project_metrics() -> tuple[Metric, ...]:
+    """Metrics of the project itself."""
+    return tuple(metric for name, metric in metrics().items() if ("metric", name) not in members().owners)
+
+
+def default_metrics() -> tuple[Metric, ...]:
+    """Metrics of an experiment that lists none."""
+    return tuple(metric for metric in project_metrics() if metric.default)
+
+
+def conventions() -> dict[str, Metric]:
+    """Ways to count the main metric, by the names that published figures say them with."""
+    return {metric.convention.name: metric for metric in metrics().values() if metric.convention}
 
 
 def analyses() -> Mapping[str, Analysis]:

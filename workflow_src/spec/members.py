@@ -10,6 +10,7 @@ from typing import Any
 
 from workflow_src.spec.analyses import Analysis
 from workflow_src.spec.filters import Filter
+from workflow_src.spec.metrics import Metric
 from workflow_src.spec.sections import Frozen
 from workflow_src.spec.settings import SearchSettings
 from workflow_src.spec.traits import AUTOREGRESSIVE, MODEL
@@ -276,5 +277,6 @@ class Plugin:
     families: tuple[Family, ...] = ()
     searches: tuple[Search, ...] = ()
     engines: tuple[Engine, ...] = ()
+    metrics: tuple[Metric, ...] = ()
     analyses: tuple[Analysis, ...] = ()
     filters: tuple[Filter, ...] = ()

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from workflow_src import jobs
-from workflow_src.config.base import ConfigError, parse
+from pydantic import Field
+
+from workflow_src.config.base import parse, unknown
 from workflow_src.data.cleaning import SCORES_FILE, Step, clean, steps_of
 from workflow_src.data.drops import left_out
 from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.jobs import JobInputs, log, recorded, start
 from workflow_src.records.atomic import ArtifactError, atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import filters
-from workflow_src.spec import SCORES, Pair
+from workflow_src.spec import SCORES, Frozen, Pair
+
+
+class CleanSettings(Frozen):
+    source: str = Field(description="code of the source language")
+    target: str = Field(description="code of the target language")
+    filters: tuple[tuple[str, dict[str, Any]], ...] = Field(description="names with settings, in their order")
+
+
+class Inputs(JobInputs):
+    settings: CleanSettings = Field(description="languages and filters")
+    raw_folder: Path = Field(description="output folder of download")
+    output_folder: Path
 
 
 def read_pairs(source: Path, target: Path, scores: Path | None) -> Iterator[Pair]:
@@ -33,19 +47,19 @@ def report(step: Step) -> None:
     parts = [f"{step.dropped.total():,} of {step.read:,} pairs left out"]
     parts += [f"{step.repaired:,} repaired"] if step.repaired else []
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in step.dropped.most_common())
-    jobs.log.info("%s: %s%s", step.filter.name, ", ".join(parts), f" ({reasons})" if reasons else "")
+    log.info("%s: %s%s", step.filter.name, ", ".join(parts), f" ({reasons})" if reasons else "")
 
 
-def run(arguments: argparse.Namespace) -> str:
-    settings = arguments.settings
-    cleaning = {}
-    for name, section in settings["filters"]:
+def run(inputs: Inputs) -> str:
+    settings = inputs.settings
+    cleaning: dict[str, Frozen] = {}
+    for name, section in settings.filters:
         if name not in filters():
-            raise ConfigError(f'unknown filter "{name}" in --settings; allowed: {", ".join(filters())}.')
+            raise unknown("filter", name, list(filters()), "--settings")
         cleaning[name] = parse(filters()[name].settings, section, f"recipe.clean.{name}")
-    codes = (settings["source"], settings["target"])
+    codes = (settings.source, settings.target)
     steps = steps_of(cleaning, codes)
-    raw_folder, folder = arguments.raw_folder, arguments.output_folder
+    raw_folder, folder = inputs.raw_folder, inputs.output_folder
     raw = read_json(raw_folder / "raw.json")
     summary = folder / "raw.json"
     summary.unlink(missing_ok=True)
@@ -70,8 +84,8 @@ def run(arguments: argparse.Namespace) -> str:
         shutil.copyfile(raw_folder / name, folder / name)
     for step in steps:
         report(step)
-    inputs = {name: raw_folder / name for names in texts.values() for name in names}
-    inputs |= {SCORES_FILE: scores} if scores else {}
+    files = {name: raw_folder / name for names in texts.values() for name in names}
+    files |= {SCORES_FILE: scores} if scores else {}
     sums = digests(folder, [name for names in texts.values() for name in names])
     dropped = raw["dropped"] | {"train": raw["dropped"]["train"] | {"cleaning": lines - kept}}
     write_json(
@@ -82,18 +96,11 @@ def run(arguments: argparse.Namespace) -> str:
             "dropped": dropped,
             "cleaning": [step.as_json() for step in steps],
             "sha256": sums,
-            "provenance": provenance(settings, inputs, sums),
+            "provenance": provenance(recorded(settings), files, sums),
         },
     )
     return f"{lines:,} pairs read, {kept:,} kept{left_out({'cleaning': lines - kept})}"
 
 
-def main(words: list[str] | None = None) -> None:
-    made = jobs.parser(__doc__)
-    made.add_argument("--raw-folder", type=Path, required=True)
-    made.add_argument("--output-folder", type=Path, required=True)
-    jobs.start(run, made, words)
-
-
 if __name__ == "__main__":
-    main()
+    start(run, Inputs, __doc__)

@@ -7,6 +7,7 @@ import tracemalloc
 
 import pytest
 
+from workflow_src import jobs
 from workflow_src.stages import clean, download, normalise
 
 RAW = {
@@ -18,6 +19,10 @@ RAW = {
     "test.en": "Yes\n",
 }
 FILTERS = [["garbled", {}], ["copies", {}], ["numbers", {}], ["repeated", {}]]
+
+
+def start(stage, words):
+    jobs.start(stage.run, stage.Inputs, words=words)
 
 
 @pytest.fixture
@@ -40,10 +45,10 @@ def run(folder, filters=FILTERS, code=0):
     words += ["--output-folder", str(folder / "clean"), "--log", str(folder / "log")]
     if code:
         with pytest.raises(SystemExit) as left:
-            clean.main(words)
+            start(clean, words)
         assert left.value.code == code and not (folder / "clean" / "raw.json").exists()
         return None
-    clean.main(words)
+    start(clean, words)
     return json.loads((folder / "clean" / "raw.json").read_text())
 
 
@@ -83,11 +88,11 @@ def test_normalise_reads_what_is_left_and_passes_the_counts_on(tmp_path, raw):
     cleaning = run(tmp_path)["cleaning"]
     settings = {"source": "de", "target": "en", "normalisation": {}, "split": None}
     words = ["--settings", json.dumps(settings), "--output-folder", str(tmp_path / "corpus")]
-    normalise.main([*words, "--raw-folder", str(tmp_path / "clean")])
+    start(normalise, [*words, "--raw-folder", str(tmp_path / "clean")])
     corpus = json.loads((tmp_path / "corpus" / "corpus.json").read_text())
     assert corpus["cleaning"] == cleaning and corpus["pairs"]["train"] == 3
     assert corpus["read"]["train"] == 8 and corpus["dropped"]["train"] == {"minimum_score": 2, "cleaning": 3}
-    normalise.main([*words, "--raw-folder", str(tmp_path / "raw")])
+    start(normalise, [*words, "--raw-folder", str(tmp_path / "raw")])
     assert "cleaning" not in json.loads((tmp_path / "corpus" / "corpus.json").read_text())
 
 
@@ -114,7 +119,7 @@ def test_scores_of_a_table_reach_the_filter(tmp_path, monkeypatch):
     table = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2}
     dataset = {"name": "mine", "languages": ["de", "en"], "train": [table, texts], "dev": [texts], "test": [texts]}
     words = ["--languages", "de", "en", "--output-folder", "raw", "--settings"]
-    download.main([*words, json.dumps(dataset | {"scores": True})])
+    start(download, [*words, json.dumps(dataset | {"scores": True})])
     assert (tmp_path / "raw" / "train.scores").read_text() == "0.9\n-0.001\nnan\n\n"
     assert "train.scores" in json.loads((tmp_path / "raw" / "raw.json").read_text())["sha256"]
     summary = run(tmp_path, [["score", {"minimum": 0.5}]])
