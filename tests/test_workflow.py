@@ -111,7 +111,7 @@ def test_the_default_is_the_demo_and_its_dry_run_imports_no_torch(tmp_path):
 )
 def test_targets_stop_where_their_name_says(target, last, tmp_path):
     flow = [
-        *("download", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled"),
+        *("download", "clean", "normalise", "learn_subwords", "encode", "train_teacher", "distill", "merge_distilled"),
         *sorted(set(TRAININGS) - {"train_teacher", "train_refiner"}),
         *("train_refiner", "export_bundle", *EXPORTS, "choose_settings", "decode_shard", "decode", "score_quality"),
         *("finish_bundle", "compare_rows", "measure_speed", "analyse", *ANALYSES, "report"),
@@ -519,6 +519,10 @@ CHANGES = {
         "recipe: {normalisation: {max_characters: 200}}",
         {rule: count for rule, count in jobs(Plan(load_experiment("smoke"))).items() if rule != "download"},
     ),
+    "a filter of the training text": (
+        "recipe: {clean: {repeated: {}}}",
+        {"clean": 1} | {r: count for r, count in jobs(Plan(load_experiment("smoke"))).items() if r != "download"},
+    ),
     "positions of one model, which encoding looks at": (
         "systems: {lm: null, lvm: null, score: null, energy: null, ctc: null, "
         "teacher: {model: {max_positions: 100}}}\ndecodes: [{system: teacher, search: greedy}]\nanalyses: null",
@@ -765,6 +769,30 @@ def test_another_split_reads_no_file_anew(hollow_project, tmp_path):
         assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
 
 
+def test_a_changed_filter_cleans_anew(hollow_project, tmp_path):
+    own_text(tmp_path)
+    words = ("normalised", "--configfile", "mine.yaml")
+    content = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+
+    def planned(clean, **part):
+        recipe = content["recipe"] | {"clean": clean}
+        recipe["dataset"] = recipe["dataset"] | part
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content | {"recipe": recipe}, sort_keys=False))
+        return scheduled(*words, project=hollow_project, folder=tmp_path)
+
+    first = {"numbers": {}, "length": {"max_words": 50}}
+    assert planned(first) == {"download": 1, "clean": 1, "normalise": 1}
+    done = snakemake("--cores", "1", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert planned(first) == planned({"numbers": {"min_share": 1.0}, "length": {"max_words": 50}}) == {}
+    assert planned({"length": {"max_words": 50}, "numbers": {}}) == {"clean": 1, "normalise": 1}
+    assert planned(first | {"length": {"max_words": 51}}) == {"clean": 1, "normalise": 1}
+    assert planned({}) == {"normalise": 1}
+    # Scores are read with the texts.
+    table = {"table": "train.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2, "minimum_score": 0.5}
+    assert planned(first | {"score": {}}, train=[table]) == {"download": 1, "clean": 1, "normalise": 1}
+
+
 def test_files_dated_in_the_future(hollow_project, tmp_path):
     """Own text serves as it is; Snakemake would fail after a job that reads such a file, so it does not begin."""
     own_text(tmp_path)
@@ -830,6 +858,10 @@ ROWS = {
     "the beam of distillation": ["beam of distillation"],
     "the tokeniser of BLEU (`recipe.bleu_tokeniser`, or what is installed for `auto`)": ["tokeniser of BLEU"],
     "subwords": ["size of the subwords", "size of the subwords by the corpus"],
+    "filters of the training text, their settings and order (`recipe.clean`)": [
+        "a filter of the training text",
+        "test_a_changed_filter_cleans_anew",
+    ],
     "normalisation, limits, how dev and test are split": [
         "what is normalised",
         "test_another_split_reads_no_file_anew",

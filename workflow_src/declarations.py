@@ -177,9 +177,10 @@ def check_filters(filters: Mapping[str, Filter]) -> None:
         where = f'filter "{filter.name}"'
         _check_name(where, filter.name, ENGINE_NAME)
         _check_tuples(where, needs=filter.needs)
-        if not (isinstance(filter.settings, type) and issubclass(filter.settings, Frozen)):
+        settings: Any = filter.settings
+        if not (isinstance(settings, type) and issubclass(settings, Frozen)):
             raise DeclarationError(f"{where}: its settings are no class derived from Frozen.")
-        required = [name for name, field in filter.settings.model_fields.items() if field.is_required()]
+        required = [name for name, field in settings.model_fields.items() if field.is_required()]
         if required:
             raise DeclarationError(f"{where}: setting {required[0]} has no default; give every setting one.")
         for name in filter.needs:
