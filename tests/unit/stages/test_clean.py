@@ -8,6 +8,10 @@ import tracemalloc
 import pytest
 
 from workflow_src import jobs
+from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
+from workflow_src.config.datasets import DatasetFiles, RemoteFile
+from workflow_src.data.download import present
+from workflow_src.registry import filters
 from workflow_src.stages import clean, download, normalise
 
 RAW = {
@@ -39,8 +43,8 @@ def raw(tmp_path):
     return folder
 
 
-def run(folder, filters=FILTERS, code=0):
-    settings = {"source": "de", "target": "en", "filters": filters}
+def run(folder, steps=FILTERS, code=0, languages=("de", "en")):
+    settings = {"source": languages[0], "target": languages[1], "filters": steps}
     words = ["--settings", json.dumps(settings), "--raw-folder", str(folder / "raw")]
     words += ["--output-folder", str(folder / "clean"), "--log", str(folder / "log")]
     if code:
@@ -137,3 +141,30 @@ def test_pairs_are_streamed(tmp_path, raw):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8e6
+
+
+def test_texts_of_kde_lose_what_is_no_text_or_no_translation(tmp_path, monkeypatch):
+    """A real corpus that nobody cleaned, where a mirror has it."""
+    dataset = read_yaml(CONFIG_FOLDER / "datasets/kde4.yaml")
+    mirrors = download.mirror_folders([])
+    files = {code: RemoteFile(**dataset["files"][code]) for code in ("tr", "en")}
+    if not all(present(file, tmp_path, mirrors) for file in files.values()):
+        pytest.skip(f"no mirror has KDE's texts ({download.MIRRORS_VARIABLE})")
+    monkeypatch.chdir(tmp_path)
+    settings = {name: dataset[name] for name in DatasetFiles.model_fields if name in dataset}
+    start(download, ["--settings", json.dumps(settings), "--languages", "tr", "en", "--output-folder", "raw"])
+    every = [name for name, filter in filters().items() if not filter.needs]
+    # Repairs first; then what is cheap.
+    order = sorted(every, key=lambda name: (name not in ("garbled", "invisible"), name == "language"))
+    summary = run(tmp_path, [[name, {}] for name in order], languages=("tr", "en"))
+    steps = {step["filter"]: step for step in summary["cleaning"]}
+    kept = summary["pairs"]["train"]
+    assert kept + sum(sum(step["dropped"].values()) for step in steps.values()) == 23_219 and 17_500 < kept < 19_000
+    sides = ((tmp_path / f"clean/train.{code}").read_text().splitlines() for code in ("tr", "en"))
+    pairs = list(zip(*sides, strict=True))
+    assert len(set(pairs)) == kept and not any(source == target for source, target in pairs)
+    assert steps["garbled"]["repaired"] > 30 and not any(
+        "&quot;" in side or "&lt;" in side for p in pairs for side in p
+    )
+    # Turkish has letters that English lacks: few of these strings are in another script or language.
+    assert not steps["script"]["dropped"] and sum(steps["language"]["dropped"].values()) < 100
