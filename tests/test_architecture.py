@@ -16,7 +16,8 @@ from workflow_src.config.plan import analyses
 PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
 # From low to high.
 RANKS = [
-    {"types", "spec"},
+    {"types", "errors"},
+    {"spec"},
     {"declarations"},
     {"registry"},
     {"config"},
@@ -113,7 +114,7 @@ def test_losses_and_searches_get_models_as_arguments(path):
 PLANNING = [
     path
     for path in MODULES
-    if part_of(module_name(path)) in ("spec", "declarations", "registry", "config", "cli")
+    if part_of(module_name(path)) in ("errors", "spec", "declarations", "registry", "config", "cli")
     or module_name(path).removeprefix("workflow_src.") in ("records.atomic", "runtime.guard")
 ]
 
