@@ -16,8 +16,8 @@ from workflow_src.config.plan import analyses
 PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
 # From low to high.
 RANKS = [
-    {"types", "errors"},
-    {"spec"},
+    {"errors"},
+    {"types", "spec"},
     {"declarations"},
     {"registry"},
     {"config"},

@@ -34,12 +34,12 @@ class InputError(ValueError):
 
     def __init__(self, subject: str | Path, problem: str, fix: str = "") -> None:
         self.subject, self.problem, self.fix = str(subject), problem, fix
-        sentence = "; ".join(filter(None, [f"{subject} {problem}", fix]))
+        sentence = "; ".join(filter(None, [f"{subject} {problem}".strip(), fix]))
         super().__init__(sentence if sentence.endswith("?") else f"{sentence}.")
 
 
 class DeclarationError(InputError):
-    """A declaration that cannot be used, or a member that nothing declares."""
+    """A declaration that cannot be used, or a member that is not declared."""
 
 
 class ArtifactError(InputError):
@@ -51,10 +51,10 @@ class ArtifactError(InputError):
 
 
 class ConfigError(InputError):
-    """A setting, an option or an argument that cannot be used.
+    """A setting, an option or an argument that cannot be used: `SETTING is VALUE: PROBLEM; allowed: ALLOWED; HINT.`
 
-    `SETTING is VALUE: PROBLEM; allowed: ALLOWED; HINT.`, or `SETTING PROBLEM; …` where it has no value. `allowed` is
-    names, of which the sentence shows the nearest, or a description such as "above 0".
+    Any part but the setting may be left out. `allowed` is names, of which `nearest` is the most similar one, or a
+    description such as "above 0".
     """
 
     def __init__(
@@ -62,27 +62,30 @@ class ConfigError(InputError):
         setting: str,
         value: Any = ABSENT,
         *,
-        allowed: str | Iterable[str] = "",
         problem: str = "",
+        allowed: str | Iterable[str | int] = "",
         hint: str = "",
     ) -> None:
         self.setting, self.value, self.hint = setting, value, hint
-        self.allowed = allowed if isinstance(allowed, str) else tuple(sorted(map(str, allowed)))
-        wrong = problem if value is ABSENT else f"is {shown(value)}" + f": {problem}" * bool(problem)
+        names = [] if isinstance(allowed, str) else sorted(map(str, allowed))
+        self.allowed = allowed if isinstance(allowed, str) else tuple(names)
         name = setting.rpartition(".")[2] if value is ABSENT else value
-        names = () if isinstance(self.allowed, str) else self.allowed
         self.nearest = nearest(name, names) if isinstance(name, str) else None
-        choices = self.allowed if isinstance(self.allowed, str) else ", ".join(self.allowed) or "none"
-        guess = f'did you mean "{self.nearest}"?' if self.nearest else ""
-        super().__init__(setting, wrong, "; ".join(filter(None, [f"allowed: {choices}" * bool(choices), hint, guess])))
-        self.problem = problem
+        choices = self.allowed if isinstance(self.allowed, str) else ", ".join(names) or "none"
+        fixes = [
+            f"allowed: {choices}" if choices else "",
+            hint,
+            f'did you mean "{self.nearest}"?' if self.nearest else "",
+        ]
+        subject = setting if value is ABSENT else f"{setting} is {shown(value)}"
+        super().__init__(f"{subject}:" if problem else subject, problem, "; ".join(filter(None, fixes)))
 
-    def within(self, where: str) -> ConfigError:
-        """The same error of a setting in the section `where`."""
+    def within(self, section: str, value: Any = ABSENT) -> ConfigError:
+        """The same error of a setting in a section. An error without a setting is that of the section's `value`."""
         return ConfigError(
-            ".".join(filter(None, [where, self.setting])),
-            self.value,
-            allowed=self.allowed,
+            ".".join(filter(None, [section, self.setting])),
+            value if self.value is ABSENT and not self.setting else self.value,
             problem=self.problem,
+            allowed=self.allowed,
             hint=self.hint,
         )

@@ -14,7 +14,7 @@ from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, In
         (DeclarationError('search "x"', "has no role", "add it"), 'search "x" has no role; add it.'),
         (ArtifactError("a.json", "does not exist", "make it"), "a.json does not exist; make it."),
         (ArtifactError("my.de", "is not UTF-8", "convert it", line=3), "my.de, line 3, is not UTF-8; convert it."),
-        (ConfigError("name", problem="is missing", hint="add it"), "name is missing; add it."),
+        (ConfigError("name", problem="missing", hint="add it"), "name: missing; add it."),
         (ConfigError("seeds", "many", allowed="a whole number"), "seeds is 'many'; allowed: a whole number."),
         (ConfigError("dim", 30, problem="no multiple of heads 4"), "dim is 30: no multiple of heads 4."),
         (ConfigError("base", None, hint="name a system"), "base is None; name a system."),
@@ -24,8 +24,8 @@ from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, In
             "base is 'lvn'; allowed: lvm, teacher; did you mean \"lvm\"?",
         ),
         (
-            ConfigError("systems.a.layer", allowed=["layers", "dim"], problem="is no setting"),
-            'systems.a.layer is no setting; allowed: dim, layers; did you mean "layers"?',
+            ConfigError("systems.a.layer", allowed=["layers", "dim"], problem="no such setting"),
+            'systems.a.layer: no such setting; allowed: dim, layers; did you mean "layers"?',
         ),
     ],
 )
@@ -37,6 +37,7 @@ def test_a_setting_of_a_section_keeps_its_other_fields():
     inner = ConfigError("beam", 0, allowed=["1", "2"], problem="too small", hint="raise it")
     outer = inner.within("decodes[0]")
     assert outer.setting == "decodes[0].beam" and inner.within("").setting == "beam"
+    assert ConfigError("", allowed="above 0").within("steps", 0).value == 0
     names = ("value", "allowed", "problem", "hint", "nearest")
     assert [getattr(outer, name) for name in names] == [getattr(inner, name) for name in names]
 

@@ -18,10 +18,11 @@ from workflow_src.config import Plan, load_experiment
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.display import build
 from workflow_src.config.resources import Requests
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import figures, figures_quality, results, tables
 from workflow_src.evaluation.report.results import read_results
-from workflow_src.records.atomic import ArtifactError, read_json, write_json
+from workflow_src.records.atomic import read_json, write_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import export_bundle, report, train
@@ -130,8 +131,8 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
     }
     unknown = subprocess.run(asked, env=environment, capture_output=True, text=True, input="", cwd=PROJECT)
     assert unknown.returncode == 1 and "Traceback" not in unknown.stderr
-    assert unknown.stderr.startswith(f'error: {bundle} needs plug-in "bagged" 0.3, which is not here')
-    assert unknown.stderr.endswith("name its package (bagged) with --plugins.\n")
+    assert unknown.stderr.startswith(f"error: {bundle} needs the plug-in bagged 0.3")
+    assert unknown.stderr.endswith("(bagged) with --plugins.\n")
     settings = {"search": "unrepeat", "passes": 2, "stretch": 1.5}
     words = ["--bundle", str(bundle), "--device", "cpu", "--source", str(tiny.corpus / "dev.de")]
     decoded = tmp_path / "dev.txt"
@@ -152,7 +153,7 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
 def test_a_bundle_whose_plug_in_is_missing_says_so(bundle):
     registry.use([])
     try:
-        with pytest.raises(ArtifactError, match='needs plug-in "bagged" 0.3, which is not here: install it, or name'):
+        with pytest.raises(ArtifactError, match="needs the plug-in bagged 0.3"):
             Translator.load(bundle, device="cpu")
     finally:
         registry.use(["bagged"])

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from workflow_src.config.base import Frozen, distinct
+from workflow_src.errors import ConfigError
 
 Steps = Annotated[tuple[Annotated[int, Field(ge=0)], ...], AfterValidator(distinct)]
 
@@ -87,10 +88,8 @@ class EnergiesConfig(AnalysisConfig):
     def _different_scorers(cls, value: Any) -> Any:
         if isinstance(value, tuple):
             if not value:
-                raise ValueError("it names no system; name one or more, or remove scorer")
-            for name in value:
-                if value.count(name) > 1:
-                    raise ValueError(f"it has {name} twice; name every system once")
+                raise ConfigError("", allowed="one system or more")
+            distinct(value)
         return value
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import registry
-from workflow_src.config.base import nearest
 from workflow_src.config.experiment import REMOVALS
 from workflow_src.data.lines import read_lines
-from workflow_src.records.atomic import ArtifactError, atomic
+from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.records.atomic import atomic
 from workflow_src.runtime import console
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch
@@ -22,7 +22,7 @@ from workflow_src.serving.translator import Translator
 from workflow_src.spec import Search
 
 log = logging.getLogger("continuum")
-PLUGGED = "{} of a plug-in needs --plugins PACKAGE."
+PLUGGED = "{} of a plug-in needs --plugins PACKAGE"
 
 
 def _number(text: str) -> int | str:
@@ -118,9 +118,8 @@ def _told(given: argparse.Namespace, translator: Translator) -> dict[str, Any]:
     for name in told:
         if name not in search.settings.model_fields:
             owners = ", ".join(one.name for one in registry.searches().values() if name in one.settings.model_fields)
-            raise ValueError(
-                f"{_option(name)} belongs to {owners}, and the search is {search.name}; remove one of the two."
-            )
+            problem = f"no setting of search {search.name} but of {owners}"
+            raise ConfigError(_option(name), told[name], problem=problem, hint="remove one of the two")
     for name in search.settings.named("role"):
         if told.get(name) == "none":
             told[name] = None
@@ -168,10 +167,7 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
             failure = error
     if found.search and found.search not in registry.searches() and description:
         allowed = description["searches"]
-        raise ValueError(
-            f'unknown search "{found.search}"; allowed: {", ".join(allowed)}.{nearest(found.search, allowed)} '
-            f"{PLUGGED.format('A search')}"
-        )
+        raise ConfigError("--search", found.search, allowed=allowed, hint=PLUGGED.format("a search"))
     name = found.search or (description["defaults"].get("search") if description else None)
     search = registry.searches().get(name or "")
     made = _parser(search, description)
@@ -180,7 +176,7 @@ def _parse(words: list[str] | None) -> argparse.Namespace:
         # Without its plug-in a bundle cannot be read, nor the options of its searches.
         if failure:
             raise failure
-        made.error(f"unrecognized arguments: {' '.join(unknown)}. {PLUGGED.format('An option')}")
+        made.error(f"unrecognized arguments: {' '.join(unknown)}. {PLUGGED.format('an option')}")
     return options
 
 

@@ -6,8 +6,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from workflow_src.errors import ArtifactError
 from workflow_src.jobs import parser
-from workflow_src.records.atomic import ArtifactError, room_for, sha256, write_json
+from workflow_src.records.atomic import room_for, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import families, import_object, searches, searches_of
 from workflow_src.serving import bundle as bundles
@@ -27,8 +28,9 @@ def export(engine: Engine, given: argparse.Namespace) -> str:
     if not serves(engine, family):
         served = ", ".join(other.name for other in families().values() if serves(engine, other))
         raise ArtifactError(
-            f"{given.bundle} holds {bundle.description['system']}; {engine.title} can hold systems of family "
-            f"{served} only."
+            given.bundle,
+            f"holds {bundle.description['system']}",
+            f"{engine.title} can hold systems of family {served} only",
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:

@@ -6,7 +6,7 @@ imported inside of jobs only, so that planning needs no torch. Standard library 
 """
 
 from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Sizes, Weights, single
-from workflow_src.spec.sections import Frozen, place, problem, shown
+from workflow_src.spec.sections import UNKNOWN, Frozen, place, refused
 from workflow_src.spec.settings import Option, SearchSettings, check_beams
 from workflow_src.spec.traits import (
     ALIGNED,
@@ -56,6 +56,7 @@ __all__ = [
     "SOURCE_LATENT",
     "TARGET_LATENT",
     "UNK",
+    "UNKNOWN",
     "VECTOR_FIELD",
     "Engine",
     "Export",
@@ -72,7 +73,6 @@ __all__ = [
     "check_beams",
     "phrase",
     "place",
-    "problem",
-    "shown",
+    "refused",
     "single",
 ]

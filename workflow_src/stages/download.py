@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from workflow_src import jobs
-from workflow_src.config.base import ConfigError, parse
+from workflow_src.config.base import parse
 from workflow_src.config.datasets import DatasetFiles
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import Patience, fetch
 from workflow_src.data.drops import left_out
 from workflow_src.data.places import Places
-from workflow_src.records.atomic import ArtifactError, atomic, write_json
+from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.records.atomic import atomic, write_json
 from workflow_src.records.provenance import digests, provenance
 
 MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
@@ -81,7 +82,7 @@ def write_parts(corpus: RawCorpus, folder: Path) -> tuple[dict[str, int], dict[s
                 counts[name] += 1
         for name, count in counts.items():
             if not count:
-                raise ArtifactError(f"{name} of dataset {corpus.dataset.name} is empty; check its parts.")
+                raise ArtifactError(name, f"of dataset {corpus.dataset.name} is empty", "check its parts")
     return counts, places
 
 
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> str:
     dataset: DatasetFiles = parse(DatasetFiles, settings, "dataset")
     languages = tuple(arguments.languages)
     if languages[0] == languages[1]:
-        raise ConfigError(f"--languages needs two different languages, not {languages[0]} twice.")
+        raise ConfigError("--languages", languages, allowed="two languages")
     mirrors = mirror_folders(arguments.mirrors)
     patience = Patience(arguments.attempts, arguments.wait, arguments.timeout)
     files = _Files(dataset, arguments.downloads, mirrors, arguments.allow_unpinned, patience)

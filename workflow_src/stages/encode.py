@@ -17,7 +17,8 @@ from workflow_src.data.drops import left_out
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.places import Places
 from workflow_src.data.subwords import Subwords
-from workflow_src.records.atomic import ArtifactError, read_json
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import read_json
 from workflow_src.records.provenance import provenance
 
 CHUNK = 8192
@@ -42,8 +43,8 @@ def reason_to_drop(pair: Pair, max_length: int) -> str | None:
     return None
 
 
-def refusal(rows: list[tuple[int, int, int]], arguments: argparse.Namespace, max_length: int) -> str:
-    """What is wrong with pairs that no model could read: rows from 0, the side that is too long, and its subwords."""
+def refusal(rows: list[tuple[int, int, int]], arguments: argparse.Namespace, max_length: int) -> ArtifactError:
+    """The error of pairs that no model could read: rows from 0, the side that is too long, and its subwords."""
     texts = (arguments.source, arguments.target)
     row, side, subwords = rows[0]
     name, number = str(texts[side]), row + 1
@@ -51,9 +52,11 @@ def refusal(rows: list[tuple[int, int, int]], arguments: argparse.Namespace, max
         f"the models of this experiment take at most {arguments.longest:,} (model.max_positions without an end symbol)"
     )
     if arguments.split == "train":
-        return (
-            f"line {number:,} of {name} has {subwords:,} subwords, which recipe.max_length, {max_length:,}, allows, "
-            f"and {limit}; lower recipe.max_length to {arguments.longest}, or raise model.max_positions."
+        return ArtifactError(
+            name,
+            f"has {subwords:,} subwords, which recipe.max_length, {max_length:,}, allows, and {limit}",
+            f"lower recipe.max_length to {arguments.longest}, or raise model.max_positions",
+            line=number,
         )
     runs = read_json(arguments.corpus_summary)["places"].get(arguments.split) if arguments.corpus_summary else None
     if runs:
@@ -64,10 +67,12 @@ def refusal(rows: list[tuple[int, int, int]], arguments: argparse.Namespace, max
     pairs = zip(read_lines(texts[0]), read_lines(texts[1]), strict=True)
     fewest = min(max(map(len, pair)) for row, pair in enumerate(pairs) if row in wanted)
     others = f", the first of {len(rows):,} such pairs" if len(rows) > 1 else ""
-    return (
-        f"line {number:,} of {name} ({arguments.split}) has {subwords:,} subwords{others}, and {limit}; split the line "
-        "in both languages, raise model.max_positions, or leave such pairs out by recipe.normalisation.max_characters: "
-        f"{fewest - 1}."
+    return ArtifactError(
+        name,
+        f"({arguments.split}) has {subwords:,} subwords{others}, and {limit}",
+        "split the line in both languages, raise model.max_positions, or leave such pairs out by "
+        f"recipe.normalisation.max_characters: {fewest - 1}",
+        line=number,
     )
 
 
@@ -93,7 +98,7 @@ def run(arguments: argparse.Namespace) -> str:
             empty = False
             yield pair
         if too_long:
-            raise ArtifactError(refusal(too_long, arguments, max_length))
+            raise refusal(too_long, arguments, max_length)
         if empty:
             raise ValueError(
                 f"no pair of {arguments.source} and {arguments.target} is left to train on: "

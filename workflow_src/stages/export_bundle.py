@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
 from workflow_src.jobs import parser, start
-from workflow_src.records.atomic import ArtifactError, copy_file, sha256, write_json
+from workflow_src.records.atomic import copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import carried, families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names
@@ -44,7 +45,7 @@ def run(given) -> str:
         # A bundle vouches for what was trained, not for what a disk made of it.
         trained = part.get("sha256") or sha256(weights)
         if sha256(copied) != trained:
-            raise ArtifactError(f"the copy {copied} differs from {weights}: look at the disk, and export again.")
+            raise ArtifactError(copied, f"differs from {weights}", "look at the disk, and export again")
         models[called[role]] = {
             "role": role,
             "family": kinds[role],
@@ -55,7 +56,7 @@ def run(given) -> str:
         }
     copied_subwords = copy_subwords(given.subwords, folder)
     if Subwords.load(folder / "subwords").digest != subwords.digest:
-        raise ArtifactError(f"the copy {folder}/subwords differs from {given.subwords}: export again.")
+        raise ArtifactError(folder / "subwords", f"differs from {given.subwords}", "export again")
     inputs = {"model": given.model, "subwords": given.subwords / "subwords.json"}
     inputs |= {"base": given.base} if given.base else {}
     inputs |= {role_input(role): path for role, path in others.items()}
@@ -99,8 +100,9 @@ def _check_base(given) -> None:
     if role is not None:
         wanted = " or ".join(one.name for one in families().values() if role.trait in (None, *one.traits))
     raise ArtifactError(
-        f"{given.model} is of family {family.name}, which is built on {wanted}; --base is "
-        f"{f'of family {there.name}' if there else 'missing'}."
+        given.model,
+        f"is of family {family.name}, which is built on {wanted}",
+        f"--base is {f'of family {there.name}' if there else 'missing'}",
     )
 
 
@@ -113,15 +115,17 @@ def _check_roles(given) -> None:
     if missing or set(files) - set(needed):
         name = (missing or sorted(set(files) - set(needed)))[0]
         raise ArtifactError(
-            f"{given.model} is of family {family.name}, which {'needs' if missing else 'has'} "
-            f"{'the' if missing else 'no'} role {name}; {'add it to' if missing else 'remove it from'} --roles."
+            given.model,
+            f"is of family {family.name}, which {'needs' if missing else 'has'} {'the' if missing else 'no'} "
+            f"role {name}",
+            f"{'add it to' if missing else 'remove it from'} --roles",
         )
     for name, path in files.items():
         description = read_description(path)
         there, trait = families()[description["family"]], needed[name].trait
         if trait not in (None, *there.traits):
             raise ArtifactError(
-                f"{path} is of family {there.name}, and the {name} must be a system that {phrase(trait)}."
+                path, f"is of family {there.name}, and the {name} must be a system that {phrase(trait)}"
             )
         if trait is not None:
             check_trait(description, path, trait)

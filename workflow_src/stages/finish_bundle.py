@@ -7,9 +7,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.choosing import dev_bleu
 from workflow_src.jobs import parser, start
-from workflow_src.records.atomic import ArtifactError, link_file, read_chosen, read_json, sha256, write_json
+from workflow_src.records.atomic import link_file, read_chosen, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import settings_of
 from workflow_src.serving.choice import choice_words, compute_engine, default_fields
@@ -71,7 +72,7 @@ def run(given: argparse.Namespace) -> str:
     for name, digest in files.items():
         link_file(export / name, folder / name)
         if sha256(folder / name) != digest:
-            raise ArtifactError(f"{export / name} differs from what {export / DESCRIPTION} says; export it again.")
+            raise ArtifactError(export / name, f"differs from what {export / DESCRIPTION} says", "export it again")
     inputs = {"bundle": export / DESCRIPTION}
     for row in settings["rows"]:
         inputs |= {f"{kind} {row['name']}": Path(row[kind]) for kind in ("quality", "chosen") if kind in row}

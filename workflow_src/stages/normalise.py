@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from workflow_src import jobs
-from workflow_src.config.base import ConfigError, parse
+from workflow_src.config.base import parse
 from workflow_src.config.datasets import NormalisationConfig, Split
 from workflow_src.config.tokenisers import bleu_tokeniser, spaced
 from workflow_src.data.bleu import corpus_bleu
@@ -19,8 +19,9 @@ from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.normalise import Normaliser, clean, drop_reason, word_count
 from workflow_src.data.places import Places
 from workflow_src.data.splits import EveryNth, connected_groups
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
-from workflow_src.records.atomic import ArtifactError, atomic, read_json, write_json
+from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
 
 SPLITS = ("train", "dev", "test")
@@ -188,7 +189,7 @@ def run(arguments: argparse.Namespace) -> str:
     settings = arguments.settings
     missing = [name for name in ("source", "target", "normalisation", "split") if name not in settings]
     if missing:
-        raise ConfigError(f"missing setting {missing[0]} in --settings: add it.")
+        raise ConfigError(f"--settings.{missing[0]}", problem="missing", hint="add it")
     rules: NormalisationConfig = parse(NormalisationConfig, settings["normalisation"], "recipe.normalisation")
     split: Split | None = settings["split"] and parse(Split, settings["split"], "split of the dataset")
     codes = (settings["source"], settings["target"])
@@ -260,8 +261,9 @@ def _check_filled(
         origin = split if split in texts else "train"
         source, target = texts[origin]
         raise ArtifactError(
-            f"no pair of {split} is left after normalisation of {source} and {target} "
-            f"({words(dropped[origin])}); check the texts and recipe.normalisation."
+            source,
+            f"and {target} have no pair for {split} after normalisation ({words(dropped[origin])})",
+            "check the texts and recipe.normalisation",
         )
 
 

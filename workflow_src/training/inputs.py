@@ -14,9 +14,10 @@ from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
 from workflow_src.jobs import log
 from workflow_src.nn.weights import copy_matching
-from workflow_src.records.atomic import ArtifactError, load_tensors, read_json
+from workflow_src.records.atomic import load_tensors, read_json
 from workflow_src.registry import families, import_object
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
@@ -68,7 +69,7 @@ def open_dev(
     references = list(read_lines(given.reference))
     if len(references) != len(corpus):
         raise ArtifactError(
-            f"{given.reference} has {len(references)} lines, {given.dev} has {len(corpus)} pairs; encode again."
+            given.reference, f"has {len(references)} lines, {given.dev} has {len(corpus)} pairs", "encode again"
         )
     summary = read_json(given.corpus_summary)
     normaliser = Normaliser(NormalisationConfig.model_validate(summary["normalisation"]), _language(given.reference))
@@ -157,8 +158,7 @@ def _check_alike(family: Family, description: dict[str, Any], model: nn.Module, 
     for name in family.continues or ():
         if name in before and name in own and before[name] != own[name]:
             raise ArtifactError(
-                f"weights {given.initial} have model.{name} {before[name]}, this model has {own[name]}; they must "
-                "agree."
+                given.initial, f"has model.{name} {before[name]}, this model has {own[name]}", "they must agree"
             )
 
 
@@ -170,6 +170,7 @@ def _check_start(family: Family, took: list[str], model: nn.Module, given: argpa
     some = any(len(shapes[name]) > 1 for name in took if name in shapes) or set(names) == set(took)
     if given.initial and (not some or (_is_whole(family, given) and set(names) - set(took))):
         raise ArtifactError(
-            f"weights {given.initial} have {len(took)} of this model's {len(names)} tensors in their shapes; give "
-            "weights of this family and size."
+            given.initial,
+            f"has {len(took)} of this model's {len(names)} tensors in their shapes",
+            "give weights of this family and size",
         )

@@ -14,10 +14,11 @@ from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.sizes import AUTO
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
 from workflow_src.families.build import build, build_objective, sizes_of
 from workflow_src.jobs import add_runtime, boolean, log, parser
 from workflow_src.nn.weights import count_parameters
-from workflow_src.records.atomic import ArtifactError, fingerprint, sha256
+from workflow_src.records.atomic import fingerprint, sha256
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import families, import_object
 from workflow_src.runtime import processes, torchrun
@@ -120,7 +121,7 @@ def _train(given: argparse.Namespace, group: Group) -> str | None:
     subwords = Subwords.load(given.subwords)
     for prefix, part in ((given.train, corpus), (given.dev, dev)):
         if part.summary.get("subwords_digest", subwords.digest) != subwords.digest:
-            raise ArtifactError(f"{prefix} was encoded with other subwords than {given.subwords}; encode it again.")
+            raise ArtifactError(prefix, f"was encoded with other subwords than {given.subwords}", "encode it again")
     sizes = sizes_of(settings["family"], subwords)
     torch.manual_seed(given.seed)
     model = build(settings["family"], settings["model"], sizes)

@@ -12,10 +12,11 @@ from torch import nn
 
 from workflow_src.config.base import parse
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
 from workflow_src.families.build import build
 from workflow_src.jobs import named_paths
 from workflow_src.nn.weights import load_weights, weights_of
-from workflow_src.records.atomic import ArtifactError, atomic, read_json, save_tensors, sha256, write_json
+from workflow_src.records.atomic import atomic, read_json, save_tensors, sha256, write_json
 from workflow_src.records.provenance import digests
 from workflow_src.registry import families
 from workflow_src.spec import phrase
@@ -29,9 +30,7 @@ def read_description(weights: str | Path) -> dict[str, Any]:
         description = {}
     missing = [key for key in ("family", "model", "sizes") if key not in description]
     if missing or description["family"] not in families():
-        raise ArtifactError(
-            f"{path} does not describe a system (missing or unknown: {', '.join(missing) or 'family'})."
-        )
+        raise ArtifactError(path, f"does not describe a system (missing or unknown: {', '.join(missing) or 'family'})")
     return description
 
 
@@ -66,14 +65,17 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
     wanted, there = (sizes["source"], sizes["target"]), (subwords.source_size, subwords.target_size)
     if wanted != there:
         raise ArtifactError(
-            f"weights {weights} were trained with {wanted[0]} source and {wanted[1]} target subwords, these subwords "
-            f"have {there[0]} and {there[1]}; use the subwords that the system was trained with."
+            weights,
+            f"was trained with {wanted[0]} source and {wanted[1]} target subwords, these subwords have "
+            f"{there[0]} and {there[1]}",
+            "use the subwords that the system was trained with",
         )
     if description.get("subwords", subwords.digest) != subwords.digest:
         raise ArtifactError(
-            f"weights {weights} were trained with other subwords of the same number, digest "
-            f"{description['subwords'][:12]}, these have {subwords.digest[:12]}; use the subwords that the system was "
-            "trained with."
+            weights,
+            f"was trained with other subwords of the same number, digest {description['subwords'][:12]}, these "
+            f"have {subwords.digest[:12]}",
+            "use the subwords that the system was trained with",
         )
 
 
@@ -81,8 +83,9 @@ def check_digest(description: dict[str, Any], weights: str | Path) -> None:
     """Raises ArtifactError when a description says a SHA-256 and the weights have another."""
     if "sha256" in description and description["sha256"] != sha256(weights):
         raise ArtifactError(
-            f"weights {weights} do not match the checksum in the config.json beside them: they were damaged or "
-            "replaced; train or copy the system again."
+            weights,
+            "does not match the checksum in the config.json beside it: it was damaged or replaced",
+            "train or copy the system again",
         )
 
 
@@ -97,11 +100,12 @@ def check_trait(description: dict[str, Any], weights: str | Path, trait: str) ->
     family = families()[description["family"]]
     if trait not in family.traits:
         wanted = " or ".join(name for name, other in families().items() if trait in other.traits)
-        raise ArtifactError(f"weights {weights} are of family {family.name}; {wanted} is needed here.")
+        raise ArtifactError(weights, f"is of family {family.name}", f"{wanted} is needed here")
     if trait in lacking(description):
         raise ArtifactError(
-            f"weights {weights} are of family {family.name}; a system that {phrase(trait)} is needed here, and with "
-            "its model settings it is none."
+            weights,
+            f"is of family {family.name}",
+            f"a system that {phrase(trait)} is needed here, and with its model settings it is none",
         )
 
 

@@ -361,7 +361,7 @@ def test_scores_out_of_range_are_refused_before_anything_is_written(report_input
     path.write_text(json.dumps(spoilt))
     with pytest.raises(SystemExit):
         _build(words)
-    assert re.search(r"rows\[0\].bleu is 141.0: it must be 100 or less", capsys.readouterr().err)
+    assert re.search(r"rows\[0\].bleu is 141.0; allowed: 100 or less", capsys.readouterr().err)
     assert not (tmp_path / "report").exists()
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from workflow_src.config.analyses import scoring_systems
-from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.experiment import removal
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
+from workflow_src.errors import ConfigError
 from workflow_src.registry import followed, plain, searches, searches_of, settings_of
 from workflow_src.spec import ALIGNED, BOUND, LATENT, SCORER, SOURCE_LATENT, TARGET_LATENT, VECTOR_FIELD, SearchSettings
 
@@ -92,8 +92,10 @@ def analyses(loaded: Loaded) -> dict[str, Analysis]:
         systems += scoring_systems(entries) if entries.get("rows") else ()
         if not systems and config.enabled is True:
             raise ConfigError(
-                f"analyses.{name} is enabled, and nothing that the experiment decodes or trains fits it: "
-                f"{NEEDED[name]}; add such a system or decode, or remove analyses.{name}."
+                f"analyses.{name}.enabled",
+                True,
+                problem=f"nothing that the experiment decodes or trains fits it: {NEEDED[name]}",
+                hint=f"add such a system or decode, or remove analyses.{name}",
             )
         found[name] = Analysis(
             name=name,
@@ -164,9 +166,9 @@ def _scored(loaded: Loaded) -> dict[str, Any]:
     if loaded.config.analyses.energies.reference_lengths:
         entries = at_reference_lengths(loaded)
         if not entries and loaded.config.analyses.energies.enabled is True:
+            problem = f"no decode of {split} translates at given lengths"
             raise ConfigError(
-                f"analyses.energies.reference_lengths is true, and no decode of {split} translates at given lengths; "
-                "add one, or remove reference_lengths."
+                "analyses.energies.reference_lengths", True, problem=problem, hint="add one, or remove it"
             )
         # Who is given a length reads outputs off no alignment.
         removed = removal(False, False, loaded.config.report.remove_repetitions)
@@ -207,7 +209,9 @@ def _check_expected(loaded: Loaded) -> None:
     known = [f"{entry['system']}/{entry['name']}" for entry in at_reference_lengths(loaded)] if expected else []
     for key in expected:
         if key not in known:
-            raise unknown("row", key, known, "report.expected_reference_lengths (decodes that translate at lengths)")
+            raise ConfigError(
+                "report.expected_reference_lengths", key, problem="no decode that translates at lengths", allowed=known
+            )
 
 
 def _reordered(loaded: Loaded) -> dict[str, Any]:
@@ -221,7 +225,7 @@ def _reordered(loaded: Loaded) -> dict[str, Any]:
     if not (config.enabled and searches):
         return {"searches": [], "rows": []}
     if config.system is not None and config.system not in loaded.systems:
-        raise unknown("system", config.system, list(loaded.systems), f"{where}.system")
+        raise ConfigError(f"{where}.system", config.system, allowed=loaded.systems)
     decodes = [decode for decode in loaded.decodes if "test" in decode.splits]
     fits = [
         decode
@@ -235,8 +239,10 @@ def _reordered(loaded: Loaded) -> dict[str, Any]:
         wanted = f"system {config.system}" if config.system else "an autoregressive system"
         names = ", ".join(dict.fromkeys(decode.system for decode in decodes)) or "none"
         raise ConfigError(
-            f"{where} compares the references with translations of test by {wanted}, and no decode makes them; add "
-            f"one, or set {where}.system to a system that is decoded ({names})."
+            f"{where}.system",
+            config.system,
+            problem=f"no decode translates test by {wanted}",
+            hint=f"add one, or name a system that is decoded ({names})",
         )
     decode = fits[0]
     details = Paths(loaded).translation_details(decode, loaded.config.seeds[0], "test")
@@ -255,15 +261,13 @@ def energy_scorers(loaded: Loaded) -> tuple[str, ...]:
     if not named and not fits and config.enabled == "auto":
         return ()
     if not named and not fits:
-        raise ConfigError(f"{where}: no system of the experiment scores outputs; add one, or remove {where}.")
+        raise ConfigError(where, problem="no system of the experiment scores outputs", hint="add one, or remove it")
     for name in named:
         if name not in loaded.systems:
-            raise unknown("system", name, list(loaded.systems), f"{where}.scorer")
+            raise ConfigError(f"{where}.scorer", name, allowed=loaded.systems)
         if name not in fits:
-            raise ConfigError(
-                f"{where}.scorer is {name}, of family {loaded.systems[name].family_name}, which scores "
-                f"no outputs; it must be a system that does ({', '.join(fits) or 'there is none: add one'})."
-            )
+            problem = f"family {loaded.systems[name].family_name} scores no outputs"
+            raise ConfigError(f"{where}.scorer", name, problem=problem, allowed=fits)
     return named or (fits[0],)
 
 
@@ -337,13 +341,8 @@ def _two_dimensional(loaded: Loaded) -> str | None:
         return there[0] if there else None
     where = "analyses.latent_space.system"
     if named not in loaded.systems:
-        raise unknown("system", named, list(loaded.systems), where)
+        raise ConfigError(where, named, allowed=loaded.systems)
     if named not in there:
-        system = loaded.systems[named]
-        raise ConfigError(
-            f"{where} is {named}, of family {system.family_name}"
-            f"{f' with latent_dim {system.model.latent_dim}' if hasattr(system.model, 'latent_dim') else ''}; "
-            "it must be a network that predicts steps of latents, with latent_dim 2 "
-            f"({', '.join(there) or 'there is none: add one'})."
-        )
+        problem = "no network that predicts steps of latents with latent_dim 2"
+        raise ConfigError(where, named, problem=problem, allowed=there)
     return named

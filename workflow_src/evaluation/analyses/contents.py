@@ -12,6 +12,7 @@ from typing import Any, get_args, get_type_hints
 from pydantic import Field, model_validator
 
 from workflow_src.config.experiment import Removal
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.curves import (
     Content,
     Convergence,
@@ -21,8 +22,7 @@ from workflow_src.evaluation.analyses.curves import (
     Marginal,
     Tokens,
 )
-from workflow_src.records.atomic import ArtifactError
-from workflow_src.records.checked import Told, check_format, checked
+from workflow_src.records.checked import Lenient, check_format, checked
 
 # Of the files of all analyses.
 FORMAT = 1
@@ -30,7 +30,7 @@ FORMAT = 1
 Pair = tuple[float, float]
 
 
-class Accuracy(Told):
+class Accuracy(Lenient):
     """Shares of sentences whose most probable length is right, or off by at most 1 or 2 subwords.
 
     `within_top` are the shares whose true length is among the first 1, 2, … candidates; `bias` is predicted minus true,
@@ -44,7 +44,7 @@ class Accuracy(Told):
     within_top: tuple[float, ...] = Field(min_length=1)
 
 
-class LengthsBleu(Told):
+class LengthsBleu(Lenient):
     """BLEU at predicted lengths, at the references', and of the best of several by the reference."""
 
     predicted: float
@@ -69,7 +69,7 @@ class Lengths(FirstSentences):
     remove_repetitions: Removal
 
 
-class Energy(Told):
+class Energy(Lenient):
     """-log p(y|x) in nats, means over the `sentences` that could be scored; None where none could."""
 
     sentences: int
@@ -94,7 +94,7 @@ class EnergiesRow(ScoredOutputs):
     repetitions_removed: Removal
 
 
-class Bleu(Told):
+class Bleu(Lenient):
     """BLEU as `quality.metrics.CONVENTIONS` count it."""
 
     bleu: float
@@ -124,7 +124,7 @@ class Energies(Content):
         return {self.scorer: outputs, **outputs.others}
 
 
-class Panel(Told):
+class Panel(Lenient):
     """The plane of one position's latent: a square around `centre`, 2 `half` wide.
 
     `regions` are the subwords (ids) that are decoded there, rows from below; `arrows` are (x, y, dx, dy). `paths` begin
@@ -180,7 +180,7 @@ class LatentSpace(Content):
         return self
 
 
-class SystemComponents(Told):
+class SystemComponents(Lenient):
     """How the variance of posterior means spreads: shares of principal components, and how many hold most of it.
 
     `latents` are counted, `width` is that of each. Variances are sums over its dimensions: `variance` of the means,
@@ -204,7 +204,7 @@ class Components(FirstSentences):
     systems: tuple[SystemComponents, ...]
 
 
-class OrderGroup(Told):
+class OrderGroup(Lenient):
     """Means over sentences: the share of latents that move, by how many positions, and distances of means.
 
     `change` is the distance at the same position, `spread` that between positions.
@@ -217,7 +217,7 @@ class OrderGroup(Told):
     spread: float
 
 
-class SystemOrder(Told):
+class SystemOrder(Lenient):
     """Sentences whose translations have the same order, and others; None for a group that is empty.
 
     `correlation` is that of displacement and disagreement in order, None where either does not vary.
@@ -229,14 +229,14 @@ class SystemOrder(Told):
     correlation: float | None
 
 
-class Alignment(Told):
+class Alignment(Lenient):
     """The slots that hold each subword, of so many; None where the slots do not suffice."""
 
     slots: int
     places: tuple[tuple[int, ...], ...] | None
 
 
-class OrderPanel(Told):
+class OrderPanel(Lenient):
     """Distances of the means of two translations, and the position that each of the first is assigned to.
 
     `alignments` are those of the two translations, where the system has any.
@@ -248,7 +248,7 @@ class OrderPanel(Told):
     alignments: tuple[Alignment, Alignment] | None = None
 
 
-class OrderExample(Told):
+class OrderExample(Lenient):
     """Two translations of a sentence (its line's number, from 0); `order` is the share of pairs of words that differ.
 
     `pieces` are the source's subwords, `target_pieces` those of the two texts.
@@ -262,7 +262,7 @@ class OrderExample(Told):
     panels: tuple[OrderPanel, ...]
 
 
-class Translations(Told):
+class Translations(Lenient):
     """The decode whose translations stand beside the references."""
 
     system: str
@@ -284,7 +284,7 @@ class SampledSearch(Entry):
     steps: int
 
 
-class Sample(Told):
+class Sample(Lenient):
     """Translations of line `index`, from 0, of a sample from the prior and after refinement."""
 
     index: int
@@ -334,6 +334,6 @@ def check(content: Any, where: str, advice: str) -> Content:
     """
     name = content.get("analysis") if isinstance(content, dict) else None
     if not isinstance(name, str) or name not in CLASSES:
-        raise ArtifactError(f"{where} is no analysis ({', '.join(CLASSES)}); {advice}.")
+        raise ArtifactError(where, f"is no analysis ({', '.join(CLASSES)})", advice)
     check_format(content, FORMAT, where, advice)
     return checked(CLASSES[name], content, where, advice)

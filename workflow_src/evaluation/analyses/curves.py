@@ -11,12 +11,12 @@ from typing import Any, Generic, TypeVar
 from pydantic import model_validator
 
 from workflow_src.config.experiment import Removal
-from workflow_src.records.checked import Told
+from workflow_src.records.checked import Lenient
 
 Scalar = bool | int | float | str | None
 
 
-class Content(Told):
+class Content(Lenient):
     """An analysis of sentences of a split."""
 
     split: str
@@ -28,7 +28,7 @@ class FirstSentences(Content):
     sentences: int
 
 
-class Entry(Told):
+class Entry(Lenient):
     """A search that is followed, of a system; `model` is the system whose latents it moves, or which it decodes.
 
     `kept` are the settings that analyses keep of it: every search has its own, so that a file has them as keys beside
@@ -55,7 +55,7 @@ class Entry(Told):
         return {"system": self.system, "search": self.search, **self.kept}
 
 
-class CurvePoint(Told):
+class CurvePoint(Lenient):
     """Figures after `steps` steps, means over sentences."""
 
     steps: int

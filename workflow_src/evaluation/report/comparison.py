@@ -9,11 +9,11 @@ from typing import Any
 
 from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Removal
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Results, Row
-from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import searches
 
 FIGURES = {
@@ -62,7 +62,7 @@ class Comparison:
 def row_key(row: Row) -> Key:
     """What makes rows of two experiments the same thing."""
     if search := searches().get(row.search):
-        label = search.row_label(search.settings.checked(row.settings, f"{row.system}: "))
+        label = search.row_label(search.settings.checked(row.settings, row.system))
     else:
         label = row.title or row.search
         label += f", {row.series} {row.value:g}" if row.series and row.value is not None else ""
@@ -177,7 +177,7 @@ def _preference(row: Row) -> tuple[Any, ...] | None:
     search = searches().get(row.search)
     if search is None or search.reference is None:
         return None
-    settings = search.settings.checked(row.settings, f"{row.system}: ")
+    settings = search.settings.checked(row.settings, row.system)
     alone = not any(row.settings.get(name) for name in search.settings.named("role"))
     return row.system == "teacher", engine_info(row.engine).own, not row.chosen, alone, *search.reference(settings)
 
@@ -238,7 +238,5 @@ def results_path(name: str) -> Path:
     elif path.suffix != ".json":
         path = Path("results") / name / "report" / "results.json"
     if not path.is_file():
-        raise ArtifactError(
-            f"results {path} do not exist; name a finished experiment, its report folder, or a results.json."
-        )
+        raise ArtifactError(path, "does not exist", "name a finished experiment, its report folder, or a results.json")
     return path

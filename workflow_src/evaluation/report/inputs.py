@@ -12,12 +12,13 @@ from typing import Any
 from workflow_src.config.display import build
 from workflow_src.config.manifest import Manifest, RowInfo
 from workflow_src.data.lines import read_lines
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.contents import Analyses
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses, figures_learning, results
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
-from workflow_src.records.atomic import ArtifactError, read_chosen, read_json
+from workflow_src.records.atomic import read_chosen, read_json
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -28,9 +29,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             entry = json.loads(line)
             entry["step"]  # every entry says when it was made
         except (json.JSONDecodeError, TypeError, KeyError):
-            raise ArtifactError(
-                f"line {number} of {path} is no JSON object with a step; train the system again."
-            ) from None
+            raise ArtifactError(path, "is no JSON object with a step", "train the system again", line=number) from None
         entries.append(entry)
     return entries
 
@@ -41,7 +40,7 @@ def read_quality(path: str) -> dict[str, Any]:
     for variant in metrics.VARIANTS.values():
         for key in ("bleu", "bleu_ci", "chrf", "validity", "bleu_signature", "chrf_signature"):
             if key not in found.get(variant, {}):
-                raise ArtifactError(f"file {path} has no {variant}.{key}; score the translations again.")
+                raise ArtifactError(path, f"has no {variant}.{key}", "score the translations again")
     return found
 
 
@@ -128,7 +127,7 @@ def _check_tokenisers(qualities: Mapping[str, dict[str, Any]]) -> None:
         seen.setdefault(results.bleu_tokeniser(quality["kept"]["bleu_signature"]), path)
     if len(seen) > 1:
         (one, path), (other, second) = list(seen.items())[:2]
-        raise ArtifactError(f"{path} has BLEU by tokeniser {one}, {second} by {other}; score the translations again.")
+        raise ArtifactError(path, f"has BLEU by tokeniser {one}, {second} by {other}", "score the translations again")
 
 
 def _choice(manifest: Manifest, row: RowInfo, content: dict[str, Any]) -> results.Choice:

@@ -22,12 +22,12 @@ import yaml
 
 from workflow_src.config.display import changed, engine_info, search_info
 from workflow_src.config.manifest import words
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.evaluation.report.markdown import Formatted, plain
 from workflow_src.evaluation.report.results import Results, read_results
 from workflow_src.evaluation.report.tables import as_csv, settings_text
 from workflow_src.evaluation.report.trained import TrainedSystem
-from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import engines, families, named_systems, refinement, searches
 from workflow_src.serving.folders import placement
 from workflow_src.serving.recommended import option_words
@@ -127,20 +127,21 @@ def _read_csv(path: Path) -> list[dict[str, str]]:
             reader = csv.DictReader(file)
             rows, heads = list(reader), tuple(reader.fieldnames or ())
     except (OSError, UnicodeDecodeError, csv.Error) as failure:
-        raise ArtifactError(f"{path} cannot be read as a leaderboard: {failure}; name another file.") from failure
+        raise ArtifactError(path, f"cannot be read as a leaderboard: {failure}", "name another file") from failure
     if heads != COLUMNS:
         other = sorted(set(heads) ^ set(COLUMNS)) or ["their order"]
         raise ArtifactError(
-            f"{path} has other columns than a leaderboard ({', '.join(other)}); name a CSV file that `continuum "
-            "leaderboard` wrote."
+            path,
+            f"has other columns than a leaderboard ({', '.join(other)})",
+            "name a CSV file that `continuum leaderboard` wrote",
         )
     for number, row in enumerate(rows, 2):
         if None in row or None in row.values():
-            raise ArtifactError(f"line {number} of {path} has not {len(COLUMNS)} cells; mend the line.")
+            raise ArtifactError(path, f"has not {len(COLUMNS)} cells", "mend the line", line=number)
         for name in NUMBERS:
             if not _is_number(row[name]) and (row[name] or name == "bleu"):
                 raise ArtifactError(
-                    f"line {number} of {path} has {row[name] or 'nothing'} as {name}; write a number there."
+                    path, f"has {row[name] or 'nothing'} as {name}", "write a number there", line=number
                 )
     return rows
 
@@ -284,7 +285,7 @@ def of(every: Iterable[Entry], column: str, value: str, without: Collection[str]
     """The entries with a value in a column, but for some experiments. Raises ArtifactError where there are none."""
     matching = [one for one in every if one.row[column] == value and one.row["experiment"] not in without]
     if not matching:
-        raise ArtifactError(f"the leaderboard has no rows of the {column} {value}; name one that it has.")
+        raise ArtifactError("the leaderboard", f"has no rows of the {column} {value}", "name one that it has")
     return matching
 
 
@@ -436,7 +437,7 @@ def fill(page: str, every: Sequence[Entry], where: str) -> str:
 
     def fresh(mark: re.Match) -> str:
         if mark["table"] not in TABLES:
-            raise ArtifactError(f"{where} asks for the table {mark['table']}; allowed: {', '.join(TABLES)}.")
+            raise ArtifactError(where, f"asks for the table {mark['table']}", f"allowed: {', '.join(TABLES)}")
         column, table = TABLES[mark["table"]]
         entries_shown = of(every, column, mark["about"], (mark["without"] or "").split())
         start = mark[0][: mark.start("content") - mark.start()]
@@ -445,7 +446,8 @@ def fill(page: str, every: Sequence[Entry], where: str) -> str:
     filled, tables = MARK.subn(fresh, page)
     if not tables or not tables == page.count("<!-- leaderboard:") == page.count("<!-- /leaderboard -->"):
         raise ArtifactError(
-            f"{where} has no place for a table, or a mark without its pair; write the lines <!-- leaderboard: rows "
-            "CORPUS --> and <!-- /leaderboard --> there."
+            where,
+            "has no place for a table, or a mark without its pair",
+            "write the lines <!-- leaderboard: rows CORPUS --> and <!-- /leaderboard --> there",
         )
     return filled

@@ -11,11 +11,12 @@ from pydantic import Field, model_validator
 
 from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.contents import Energies
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
-from workflow_src.records.atomic import ArtifactError, read_json, write_json
+from workflow_src.records.atomic import read_json, write_json
 from workflow_src.records.checked import Strict, check_format, checked
 from workflow_src.registry import controls, settings_of
 
@@ -140,7 +141,7 @@ def read_significance(path: str | Path) -> Significance:
     content = read_json(path)
     if not isinstance(content, dict) or not {"test", "sentences", "against_autoregressive"} <= content.keys():
         raise ArtifactError(
-            f"file {path} does not say which test its p-values are of, or has no pairs of rows; compare the rows again."
+            path, "does not say which test its p-values are of, or has no pairs of rows", "compare the rows again"
         )
 
     def by_row(rows: Iterable[dict[str, Any]]) -> dict[RowKey, dict[str, Any]]:
@@ -164,8 +165,8 @@ def bleu_tokeniser(signature: str) -> str:
 
 def validate(content: Any, where: str) -> Results:
     """`content` as checked Results. Raises ArtifactError naming the first wrong key, its value and what is wrong."""
-    check_format(content, FORMAT, f"file {where}", AGAIN)
-    return checked(Results, content, f"results in {where}", AGAIN)
+    check_format(content, FORMAT, where, AGAIN)
+    return checked(Results, content, where, AGAIN)
 
 
 def write_results(path: str | Path, content: dict[str, Any]) -> Results:
@@ -222,7 +223,7 @@ def build_rows(
             compared = _compared(tested, (*entry.key, entry.seed), variant)
             scores = {key: scored.get(key) for key in SCORED} | measured.get((*entry.key, entry.seed, removed), {})
             rows.append(common | scores | compared | {"repetitions_removed": removed})
-    return checked(Rows, {"rows": rows}, f"results in {where}", AGAIN).rows
+    return checked(Rows, {"rows": rows}, where, AGAIN).rows
 
 
 def _energies(energies: Energies | None, split: str) -> dict[tuple[str, str, int, str], dict[str, float | None]]:

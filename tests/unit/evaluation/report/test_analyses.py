@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import reports
 
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses import contents
 from workflow_src.evaluation.analyses.curves import Entry
 from workflow_src.evaluation.report import analyses, analysis_captions, analysis_figures, analysis_tables, figures
-from workflow_src.records.atomic import ArtifactError
 
 MANIFEST = reports.manifest()
 
