@@ -158,10 +158,10 @@ def option_built_on(wildcards, input):
     return " ".join(filter(None, [option("base")(wildcards, input), others]))
 
 
-def option_roles(wildcards, input):
-    """For params: `--ROLE FOLDER` for each system that a decode works with beside its own."""
-    given = [role for role in roles() if role in input.keys()]
-    return " ".join(f"--{role} {shlex.quote(os.path.dirname(input[role]))}" for role in given)
+def option_systems(wildcards, input):
+    """For params: `--systems ROLE=FOLDER …` for the systems that a decode works with beside its own."""
+    words = [f"{role}={os.path.dirname(input[role])}" for role in roles() if role in input.keys()]
+    return shlex.join(["--systems", *words]) if words else ""
 
 
 def search_inputs(wildcards):
@@ -227,14 +227,13 @@ def bundle_words(wildcards, input):
     return [f"{system}={os.path.dirname(bundle)}" for system, bundle in zip(DECODED, input.bundles)]
 
 
-def export_words(export):
-    """A function for params: `SYSTEM=FOLDER` for each system that is decoded from such folders, as words of a command."""
-
-    def words(wildcards, input):
-        folders = [os.path.dirname(bundle) for bundle in input[export]]
-        return [f"{system}={folder}" for system, folder in zip(plan.exported_to(export), folders)]
-
-    return words
+def export_words(wildcards, input):
+    """`KIND/SYSTEM=FOLDER` for each folder that decodes of other engines read, as words of a command."""
+    return [
+        f"{export}/{system}={os.path.dirname(bundle)}"
+        for export in EXPORTED
+        for system, bundle in zip(plan.exported_to(export), input[export])
+    ]
 
 
 def analysis_inputs(analysis):

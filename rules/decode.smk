@@ -57,12 +57,12 @@ rule choose_settings:
     params:
         settings=lambda wildcards: plan.settings_choose(plan.decode(wildcards.system, wildcards.search)),
         bundle=input_folder("bundle"),
-        rescorer=option_roles,
+        systems=option_systems,
     message:
         "Choosing settings of {wildcards.search} for {wildcards.system}, seed {wildcards.seed}, on dev"
     shell:
         "python -m workflow_src.stages.choose_settings --settings {params.settings:q} --log {log:q}"
-        " --bundle {params.bundle:q} {params.rescorer} --source {input.source:q} --reference {input.reference:q}"
+        " --bundle {params.bundle:q} {params.systems} --source {input.source:q} --reference {input.reference:q}"
         " --output {output.chosen:q} --device {resources.device} --precision {resources.precision}"
         " --threads {threads} --batch {resources.batch}"
 
@@ -92,14 +92,14 @@ rule decode_shard:
     params:
         settings=lambda wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
         bundle=input_folder("bundle"),
-        rescorer=option_roles,
+        systems=option_systems,
         chosen=option("chosen"),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search},"
         " shard {wildcards.shard} of {wildcards.shards}"
     shell:
-        "python -m workflow_src.stages.decode_shard --settings {params.settings:q} --log {log:q}"
-        " --bundle {params.bundle:q} {params.rescorer} {params.chosen} --source {input.source:q}"
+        "python -m workflow_src.stages.decode --settings {params.settings:q} --log {log:q}"
+        " --bundle {params.bundle:q} {params.systems} {params.chosen} --source {input.source:q}"
         " --shard {wildcards.shard} --shards {wildcards.shards} --output {output.shard:q}"
         " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"
 
@@ -134,12 +134,12 @@ rule decode:
     params:
         settings=lambda wildcards: plan.settings_decode(plan.decode(wildcards.system, wildcards.search)),
         bundle=input_folder("bundle"),
-        rescorer=option_roles,
+        systems=option_systems,
         chosen=option("chosen"),
     message:
         "Translating {wildcards.split} with {wildcards.system}, seed {wildcards.seed}: {wildcards.search}"
     shell:
         "python -m workflow_src.stages.decode --settings {params.settings:q} --log {log:q}"
-        " --bundle {params.bundle:q} {params.rescorer} {params.chosen} --source {input.source:q}"
-        " --shards {input.shards:q} --output {output.text:q}"
+        " --bundle {params.bundle:q} {params.systems} {params.chosen} --source {input.source:q}"
+        " --join {input.shards:q} --output {output.text:q}"
         " --device {resources.device} --precision {resources.precision} --threads {threads} --batch {resources.batch}"

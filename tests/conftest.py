@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import hypothesis
@@ -51,6 +51,23 @@ def pytest_collection_finish():
     gc.set_threshold(100_000)
 
 
+@pytest.fixture(autouse=True)
+def gpu(request):
+    """Tests marked `gpu` run on a GPU where there is one, else on a pretended one."""
+    if request.node.get_closest_marker("gpu") is None:
+        yield
+        return
+    import torch
+
+    if torch.cuda.is_available():
+        yield
+        return
+    from pretended_cuda import pretended
+
+    with pretended():
+        yield
+
+
 def _command(words: tuple[str, ...], snakefile: Path, forked: bool = False) -> list[str]:
     if forked:
         programs = STAGE_SERVER.programs()
@@ -81,13 +98,19 @@ def end_of_servers():
 
 
 def snakemake(
-    *words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path, seconds: float = 300, forked: bool = False
+    *words: str,
+    snakefile: Path = PROJECT / "Snakefile",
+    folder: Path,
+    seconds: float = 300,
+    forked: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess:
     """Run Snakemake in `folder` as a user would from there, without an activated environment.
 
-    `forked`: jobs are forks of a process that has imported torch, for runs of many short ones.
+    `forked`: jobs are forks of a process that has imported torch, for runs of many short ones. `variables` are added to
+    the environment.
     """
-    command, environment = _command(words, snakefile, forked), _environment()
+    command, environment = _command(words, snakefile, forked), _environment() | dict(variables or {})
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds)
 
 

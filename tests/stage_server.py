@@ -164,6 +164,10 @@ def _run(words: list[str], folder: str, variables: dict[str, str], outputs: list
     # As `python -m` has them where PYTHONSAFEPATH is set.
     sys.path[:1] = [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.argv = words
+    if "CONTINUUM_PRETENDED_GPUS" in variables:
+        import pretended_cuda
+
+        pretended_cuda.begin()
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 

@@ -17,7 +17,7 @@ from workflow_src.records.atomic import save_tensors
 from workflow_src.registry import families, fill, import_object, needs, of_the_family, searches
 from workflow_src.runtime.device import Runtime
 from workflow_src.spec import BASE, SCORER
-from workflow_src.training.optim import make_optimiser
+from workflow_src.training.update import make_optimiser
 
 MODELS = Path(__file__).resolve().parents[1] / "config/models"
 PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"

@@ -39,10 +39,7 @@ from workflow_src.spec import MODEL
 from workflow_src.training.update import Updater
 from workflow_src.types import TrainingContext
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
-]
+pytestmark = pytest.mark.gpu
 SOURCE = pairs([3, 9, 1, 6], [4, 5, 2, 7]).source
 
 

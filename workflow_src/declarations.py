@@ -15,12 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.errors import DeclarationError, shown
-from workflow_src.spec import GOES_WITH, MODEL, Engine, Family, Role, Search, SearchSettings, phrase
+from workflow_src.spec import (
+    GOES_WITH,
+    MODEL,
+    Analysis,
+    AnalysisSettings,
+    Engine,
+    Family,
+    Frozen,
+    Metric,
+    Role,
+    Search,
+    SearchSettings,
+    phrase,
+)
 
 # Settings that every model has: its width, and how long a sentence may be.
 MODEL_FIELDS = ("dim", "max_positions")
 # Settings of a decode beside those of its search (`config.experiment.DecodeConfig`).
-DECODE_FIELDS = ("system", "search", "name", "tune", "engine", "compute_type", "batch", "shards", "splits")
+DECODE_FIELDS = ("system", "search", "name", "tune", "tune_by", "engine", "compute_type", "batch", "shards", "splits")
 # Names that stand beside the settings of a search, and where: no setting can have one of them.
 RESERVED = (
     (DECODE_FIELDS, "every decode has one"),
@@ -32,7 +45,20 @@ RESERVED = (
     (("self", "lines", "normalised", "first_line", "systems"), "Translator.translate has such an argument"),
 )
 # Names become parts of files' and rules' names; an engine's is followed by "-" and its compute type.
-NAME, ENGINE_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*"
+NAME, ENGINE_NAME, ANALYSIS_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*", r"[a-z][a-z0-9_]*"
+
+
+# Names of metrics are keys of files: of each metric, with these endings for its interval and the like.
+METRIC_NAME, METRIC_ENDINGS = r"[a-z][a-z0-9_+-]*", ("ci", "low", "high", "signature", "p_value")
+# Further keys of these files: of rows of results (`evaluation.report.results.Row`), of quality, and of what dev chose.
+METRIC_RESERVED = frozenset(
+    "system family autoregressive aligned preset data seed name chosen search title settings series value engine "
+    "mean_steps candidates repetitions_removed p_value control_difference control_p_value energy_per_sentence "
+    "energy_per_token latency_ms latency_std latency_rounds sentences_per_second speedup device threads batch "
+    "length_ratio".split()
+)
+
+NO_DEFAULT = "has a setting without a default"
 
 
 def check(families: Mapping[str, Family], searches: Mapping[str, Search], engines: Mapping[str, Engine]) -> None:
@@ -96,6 +122,57 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
             raise DeclarationError(where, f'has the exports "{engine.exports}"', "use letters, digits and _")
 
 
+def check_metrics(metrics: Mapping[str, Metric]) -> None:
+    """Check metrics, by name. Raises DeclarationError for the first fault, in one sentence."""
+    keys = {f"{name}_{ending}": name for name in metrics for ending in METRIC_ENDINGS}
+    for metric in metrics.values():
+        where = f'metric "{metric.name}"'
+        _check_name(where, metric.name, METRIC_NAME)
+        if metric.name in METRIC_RESERVED or metric.name in keys:
+            raise DeclarationError(where, "has the name of another key of files", "rename it")
+        _check_tuples(where, packages=metric.packages)
+        _check_objects(where, segments=metric.segments, score=metric.score)
+        if metric.segments is None and metric.score is None:
+            raise DeclarationError(where, "has neither segments nor score", "name a function")
+        if metric.segments is None and (metric.uncertainty or metric.decides):
+            raise DeclarationError(
+                where,
+                "has no segments, which tests need",
+                "name their function, or set uncertainty and decides to False",
+            )
+        if not (isinstance(metric.settings, type) and issubclass(metric.settings, Frozen)):
+            raise DeclarationError(where, f"has settings {shown(metric.settings)}", "derive a class from Frozen")
+        try:
+            metric.settings()
+        except ValueError:
+            raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
+
+
+def check_analyses(analyses: Mapping[str, Analysis]) -> None:
+    """Check the analyses that are declared, by name. Raises DeclarationError as `check`."""
+    rules: dict[str, str] = {}
+    for analysis in analyses.values():
+        where = f'analysis "{analysis.name}"'
+        _check_name(where, analysis.name, ANALYSIS_NAME)
+        if not re.fullmatch(ANALYSIS_NAME, analysis.rule_name) or analysis.rule_name in rules:
+            other = f", which is that of {rules[analysis.rule_name]}" if analysis.rule_name in rules else ""
+            raise DeclarationError(
+                where, f'has the rule "{analysis.rule_name}"{other}', "name it by small letters, digits and _"
+            )
+        rules[analysis.rule_name] = where
+        if not (isinstance(analysis.settings, type) and issubclass(analysis.settings, AnalysisSettings)):
+            raise DeclarationError(
+                where, f"has settings {shown(analysis.settings)}", "derive a class from AnalysisSettings"
+            )
+        try:
+            analysis.settings()
+        except ValueError:
+            raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
+        if analysis.split not in (None, "dev", "test"):
+            raise DeclarationError(where, f'has the split "{analysis.split}"', "name dev, test, or None")
+        _check_objects(where, measure=analysis.measure, show=analysis.show)
+
+
 def _check_name(where: str, name: str, pattern: str) -> None:
     if not re.fullmatch(pattern, name):
         raise DeclarationError(where, "has a name that cannot be part of a file's", f"match {pattern}")
@@ -147,7 +224,7 @@ def _check_settings(where: str, search: Search, classes: dict[type, str]) -> Non
     try:
         search.settings()
     except ValueError:
-        raise DeclarationError(where, "has a setting without a default", "give every setting one") from None
+        raise DeclarationError(where, NO_DEFAULT, "give every setting one") from None
     for name in search.settings.model_fields:
         for names, why in RESERVED:
             if name in names:

@@ -1,23 +1,144 @@
-"""What every stage shares: arguments, a log on screen and in a file, and errors as one sentence."""
+"""What every stage shares: inputs as options, a log on screen and in a file, and errors as one sentence."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import json
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_origin
 
+from pydantic import Field
 from rich.console import Console
 from rich.logging import RichHandler
 
+from workflow_src.config.base import parse
 from workflow_src.runtime import gpus, guard, torchrun
 from workflow_src.runtime.signals import PeerFailed, Preempted
+from workflow_src.spec import Frozen
+
+if TYPE_CHECKING:
+    from tyro.constructors import PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 log = logging.getLogger("continuum")
+
+
+class Options(Frozen):
+    """Fields that are options of a command line: `output_folder` is `--output-folder`, its description is the help.
+
+    A field of another `Frozen` class is one option with JSON, `dict[str, Path]` one with words NAME=PATH.
+    """
+
+
+class JobInputs(Options):
+    """Base of the inputs of a stage: paths, `settings`, which are all that changes the result, and the rest."""
+
+    log: Path | None = Field(None, description="file that also gets what is logged")
+
+
+class Machine(Options):
+    """Where and how fast a job computes, never what."""
+
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    threads: int = Field(1, description="CPU threads")
+
+
+class DeviceJobInputs(JobInputs):
+    """Base of the inputs of a stage that computes on a device; it takes a GPU that no other job has."""
+
+    machine: Machine = Machine()
+
+
+Inputs = TypeVar("Inputs", bound=JobInputs)
+
+
+class _RefusedError(Exception):
+    """A wrong value of an option, with the reason. No ValueError: tyro would print that in a form of its own."""
+
+    def __init__(self, reason: ValueError):
+        self.reason = reason
+
+
+def parse_options(kind: type[Inputs], words: Sequence[str] | None = None, description: str | None = None) -> Inputs:
+    """The inputs that the words of a command line say (default: those of this process).
+
+    Raises ValueError for JSON and NAME=PATH words that cannot be used; exits with code 2 for other wrong options.
+    """
+    import tyro
+
+    registry = tyro.constructors.ConstructorRegistry()
+    registry.primitive_rule(_from_words)
+    # Nested fields without the name of their group; `--compile True` as Snakemake prints values, not `--compile`.
+    config = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff)
+    program = Path(sys.argv[0]).name
+    try:
+        return tyro.cli(kind, prog=program, args=words, description=description, config=config, registry=registry)
+    except _RefusedError as refused:
+        raise refused.reason from None
+
+
+def _from_words(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """How options of two types are read, which tyro has no such form for; None for other types."""
+    from tyro.constructors import PrimitiveConstructorSpec
+
+    kind: Any = info.type
+    if get_origin(kind) is dict:
+        read: Callable[[list[str]], Any] = named_paths
+        count: Literal["*", 1] = "*"
+        form, kind = "[NAME=PATH ...]", dict
+    elif isinstance(kind, type) and issubclass(kind, Frozen) and not issubclass(kind, Options):
+        read, count, form = functools.partial(_from_json, kind), 1, "JSON"
+    else:
+        return None
+
+    def instance(words: list[str]) -> Any:
+        try:
+            return read(words)
+        except ValueError as failure:
+            raise _RefusedError(failure) from None
+
+    def text(value: Any) -> list[str]:
+        return [f"{name}={path}" for name, path in value.items()] if kind is dict else [value.model_dump_json()]
+
+    return PrimitiveConstructorSpec(
+        nargs=count,
+        metavar=form,
+        instance_from_str=instance,
+        is_instance=lambda value: isinstance(value, kind),
+        str_from_instance=text,
+    )
+
+
+def _from_json(kind: type[Frozen], words: list[str]) -> Frozen:
+    try:
+        raw = json.loads(words[0])
+    except json.JSONDecodeError as failure:
+        raise ValueError(f"--settings is no JSON ({failure}): {words[0][:80]}.") from None
+    return parse(kind, raw, "--settings")
+
+
+def recorded(settings: Frozen) -> dict[str, Any]:
+    """Settings as the rule wrote them, for records."""
+    return settings.model_dump(mode="json", exclude_unset=True)
+
+
+def named_paths(words: list[str]) -> dict[str, Path]:
+    """NAME=PATH words as a mapping. Raises ValueError for a word of another form, and for a name that comes twice."""
+    paths: dict[str, Path] = {}
+    for word in words:
+        name, equals, path = word.partition("=")
+        if not (name and equals and path):
+            raise ValueError(f'"{word}" is not of the form NAME=PATH; write the name, "=", and the path.')
+        if name in paths:
+            raise ValueError(f"{name} comes twice, as {paths[name]} and as {path}; remove one of the two.")
+        paths[name] = Path(path)
+    return paths
 
 
 def boolean(text: str) -> bool:
@@ -25,17 +146,6 @@ def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"must be true or false, not {text!r}")
     return text.lower() == "true"
-
-
-def named_paths(option: str, form: str, words: list[str]) -> dict[str, Path]:
-    """NAME=PATH words of an option as a mapping. Raises ValueError for a word of another form than `form`."""
-    paths = {}
-    for word in words:
-        name, equals, path = word.partition("=")
-        if not (name and equals and path):
-            raise ValueError(f'{option} has "{word}"; write {form}.')
-        paths[name] = Path(path)
-    return paths
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -57,14 +167,14 @@ def lease_devices(device: str, count: int = 1, seconds: float | None = None) -> 
     """Take GPUs for this process that no other job on this machine has taken; None where there is nothing to take.
 
     They are this process's until it ends. Call this before anything has looked at GPUs. A device with a number, such as
-    cuda:1, is used without a lock. Waits while all are taken; raises gpus.Taken after `seconds`, if given.
+    cuda:1, is used without a lock. Waits while all are taken; raises gpus.GpuBusy after `seconds`, if given.
     """
     kind, _, number = device.partition(":")
     if kind == "cuda" and number.isdigit():
         gpus.announce(int(number))
     if device not in ("auto", "cuda"):
         return None
-    # A PyTorch that cannot use the GPUs that are there must not keep others from them.
+    # A PyTorch that cannot use GPUs must not keep them from others.
     if device == "auto" and not (gpus.visible() and _built_for_gpus()):
         return None
     lease = gpus.lease(count, seconds=seconds)
@@ -87,7 +197,7 @@ def _built_for_gpus() -> bool:
 def _set_up_log(path: Path | None) -> None:
     """Colours on a terminal, plain lines elsewhere; the file also gets the traceback behind an error's sentence.
 
-    Of several processes of one job the first says what happens; all say what goes wrong, with their number.
+    Of several processes of one job only the first logs progress; all log errors, with their number.
     """
     several, rank = torchrun.started(), torchrun.rank()
     screen: logging.Handler = logging.StreamHandler(sys.stderr)
@@ -100,29 +210,62 @@ def _set_up_log(path: Path | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handlers.append(_LogFile(path, mode="a" if several else "w", encoding="utf-8"))
     form = f"[process {rank}] %(message)s" if rank else "%(message)s"
-    # Remarks of libraries are for their developers.
+    # Not the remarks of libraries, which are for developers.
     logging.basicConfig(level=logging.WARNING, format=form, handlers=handlers, force=True)
     log.setLevel(logging.WARNING if rank else logging.DEBUG)
 
 
 def start(
-    run: Callable[[argparse.Namespace], Any], made: argparse.ArgumentParser, words: list[str] | None = None
+    run: Callable[[Inputs], str | None],
+    kind: type[Inputs] | argparse.ArgumentParser,
+    description: str | Sequence[str] | None = None,
+    words: Sequence[str] | None = None,
 ) -> None:
-    """Parse, run, and leave: 0 when done, 1 with one sentence for bad input, 130 when interrupted.
+    """Parse `words` (default: those of this process), run, and leave: 0 when done, 1 with one sentence for bad input.
 
-    75 says that a signal stopped a training, which the same command goes on with; 69, that another process of the same
-    job failed. Stages that compute on a GPU take one that no other job has. `run` returns a one-line summary or None.
-    Anything but bad input is a fault of ours and keeps its traceback.
+    130 says that a user interrupted it; 75, that a signal stopped a training, which the same command goes on with; 69,
+    that another process of the same job failed. `run` returns a one-line summary or None. Anything but bad input is a
+    fault of ours and keeps its traceback.
     """
-    arguments = made.parse_args(words)
+    if isinstance(kind, argparse.ArgumentParser):
+        _start_parsed(run, kind, description)
+        return
+    words = sys.argv[1:] if words is None else words
+    # Before the other options, so that what is wrong with these is in the log too.
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--log", type=Path)
+    _set_up_log(first.parse_known_args(words)[0].log)
+    guard.watch()
+    with _exit_codes():
+        inputs = parse_options(kind, words, description if isinstance(description, str) else None)
+        # torchrun's processes share: the first one takes GPUs for all.
+        if isinstance(inputs, DeviceJobInputs) and not torchrun.started():
+            lease_devices(inputs.machine.device)
+        _summarise(run, inputs)
+
+
+def _start_parsed(run: Callable[[Any], str | None], options: argparse.ArgumentParser, words: Any) -> None:
+    arguments = options.parse_args(words)
     _set_up_log(arguments.log)
     guard.watch()
-    began = time.perf_counter()
-    try:
-        # torchrun's processes share: the first one takes GPUs for all.
+    with _exit_codes():
         if hasattr(arguments, "device") and not torchrun.started():
             lease_devices(arguments.device)
-        summary = run(arguments)
+        _summarise(run, arguments)
+
+
+def _summarise(run: Callable[[Any], str | None], inputs: Any) -> None:
+    began = time.perf_counter()
+    summary = run(inputs)
+    if summary:
+        log.info("%s (%.1f s)", summary, time.perf_counter() - began)
+
+
+@contextlib.contextmanager
+def _exit_codes() -> Iterator[None]:
+    """Turn errors into messages and exit codes."""
+    try:
+        yield
     except (Preempted, PeerFailed) as stop:
         log.warning("%s", stop)
         log.debug("where", exc_info=True)
@@ -138,5 +281,3 @@ def start(
     except Exception:
         log.exception("a fault in the program, not in its input:")
         sys.exit(70)
-    if summary:
-        log.info("%s (%.1f s)", summary, time.perf_counter() - began)

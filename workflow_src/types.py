@@ -13,7 +13,8 @@ Masks are bool and True at real positions.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -42,6 +43,12 @@ class Symbols:
     @property
     def ids(self) -> tuple[int, ...]:
         return tuple(range(self.first, self.first + len(self.names)))
+
+
+def max_positions(model: torch.nn.Module) -> int:
+    """The longest sequence that a model has positions for, in subwords, end symbol counted."""
+    # `nn.Module` declares no settings.
+    return operator.attrgetter("config.max_positions")(model)
 
 
 def wide(x: Tensor) -> Tensor:
@@ -123,7 +130,9 @@ class TrainingContext:
 
 
 class Objective(Protocol):
-    def __call__(self, model: torch.nn.Module, batch: Batch, context: TrainingContext) -> LossTerms: ...
+    """The loss of a family, for models of this family."""
+
+    def __call__(self, model: Any, batch: Batch, context: TrainingContext) -> LossTerms: ...
 
 
 @dataclasses.dataclass
@@ -141,12 +150,12 @@ class Hypotheses:
 
 @dataclasses.dataclass(frozen=True)
 class Validation:
-    """Figures on dev from a model, and which of them says which weights are best: the largest, or the `smallest`.
+    """Figures on dev of a model, and the one that selects weights: the largest, or the `smallest`, is the best.
 
-    `fault` says in a sentence what the last figures tell of a failure that the loss does not show, if there is any.
+    `fault` describes a failure that the last figures show and the loss does not, in a sentence.
     """
 
-    figures: Callable[[torch.nn.Module], dict[str, float]]
+    figures: Callable[[Any], dict[str, float]]
     criterion: str
     smallest: bool = False
     fault: Callable[[dict[str, float]], str | None] | None = None
@@ -180,8 +189,10 @@ RefinementStep = Callable[[Tensor], Tensor]
 class LatentModel(Protocol):
     """What latent inference needs of a model (an `lvm`, whatever its layers)."""
 
-    # Latents of a sentence beside those of its words: 1 where targets have an end symbol.
-    extra_positions: int
+    @property
+    def extra_positions(self) -> int:
+        """Latents of a sentence beside those of its words: 1 where targets have an end symbol."""
+
     # A head of target lengths (`nn/length.py`), and the model's settings, which say `latent_dim` and `max_positions`.
     length: Any
     config: Any
@@ -300,10 +311,12 @@ class LatentLengthModel(SourceLatentModel, Protocol):
         """log p(y, l|x,z), (B,) nats, of targets (B, T), padded."""
 
 
-class LanguageModel(Protocol):
+class LanguageModel(Hashable, Protocol):
     """Probabilities of words one after another. States are opaque."""
 
-    start: Any
+    @property
+    def start(self) -> Any:
+        """The state before the first word."""
 
     def step(self, state: Any, word: int) -> tuple[float, Any]:
         """log p(word | state) in nats, and the state after it; EOS ends a sentence."""

@@ -19,7 +19,6 @@ from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.records.atomic import write_json
 from workflow_src.registry import families
 from workflow_src.spec import BASE
-from workflow_src.stages import encode, export_bundle
 
 LEXICON = [
     {"der": "the", "ein": "a", "kein": "no"},
@@ -88,7 +87,7 @@ def tiny(tmp_path_factory) -> SimpleNamespace:
     for split in ("train", "dev"):
         words = ["--settings", '{"max_length": 50}', "--subwords", str(root / "subwords"), "--split", split]
         words += ["--source", str(corpus / f"{split}.de"), "--target", str(corpus / f"{split}.en")]
-        encode.main([*words, "--output-prefix", str(root / "encoded" / split)])
+        _run("encode", [*words, "--output-prefix", str(root / "encoded" / split)])
     return SimpleNamespace(
         root=root,
         corpus=corpus,
@@ -144,8 +143,9 @@ def training_words(tiny):
 def _run(stage: str, words: list[str]) -> str:
     """Run a stage in this process; returns its summary. Errors come through."""
     module = importlib.import_module(f"workflow_src.stages.{stage}")
-    parser = module.arguments(stage) if stage.startswith("train") else module.arguments()
-    return module.run(parser.parse_args(words))
+    if hasattr(module, "arguments"):
+        return module.run(module.arguments().parse_args(words))
+    return module.run(jobs.parse_options(module.Inputs, words))
 
 
 @pytest.fixture(scope="session")
@@ -159,10 +159,11 @@ def refused(capsys):
 
     def run(stage: str, words: list[str]) -> str:
         module = importlib.import_module(f"workflow_src.stages.{stage}")
-        parser = module.arguments(stage) if stage.startswith("train") else module.arguments()
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
-            jobs.start(module.run, parser, words)
+            if hasattr(module, "arguments"):
+                jobs.start(module.run, module.arguments(), words)
+            jobs.start(module.run, module.Inputs, words=words)
         assert left.value.code == 1
         out, error = capsys.readouterr()
         lines = [line for line in error.splitlines() if line.startswith("error: ")]
@@ -187,7 +188,7 @@ def systems(tiny, training_words) -> dict[str, Path]:
 
 
 def _export_words(tiny, model: Path, base: Path | None, folder: Path) -> list[str]:
-    words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(model)]
+    words = ["--settings", '{"system": "x", "source": "de", "target": "en"}', "--model", str(model)]
     words += ["--base", str(base)] if base else []
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
     return [*words, "--output-folder", str(folder)]
@@ -205,5 +206,5 @@ def tiny_bundles(tiny, systems) -> dict[str, Path]:
     for family, weights in systems.items():
         made[family] = weights.parent / "bundle"
         base = systems["lvm"] if BASE in families()[family].needs else None
-        export_bundle.run(export_bundle.arguments().parse_args(_export_words(tiny, weights, base, made[family])))
+        _run("export_bundle", _export_words(tiny, weights, base, made[family]))
     return made

@@ -1,28 +1,105 @@
-"""Command lines of jobs: options that name several files."""
+"""Command lines of jobs: inputs as typed objects, and what is wrong with them in a sentence."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from pydantic import Field
 
-from workflow_src.serving.folders import bundles
-from workflow_src.training.systems import named_files
-
-
-def test_words_name_files_and_only_the_first_sign_divides():
-    assert named_files(["critic=a/b=c.safetensors", "rescorer=d"]) == {
-        "critic": Path("a/b=c.safetensors"),
-        "rescorer": Path("d"),
-    }
-    assert named_files([]) == {} and bundles(["teacher=x/bundle"]) == {"teacher": Path("x/bundle")}
+from workflow_src import jobs
+from workflow_src.spec import Frozen
 
 
-@pytest.mark.parametrize("word", ["critic", "=file", "critic=", "="])
-def test_a_word_of_another_form_is_told_with_the_option_and_the_form(word):
-    with pytest.raises(ValueError) as caught:
-        named_files(["rescorer=d", word])
-    assert str(caught.value) == f'--roles has "{word}"; write ROLE=FILE.'
-    with pytest.raises(ValueError) as caught:
-        bundles([word])
-    assert str(caught.value) == f'--bundles has "{word}"; write SYSTEM=FOLDER.'
+class Settings(Frozen):
+    max_length: int
+    names: dict[str, str] = {}
+
+
+class Inputs(jobs.DeviceJobInputs):
+    settings: Settings = Field(description="the longest sentence")
+    source: Path
+    output_folder: Path | None = Field(None, description="where files go")
+    roles: dict[str, Path] = Field({}, description="weights by role")
+    shards: tuple[Path, ...] = ()
+    compile: bool = False
+    every: int | Literal["auto"] = "auto"
+
+
+WORDS = ["--settings", '{"max_length": 5}', "--source", "a.de"]
+
+
+def test_words_become_typed_fields():
+    words = [*WORDS, "--roles", "critic=a/b=c.safetensors", "rescorer=d", "--shards", "1", "2", "--output-folder", "o"]
+    inputs = jobs.parse_options(Inputs, [*words, "--compile", "True", "--every", "7", "--threads", "2", "--log", "x"])
+    assert inputs == Inputs(
+        settings=Settings(max_length=5),
+        source=Path("a.de"),
+        output_folder=Path("o"),
+        roles={"critic": Path("a/b=c.safetensors"), "rescorer": Path("d")},
+        shards=(Path("1"), Path("2")),
+        compile=True,
+        every=7,
+        machine=jobs.Machine(threads=2),
+        log=Path("x"),
+    )
+
+
+def test_defaults_and_lists_without_an_entry():
+    inputs = jobs.parse_options(Inputs, [*WORDS, "--shards", "--roles"])
+    assert inputs == Inputs(settings=Settings(max_length=5), source=Path("a.de"))
+    assert (inputs.machine.device, inputs.every, inputs.compile) == ("auto", "auto", False)
+
+
+def test_settings_are_recorded_as_they_were_written():
+    raw = {"max_length": 5, "names": {"b": "x", "a": "y"}}
+    for content in (raw, {"max_length": 5}):
+        inputs = jobs.parse_options(Inputs, ["--settings", json.dumps(content), "--source", "a"])
+        assert jobs.recorded(inputs.settings) == content
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--settings", "{"], "--settings is no JSON"),
+        (["--settings", '{"max_length": true}'], "max_length"),
+        (["--settings", '{"max_length": 5, "longest": 4}'], "longest"),
+        (["--roles", "critic"], '"critic" is not of the form NAME=PATH'),
+        (["--roles", "=file"], '"=file"'),
+        (["--roles", "critic="], '"critic="'),
+        (["--roles", "a=b", "a=c"], "a comes twice, as b and as c"),
+    ],
+)
+def test_wrong_values_end_the_job_with_one_sentence_that_the_log_has_too(words, message, tmp_path, capsys):
+    log = tmp_path / "logs/job.log"
+    with pytest.raises(SystemExit) as left:
+        jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, words=[*WORDS, *words, "--log", str(log)])
+    error = capsys.readouterr().err
+    assert left.value.code == 1 and error.startswith("error: ") and error.count("\n") == 1 and message in error
+    assert log.read_text().startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--threads", "many"], "--threads"),
+        (["--precision", "float64"], "float32"),
+        (["--longest", "3"], "--longest"),
+        (["--compile"], "--compile"),
+    ],
+)
+def test_other_wrong_options_end_it_with_code_2(words, message, capsys):
+    with pytest.raises(SystemExit) as left:
+        jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, words=[*WORDS, *words])
+    assert left.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_the_help_has_every_option_with_its_description(capsys):
+    with pytest.raises(SystemExit) as left:
+        jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, "Stage x: 50 % of a text.", ["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert left.value.code == 0 and "Stage x: 50 % of a text." in text
+    for part in ("--settings JSON", "the longest sentence", "--roles [NAME=PATH ...]", "--output-folder", "--device"):
+        assert part in text

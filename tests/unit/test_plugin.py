@@ -18,14 +18,14 @@ from workflow_src.config import Plan, load_experiment
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.display import build
 from workflow_src.config.resources import Requests
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import figures, figures_quality, results, tables
 from workflow_src.evaluation.report.results import read_results
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
-from workflow_src.stages import export_bundle, report, train
+from workflow_src.stages import report
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -80,8 +80,32 @@ def test_it_is_planned_beside_the_families_in_the_tree(package):
         assert all(value > 0 for value in requests.need(rule, wildcards))
 
 
+def test_its_analysis_has_a_section_of_the_configuration(package):
+    analysis = planned().analyses["outputs_by_length"]
+    assert (analysis.rule, analysis.split, analysis.systems) == ("measure_outputs_by_length", "test", ())
+    assert analysis.path == "results/smoke/analysis/outputs-by-length.json" and analysis.enabled
+    told = json.loads(analysis.settings)
+    assert told["width"] == 5 and list(analysis.reads) == [row["details"] for row in told["rows"]]
+    assert jobs(planned())["measure_outputs_by_length"] == 1
+
+    def configured(**section):
+        return load_experiment("smoke", plugins=["bagged"], analyses={"outputs_by_length": section})
+
+    assert json.loads(Plan(configured(width=3)).analyses["outputs_by_length"].settings)["width"] == 3
+    with pytest.raises(ConfigError) as refused:
+        configured(widht=3)
+    assert (refused.value.setting, refused.value.nearest) == ("analyses.outputs_by_length.widht", "width")
+    with pytest.raises(ConfigError, match="analyses.outputs_by_length.width is 0; allowed: above 0"):
+        configured(width=0)
+    try:
+        with pytest.raises(ConfigError, match="^analyses.outputs_by_length: no analysis"):
+            load_experiment("smoke", analyses={"outputs_by_length": {}})
+    finally:
+        registry.use(["bagged"])
+
+
 @pytest.fixture(scope="module")
-def bundle(package, tiny, training_words, tmp_path_factory):
+def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     """A system that was trained and exported."""
     folder = tmp_path_factory.mktemp("bag")
     training = {"max_steps": 60, "batch_tokens": 300, "validate_every": 30, "save_every": 1000}
@@ -89,10 +113,11 @@ def bundle(package, tiny, training_words, tmp_path_factory):
     settings = {"system": "bag", "family": "wordbag", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
     settings |= {"bleu_tokeniser": "13a", "objective": {}, "training": training}
     words = training_words("wordbag", folder, settings=settings)
-    train.run(train.arguments("train").parse_args(words))
-    words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(folder / "model.safetensors")]
+    run_stage("train", words)
+    languages = '{"system": "x", "source": "de", "target": "en"}'
+    words = ["--settings", languages, "--model", str(folder / "model.safetensors")]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
-    export_bundle.run(export_bundle.arguments().parse_args([*words, "--output-folder", str(folder / "bundle")]))
+    run_stage("export_bundle", [*words, "--output-folder", str(folder / "bundle")])
     return folder / "bundle"
 
 
@@ -162,7 +187,12 @@ def test_a_bundle_whose_plug_in_is_missing_says_so(bundle):
 def scored(bleu):
     """A quality file."""
     variant = {"bleu": bleu, "bleu_ci": [bleu - 1, bleu + 1], "chrf": 50.0, "validity": None}
-    variant |= {"bleu_signature": "tok:13a", "chrf_signature": "nc:6"}
+    variant |= {
+        "bleu_tokenised": bleu,
+        "bleu_intl_lowercase": bleu,
+        "bleu_signature": "tok:13a",
+        "chrf_signature": "nc:6",
+    }
     return {**{name: variant for name in VARIANTS.values()}, "sentences": 9, "mean_steps": 1.0}
 
 

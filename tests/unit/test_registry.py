@@ -39,6 +39,14 @@ search = dataclasses.replace(SEARCH, name="other-search", settings=Settings)
 family = dataclasses.replace(FAMILY, name="other-family", searches=("other-search",))
 PLUGIN = spec.Plugin("other", "1.2", families=(family,), searches=(search,))
 '''
+# Of a change below: a plug-in with an analysis that differs from one of the tree in these fields.
+ANALYSIS = """
+from workflow_src.evaluation.analyses.marginal import ANALYSIS
+
+def change(**fields):
+    return spec.Plugin("other", "1", analyses=(dataclasses.replace(ANALYSIS, **{"name": "other"} | fields),))
+
+"""
 
 
 class Settings(SearchSettings):
@@ -212,6 +220,32 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
                 "subject": 'family "other-family"',
                 "problem": 'names the search "delta", whose role "model" needs the trait "latent"',
             },
+        ),
+        (
+            ANALYSIS + "PLUGIN = change(name='mar-ginal')",
+            {"subject": 'analysis "mar-ginal"'},
+        ),
+        (
+            ANALYSIS + "PLUGIN = change(name='marginal')",
+            {"subject": 'analysis "marginal"', "fix": "rename one of them"},
+        ),
+        (
+            ANALYSIS + "PLUGIN = change()",
+            {"problem": 'has the rule "estimate_marginal", which is that of analysis "marginal"'},
+        ),
+        (ANALYSIS + "PLUGIN = change(rule='a b')", {"problem": 'has the rule "a b"'}),
+        (
+            ANALYSIS + "PLUGIN = change(rule='r', settings=spec.Frozen)",
+            {"subject": 'analysis "other"', "mentions": ("settings", "sections.Frozen", "AnalysisSettings")},
+        ),
+        (
+            ANALYSIS + "class Open(spec.AnalysisSettings):\n    count: int\nPLUGIN = change(rule='r', settings=Open)",
+            {"subject": 'analysis "other"', "problem": "has a setting without a default"},
+        ),
+        (ANALYSIS + "PLUGIN = change(rule='r', split='train')", {"problem": 'has the split "train"'}),
+        (
+            ANALYSIS + "PLUGIN = change(rule='r', show='nowhere:x')",
+            {"subject": 'analysis "other"', "mentions": ('the show "nowhere:x"',)},
         ),
     ],
 )

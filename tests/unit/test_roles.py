@@ -28,7 +28,6 @@ from workflow_src.families.build import build
 from workflow_src.nn.weights import weights_of as weights_of_model
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, write_json
 from workflow_src.serving.translator import Translator
-from workflow_src.stages import export_bundle, train
 
 PROJECT = Path(__file__).resolve().parents[2]
 DECLARATIONS = """
@@ -253,19 +252,20 @@ def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     settings |= {"bleu_tokeniser": "13a"}
     words = training_words("marked", folder, settings=settings)
     with pytest.raises(ValueError, match="family marked needs --roles critic=FILE"):
-        train.run(train.arguments("train").parse_args(words))
-    train.run(train.arguments("train").parse_args([*words, *critic]))
-    words = ["--settings", '{"source": "de", "target": "en"}', "--model", str(folder / "model.safetensors")]
+        run_stage("train", words)
+    run_stage("train", [*words, *critic])
+    languages = '{"system": "x", "source": "de", "target": "en"}'
+    words = ["--settings", languages, "--model", str(folder / "model.safetensors")]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
     words += ["--output-folder", str(folder / "bundle")]
     with pytest.raises(ValueError, match="family marked, which needs the role critic; add it to --roles"):
-        export_bundle.run(export_bundle.arguments().parse_args(words))
-    export_bundle.run(export_bundle.arguments().parse_args([*words, *critic]))
+        run_stage("export_bundle", words)
+    run_stage("export_bundle", [*words, *critic])
     return folder / "bundle"
 
 
 def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
-    bundle, tiny, training_words, tmp_path, refused
+    bundle, tiny, training_words, run_stage, tmp_path, refused
 ):
     teacher, marked = (bundle.parent / place / "model.safetensors" for place in ("teacher", ""))
     settings = {"system": "led", "family": "led", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
@@ -273,12 +273,13 @@ def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
     settings |= {"bleu_tokeniser": "13a"}
     words = training_words("led", tmp_path, settings=settings, initial=marked)
     critic = ["--roles", f"critic={teacher}"]
-    train.run(train.arguments("train").parse_args([*words, *critic]))
+    run_stage("train", [*words, *critic])
     assert (tmp_path / "model.safetensors").read_bytes() == marked.read_bytes()
-    export = ["--settings", '{"source": "de", "target": "en"}', "--model", str(tmp_path / "model.safetensors")]
+    languages = '{"system": "x", "source": "de", "target": "en"}'
+    export = ["--settings", languages, "--model", str(tmp_path / "model.safetensors")]
     export += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
     export += ["--output-folder", str(tmp_path / "bundle")]
-    export_bundle.run(export_bundle.arguments().parse_args(export))
+    run_stage("export_bundle", export)
     parts = read_json(tmp_path / "bundle/bundle.json")["models"].values()
     assert [part["role"] for part in parts] == ["model"]
     told = refused("export_bundle", [*export, *critic])

@@ -21,11 +21,23 @@ from workflow_src.config.compose import (
 from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
-from workflow_src.config.resolved import Loaded, System
+from workflow_src.config.metrics import Measured, resolve
+from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError, DeclarationError
-from workflow_src.registry import carried, default_engine, distilling_engines, distilling_search, engines, families, use
-from workflow_src.spec import AUTOREGRESSIVE, BASE, UNKNOWN, Family, SearchSettings, phrase
+from workflow_src.registry import (
+    analyses,
+    carried,
+    conventions,
+    default_engine,
+    distilling_engines,
+    distilling_search,
+    engines,
+    families,
+    main_metric,
+    use,
+)
+from workflow_src.spec import AUTOREGRESSIVE, BASE, UNKNOWN, AnalysisSettings, Corpus, Family, SearchSettings, phrase
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:
@@ -62,15 +74,10 @@ def load(raw: dict[str, Any]) -> Loaded:
     for side in ("source", "target"):
         if getattr(config.recipe, side) not in dataset.languages:
             raise ConfigError(f"recipe.{side}", getattr(config.recipe, side), allowed=dataset.languages)
-    bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
-    report = config.report
-    if report.expected_convention != "sacrebleu" and bleu_tokeniser(config.recipe.target) != "13a":
-        raise ConfigError(
-            "report.expected_convention",
-            report.expected_convention,
-            problem=f"not measured for target {config.recipe.target}, which has no spaces",
-            allowed=["sacrebleu"],
-        )
+    tokeniser = bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
+    corpus = Corpus(config.recipe.source, config.recipe.target, tokeniser, bool(dataset.generator))
+    measured = resolve(config.metrics, corpus)
+    _check_convention(config.report.expected_convention, measured, corpus)
     _check_parts(dataset, (config.recipe.source, config.recipe.target))
     parse(GeneratorConfig, dataset.generator, "recipe.dataset.generator")
     steps = merge(dataset.normalisation, config.recipe.normalisation)
@@ -81,7 +88,41 @@ def load(raw: dict[str, Any]) -> Loaded:
     _check_split(dataset, systems)
     for system in systems.values():
         check_search_defaults(system, systems)
-    return Loaded(config, dataset, normalisation, systems, resolve_decodes(config, systems))
+    decodes = resolve_decodes(config, systems)
+    _check_choices(decodes, measured, corpus)
+    return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config))
+
+
+def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus) -> None:
+    """The metric that counts as published figures do is measured, and can be. Raises ConfigError."""
+    where = "report.expected_convention"
+    if name not in conventions():
+        raise ConfigError(where, name, allowed=conventions())
+    metric, main = conventions()[name], main_metric().convention
+    remedy = f"say {main.name}" if main else "remove it"
+    if reason := metric.conflict(corpus, metric.settings()):
+        raise ConfigError(where, name, problem=f"it {reason}", hint=remedy)
+    if metric not in [one.metric for one in measured]:
+        raise ConfigError(where, name, problem=f"metrics lists no {metric.name}", hint=f"add it, or {remedy}")
+
+
+def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], corpus: Corpus) -> None:
+    """Metrics that choose on dev are measured, and can be. Raises ConfigError."""
+    fits = [one.metric.name for one in measured if not one.metric.conflict(corpus, one.settings)]
+    for decode in decodes:
+        if decode.tune_by and decode.tune_by not in fits:
+            raise ConfigError(f"tune_by of decode {decode.system}/{decode.name}", decode.tune_by, allowed=fits)
+
+
+def _analyses(config: WorkflowConfig) -> dict[str, AnalysisSettings]:
+    """Settings of every declared analysis. Raises ConfigError for a section of another name, or with a fault."""
+    for name in config.analyses:
+        if name not in analyses():
+            raise ConfigError(f"analyses.{name}", problem="no analysis", allowed=analyses())
+    return {
+        name: parse(analysis.settings, config.analyses.get(name, {}), f"analyses.{name}")
+        for name, analysis in analyses().items()
+    }
 
 
 def _dataset(config: WorkflowConfig) -> DatasetConfig:

@@ -6,7 +6,6 @@ digest, and the digests of what it was made from.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,6 +117,6 @@ def _parsed(line: str, path: Path, number: int) -> dict[str, Any]:
     return record
 
 
-def distillation_inputs(given: argparse.Namespace) -> dict[str, Path]:
-    """Files that distilled text comes from, by name."""
-    return {"model": given.model, "subwords": given.subwords / "subwords.json", "source": given.source}
+def distillation_files(model: Path, subwords: Path, source: Path) -> dict[str, Path]:
+    """Files that distilled text is made from, by the names that records give them; `subwords` is a folder."""
+    return {"model": model, "subwords": subwords / "subwords.json", "source": source}

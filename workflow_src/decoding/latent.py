@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
 from workflow_src.decoding.candidates import read_symbols
-from workflow_src.spec import REFINER, SearchSettings
+from workflow_src.decoding.settings import RefinementSettings
+from workflow_src.runtime.device import on_cpu
+from workflow_src.spec import REFINER
 from workflow_src.types import (
     EOS,
     PAD,
@@ -27,10 +29,29 @@ from workflow_src.types import (
     wide,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 # Below every logit.
 NEVER = -1e9
 # (memory, mask (B, T)) -> one step of latents (B, T, Z).
 StepMaker = Callable[[Any, Tensor], RefinementStep]
+
+
+class StepSettings(Protocol):
+    """Settings of searches that move latents step by step."""
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def stop_threshold(self) -> float | None: ...
+
+    @property
+    def length_quantile(self) -> float | None: ...
+
+    @property
+    def lengthening(self) -> float: ...
 
 
 def _stay(memory, target_mask: Tensor) -> RefinementStep:
@@ -79,12 +100,11 @@ def delta_step(
     return DeltaStep(model, memory, target_mask, choice)
 
 
-def decoded(
-    model: SourceLatentModel | LatentLengthModel, memory, z: Tensor, choice: LengthChoice = MOST_PROBABLE
-) -> tuple[Tensor, Tensor]:
-    """Logits (B, N, V) and mask (B, N) at the slots of latents (B, S, Z); only lengths that z says can be chosen."""
+def decoded(model: SourceLatentModel, memory, z: Tensor, choice: LengthChoice = MOST_PROBABLE) -> tuple[Tensor, Tensor]:
+    """Logits (B, N, V) and mask (B, N) at the slots of latents (B, S, Z); a `choice` needs p(l|z)."""
     if choice == MOST_PROBABLE:
         return model.decode(memory, z)
+    assert says_lengths(model), "families without p(l|z) refuse settings of lengths"
     return model.decode(memory, z, model.predict_lengths(memory, z, choice.quantile, choice.lengthening))
 
 
@@ -97,7 +117,7 @@ def gradient_step(refiner: Refiner, memory, target_mask: Tensor, step_size: floa
     return step
 
 
-def direction_steps(models: Mapping[str, Any], settings: SearchSettings) -> StepMaker:
+def direction_steps(models: Mapping[str, Any], settings: RefinementSettings) -> StepMaker:
     """What makes the steps of a search along its network's direction: a score's output, or an energy's slope."""
     return lambda memory, mask: gradient_step(models[REFINER], memory, mask, settings.step_size)
 
@@ -109,12 +129,12 @@ def refine(z: Tensor, step: RefinementStep, steps: int) -> Tensor:
     return z
 
 
-def on_source(model: LatentModel | SourceLatentModel) -> bool:
+def on_source(model: LatentModel | SourceLatentModel) -> TypeIs[SourceLatentModel]:
     """Whether a model's latents are those of source positions."""
     return getattr(model, "source_latents", False)
 
 
-def says_lengths(model: LatentModel | SourceLatentModel) -> bool:
+def says_lengths(model: LatentModel | SourceLatentModel) -> TypeIs[LatentLengthModel]:
     """Whether a model's latents say how long the output is."""
     return getattr(model, "latent_lengths", False)
 
@@ -127,7 +147,7 @@ def prior_of(model: LatentModel | SourceLatentModel, memory, mask: Tensor) -> tu
 def posterior_of(model: LatentModel | SourceLatentModel, memory, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and deviation of q(z|x,y), (B, P, Z) each, at the positions of mask (B, P).
 
-    The y are tokens (B, N), padded, as `outputs` tells them: where latents are those of the target, its P positions.
+    The y are tokens (B, N), padded, as `outputs` returns them: where latents are those of the target, its P positions.
     """
     return model.posterior(memory, tokens) if on_source(model) else model.posterior(memory, tokens, mask)
 
@@ -172,7 +192,7 @@ def length_mask(lengths: Tensor) -> Tensor:
 
 @torch.no_grad()
 def translate_batch(
-    model: LatentModel,
+    model: LatentModel | SourceLatentModel,
     source: Tensor,
     make_step: StepMaker | None = None,
     steps: int = 0,
@@ -204,32 +224,38 @@ def translate_batch(
         mask = latent_mask(model, lengths)
         z, _ = model.prior(memory, mask)
     steps, make_step = (steps, make_step) if make_step else (0, _stay)
-    used = torch.full((len(source),), steps, dtype=torch.int64, device=source.device)
     if stop_unchanged and steps:
         return refine_until_unchanged(model, z, make_step, memory, mask, steps, scored, trace, choice)
-    traces = [] if trace else None
-    keep = None
-    if traces is not None:
-        keep = lambda now: traces.append(words(model, memory, now, mask, False, choice)[0])  # noqa: E731
+    used = [steps] * len(source)
+    traces: list[list[list[int]]] = []
+
+    def keep(now: Tensor) -> None:
+        if trace:
+            traces.append(words(model, memory, now, mask, False, choice)[0])
+
     if stop_threshold is None:
         step = make_step(memory, mask)
         for _ in range(steps):
-            if keep:
-                keep(z)
+            keep(z)
             z = step(z)
     else:
         # Latents of source positions stand beside source states, which stay as wide as the batch.
         trim = not on_source(model)
-        z, used = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
+        z, taken = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
+        used = taken.tolist()
     rows, scores = words(model, memory, z, mask, scored, choice)
-    if traces is not None:
-        # Sentences that stopped early keep what they had.
-        traces += [rows] * (steps + 1 - len(traces))
-    return Hypotheses(rows, scores, used.tolist(), traces)
+    # Sentences that stopped early keep what they had.
+    traces += [rows] * (steps + 1 - len(traces))
+    return Hypotheses(rows, scores, used, traces if trace else None)
 
 
 def refined(
-    model: LatentModel, source: Tensor, make_step: StepMaker, settings: SearchSettings, scored: bool, trace: bool
+    model: LatentModel | SourceLatentModel,
+    source: Tensor,
+    make_step: StepMaker,
+    settings: StepSettings,
+    scored: bool,
+    trace: bool,
 ) -> Hypotheses:
     """`translate_batch` as the settings of a refining search say: its steps, lengths and when it stops."""
     return translate_batch(
@@ -255,7 +281,7 @@ def words(
     choice: LengthChoice = MOST_PROBABLE,
 ) -> tuple[list[list[int]], list[float]]:
     """The translations argmax p(y|z,x) and, if `scored`, their mean log p(y_t|z,x) over all positions (else 0)."""
-    tokens, scores = outputs(model, memory, z, mask, scored, choice)
+    tokens, scores = on_cpu(*outputs(model, memory, z, mask, scored, choice))
     return listed(tokens), scores.tolist()
 
 
@@ -353,8 +379,8 @@ def refine_until_unchanged(
     for _ in range(steps):
         z = step.after(tokens) if isinstance(step, DeltaStep) else step(z)
         before, (tokens, scores) = tokens, outputs(model, part, z, mask, scored, choice)
-        places, found = active.tolist(), zip(listed(tokens), scores.tolist(), strict=True)
-        for place, (row, value) in zip(places, found, strict=True):
+        places, translations = active.tolist(), zip(listed(tokens), scores.tolist(), strict=True)
+        for place, (row, value) in zip(places, translations, strict=True):
             rows[place], values[place], used[place] = row, value, used[place] + 1
         traces.append(list(rows))
         going = _differ(before, tokens)
@@ -390,7 +416,7 @@ def without_ends(rows: list[list[int]], positions: list[int]) -> list[list[int]]
     return [[i for i in row[:count] if i != EOS] for row, count in zip(rows, positions, strict=True)]
 
 
-def draw_noise(batch: Batch, model, generator: torch.Generator) -> None:
+def draw_noise(batch: Batch, model: LatentModel | SourceLatentModel, generator: torch.Generator) -> None:
     """Draw the noise of latents that another process draws for this batch: later batches then get theirs."""
     shape = (*batch_mask(model, batch).shape, model.config.latent_dim)
     torch.randn(shape, generator=generator, device=batch.target.device)

@@ -18,6 +18,8 @@ from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses
 
 COMPUTE_TYPES = ("float32", "int8", "float16")
+# Settings of greedy and beam search that are arguments of `Engine.search`.
+SETTINGS = ("beam", "length_penalty", "max_length_ratio")
 
 
 def device_and_index(device: str) -> tuple[str, int]:
@@ -86,9 +88,9 @@ class Engine:
         self, sources: Sequence[Sequence[int]], settings: SearchSettings, batch: int = 64, scored: bool = True
     ) -> Hypotheses:
         """`search` as the settings of a greedy or beam search say."""
-        # Greedy search, which has no such settings, is a beam of one.
-        beam, penalty = getattr(settings, "beam", 1), getattr(settings, "length_penalty", 1.0)
-        return self.search(sources, beam, penalty, settings.max_length_ratio, batch, scored)
+        # Greedy search has neither a beam nor a penalty: it is a beam of one.
+        fields = {name: value for name, value in dict(settings).items() if name in SETTINGS}
+        return self.search(sources, **fields, batch=batch, scored=scored)
 
     def search(
         self,

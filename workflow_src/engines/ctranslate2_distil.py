@@ -14,7 +14,7 @@ from workflow_src.types import Hypotheses
 
 
 def distil(
-    network, subwords: Subwords, runtime: Runtime, threads: int | None
+    network, subwords: Subwords, runtime: Runtime, threads: int
 ) -> Callable[[list[list[int]], Any, int], tuple[Hypotheses, list[int]]]:
     """(source ids, beam settings, batch) -> hypotheses in float32, and the places of those that a limit cut.
 

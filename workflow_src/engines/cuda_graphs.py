@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.passes import Pass, graph_key, make_pass, own_networks, width_of
 from workflow_src.nn.layers import check_length
+from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, PAD, Hypotheses
+from workflow_src.types import EOS, PAD, Hypotheses, max_positions
 
 # What a search works with, by role.
 Networks = Mapping[str, nn.Module] | None
@@ -86,7 +87,7 @@ class CapturedPasses:
 
     def __init__(self, models: Mapping[str, nn.Module], device: torch.device):
         self.models, self.device = dict(models), device
-        self.limit = min(model.config.max_positions for model in models.values())
+        self.limit = min(map(max_positions, models.values()))
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         # By settings: the networks that a search works with, the pass made with them, and what tells its graph.
         self._passes: dict[SearchSettings, tuple[Networks, Pass, str]] = {}
@@ -120,29 +121,35 @@ class CapturedPasses:
         made, graph = self._pass(settings, networks)
         key = graph, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
         ids = filled(sources, *key[1:])
-        # Rows to spare are read no further. A search may have several for a sentence.
-        outputs = [part[: count * (len(part) // len(ids))] for part in self._outputs(key, made, ids)]
+        outputs = self._outputs(key, made, ids, count)
         if made.read_tensors is not None:
-            found = made.read_tensors(ids[:count].to(self.device), outputs)
+            found = made.read_tensors(self._sources[key][:count], outputs)
             return Hypotheses(found.tokens, [0.0] * count, found.steps, candidates=found.candidates)
-        read = [(part.float() if part.is_floating_point() else part).cpu().numpy() for part in outputs]
+        read = [(part.float() if part.is_floating_point() else part).numpy() for part in outputs]
         if made.read is not None:
             found = made.read(ids[:count].numpy(), read)
             return Hypotheses(found.tokens, [0.0] * count, found.steps)
         tokens = made.finished(*(part.tolist() for part in read))
         return Hypotheses(tokens, [0.0] * count, [made.steps] * count)
 
-    def _outputs(self, key: Key, made: Pass, ids: Tensor) -> tuple[Tensor, ...]:
+    def _outputs(self, key: Key, made: Pass, ids: Tensor, count: int) -> list[Tensor]:
+        """Outputs of the first `count` sentences: on the CPU, or on their device where a search reads them there."""
         if key not in self._sources:
             source = ids.to(self.device)
             self._widths[key] = self._widest(made, source)
             self._sources[key] = source
-        self._sources[key].copy_(ids)
+        self._sources[key].copy_(ids, non_blocking=True)
         while True:
             outputs, needed = self._program(key, made)()
-            wanted = 0 if needed is None else int(needed)
+            # Rows to spare are read no further. A search may have several for a sentence.
+            parts = [part[: count * (len(part) // len(ids))] for part in outputs]
+            parts += [] if needed is None else [needed]
+            if made.read_tensors is None:
+                # With one wait for all.
+                parts = on_cpu(*parts)
+            wanted = 0 if needed is None else int(parts[-1])
             if wanted <= self._widths[key]:
-                return outputs
+                return parts[: len(outputs)]
             check_length(wanted, self.limit)
             # It is never asked again.
             del self._programs[key]

@@ -89,7 +89,8 @@ class ExportedGraphs:
 
     def _of_others(self, settings: SearchSettings, networks: Mapping[str, nn.Module] | None) -> list[ExportedFunction]:
         others = self._compiled(settings, networks or {}).values()
-        return [other.function for other in others if isinstance(other, Compiled)]
+        functions = [other.function for other in others if isinstance(other, Compiled)]
+        return [function for function in functions if isinstance(function, ExportedFunction)]
 
     def prepare(
         self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None, alone: bool
@@ -139,7 +140,8 @@ class ExportedGraphs:
 
     def _compiled(self, settings: SearchSettings, networks: Mapping[str, nn.Module]) -> dict[str, Any]:
         """Networks by role; those of which a search asks one function, where they have it, have a graph for it."""
-        needed, made = registry.needs(settings), dict(networks)
+        needed = registry.needs(settings)
+        made: dict[str, nn.Module | Compiled] = dict(networks)
         for role, network in networks.items():
             reference = needed[role].program if role in needed else None
             if reference is None:

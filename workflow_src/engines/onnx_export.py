@@ -95,6 +95,7 @@ def _traced(
             input_names=["source", *inputs],
             output_names=list(outputs),
         )
+    assert program is not None, "the exporter returns a program unless it writes a file"
     model = program.model_proto
     model.ir_version = FORMAT
     # Shapes that rewrites make wrong; the runtime finds them by itself.

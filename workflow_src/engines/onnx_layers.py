@@ -22,7 +22,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, heads
 
     `bias` is additive: (B, 1, 1, S) as `attention_bias` makes it, or one for each pair of positions (1, 1, T, T).
     """
-    inputs = [query, key, value]
+    inputs: list[Tensor | None] = [query, key, value]
     if bias is not None and bias.size(2) == 1:
         # A mask of source positions; the operator repeats it for all queries.
         inputs += [None, (bias[:, 0, 0] > MASKED / 2).int()]
@@ -86,6 +86,7 @@ class FusedBidirectionalLSTM(nn.Module):
         lengths, x = mask.sum(1).int(), x.transpose(0, 1)
         ends = (2, rows, self.width)
         for layer in self.layers:
+            assert isinstance(layer, nn.ParameterList)
             x, hidden, cell = torch.onnx.ops.symbolic_multi_out(
                 "LSTM",
                 [x, *layer, lengths],

@@ -95,7 +95,8 @@ def narrow_attention(graph: onnx.GraphProto) -> None:
 
     What is rounded is the same: the product's input and weights. The attention is not.
     """
-    constants, readers, gone = constants_of(graph), readers_of(graph), []
+    constants, readers = constants_of(graph), readers_of(graph)
+    replaced: list[onnx.NodeProto] = []
     for value in graph.output:
         readers.setdefault(value.name, []).append(value)
     made = {name: node for node in graph.node for name in node.output}
@@ -115,8 +116,8 @@ def narrow_attention(graph: onnx.GraphProto) -> None:
             "QAttention", given, list(node.output), node.name, domain="com.microsoft", num_heads=heads
         )
         graph.node[place].CopyFrom(joined)
-        gone += chain
-    remove(graph, gone)
+        replaced += chain
+    remove(graph, replaced)
     drop_unused(graph)
 
 
@@ -146,7 +147,7 @@ def _packed_product(
         parts = [part for part in found.values() if all(len(readers.get(name, ())) == 1 for name in part.output)]
         return parts[0] if len(parts) == len(found) == 1 else None
 
-    chain = []
+    chain: list[onnx.NodeProto] = []
     plain = [attribute.name for attribute in node.attribute] == ["num_heads"] and len(node.output) == 1
     if node.op_type != "MultiHeadAttention" or any(node.input[3:]) or not plain:
         return None

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workflow_src.losses.settings import CrossEntropyConfig
+from workflow_src.nn.layers import Embedding
+from workflow_src.nn.recurrent import WordEmbedding
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.types import PAD, Batch, DevSet, Validation, wide, with_end
 
@@ -20,7 +22,7 @@ class Autoregressive(nn.Module):
     """
 
     config: Any
-    target_embedding: nn.Module
+    target_embedding: Embedding | WordEmbedding
     output_bias: nn.Parameter
 
     def encode(self, source: Tensor) -> Any:
@@ -86,7 +88,7 @@ def validate(dev: DevSet, objective: CrossEntropyConfig, base: None = None) -> V
     """Loss of a token, end symbols counted, and BLEU of greedy search on dev, which selects the weights."""
 
     @torch.no_grad()
-    def figures(model: nn.Module) -> dict[str, float]:
+    def figures(model: Autoregressive) -> dict[str, float]:
         def measure(batch: Batch) -> tuple[float, int]:
             return float(model.log_probabilities(batch.source, batch.target).sum()), batch.num_target_tokens
 

@@ -46,4 +46,6 @@ def sizes_of(family: str, subwords: Subwords) -> dict[str, Any]:
 def build_objective(family: str, settings: dict[str, Any]) -> Objective:
     """The objective of `family`. Raises ConfigError for settings that are not the family's."""
     declared = families()[family]
+    if declared.loss is None:
+        raise ConfigError("family", family, problem="its models are counted, not trained: they have no objective")
     return import_object(declared.loss)(parse(declared.objective, settings, f"{family}.objective"))

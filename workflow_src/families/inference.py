@@ -74,6 +74,7 @@ def lengths_of(batch: Batch) -> Tensor:
 def _noise(operator: str, logits: Tensor, mask: Tensor, keys: Tensor | None, stream: int) -> Tensor | None:
     if operator not in NOISY:
         return None
+    assert keys is not None, "what draws has keys"
     return gumbel(keys, (mask.size(1), logits.size(1)), stream)[mask].to(logits)
 
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.latent import batch_mask, delta_step, draw_noise, gradient_step, refine, translate_batch
+from workflow_src.decoding.latent import (
+    batch_mask,
+    delta_step,
+    draw_noise,
+    gradient_step,
+    prior_of,
+    refine,
+    translate_batch,
+)
 from workflow_src.losses.score_matching import cosine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.latent_stack import LatentStack
 from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.registry import families
 from workflow_src.spec import LATENT
-from workflow_src.types import Batch, DevSet, Validation
+from workflow_src.types import Batch, DevSet, LatentModel, Refiner, SourceLatentModel, Validation
 
 
 def start(
@@ -26,10 +34,10 @@ def start(
     return model.start_from_base(tensors) if of_a_base else copy_matching(model, tensors)
 
 
-def validate(dev: DevSet, objective: ScoreMatchingConfig, frozen: nn.Module) -> Validation:
+def validate(dev: DevSet, objective: ScoreMatchingConfig, frozen: LatentModel | SourceLatentModel) -> Validation:
     """Cosine between direction and delta's offset at full noise and at the prior mean, and BLEU after one step."""
 
-    def figures(model: nn.Module) -> dict[str, float]:
+    def figures(model: Refiner) -> dict[str, float]:
         generator = dev.generator()
         parts = dev.over_batches(
             lambda batch: _agreement(model, frozen, batch, objective, generator, moved=dev.group.size > 1),
@@ -49,7 +57,12 @@ def validate(dev: DevSet, objective: ScoreMatchingConfig, frozen: nn.Module) -> 
 
 @torch.no_grad()
 def _agreement(
-    model, frozen, batch: Batch, objective: ScoreMatchingConfig, generator, moved: bool = False
+    model: Refiner,
+    frozen: LatentModel | SourceLatentModel,
+    batch: Batch,
+    objective: ScoreMatchingConfig,
+    generator: torch.Generator,
+    moved: bool = False,
 ) -> dict[str, Tensor]:
     """Cosines a sentence (B,); squared error and offset length a position (N,), at full noise and at none.
 
@@ -57,7 +70,7 @@ def _agreement(
     """
     mask = batch_mask(frozen, batch)
     memory = frozen.encode(batch.source)
-    mean, deviation = frozen.prior(memory, mask)
+    mean, deviation = prior_of(frozen, memory, mask)
     noise = torch.randn(mean.shape, generator=generator, device=mean.device)
     result = {}
     for name, z in (("", mean + deviation * noise), ("_noise0", mean)):

@@ -121,7 +121,7 @@ def viterbi(emissions: Tensor, lattice: Lattice) -> Tensor:
         choices = torch.stack([best, moved[:, 1:-1], moved[:, :-2] + skips])
         best, came[n] = choices.max(0)
         best = best + scores[n]
-        state = torch.where(n == ends, (best + last).argmax(-1), state)
+        state = torch.where(ends == n, (best + last).argmax(-1), state)
     path = torch.empty(count, scores.size(1), dtype=torch.int64, device=scores.device)
     for n in range(count - 1, -1, -1):
         path[n] = torch.where(n <= ends, state, 0)

@@ -26,6 +26,7 @@ NOISY = frozenset({"SG", "GX"})
 def relaxed(operator: str, logits: Tensor, noise: Tensor | None = None) -> Tensor:
     """Distributions O(z) of logits z, (..., V); `noise`, of their shape, is for the operators that are `NOISY`."""
     if operator in NOISY:
+        assert noise is not None, "operators that draw noise get it"
         logits = logits + noise
     soft = logits if operator == "STL" else logits.softmax(-1)
     if operator not in HARD:

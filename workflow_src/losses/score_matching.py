@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import batch_mask, delta_step, refine
+from workflow_src.decoding.latent import batch_mask, delta_step, prior_of, refine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.types import Batch, LossTerms, TrainingContext
 
@@ -45,7 +45,7 @@ class ScoreMatching:
         """z (B, T, Z) at the positions of `mask`, its goal after delta steps, and the source states."""
         frozen, generator = context.frozen, context.generator
         memory = frozen.encode(batch.source)
-        mean, deviation = frozen.prior(memory, mask)
+        mean, deviation = prior_of(frozen, memory, mask)
         device = mean.device
         noise = torch.randn(mean.shape, generator=generator, device=device)
         scales = mean.size(0) if self.config.noise_scale == "sentence" else 1

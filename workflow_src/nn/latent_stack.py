@@ -23,6 +23,8 @@ from workflow_src.nn.weights import copy_matching
 class LatentStack(nn.Module):
     """Decoder layers over projected latents with positions: (B, T, Z) -> (B, T, D)."""
 
+    positions: Tensor
+
     def __init__(self, config: RefinerConfig):
         super().__init__()
         self.config = config

@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -186,7 +186,7 @@ class Layer(nn.Module):
         self.self_attention = SelfAttention(config.dim, config.heads)
         self.self_norm = nn.LayerNorm(config.dim)
         self.cross_attention = CrossAttention(config.dim, config.heads) if cross else None
-        self.cross_norm = nn.LayerNorm(config.dim) if cross else None
+        self.cross_norm = nn.LayerNorm(config.dim) if cross else nn.Identity()
         self.feed_forward = FeedForward(config.dim, config.feed_forward)
         self.feed_norm = nn.LayerNorm(config.dim)
         self.dropout = config.dropout
@@ -194,11 +194,11 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, bias: Tensor | None, memory: Memory | None, fused: bool) -> Tensor:
         x = self._add(x, self.self_norm, lambda h: self.self_attention(h, bias, fused))
-        if self.cross_attention is not None:
-            x = self._add(x, self.cross_norm, lambda h: self.cross_attention(h, memory, fused))
+        if (cross := self.cross_attention) is not None:
+            x = self._add(x, self.cross_norm, lambda h: cross(h, memory, fused))
         return self._add(x, self.feed_norm, self.feed_forward)
 
-    def _add(self, x: Tensor, norm: nn.LayerNorm, part) -> Tensor:
+    def _add(self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre:
             return x + dropout(part(norm(x)), self.dropout, self.training)
         return norm(x + dropout(part(x), self.dropout, self.training))
@@ -267,6 +267,8 @@ def embedded(words: Tensor, weight: Tensor) -> Tensor:
 
 class Embedding(nn.Module):
     """Embeddings times sqrt(D) plus sinusoidal positions, of ids (B, T) int64 or distributions (B, T, V): (B, T, D)."""
+
+    positions: Tensor
 
     def __init__(self, size: int, config: StackConfig):
         super().__init__()

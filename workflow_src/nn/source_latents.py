@@ -90,10 +90,10 @@ class LengthTransformation(nn.Module):
         Rows past a sentence's length have no meaning.
         """
         scale = wide(self.log_sigma)
-        kind = {"device": lengths.device, "dtype": scale.dtype}
         ratio = source_mask.sum(1).to(scale.dtype) / lengths.to(scale.dtype)
-        centre = (torch.arange(width, **kind) + 1)[None, :] * ratio[:, None]
-        distance = (torch.arange(source_mask.size(1), **kind) + 1) - centre[..., None]
+        centre = (torch.arange(width, device=lengths.device, dtype=scale.dtype) + 1)[None, :] * ratio[:, None]
+        places = torch.arange(source_mask.size(1), device=lengths.device, dtype=scale.dtype) + 1
+        distance = places - centre[..., None]
         scores = -0.5 * (distance * (-scale).exp()) ** 2
         return scores.masked_fill(~source_mask[:, None], float("-inf")).softmax(-1)
 

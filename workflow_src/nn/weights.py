@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,14 @@ from workflow_src.types import Symbols
 OTHER = "give weights of this model and configuration"
 
 
+@runtime_checkable
+class Counted(Protocol):
+    """A model whose weights are counts: their shapes follow from the text."""
+
+    def reshape(self, weights: dict[str, Tensor]) -> None:
+        """Give the parameters the shapes of `weights`."""
+
+
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter once, by its first name (a shared embedding is saved once)."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
@@ -26,8 +35,7 @@ def set_weights(model: nn.Module, weights: dict[str, Tensor], where: str | Path)
 
     Raises ArtifactError naming the first that is missing, unknown, of another shape or not finite.
     """
-    if hasattr(model, "reshape"):
-        # What is counted has as many entries as its text gave.
+    if isinstance(model, Counted):
         model.reshape(weights)
     own = dict(model.named_parameters())
     for name in own:
@@ -91,7 +99,7 @@ def copy_places(
     Raises ValueError where the embeddings of the target have another shape: then hardly anything would be copied.
     """
     other = weights.get("target_embedding.weight", weights.get("source_embedding.weight"))
-    own = module.target_embedding.weight
+    own = module.get_parameter("target_embedding.weight")
     if other is not None and other.shape != own.shape:
         raise ValueError(
             f"cannot start from weights with an embedding of {tuple(other.shape)}, this model's is "

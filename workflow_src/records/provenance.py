@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ def code_digest() -> str:
 
 def provenance(
     settings: Any = None,
-    inputs: dict[str, str | Path] | None = None,
+    inputs: Mapping[str, str | Path] | None = None,
     files: dict[str, str] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def provenance(
 
 
 def write_record(
-    path: str | Path, settings: Any, inputs: dict[str, str | Path], names: Iterable[str], **more: Any
+    path: str | Path, settings: Any, inputs: Mapping[str, str | Path], names: Iterable[str], **more: Any
 ) -> None:
     """A record for files that cannot carry provenance themselves: `names`, in the folder of `path`."""
     path = Path(path)

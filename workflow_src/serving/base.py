@@ -133,6 +133,7 @@ class BaseTranslator(ABC):
             raise ValueError(f"search {declared.name} has no refinement steps to show.")
         found = self.search(lines, settings, others, trace=True, scored=False, normalised=normalised)
         if found.traces is None:
+            assert declared.series is not None, "declarations of traceable searches have a series"
             return [[""] * (getattr(settings, declared.series) + 1 - declared.first_value) for _ in lines]
         return [list(texts) for texts in zip(*(self.text(tokens) for tokens in found.traces), strict=True)]
 
@@ -212,9 +213,9 @@ class BaseTranslator(ABC):
         for name in fields:
             if name not in kind.model_fields:
                 raise ConfigError(name, problem=f"no setting of search {declared.name}", allowed=kind.model_fields)
-        for name in kind.named("role"):
+        for name, role in kind.roles().items():
             if isinstance(fields.get(name), BaseTranslator):
-                systems[kind.option(name).role] = fields[name]
+                systems[role] = fields[name]
                 fields = fields | {name: fields[name].description["system"]}
         own = bundle.defaults(self.description, declared)
         # None for a role that a bundle fills by itself asks for the search without it. Settings that were chosen with

@@ -26,6 +26,7 @@ from workflow_src.spec import BASE, MODEL, Family, Search
 
 FORMAT = 1
 AGAIN = "export the system again"
+AGAIN = "export the system again"
 DESCRIPTION = "bundle.json"
 
 
@@ -150,7 +151,7 @@ def roles(description: dict[str, Any]) -> dict[str, str]:
     return {part["role"]: name for name, part in parts.items() if part["role"] not in (MODEL, BASE)}
 
 
-def defaults(description: dict[str, Any], search: Search) -> dict[str, Any]:
+def defaults(description: Mapping[str, Any], search: Search) -> dict[str, Any]:
     """What a bundle searches with unless it is told otherwise: systems that it carries, and settings of this search.
 
     Only finished bundles have `search_defaults`.

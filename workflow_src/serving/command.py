@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ from workflow_src.records.atomic import atomic
 from workflow_src.runtime import console
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_batch
+from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.choice import choice_words
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Search
@@ -111,7 +113,7 @@ def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
         yield chunk
 
 
-def _told(given: argparse.Namespace, translator: Translator) -> dict[str, Any]:
+def _told(given: argparse.Namespace, translator: BaseTranslator) -> dict[str, Any]:
     """The settings that the user gave. Raises ValueError for one that the search does not take."""
     told = {name: getattr(given, name) for name in _settings() if getattr(given, name) is not None}
     search = registry.search_of(translator.settings(given.search)[0])
@@ -190,7 +192,8 @@ def main(words: list[str] | None = None) -> None:
         else:
             output = console.standard_output(", or use --output")
             # The same bytes whatever the terminal's own encoding is.
-            output.reconfigure(encoding="utf-8", newline="\n")
+            if isinstance(output, io.TextIOWrapper):
+                output.reconfigure(encoding="utf-8", newline="\n")
             console.write(output, _translated(given))
 
 

@@ -31,6 +31,7 @@ class CTranslate2Translator(BaseTranslator):
 
     single: Engine
     parallel: Engine
+    _precision: str
 
     @classmethod
     def open(

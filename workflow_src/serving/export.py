@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 
 from workflow_src.errors import ArtifactError
-from workflow_src.jobs import parser
 from workflow_src.records.atomic import room_for, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import families, import_object, searches, searches_of
@@ -17,30 +15,27 @@ from workflow_src.serving.translator import Translator
 from workflow_src.spec import Engine, Export, Family
 
 
-def export(engine: Engine, given: argparse.Namespace) -> str:
-    """Write the bundle `given.bundle` to `given.output_folder` for `engine`. Returns a summary.
+def export(engine: Engine, source: Path, folder: Path) -> str:
+    """Write the bundle of the folder `source` to `folder` for `engine`. Returns a summary.
 
     Raises ArtifactError for a system that the engine does not serve, ValueError where its library is missing.
     """
-    folder: Path = given.output_folder
-    bundle = Translator.load(given.bundle, device="cpu", precision="float32", threads=1)
+    bundle = Translator.load(source, device="cpu", precision="float32", threads=1)
     name, family = bundles.networks(bundle.description)[0]
     if not serves(engine, family):
         served = ", ".join(other.name for other in families().values() if serves(engine, other))
         raise ArtifactError(
-            given.bundle,
-            f"holds {bundle.description['system']}",
-            f"{engine.title} can hold systems of family {served} only",
+            source, f"holds {bundle.description['system']}", f"{engine.title} can hold systems of family {served} only"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
         with room_for(folder):
             written: Export = import_object(engine.export)(bundle.models[name], bundle.subwords, Path(building))
         names = _moved(Path(building), folder)
-    names += copy_subwords(given.bundle / "subwords", folder)
+    names += copy_subwords(source / "subwords", folder)
     weights = {"weights": written.weights, "sha256": sha256(folder / written.weights)}
-    inputs, files = {"bundle": given.bundle / DESCRIPTION}, digests(folder, names)
-    made_by = provenance(given.settings, inputs, files, **written.versions)
+    inputs, files = {"bundle": source / DESCRIPTION}, digests(folder, names)
+    made_by = provenance({}, inputs, files, **written.versions)
     models = {name: bundle.description["models"][name] | weights}
     write_json(
         folder / DESCRIPTION, bundle.description | {"engine": engine.name, "models": models, "provenance": made_by}
@@ -68,10 +63,3 @@ def serves(engine: Engine, family: Family) -> bool:
     """Whether an engine serves some search of a family."""
     known = [searches()[name] for name in searches_of(family)]
     return any(engine.serves(family, search, search.settings()) is None for search in known)
-
-
-def arguments(description: str) -> argparse.ArgumentParser:
-    made = parser(description)
-    made.add_argument("--bundle", type=Path, required=True)
-    made.add_argument("--output-folder", type=Path, required=True)
-    return made

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from workflow_src.jobs import named_paths
-from workflow_src.registry import default_engine, engines, roles
+from workflow_src.jobs import Machine, named_paths
+from workflow_src.registry import default_engine, engines
+
+if TYPE_CHECKING:
+    from workflow_src.serving.base import BaseTranslator
 
 
 def bundles(words: list[str]) -> dict[str, Path]:
     """SYSTEM=FOLDER words as a mapping. Raises ValueError for a word of another form."""
-    return named_paths("--bundles", "SYSTEM=FOLDER", words)
+    return named_paths(words)
 
 
 def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle") -> dict[str, Path]:
@@ -75,23 +79,14 @@ def _placed(engine: Any, device: str, precision: str) -> tuple[str, str]:
     return device if device.split(":")[0] == only else only, "float32"
 
 
-def add_systems(made: argparse.ArgumentParser) -> None:
-    """Options for the bundles of other systems that a search works with, by role: `--rescorer FOLDER`."""
-    for role in roles():
-        made.add_argument(f"--{role}", type=Path, help=f"bundle of the system that is the {role}")
-
-
-def systems_given(given: argparse.Namespace) -> dict[str, Path]:
-    """Bundles of other systems on the command line, by role."""
-    return {role: folder for role in roles() if (folder := getattr(given, role, None))}
-
-
-def load_systems(given: argparse.Namespace, settings: dict[str, Any]) -> dict[str, Any]:
-    """Translators of other systems on the command line, by role, where the decode's engine computes."""
+def load_systems(
+    folders: Mapping[str, Path], machine: Machine, settings: Mapping[str, Any]
+) -> dict[str, BaseTranslator]:
+    """Translators of the systems that a search works with, by role, where the decode's engine computes."""
     from workflow_src.serving.translator import Translator
 
-    device, precision = _placed(_engine(settings), given.device, given.precision)
+    device, precision = _placed(_engine(settings), machine.device, machine.precision)
     return {
-        role: Translator.load(folder, device, precision, given.threads, engine="eager")
-        for role, folder in systems_given(given).items()
+        role: Translator.load(folder, device, precision, machine.threads, engine="eager")
+        for role, folder in folders.items()
     }

@@ -28,11 +28,12 @@ def translate_command(
     search, own = search_of(values), bundle.defaults(description, search_of(values))
     words = ["--search", search.name] if search.name != description["defaults"].get("search") else []
     kind = type(values)
-    roles = {name: getattr(values, name) for name in kind.named("role")}
-    for name, system in roles.items():
+    roles = kind.roles()
+    for name, role in roles.items():
+        system = getattr(values, name)
         if system != own.get(name):
-            words += [_option(name), systems[kind.option(name).role] if system else "none"]
-    if any(value is None and own.get(name) for name, value in roles.items()):
+            words += [_option(name), systems[role] if system else "none"]
+    if any(getattr(values, name) is None and own.get(name) for name in roles):
         # Without a system that the bundle carries, settings that were chosen beside it say nothing.
         own = {name: value for name, value in own.items() if name in roles}
     for name in kind.model_fields:

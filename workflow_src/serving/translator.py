@@ -27,7 +27,7 @@ from workflow_src.serving.arguments import check_batch, check_folder, check_thre
 from workflow_src.serving.base import BaseTranslator, check_roles
 from workflow_src.serving.bundle import load_models, read_bundle
 from workflow_src.spec import Role, SearchSettings, phrase
-from workflow_src.types import Hypotheses
+from workflow_src.types import Hypotheses, max_positions
 
 # An export takes 5 to 9 seconds, and a graph saves 0.5 to 2 milliseconds a sentence.
 EXPORT_PAYS = 10_000
@@ -170,8 +170,7 @@ class Translator(BaseTranslator):
         carried = bundle.roles(self.description)
         others = registry.of_the_family(settings, carried)
         named = {role: self.models[name] for role, name in others.items()}
-        for name in settings.named("role"):
-            role = settings.option(name).role
+        for name, role in settings.roles().items():
             other = systems.get(role)
             if other is not None:
                 named[role] = self._network_of(other, name, needed[role])
@@ -244,4 +243,4 @@ class Translator(BaseTranslator):
 
     @functools.cached_property
     def _longest(self) -> int:
-        return min(model.config.max_positions for name, model in self.models.items() if name not in self._others)
+        return min(max_positions(model) for name, model in self.models.items() if name not in self._others)

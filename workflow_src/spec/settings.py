@@ -97,6 +97,11 @@ class SearchSettings(Frozen):
         return _named(cls, what)
 
     @classmethod
+    def roles(cls) -> dict[str, str]:
+        """The role that each field names a system for, by field."""
+        return {name: role for name, option in _options(cls).items() if (role := option.role)}
+
+    @classmethod
     def default(cls, name: str) -> Any:
         return cls.model_fields[name].get_default(call_default_factory=True)
 

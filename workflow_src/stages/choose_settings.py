@@ -6,63 +6,92 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from workflow_src.data.bleu import corpus_bleu
+from pydantic import Field
+
+from workflow_src.config.experiment import Removal
+from workflow_src.config.metrics import ScoringSettings
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.evaluation.quality.choosing import at_edge, choose
-from workflow_src.jobs import add_runtime, log, parser, start
+from workflow_src.evaluation.quality import metrics
+from workflow_src.evaluation.quality.choosing import at_edge, choose, chosen_point
+from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import settings_of
-from workflow_src.serving.folders import add_systems, load_systems, systems_given
+from workflow_src.registry import main_metric, settings_of
+from workflow_src.serving.folders import load_systems
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import Texts
 
 
-def run(given) -> str:
-    settings: dict[str, Any] = given.settings
-    check_parallel(given.source, given.reference)
-    sources, references = list(read_lines(given.source)), list(read_lines(given.reference))
-    translator = Translator.load(given.bundle, given.device, given.precision, given.threads, engine="eager")
-    systems = load_systems(given, {})
-    kind = type(settings_of(settings["settings"]))
-    # Numbers are handed over as they stand in a configuration; the settings know which are whole.
-    tune = {n: [kind.checked_value(n, value) for value in values] for n, values in settings["tune"].items()}
+class ChoiceSettings(ScoringSettings):
+    """`settings` name a search and some of its settings, `tune` the values that are tried of others.
+
+    `tune_by` names the metric that decides, None for the main one.
+    """
+
+    settings: dict[str, Any]
+    tune: dict[str, tuple[Any, ...]]
+    remove_repetitions: Removal
+    tune_by: str | None = None
+
+
+class Inputs(DeviceJobInputs):
+    settings: ChoiceSettings = Field(description="the search, and what is tried of it")
+    bundle: Path = Field(description="folder of the system")
+    systems: dict[str, Path] = Field({}, description="bundles of the systems that the search works with, by role")
+    source: Path = Field(description="normalised text, one sentence a line")
+    reference: Path
+    output: Path
+    batch: int = Field(64, description="sentences decoded together")
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Files that the choice is made from, by the names that records give them."""
+        files = {"source": self.source, "reference": self.reference, "bundle": self.bundle / "bundle.json"}
+        return files | {role: folder / "bundle.json" for role, folder in self.systems.items()}
+
+
+def run(inputs: Inputs) -> str:
+    settings, machine = inputs.settings, inputs.machine
+    check_parallel(inputs.source, inputs.reference)
+    sources, references = list(read_lines(inputs.source)), list(read_lines(inputs.reference))
+    translator = Translator.load(inputs.bundle, machine.device, machine.precision, machine.threads, engine="eager")
+    systems = load_systems(inputs.systems, machine, {})
+    kind = type(settings_of(settings.settings))
+    # Numbers stand here as in a configuration; the settings class says which are whole.
+    tune = {n: [kind.checked_value(n, value) for value in values] for n, values in settings.tune.items()}
+
+    main, by_name = main_metric(), {one.metric.name: one for one in settings.measured}
+    by = by_name[settings.tune_by or main.name]
 
     def measure(values: dict[str, Any]) -> dict[str, float]:
-        search = settings_of(settings["settings"] | values)
-        found = translator.search(sources, search, systems, batch=given.batch, normalised=True, scored=False)
-        texts = translator.text(found.tokens, settings["remove_repetitions"])
-        bleu = corpus_bleu(texts, references, settings["bleu_tokeniser"])
-        log.info("%s: BLEU %.2f", _told(values), bleu)
-        return {"bleu": bleu, "mean_steps": statistics.fmean(found.steps or [0])}
+        search = settings_of(settings.settings | values)
+        hypotheses = translator.search(sources, search, systems, batch=inputs.batch, normalised=True, scored=False)
+        texts = translator.text(hypotheses.tokens, settings.remove_repetitions)
+        figures = {}
+        for one in dict.fromkeys((by_name[main.name], by)):
+            scored = metrics.score(one, Texts(texts, references, sources, settings.corpus))
+            assert scored is not None, "the configuration was checked"
+            figures[one.metric.name] = scored.figure
+        log.info("%s: %s %.2f", listed(values), by.metric.title, figures[by.metric.name])
+        return figures | {"mean_steps": statistics.fmean(hypotheses.steps or [0])}
 
-    chosen, curve = choose(tune, measure)
-    inputs = {"source": given.source, "reference": given.reference, "bundle": given.bundle / "bundle.json"}
-    inputs |= {role: folder / "bundle.json" for role, folder in systems_given(given).items()}
+    chosen, curve = choose(tune, measure, by.metric)
     edges = at_edge(kind, tune, chosen)
-    content = {"chosen": chosen, "curve": curve, "at_edge": edges, "remove_repetitions": settings["remove_repetitions"]}
-    write_json(given.output, content | {"provenance": provenance(settings, inputs)})
-    bleu = max(point["bleu"] for point in curve)
-    summary = f"{given.output}: {_told(chosen)} of {len(curve)} combinations, dev BLEU {bleu:.2f}"
+    content = {"chosen": chosen, "curve": curve, "at_edge": edges, "remove_repetitions": settings.remove_repetitions}
+    content |= {"tune_by": by.metric.name} if by.metric is not main else {}
+    record = provenance(recorded(settings), inputs.files)
+    write_json(inputs.output, content | {"provenance": record})
+    figure = chosen_point(curve, chosen)[by.metric.name]
+    summary = f"{inputs.output}: {listed(chosen)} of {len(curve)} combinations, dev {by.metric.title} {figure:.2f}"
     return "; ".join([summary, *edges])
 
 
-def _told(values: dict[str, Any]) -> str:
+def listed(values: dict[str, Any]) -> str:
+    """Settings in words: `steps 4, step_size 0.5`."""
     return ", ".join(
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
     )
 
 
-def arguments():
-    made = parser(__doc__)
-    made.add_argument("--bundle", type=Path, required=True)
-    add_systems(made)
-    made.add_argument("--source", type=Path, required=True, help="normalised text, one sentence a line")
-    made.add_argument("--reference", type=Path, required=True)
-    made.add_argument("--output", type=Path, required=True)
-    made.add_argument("--batch", type=int, default=64, help="sentences decoded together")
-    add_runtime(made)
-    return made
-
-
 if __name__ == "__main__":
-    start(run, arguments())
+    start(run, Inputs, __doc__)

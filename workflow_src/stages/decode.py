@@ -1,57 +1,128 @@
 """Stage decode: translations, one a line; beside them a JSON line each with score, length, steps, subwords, and the
 text without repeated subwords.
 
-Either translates a whole text, or joins the shards that decode_shard made of it.
+It translates a whole text, or with --shard a part of it into such JSON lines, or with --join puts all parts together.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from workflow_src.data.lines import read_lines
-from workflow_src.data.shards import read_shards
-from workflow_src.jobs import parser, start
-from workflow_src.records.atomic import atomic
+from pydantic import ConfigDict, Field
+
+from workflow_src.data.lines import count_lines, read_lines
+from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
+from workflow_src.data.shards import bounds, check_number, read_shards, write_shard_record
+from workflow_src.jobs import DeviceJobInputs, log, recorded, start
+from workflow_src.records.atomic import atomic, read_chosen
 from workflow_src.records.provenance import write_record
-from workflow_src.serving.decode import add_arguments, inputs_of, translate
+from workflow_src.registry import settings_of
+from workflow_src.serving.folders import load_systems, open_engine
+from workflow_src.spec import Frozen
+
+Record = dict[str, Any]
 
 
-def _write(given: argparse.Namespace, records: Iterable[dict[str, Any]]) -> int:
-    """Text and details get their names together, after the last line; their record is written last."""
+class DecodeSettings(Frozen):
+    """A search by its name, the engine that computes it, and as further fields the settings of the search."""
+
+    model_config = ConfigDict(extra="allow")
+
+    search: str
+    engine: str | None = None
+    compute_type: str | None = None
+
+
+class Inputs(DeviceJobInputs):
+    settings: DecodeSettings = Field(description="the search with its settings, and the engine")
+    bundle: Path = Field(description="folder of the system")
+    systems: dict[str, Path] = Field({}, description="bundles of the systems that the search works with, by role")
+    chosen: Path | None = Field(None, description="settings chosen on dev, which replace those of --settings")
+    source: Path = Field(description="normalised text, one sentence a line")
+    output: Path = Field(description="the translations; with --shard its JSON lines")
+    batch: int = Field(64, description="sentences decoded together")
+    shard: int | None = Field(None, description="number of the part to translate, from 0")
+    shards: int = Field(1, description="number of parts")
+    join: tuple[Path, ...] = Field((), description="outputs of all parts in order: join them, translate nothing")
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Files that translations are made from, by the names that records give them."""
+        files = {"bundle": self.bundle / "bundle.json", "source": self.source}
+        files |= {role: folder / "bundle.json" for role, folder in self.systems.items()}
+        return files | ({"chosen": self.chosen} if self.chosen else {})
+
+
+def translate(inputs: Inputs, lines: list[str], first_line: int = 1) -> Iterator[Record]:
+    """For each line its text, score, length in subwords, steps, candidates, subwords, and its text without repeated
+    subwords."""
+    settings = recorded(inputs.settings) | (read_chosen(inputs.chosen) if inputs.chosen else {})
+    machine, search = inputs.machine, settings_of(settings)
+    translator = open_engine(inputs.bundle, machine.device, machine.precision, machine.threads, settings)
+    systems = load_systems(inputs.systems, machine, settings)
+    began = time.perf_counter()
+    hypotheses = translator.search(lines, search, systems, batch=inputs.batch, normalised=True, first_line=first_line)
+    texts = translator.text(hypotheses.tokens)
+    log.info("%d sentences, %.0f a second", len(lines), len(lines) / (time.perf_counter() - began))
+    joined = translator.text(hypotheses.tokens, "subwords")
+    steps = hypotheses.steps or [0] * len(lines)
+    candidates = hypotheses.candidates or [1] * len(lines)
+    columns = (texts, hypotheses.tokens, hypotheses.scores, steps, candidates, joined)
+    for text, tokens, score, count, ranked, without in zip(*columns, strict=True):
+        pieces = translator.subwords.pieces_target(tokens)
+        about = {"score": score, "length": len(pieces), "steps": count, "candidates": ranked, "subwords": pieces}
+        yield {"text": text} | about | {WITHOUT_REPEATED_SUBWORDS: without}
+
+
+def write_translations(inputs: Inputs, records: Iterable[Record]) -> int:
+    """Write text, details and then their record; returns the number of sentences.
+
+    Text and details get their names together, after the last line.
+    """
     count = 0
-    given.output.with_suffix(".json").unlink(missing_ok=True)
-    with atomic(given.output) as file, atomic(given.output.with_suffix(".jsonl")) as details:
+    details_path, record_path = inputs.output.with_suffix(".jsonl"), inputs.output.with_suffix(".json")
+    record_path.unlink(missing_ok=True)
+    with atomic(inputs.output) as file, atomic(details_path) as details:
         for record in records:
             file.write(record.pop("text") + "\n")
             details.write(json.dumps(record, ensure_ascii=False) + "\n")
             count += 1
-    inputs = inputs_of(given) | {f"shard {number}": shard for number, shard in enumerate(given.shards)}
-    names = [given.output.name, given.output.with_suffix(".jsonl").name]
-    # Joining shards computes nothing; the records of the shards say on which machines they were made.
-    machine = {} if given.shards else {"device": given.device, "precision": given.precision}
-    write_record(given.output.with_suffix(".json"), given.settings, inputs, names, **machine)
+    files = inputs.files | {f"shard {number}": path for number, path in enumerate(inputs.join)}
+    # Joining computes nothing; the records of the shards say on which machines they were made.
+    machine = {} if inputs.join else {"device": inputs.machine.device, "precision": inputs.machine.precision}
+    settings = recorded(inputs.settings)
+    write_record(record_path, settings, files, [inputs.output.name, details_path.name], **machine)
     return count
 
 
-def run(given) -> str:
-    if given.shards:
-        count = _write(given, read_shards(given.shards, given.settings, inputs_of(given)))
-        return f"{count} translated sentences from {len(given.shards)} shards"
-    lines = list(read_lines(given.source))
-    count = _write(given, translate(given, lines))
-    return f"{count} sentences translated with {given.settings['search']}"
+def write_shard(inputs: Inputs, shard: int) -> int:
+    """Translate a part of the text and write its JSON lines and record; returns the number of sentences."""
+    check_number(shard, inputs.shards)
+    first, last = bounds(count_lines(inputs.source), shard, inputs.shards)
+    lines = [line for number, line in enumerate(read_lines(inputs.source)) if first <= number < last]
+    inputs.output.with_suffix(".json").unlink(missing_ok=True)
+    with atomic(inputs.output) as file:
+        for record in translate(inputs, lines, first + 1):
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    machine = {"device": inputs.machine.device, "precision": inputs.machine.precision}
+    settings = recorded(inputs.settings)
+    write_shard_record(inputs.output, settings, inputs.files, shard, inputs.shards, **machine)
+    return len(lines)
 
 
-def arguments():
-    made = parser(__doc__)
-    add_arguments(made)
-    made.add_argument("--shards", type=Path, nargs="*", default=[], help="of decode_shard, in order: only join them")
-    return made
+def run(inputs: Inputs) -> str:
+    if inputs.shard is not None:
+        return f"shard {inputs.shard} of {inputs.shards}: {write_shard(inputs, inputs.shard)} sentences"
+    if inputs.join:
+        records = read_shards(list(inputs.join), recorded(inputs.settings), inputs.files)
+        return f"{write_translations(inputs, records)} translated sentences from {len(inputs.join)} shards"
+    count = write_translations(inputs, translate(inputs, list(read_lines(inputs.source))))
+    return f"{count} sentences translated with {inputs.settings.search}"
 
 
 if __name__ == "__main__":
-    start(run, arguments())
+    start(run, Inputs, __doc__)

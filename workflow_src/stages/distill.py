@@ -7,57 +7,71 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
+from pydantic import Field
+from torch import nn
 
 from workflow_src.config.experiment import DistillationConfig
 from workflow_src.data.lines import count_lines, read_lines
-from workflow_src.data.shards import bounds, check_number, distillation_inputs, write_shard_record
+from workflow_src.data.shards import bounds, check_number, distillation_files, write_shard_record
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
-from workflow_src.jobs import add_runtime, log, parser, start
+from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic
 from workflow_src.registry import (
     default_engine,
     distilling_engines,
     distilling_search,
-    engines,
     families,
     import_object,
 )
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
 from workflow_src.spec import AUTOREGRESSIVE, MODEL, Family
 from workflow_src.training.systems import check_subwords, load_system
-from workflow_src.types import Hypotheses
+from workflow_src.types import Hypotheses, max_positions
 
 CHUNK = 16384
+AUTO = "auto"
 
 
-def run(given) -> str:
-    check_number(given.shard, given.shards)
+class Inputs(DeviceJobInputs):
+    settings: DistillationConfig = Field(description="settings of the search")
+    model: Path = Field(description="weights of the teacher")
+    subwords: Path = Field(description="folder of learn_subwords")
+    source: Path = Field(description="training text, normalised")
+    shard: int = Field(description="number of the part to translate, from 0")
+    shards: int = Field(description="number of parts")
+    output: Path = Field(description="JSON lines")
+    batch: int = Field(128, description="sentences decoded together")
+    engine: str = Field(AUTO, description="that computes the search; auto: a faster one with the same outputs, if any")
+
+
+def run(inputs: Inputs) -> str:
+    check_number(inputs.shard, inputs.shards)
     keep_memory()
-    set_threads(given.threads)
-    runtime = choose(given.device, given.precision, training=False)
-    model, description = load_system(given.model, AUTOREGRESSIVE)
+    set_threads(inputs.machine.threads)
+    runtime = choose(inputs.machine.device, inputs.machine.precision, training=False)
+    model, description = load_system(inputs.model, AUTOREGRESSIVE)
     model = model.to(device=runtime.device, dtype=runtime.dtype)
-    subwords = Subwords.load(given.subwords)
-    check_subwords(description, subwords, given.model)
-    search = _search(given, model, families()[description["family"]], subwords, runtime)
-    first, last = bounds(count_lines(given.source), given.shard, given.shards)
-    limit = model.config.max_positions - 1
+    subwords = Subwords.load(inputs.subwords)
+    check_subwords(description, subwords, inputs.model)
+    search = _search(inputs, model, families()[description["family"]], subwords, runtime)
+    first, last = bounds(count_lines(inputs.source), inputs.shard, inputs.shards)
+    limit = max_positions(model) - 1
     done = skipped = 0
     began = time.perf_counter()
-    given.output.with_suffix(".json").unlink(missing_ok=True)
-    with atomic(given.output) as file:
-        for chunk in _chunks(given.source, first, last):
+    inputs.output.with_suffix(".json").unlink(missing_ok=True)
+    with atomic(inputs.output) as file:
+        for chunk in _chunks(inputs.source, first, last):
             sources = subwords.encode_source(chunk)
             skipped += sum(len(source) > limit for source in sources)
             sources = [source if len(source) <= limit else [] for source in sources]
-            found = search(sources)
+            hypotheses = search(sources)
             # A model may spell a line break, character by character; a line must stay a line.
-            for text, score in zip(subwords.decode_target(found.tokens), found.scores, strict=True):
+            for text, score in zip(subwords.decode_target(hypotheses.tokens), hypotheses.scores, strict=True):
                 file.write(json.dumps({"text": " ".join(text.split()), "score": score}, ensure_ascii=False) + "\n")
             done += len(chunk)
             rate = done / (time.perf_counter() - began)
@@ -69,52 +83,58 @@ def run(given) -> str:
                 (last - first - done) / rate / 60,
             )
     machine = {"device": str(runtime.device), "precision": str(runtime.dtype).removeprefix("torch.")}
-    write_shard_record(given.output, given.settings, distillation_inputs(given), given.shard, given.shards, **machine)
+    files = distillation_files(inputs.model, inputs.subwords, inputs.source)
+    write_shard_record(inputs.output, recorded(inputs.settings), files, inputs.shard, inputs.shards, **machine)
     note = f", {skipped} too long and left empty" if skipped else ""
-    return f"shard {given.shard} of {given.shards}: {done} sentences{note}"
+    return f"shard {inputs.shard} of {inputs.shards}: {done} sentences{note}"
 
 
 Translate = Callable[[list[list[int]]], Hypotheses]
 
 
-def _search(given, model, family: Family, subwords: Subwords, runtime: Runtime) -> Translate:
+def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords, runtime: Runtime) -> Translate:
     """The reference search over many sources, by our own code or, with the same outputs, by an engine that distils.
 
-    Raises ValueError for an engine asked for by name that does not compute such a model.
+    Raises ValueError for an engine that is unknown or does not compute such a model.
     """
     search = distilling_search()
-    settings = DistillationConfig.model_validate(given.settings).search_settings()
+    settings = inputs.settings.search_settings()
     run_search = import_object(search.run)
 
     def own(sources: list[list[int]]) -> Hypotheses:
         return search_all(
-            lambda source: run_search({MODEL: model}, source, settings), sources, given.batch, runtime.device
+            lambda source: run_search({MODEL: model}, source, settings), sources, inputs.batch, runtime.device
         )
 
-    if given.engine == default_engine().name:
+    if inputs.engine == default_engine().name:
         return own
-    named = given.engine != "auto"
-    library = engines()[given.engine] if named else next(iter(distilling_engines()))
+    named = inputs.engine != AUTO
+    distilling = {engine.name: engine for engine in distilling_engines()}
+    if named and inputs.engine not in distilling:
+        allowed = ", ".join([AUTO, default_engine().name, *distilling])
+        raise ValueError(f'unknown engine "{inputs.engine}"; allowed: {allowed}.')
+    library = distilling[inputs.engine] if named else next(iter(distilling.values()))
     reason = library.serves(family, search, settings)
     if named and reason:
         raise ValueError(f"engine {library.name} {reason}.")
     exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
     if not named and (reason or not (exact and library.installed())):
         return own
-    engine = import_object(library.distil)(model, subwords, runtime, given.threads)
+    assert library.distil
+    engine = import_object(library.distil)(model, subwords, runtime, inputs.machine.threads)
     log.info("translating with %s, float32", library.title)
 
     def fast(sources: list[list[int]]) -> Hypotheses:
-        found, left = engine(sources, settings, given.batch)
-        again = own([sources[i] for i in left])
+        hypotheses, left = engine(sources, settings, inputs.batch)
+        own_hypotheses = own([sources[i] for i in left])
         for place, i in enumerate(left):
-            found.tokens[i], found.scores[i] = again.tokens[place], again.scores[place]
-        return found
+            hypotheses.tokens[i], hypotheses.scores[i] = own_hypotheses.tokens[place], own_hypotheses.scores[place]
+        return hypotheses
 
     return fast
 
 
-def _chunks(path: Path, first: int, last: int):
+def _chunks(path: Path, first: int, last: int) -> Iterator[list[str]]:
     chunk: list[str] = []
     for number, line in enumerate(read_lines(path)):
         if number >= last:
@@ -128,20 +148,5 @@ def _chunks(path: Path, first: int, last: int):
         yield chunk
 
 
-def arguments():
-    made = parser(__doc__)
-    made.add_argument("--model", type=Path, required=True)
-    made.add_argument("--subwords", type=Path, required=True)
-    made.add_argument("--source", type=Path, required=True)
-    made.add_argument("--shard", type=int, required=True)
-    made.add_argument("--shards", type=int, required=True)
-    made.add_argument("--output", type=Path, required=True)
-    made.add_argument("--batch", type=int, default=128, help="sentences decoded together")
-    names = [engine.name for engine in distilling_engines()]
-    made.add_argument("--engine", default="auto", choices=("auto", default_engine().name, *names))
-    add_runtime(made)
-    return made
-
-
 if __name__ == "__main__":
-    start(run, arguments())
+    start(run, Inputs, __doc__)

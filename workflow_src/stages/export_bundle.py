@@ -2,145 +2,151 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
+from pydantic import Field
+
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
-from workflow_src.jobs import parser, start
+from workflow_src.jobs import JobInputs, start
 from workflow_src.records.atomic import copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import carried, families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names
-from workflow_src.spec import BASE, MODEL, phrase
-from workflow_src.training.systems import (
-    add_roles,
-    check_subwords,
-    check_trait,
-    load_system,
-    named_files,
-    read_description,
-    role_input,
-)
+from workflow_src.spec import BASE, MODEL, Frozen, phrase
+from workflow_src.training.systems import check_subwords, check_trait, load_system, read_description, role_input
 
 
-def run(given) -> str:
-    folder: Path = given.output_folder
-    models = {}
-    _check_base(given)
-    _check_roles(given)
-    subwords = Subwords.load(given.subwords)
+class ExportSettings(Frozen):
+    system: str
+    source: str = Field(description="code of the source language")
+    target: str = Field(description="code of the target language")
+
+
+class Inputs(JobInputs):
+    settings: ExportSettings = Field(description="the system and its languages")
+    model: Path = Field(description="weights of the system")
+    base: Path | None = Field(None, description="weights of the system that it is built on")
+    roles: dict[str, Path] = Field(
+        {}, description="weights in other roles of the family, and of systems that it carries"
+    )
+    subwords: Path = Field(description="folder of learn_subwords")
+    normalisation: NormalisationConfig = Field(description="settings of the corpus's normalisation")
+    output_folder: Path
+
+
+def run(inputs: Inputs) -> str:
+    folder = inputs.output_folder
+    check_base(inputs.model, inputs.base)
+    check_roles(inputs.model, inputs.roles)
+    subwords = Subwords.load(inputs.subwords)
     (folder / DESCRIPTION).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    others = named_files(given.roles)
-    parts = {role: path for role, path in ((BASE, given.base), (MODEL, given.model), *others.items()) if path}
-    kinds = {role: read_description(path)["family"] for role, path in parts.items()}
-    called = names(kinds)
-    for role, weights in parts.items():
-        # Loading says now, not at the first translation, that weights and description fit each other.
-        _, part = load_system(weights)
-        check_subwords(part, subwords, weights)
-        copied = folder / f"{called[role]}.safetensors"
-        copy_file(weights, copied)
-        # A bundle vouches for what was trained, not for what a disk made of it.
-        trained = part.get("sha256") or sha256(weights)
-        if sha256(copied) != trained:
-            raise ArtifactError(copied, f"differs from {weights}", "look at the disk, and export again")
-        models[called[role]] = {
-            "role": role,
-            "family": kinds[role],
-            "model": part["model"],
-            "sizes": part["sizes"],
-            "weights": copied.name,
-            "sha256": trained,
-        }
-    copied_subwords = copy_subwords(given.subwords, folder)
+    weights_by_role = {role: path for role, path in ((BASE, inputs.base), (MODEL, inputs.model)) if path} | inputs.roles
+    descriptions = {role: read_description(path) for role, path in weights_by_role.items()}
+    system = descriptions[MODEL]
+    declared = {role: families()[description["family"]] for role, description in descriptions.items()}
+    file_names = names({role: family.name for role, family in declared.items()})
+    models = {
+        file_names[role]: {"role": role, **copy_model(weights, folder / f"{file_names[role]}.safetensors", subwords)}
+        for role, weights in weights_by_role.items()
+    }
+    copied_subwords = copy_subwords(inputs.subwords, folder)
     if Subwords.load(folder / "subwords").digest != subwords.digest:
-        raise ArtifactError(folder / "subwords", f"differs from {given.subwords}", "export again")
-    inputs = {"model": given.model, "subwords": given.subwords / "subwords.json"}
-    inputs |= {"base": given.base} if given.base else {}
-    inputs |= {role_input(role): path for role, path in others.items()}
-    settings = given.settings | {"normalisation": given.normalisation}
-    copies = [part["weights"] for part in models.values()] + copied_subwords
+        raise ArtifactError(f"the copy {folder}/subwords differs from {inputs.subwords}: export again.")
     about = describe(
-        families()[kinds[MODEL]],
-        families()[kinds[BASE]] if BASE in kinds else None,
-        [families()[kinds[role]] for role in others],
-        [models[called[role]]["model"] for role in (MODEL, BASE) if role in called],
+        declared[MODEL],
+        declared.get(BASE),
+        [declared[role] for role in inputs.roles],
+        [models[file_names[role]]["model"] for role in (MODEL, BASE) if role in file_names],
     )
-    # Searches work with what is carried unless they are told otherwise.
-    carries = carried(families()[kinds[MODEL]])
-    own = {carries[role].setting: read_description(path)["system"] for role, path in others.items() if role in carries}
-    about["defaults"] = about["defaults"] | own
-    description = read_description(given.model)
+    # Searches work with the systems that a bundle carries, by default.
+    carries = carried(declared[MODEL])
+    about["defaults"] |= {
+        carries[role].setting: descriptions[role]["system"] for role in inputs.roles if role in carries
+    }
+    files = {"model": inputs.model, "subwords": inputs.subwords / "subwords.json"}
+    files |= {"base": inputs.base} if inputs.base else {}
+    files |= {role_input(role): path for role, path in inputs.roles.items()}
+    copies = [part["weights"] for part in models.values()] + copied_subwords
+    normalisation = inputs.normalisation.model_dump(mode="json")
+    settings = inputs.settings.model_dump(mode="json") | {"normalisation": normalisation}
     content = {
         "format": FORMAT,
-        "system": description["system"],
-        "seed": description["seed"],
-        "languages": {"source": given.settings["source"], "target": given.settings["target"]},
-        "normalisation": given.normalisation,
+        "system": system["system"],
+        "seed": system["seed"],
+        "languages": {"source": inputs.settings.source, "target": inputs.settings.target},
+        "normalisation": normalisation,
         "models": models,
         **about,
-        "provenance": provenance(settings, inputs, digests(folder, copies)),
+        "provenance": provenance(settings, files, digests(folder, copies)),
     }
     write_json(folder / DESCRIPTION, content)
-    return f"{description['system']} is in {folder}"
+    return f"{system['system']} is in {folder}"
 
 
-def _check_base(given) -> None:
-    family = families()[read_description(given.model)["family"]]
-    there = families()[read_description(given.base)["family"]] if given.base else None
+def copy_model(weights: Path, copy: Path, subwords: Subwords) -> dict[str, Any]:
+    """Copy weights; returns what a bundle says of the network."""
+    # Loading shows now, not at the first translation, whether weights and description fit each other.
+    _, description = load_system(weights)
+    check_subwords(description, subwords, weights)
+    copy_file(weights, copy)
+    # A bundle vouches for what was trained, not for what a disk made of it.
+    digest = description.get("sha256") or sha256(weights)
+    if sha256(copy) != digest:
+        raise ArtifactError(copy, f"differs from {weights}", "look at the disk, and export again")
+    return {
+        **{name: description[name] for name in ("family", "model", "sizes")},
+        "weights": copy.name,
+        "sha256": digest,
+    }
+
+
+def check_base(model: Path, base: Path | None) -> None:
+    """Raises ArtifactError where the base of a system is missing, not needed, or of a family that does not fit."""
+    family = families()[read_description(model)["family"]]
     role = family.needs.get(BASE)
-    fits = there is None if role is None else there is not None and role.trait in (None, *there.traits)
-    if fits or (role is not None and role.optional and there is None):
-        if role is not None and role.trait is not None and there is not None:
-            check_trait(read_description(given.base), given.base, role.trait)
-        return
-    wanted = "nothing"
+    if base is None:
+        if role is None or role.optional:
+            return
+    elif role is not None:
+        description = read_description(base)
+        if role.trait is None or role.trait in families()[description["family"]].traits:
+            if role.trait is not None:
+                check_trait(description, base, role.trait)
+            return
+    needed = "nothing"
     if role is not None:
-        wanted = " or ".join(one.name for one in families().values() if role.trait in (None, *one.traits))
-    raise ArtifactError(
-        given.model,
-        f"is of family {family.name}, which is built on {wanted}",
-        f"--base is {f'of family {there.name}' if there else 'missing'}",
-    )
+        needed = " or ".join(other.name for other in families().values() if role.trait in (None, *other.traits))
+    actual = f"of family {read_description(base)['family']}" if base else "missing"
+    raise ArtifactError(model, f"is of family {family.name}, which is built on {needed}", f"--base is {actual}")
 
 
-def _check_roles(given) -> None:
+def check_roles(model: Path, files: dict[str, Path]) -> None:
     """Raises ArtifactError where roles beside the base are missing, unknown, or filled by what does not fit."""
-    family, files = families()[read_description(given.model)["family"]], named_files(given.roles)
-    needed = {name: role for name, role in family.needs.items() if name != BASE and not role.training}
-    needed |= {name: one.role for name, one in carried(family).items()}
-    missing = [name for name, role in needed.items() if name not in files and not role.optional]
-    if missing or set(files) - set(needed):
-        name = (missing or sorted(set(files) - set(needed)))[0]
-        raise ArtifactError(
-            given.model,
-            f"is of family {family.name}, which {'needs' if missing else 'has'} {'the' if missing else 'no'} "
-            f"role {name}",
-            f"{'add it to' if missing else 'remove it from'} --roles",
-        )
-    for name, path in files.items():
-        description = read_description(path)
-        there, trait = families()[description["family"]], needed[name].trait
-        if trait not in (None, *there.traits):
+    family = families()[read_description(model)["family"]]
+    allowed = {name: role for name, role in family.needs.items() if name != BASE and not role.training}
+    allowed |= {name: system.role for name, system in carried(family).items()}
+    for name in sorted(set(files) - set(allowed)):
+        raise ArtifactError(model, f"is of family {family.name}, which has no role {name}", "remove it from --roles")
+    for name, role in allowed.items():
+        if name not in files:
+            if not role.optional:
+                raise ArtifactError(
+                    model, f"is of family {family.name}, which needs the role {name}", "add it to --roles"
+                )
+            continue
+        description = read_description(files[name])
+        other = families()[description["family"]]
+        if role.trait not in (None, *other.traits):
             raise ArtifactError(
-                path, f"is of family {there.name}, and the {name} must be a system that {phrase(trait)}"
+                files[name], f"is of family {other.name}, and the {name} must be a system that {phrase(role.trait)}"
             )
-        if trait is not None:
-            check_trait(description, path, trait)
-
-
-def arguments():
-    made = parser(__doc__)
-    made.add_argument("--model", type=Path, required=True)
-    made.add_argument("--base", type=Path, help="weights of the system that it is built on")
-    add_roles(made)
-    made.add_argument("--subwords", type=Path, required=True)
-    made.add_argument("--normalisation", type=json.loads, required=True)
-    made.add_argument("--output-folder", type=Path, required=True)
-    return made
+        if role.trait is not None:
+            check_trait(description, files[name], role.trait)
 
 
 if __name__ == "__main__":
-    start(run, arguments())
+    start(run, Inputs, __doc__)

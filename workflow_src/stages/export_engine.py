@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from workflow_src.jobs import start
+from pathlib import Path
+
+from pydantic import Field
+
+from workflow_src.jobs import JobInputs, start
 from workflow_src.registry import engines
 from workflow_src.serving import export
+from workflow_src.spec import Frozen
 
 
-def run(given) -> str:
-    return export.export(engines()[given.engine], given)
+class NoSettings(Frozen):
+    """No setting changes what is exported."""
 
 
-def arguments():
-    made = export.arguments(__doc__)
-    made.add_argument("--engine", choices=[one.name for one in engines().values() if one.export], required=True)
-    return made
+class Inputs(JobInputs):
+    settings: NoSettings = Field(description="none: {}")
+    engine: str = Field(description="name of the engine")
+    bundle: Path = Field(description="exported folder")
+    output_folder: Path
+
+
+def run(inputs: Inputs) -> str:
+    exporting = {engine.name: engine for engine in engines().values() if engine.export}
+    if inputs.engine not in exporting:
+        raise ValueError(f'engine "{inputs.engine}" exports nothing; allowed: {", ".join(exporting)}.')
+    return export.export(exporting[inputs.engine], inputs.bundle, inputs.output_folder)
 
 
 if __name__ == "__main__":
-    start(run, arguments())
+    start(run, Inputs, __doc__)

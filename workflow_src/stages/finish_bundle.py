@@ -2,34 +2,65 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
+from workflow_src.config.experiment import Removal
 from workflow_src.errors import ArtifactError
-from workflow_src.evaluation.quality.choosing import dev_bleu
-from workflow_src.jobs import parser, start
+from workflow_src.evaluation.quality.choosing import dev_figure
+from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import link_file, read_chosen, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import settings_of
 from workflow_src.serving.choice import choice_words, compute_engine, default_fields
+from workflow_src.spec import Frozen
 
 DESCRIPTION = "bundle.json"
 
 
-def best_rows(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+class DevRow(Frozen):
+    """A decode that was measured on dev: its settings, and one or both of the files that say how good it was."""
+
+    name: str
+    settings: dict[str, Any]
+    removal: Removal
+    quality: Path | None = None
+    chosen: Path | None = None
+
+    @property
+    def files(self) -> dict[str, Path]:
+        files = {f"quality {self.name}": self.quality, f"chosen {self.name}": self.chosen}
+        return {name: path for name, path in files.items() if path}
+
+
+class FinishSettings(Frozen):
+    experiment: str
+    rows: tuple[DevRow, ...] = Field(description="decodes of the system that were measured on dev")
+    search_defaults: dict[str, dict[str, Any]] = Field(description="settings by search that the experiment configures")
+    remove_repetitions: Removal | None
+
+
+class Inputs(JobInputs):
+    settings: FinishSettings = Field(description="rows measured on dev, and defaults that the experiment configures")
+    bundle: Path = Field(description="exported folder")
+    output_folder: Path
+
+
+def best_rows(rows: Sequence[DevRow]) -> dict[str, dict[str, Any]]:
     """For each search its row with the highest BLEU on dev, the best one first; the first listed of equal ones.
 
-    `rows` are those of the settings: `name`, `settings`, `removal`, and the files `quality` and `chosen`, one or both.
     A best row has `row`, `engine`, `dev_bleu`, and `settings`, with those that dev chose.
     """
-    measured = [
+    measured: list[dict[str, Any]] = [
         {
-            "row": row["name"],
-            "engine": compute_engine(row["settings"]),
-            "dev_bleu": dev_bleu(row["removal"], row.get("quality"), row.get("chosen")),
-            "settings": row["settings"] | (read_chosen(row["chosen"]) if "chosen" in row else {}),
+            "row": row.name,
+            "engine": compute_engine(row.settings),
+            "dev_bleu": dev_figure(row.removal, row.quality, row.chosen),
+            "settings": row.settings | (read_chosen(row.chosen) if row.chosen else {}),
         }
         for row in rows
     ]
@@ -39,18 +70,18 @@ def best_rows(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return best
 
 
-def defaults_of(description: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+def defaults_of(description: dict[str, Any], settings: FinishSettings) -> dict[str, Any]:
     """What a finished bundle's description says of its searches: `defaults`, `search_defaults`, `default_from`, and
     `remove_repetitions` where the experiment does; nothing where it has no search."""
     if not description["searches"]:
         return {}
-    best = {search: row for search, row in best_rows(settings["rows"]).items() if search in description["searches"]}
+    best = {search: row for search, row in best_rows(settings.rows).items() if search in description["searches"]}
     carried = {name: value for name, value in description["defaults"].items() if name != "search"}
     fields = {search: default_fields(settings_of(row["settings"]), carried) for search, row in best.items()}
-    fields |= settings["search_defaults"]
+    fields |= settings.search_defaults
     search = next(iter(best), description["defaults"]["search"])
-    chosen = {"experiment": settings["experiment"], "rows": len(settings["rows"])}
-    if search in settings["search_defaults"]:
+    chosen = {"experiment": settings.experiment, "rows": len(settings.rows)}
+    if search in settings.search_defaults:
         chosen["settings"] = "search_defaults"
     if search in best:
         chosen |= {name: best[search][name] for name in ("row", "engine", "dev_bleu")}
@@ -58,12 +89,12 @@ def defaults_of(description: dict[str, Any], settings: dict[str, Any]) -> dict[s
         "defaults": description["defaults"] | {"search": search},
         "search_defaults": {name: values for name, values in fields.items() if values},
         "default_from": chosen,
-        **({"remove_repetitions": settings["remove_repetitions"]} if settings["remove_repetitions"] else {}),
+        **({"remove_repetitions": settings.remove_repetitions} if settings.remove_repetitions else {}),
     }
 
 
-def run(given: argparse.Namespace) -> str:
-    export, folder, settings = given.bundle, given.output_folder, given.settings
+def run(inputs: Inputs) -> str:
+    export, folder, settings = inputs.bundle, inputs.output_folder, inputs.settings
     description = read_json(export / DESCRIPTION)
     more = defaults_of(description, settings)
     files = description["provenance"]["files"]
@@ -73,20 +104,13 @@ def run(given: argparse.Namespace) -> str:
         link_file(export / name, folder / name)
         if sha256(folder / name) != digest:
             raise ArtifactError(export / name, f"differs from what {export / DESCRIPTION} says", "export it again")
-    inputs = {"bundle": export / DESCRIPTION}
-    for row in settings["rows"]:
-        inputs |= {f"{kind} {row['name']}": Path(row[kind]) for kind in ("quality", "chosen") if kind in row}
-    made_by = provenance(settings, inputs, files)
-    write_json(folder / DESCRIPTION, description | more | {"provenance": made_by})
+    sources = {"bundle": export / DESCRIPTION}
+    for row in settings.rows:
+        sources |= row.files
+    record = provenance(recorded(settings), sources, files)
+    write_json(folder / DESCRIPTION, description | more | {"provenance": record})
     return f"{description['system']} is in {folder}" + (f": {choice_words(description | more)}" if more else "")
 
 
-def arguments() -> argparse.ArgumentParser:
-    made = parser(__doc__)
-    made.add_argument("--bundle", type=Path, required=True, help="exported folder")
-    made.add_argument("--output-folder", type=Path, required=True)
-    return made
-
-
 if __name__ == "__main__":
-    start(run, arguments())
+    start(run, Inputs, __doc__)

@@ -4,36 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workflow_src.data.shards import distillation_inputs, read_shards
-from workflow_src.jobs import parser, start
+from pydantic import Field
+
+from workflow_src.config.experiment import DistillationConfig
+from workflow_src.data.shards import distillation_files, read_shards
+from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic
 from workflow_src.records.provenance import write_record
 
 
-def run(given) -> str:
-    record = given.output_text.with_suffix(".json")
+class Inputs(JobInputs):
+    settings: DistillationConfig = Field(description="settings of the search")
+    shards: tuple[Path, ...] = Field(min_length=1, description="outputs of distill, in order")
+    model: Path = Field(description="weights of the teacher")
+    subwords: Path = Field(description="folder of learn_subwords")
+    source: Path = Field(description="training text, normalised")
+    output_text: Path
+    output_scores: Path
+
+
+def run(inputs: Inputs) -> str:
+    settings, files = recorded(inputs.settings), distillation_files(inputs.model, inputs.subwords, inputs.source)
+    record = inputs.output_text.with_suffix(".json")
     record.unlink(missing_ok=True)
     total = 0
-    with atomic(given.output_text) as text, atomic(given.output_scores) as scores:
-        for found in read_shards(given.shards, given.settings, distillation_inputs(given)):
-            text.write(found["text"] + "\n")
-            scores.write(f"{found['score']:.6f}\n")
+    with atomic(inputs.output_text) as text, atomic(inputs.output_scores) as scores:
+        for sentence in read_shards(list(inputs.shards), settings, files):
+            text.write(sentence["text"] + "\n")
+            scores.write(f"{sentence['score']:.6f}\n")
             total += 1
-    inputs = distillation_inputs(given) | {f"shard {number}": shard for number, shard in enumerate(given.shards)}
-    write_record(record, given.settings, inputs, [given.output_text.name, given.output_scores.name])
-    return f"{total} distilled sentences from {len(given.shards)} shards"
-
-
-def arguments():
-    made = parser(__doc__)
-    made.add_argument("--shards", type=Path, nargs="+", required=True, help="in order")
-    made.add_argument("--model", type=Path, required=True, help="weights of the teacher")
-    made.add_argument("--subwords", type=Path, required=True)
-    made.add_argument("--source", type=Path, required=True)
-    made.add_argument("--output-text", type=Path, required=True)
-    made.add_argument("--output-scores", type=Path, required=True)
-    return made
+    files |= {f"shard {number}": shard for number, shard in enumerate(inputs.shards)}
+    write_record(record, settings, files, [inputs.output_text.name, inputs.output_scores.name])
+    return f"{total} distilled sentences from {len(inputs.shards)} shards"
 
 
 if __name__ == "__main__":
-    start(run, arguments())
+    start(run, Inputs, __doc__)

@@ -1,9 +1,309 @@
-"""Stage train: a system of any family. Each family names the rule that runs it."""
+"""Stage train: a system of any family: its weights, description and training log. Each family names the rule that
+runs it."""
 
-from workflow_src.jobs import start
-from workflow_src.training.job import arguments, run
+from __future__ import annotations
 
-__all__ = ["arguments", "run"]
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+
+from workflow_src.config.base import parse
+from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
+from workflow_src.families.build import build, build_objective, sizes_of
+from workflow_src.jobs import DeviceJobInputs, log, recorded, start
+from workflow_src.nn.weights import count_parameters
+from workflow_src.records.atomic import fingerprint, sha256
+from workflow_src.records.provenance import provenance
+from workflow_src.registry import families, import_object
+from workflow_src.runtime import processes, torchrun
+from workflow_src.runtime.device import choose, keep_memory, set_threads
+from workflow_src.runtime.processes import Group
+from workflow_src.runtime.signals import die_with_parent
+from workflow_src.spec import Family, Frozen
+from workflow_src.training.dev import open_dev
+from workflow_src.training.devices import own_device
+from workflow_src.training.loop import Progress, Trainer
+from workflow_src.training.state import StateFolder
+from workflow_src.training.systems import load_base, load_roles, role_input, start_from, write_system
+from workflow_src.training.update import parts_of_an_update
+from workflow_src.types import max_positions
+
+
+class TrainingSettings(Frozen):
+    """Everything of a system that changes its weights, beside its seed and its input files."""
+
+    system: str
+    family: str
+    preset: str
+    data: str
+    # Settings of the family's own classes.
+    model: dict[str, Any]
+    objective: dict[str, Any] = {}
+    training: TrainingConfig | None = Field(None, description="None where the family is counted at once")
+    bleu_tokeniser: str = "13a"
+
+
+class Inputs(DeviceJobInputs):
+    settings: TrainingSettings = Field(description="the system: family, model, objective, training")
+    seed: int
+    train: Path = Field(description="prefix of the encoded training pairs")
+    dev: Path = Field(description="prefix of the encoded dev pairs")
+    test: Path | None = Field(None, description="prefix of the encoded test pairs; only their lengths are read")
+    subwords: Path = Field(description="folder of learn_subwords")
+    reference: Path = Field(description="dev references, one a line")
+    corpus_summary: Path = Field(description="corpus.json")
+    base: Path | None = Field(None, description="weights of the system that this one is built on")
+    roles: dict[str, Path] = Field({}, description="weights in other roles of the family")
+    initial: Path | None = Field(None, description="weights to start from where names and shapes agree")
+    state: Path = Field(description="folder of the training state")
+    output_folder: Path
+    compile: bool = False
+    log_every: int = Field(100, description="updates")
+    save_every: int | Literal["auto"] = Field("auto", description="updates between saved states")
+    save_minutes: float = Field(5.0, description="minutes between saved states")
+    max_skipped: int = Field(10, description="updates in a row that may be skipped")
+    split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice")
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Input files by the names that records give them."""
+        files = {
+            "train": description_of(self.train),
+            "dev": description_of(self.dev),
+            "subwords": self.subwords / "subwords.json",
+            "reference": self.reference,
+        }
+        files |= {"test": description_of(self.test)} if self.test else {}
+        files |= {role_input(role): path for role, path in self.roles.items()}
+        return files | {name: path for name, path in (("base", self.base), ("initial", self.initial)) if path}
+
+
+def description_of(prefix: Path) -> Path:
+    """The JSON file of an encoded corpus."""
+    return prefix.with_name(prefix.name + ".json")
+
+
+def run(inputs: Inputs) -> str | None:
+    """Train one system and write model.safetensors, config.json and training.jsonl. Returns a summary.
+
+    Started by torchrun, every process calls this; the first one writes, and has the summary.
+    """
+    keep_memory()
+    family = families()[inputs.settings.family]
+    if not torchrun.started():
+        return _count(family, inputs) if family.fit else _train(family, inputs, inputs.machine.device, Group())
+    die_with_parent()
+    set_threads(max(1, inputs.machine.threads // torchrun.local_size()))
+    group = processes.Processes()
+    device = own_device(inputs.machine.device, group)
+    if family.fit:
+        summary = _count(family, inputs) if group.first else None
+    else:
+        summary = _train(family, inputs, device, group)
+    # Not after an error: this process reports it and ends, and the others then notice.
+    group.close()
+    return summary
+
+
+def _count(family: Family, inputs: Inputs) -> str:
+    """Count a system at once: its weights, description and figures on dev."""
+    began, settings = time.perf_counter(), inputs.settings
+    corpus, dev = EncodedCorpus.open(inputs.train), EncodedCorpus.open(inputs.dev)
+    corpus.verify()
+    subwords = Subwords.load(inputs.subwords)
+    sizes = sizes_of(family.name, subwords)
+    model = build(family.name, settings.model, sizes)
+    assert family.fit
+    figures = import_object(family.fit)(model, corpus, dev, subwords, inputs.initial)
+    description = {
+        **settings.model_dump(mode="json", include={"system", "family", "preset", "data", "model"}),
+        "seed": inputs.seed,
+        "subwords": subwords.digest,
+        "steps": 0,
+        "minutes": round((time.perf_counter() - began) / 60, 2),
+        "sizes": sizes,
+        "parameters": count_parameters(model),
+        "device": "cpu",
+        "precision": "float32",
+    }
+    record, files = recorded(settings), inputs.files
+    write_system(
+        inputs.output_folder,
+        model,
+        description,
+        [{"step": 0, **figures}],
+        lambda outputs: provenance(record, files, outputs),
+    )
+    return f"{settings.system}: {', '.join(f'{name} {value:.6g}' for name, value in figures.items())}"
+
+
+def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | None:
+    settings, machine = inputs.settings, inputs.machine
+    if group.size == 1:
+        set_threads(machine.threads)
+    runtime = choose(device, machine.precision, inputs.compile)
+    # Data.
+    corpus, dev_corpus = EncodedCorpus.open(inputs.train), EncodedCorpus.open(inputs.dev)
+    corpus.verify()
+    config = _sized(inputs, corpus)
+    subwords = Subwords.load(inputs.subwords)
+    _check_subwords_digest(inputs, subwords, corpus, dev_corpus)
+    # The model, and the frozen systems that it is trained with.
+    sizes = sizes_of(family.name, subwords)
+    torch.manual_seed(inputs.seed)
+    model = build(family.name, settings.model, sizes)
+    _check_positions(inputs, max_positions(model), corpus, dev_corpus)
+    base, roles = load_base(family, inputs.base), load_roles(family, inputs.roles, subwords)
+    start_from(family, model, subwords, base=base, initial=inputs.initial, untrained=config.max_steps == 0)
+    # The training itself.
+    states = _states(inputs, config, group, corpus, dev_corpus, subwords) if group.first else None
+    dev = open_dev(
+        *(dev_corpus, inputs.reference, inputs.corpus_summary, subwords, runtime, group),
+        sentences=config.dev_sentences,
+        tokeniser=settings.bleu_tokeniser,
+    )
+    objective = build_objective(family.name, settings.objective)
+    objective_settings = parse(family.objective, settings.objective, "objective")
+    assert family.validation
+    validation = import_object(family.validation)(dev, objective_settings, base, **roles)
+    parameters = count_parameters(model)
+    precision = str(runtime.dtype).removeprefix("torch.")
+    log.info(
+        "training %s (%s, %d parameters) on %d pairs, %s%s, %s",
+        *(settings.system, family.name, parameters, len(corpus)),
+        *("" if group.size == 1 else f"{group.size} processes, ", runtime.device, precision),
+    )
+    trainer = Trainer(
+        *(model, objective, config, corpus, validation, runtime, states, inputs.seed, base),
+        log_every=inputs.log_every,
+        save_minutes=inputs.save_minutes,
+        group=group,
+        split_batches=inputs.split_batches,
+        roles=roles,
+        # With keep: best, what continues a trained system must not end worse than it began.
+        validate_start=family.continues is not None,
+    )
+    progress = trainer.run()
+    if states is None:
+        return None
+    # Where the whole training was done before, what it was done on counts, not what writes it down once more.
+    trained_on = states.finished_on() or {
+        "device": str(runtime.device),
+        "processes": group.size,
+        "precision": precision,
+        "threads": machine.threads,
+    }
+    description = {
+        **_description(inputs, config, progress),
+        "sizes": sizes,
+        "subwords": subwords.digest,
+        "parameters": parameters,
+        **trained_on,
+    }
+    record, files = recorded(settings), inputs.files
+    write_system(
+        inputs.output_folder,
+        model,
+        description,
+        progress.history,
+        lambda outputs: provenance(record, files, outputs),
+    )
+    states.finish(trained_on)
+    last = progress.history[-1] if progress.history else {}
+    if validation.fault and last and (fault := validation.fault(last)):
+        log.warning("warning: %s", fault)
+    figures = {name: round(value, 3) for name, value in last.items() if name.startswith("dev_")}
+    minutes = description["minutes"]
+    return f"{settings.system} seed {inputs.seed}: {progress.step} updates in {minutes} minutes, {figures}"
+
+
+def _sized(inputs: Inputs, corpus: EncodedCorpus) -> SizedTrainingConfig:
+    """The settings of the training, with numbers in place of auto by what the corpus has."""
+    # Given as options, since they change no weights.
+    options = {"save_every": inputs.save_every, "max_skipped": inputs.max_skipped}
+    configured = inputs.settings.training.model_dump(exclude_unset=True) if inputs.settings.training else {}
+    unsized: TrainingConfig = parse(TrainingConfig, configured | options, "training")
+    tokens = int(corpus.target_lengths.sum()) + len(corpus)
+    config = unsized.sized(tokens)
+    if config.max_steps != unsized.max_steps:
+        log.info(
+            "max_steps is auto: %d updates for %d target tokens, with %d of warm-up and a validation every %d",
+            *(config.max_steps, tokens, config.warmup_steps, config.validate_every),
+        )
+    return config
+
+
+def _check_subwords_digest(inputs: Inputs, subwords: Subwords, *corpora: EncodedCorpus) -> None:
+    """Raises ArtifactError for a corpus that was encoded with other subwords."""
+    for prefix, corpus in zip((inputs.train, inputs.dev), corpora, strict=True):
+        if corpus.summary.get("subwords_digest", subwords.digest) != subwords.digest:
+            raise ArtifactError(prefix, f"was encoded with other subwords than {inputs.subwords}", "encode it again")
+
+
+def _check_positions(inputs: Inputs, limit: int, corpus: EncodedCorpus, dev: EncodedCorpus) -> None:
+    """Raises ValueError for a sentence that is longer than the model's positions.
+
+    Test sentences, which are translated after all training, are refused before it, too.
+    """
+    corpora = {inputs.train: corpus, inputs.dev: dev}
+    if inputs.test:
+        corpora[inputs.test] = EncodedCorpus.open(inputs.test)
+    for prefix, part in corpora.items():
+        longest = max(int(part.source_lengths.max(initial=0)), int(part.target_lengths.max(initial=0))) + 1
+        if longest > limit:
+            raise ValueError(
+                f"{prefix} has a sentence of {longest} subwords, end symbol counted, the model has {limit} positions; "
+                "raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
+                "recipe.normalisation.max_characters (dev, test)."
+            )
+
+
+def _settings(inputs: Inputs, config: SizedTrainingConfig) -> dict[str, Any]:
+    """What makes the weights, with numbers in place of auto."""
+    training = config.model_dump(mode="json", exclude={"save_every", "max_skipped"})
+    return recorded(inputs.settings) | {"training": training}
+
+
+def _description(inputs: Inputs, config: SizedTrainingConfig, progress: Progress) -> dict[str, Any]:
+    """What the system was trained with, and how far."""
+    settings = _settings(inputs, config)
+    names = ("system", "family", "preset", "data", "model", "objective", "training")
+    return {
+        **{name: settings[name] for name in names},
+        "seed": inputs.seed,
+        "steps": progress.step,
+        "skipped": progress.skipped,
+        "target_tokens_seen": progress.target_tokens,
+        "minutes": round(progress.seconds / 60, 2),
+    }
+
+
+def _states(
+    inputs: Inputs,
+    config: SizedTrainingConfig,
+    group: Group,
+    corpus: EncodedCorpus,
+    dev: EncodedCorpus,
+    subwords: Subwords,
+) -> StateFolder:
+    """The folder of the state, under a fingerprint of what makes the weights: settings, seed, contents of inputs."""
+    # Contents, not files: encoding the same text again changes times in a JSON file, but nothing that matters here.
+    contents = {"train": corpus.summary["digest"], "dev": dev.summary["digest"], "subwords": subwords.digest}
+    names = ("reference", "base", "initial", *map(role_input, inputs.roles))
+    contents |= {name: sha256(path) for name, path in inputs.files.items() if name in names}
+    identity = {"settings": _settings(inputs, config), "seed": inputs.seed, "inputs": contents}
+    parts = parts_of_an_update(config.accumulate, group.size)
+    # As many parts as were configured are the same parts, however many processes compute them.
+    if parts != config.accumulate:
+        identity["parts"] = parts
+    return StateFolder(inputs.state, fingerprint(identity))
+
 
 if __name__ == "__main__":
-    start(run, arguments(__doc__))
+    start(run, Inputs, __doc__)

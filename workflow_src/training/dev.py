@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.lines import read_lines
+from workflow_src.data.normalise import Normaliser
+from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import read_json
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
 from workflow_src.types import Batch, Hypotheses
@@ -71,10 +78,10 @@ class Dev:
         # Whole batches as `search_all` makes them, so that padding is the same in one process and in several.
         longest_first = sorted((row for row in range(len(sources)) if sources[row]), key=lambda row: -len(sources[row]))
         mine = [row for place, row in enumerate(longest_first) if place // BATCH % self.group.size == self.group.rank]
-        found = search_all(search, [sources[row] for row in mine], BATCH, self.runtime.device)
+        hypotheses = search_all(search, [sources[row] for row in mine], BATCH, self.runtime.device)
         whole = {
             row: tokens
-            for part in self.group.gather(dict(zip(mine, found.tokens, strict=True)))
+            for part in self.group.gather(dict(zip(mine, hypotheses.tokens, strict=True)))
             for row, tokens in part.items()
         }
         return [whole.get(row, []) for row in range(len(sources))]
@@ -86,3 +93,32 @@ class Dev:
     def bleu_of(self, tokens: list[list[int]]) -> float:
         """sacreBLEU in [0, 100] of the first sentences' translations, as subword ids."""
         return corpus_bleu(self.detokenise(tokens), self.references[: self.sentences], self.tokeniser)
+
+
+def open_dev(
+    corpus: EncodedCorpus,
+    reference: Path,
+    corpus_summary: Path,
+    subwords: Subwords,
+    runtime: Runtime,
+    group: Group,
+    sentences: int | None = None,
+    tokeniser: str = "13a",
+) -> Dev:
+    """The dev set with the lines of `reference`; BLEU is of the first `sentences` (None: of all).
+
+    Raises ArtifactError where there are not as many references as encoded pairs.
+    """
+    references = list(read_lines(reference))
+    if len(references) != len(corpus):
+        raise ArtifactError(
+            reference, f"has {len(references)} lines, {corpus.prefix} has {len(corpus)} pairs", "encode again"
+        )
+    settings = NormalisationConfig.model_validate(read_json(corpus_summary)["normalisation"])
+    normaliser = Normaliser(settings, language=reference.suffix.removeprefix("."))
+    count = min(sentences or len(references), len(references))
+
+    def lines(ids: list[list[int]]) -> list[str]:
+        return [normaliser.detokenise(line) for line in subwords.decode_target(ids)]
+
+    return Dev(corpus, references, lines, runtime, count, group, tokeniser)

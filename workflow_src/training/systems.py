@@ -1,10 +1,10 @@
-"""A system on disk: weights with their configuration beside them, written and read."""
+"""A system on disk: weights with their configuration beside them, written and read, and what a training starts from."""
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from workflow_src.config.base import parse
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.families.build import build
-from workflow_src.jobs import named_paths
-from workflow_src.nn.weights import load_weights, weights_of
-from workflow_src.records.atomic import atomic, read_json, save_tensors, sha256, write_json
+from workflow_src.jobs import log
+from workflow_src.nn.weights import copy_matching, load_weights, weights_of
+from workflow_src.records.atomic import atomic, load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.records.provenance import digests
-from workflow_src.registry import families
-from workflow_src.spec import phrase
+from workflow_src.registry import families, import_object
+from workflow_src.spec import BASE, Family, phrase
 
 
 def read_description(weights: str | Path) -> dict[str, Any]:
@@ -32,18 +32,6 @@ def read_description(weights: str | Path) -> dict[str, Any]:
     if missing or description["family"] not in families():
         raise ArtifactError(path, f"does not describe a system (missing or unknown: {', '.join(missing) or 'family'})")
     return description
-
-
-def add_roles(made: argparse.ArgumentParser) -> None:
-    """The option for weights of systems in roles beside the base: `--roles critic=FILE`."""
-    made.add_argument(
-        "--roles", nargs="+", default=[], metavar="ROLE=FILE", help="weights in other roles of the family"
-    )
-
-
-def named_files(words: list[str]) -> dict[str, Path]:
-    """ROLE=FILE words as a mapping. Raises ValueError for a word of another form."""
-    return named_paths("--roles", "ROLE=FILE", words)
 
 
 def role_input(role: str) -> str:
@@ -62,12 +50,12 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
     A description of the user's own need not say which they were: sizes of vocabularies are compared then.
     """
     sizes = description["sizes"]
-    wanted, there = (sizes["source"], sizes["target"]), (subwords.source_size, subwords.target_size)
-    if wanted != there:
+    trained, actual = (sizes["source"], sizes["target"]), (subwords.source_size, subwords.target_size)
+    if trained != actual:
         raise ArtifactError(
             weights,
-            f"was trained with {wanted[0]} source and {wanted[1]} target subwords, these subwords have "
-            f"{there[0]} and {there[1]}",
+            f"was trained with {trained[0]} source and {trained[1]} target subwords, these subwords have "
+            f"{actual[0]} and {actual[1]}",
             "use the subwords that the system was trained with",
         )
     if description.get("subwords", subwords.digest) != subwords.digest:
@@ -116,7 +104,7 @@ def load_system(weights: str | Path, trait: str | None = None) -> tuple[nn.Modul
         check_trait(description, weights, trait)
     model = build(description["family"], description["model"], description["sizes"])
     load_weights(model, weights)
-    # Last, so that weights of another kind are told as such.
+    # Last, so that weights of another kind are reported as such.
     check_digest(description, weights)
     return model.eval(), description
 
@@ -126,15 +114,15 @@ def write_system(
     model: nn.Module,
     description: dict[str, Any],
     history: list[dict[str, Any]],
-    made: Callable[[dict[str, str]], dict[str, Any]],
+    record: Callable[[dict[str, str]], dict[str, Any]],
 ) -> None:
     """Write model.safetensors, training.jsonl (its `history`) and config.json into a folder.
 
-    The description comes last: it says which weights it describes, and a folder with a description is complete. `made`
-    gives its provenance, from the digests of the files that it vouches for.
+    The description comes last: a folder with a description is complete. `record` makes its provenance from the digests
+    of the other files.
     """
     (folder / "config.json").unlink(missing_ok=True)
-    # What jobs that were killed here have left: the state's lock says that no other is writing.
+    # Left by jobs that were killed here: the state's lock keeps others from writing now.
     for partial in folder.glob(".*.partial"):
         partial.unlink()
     with atomic(folder / "training.jsonl") as file:
@@ -143,5 +131,101 @@ def write_system(
     weights = folder / "model.safetensors"
     save_tensors(weights, weights_of(model))
     files = digests(folder, ["model.safetensors", "training.jsonl"])
-    whole = description | {"sha256": files["model.safetensors"], "provenance": made(files)}
+    whole = description | {"sha256": files["model.safetensors"], "provenance": record(files)}
     write_json(folder / "config.json", whole)
+
+
+def load_base(family: Family, weights: Path | None) -> nn.Module | None:
+    """The frozen system that a family is built on. Raises ValueError where it is missing or not needed."""
+    role = family.needs.get(BASE)
+    if role is None:
+        if weights is not None:
+            raise ValueError(f"a system of family {family.name} is built on no other; remove --base.")
+        return None
+    if weights is None:
+        if role.optional:
+            return None
+        raise ValueError(f"a system of family {family.name} needs --base, the weights of one that is {role.trait}.")
+    return load_system(weights, role.trait)[0]
+
+
+def load_roles(family: Family, files: Mapping[str, Path], subwords: Subwords) -> dict[str, nn.Module]:
+    """The frozen systems in the roles that a family needs beside its base, from weights by role.
+
+    Raises ValueError where one is missing or not needed, ArtifactError for other subwords in a role that must agree.
+    """
+    others = {name: role for name, role in family.needs.items() if name != BASE}
+    if unknown := sorted(set(files) - set(others)):
+        raise ValueError(f"a system of family {family.name} needs no {unknown[0]}; remove it from --roles.")
+    for name, role in others.items():
+        if name not in files and not role.optional:
+            raise ValueError(f"a system of family {family.name} needs --roles {name}=FILE, weights of a system.")
+    loaded = {name: load_system(path, others[name].trait) for name, path in files.items()}
+    for name, (_, description) in loaded.items():
+        if "subwords" in others[name].agree:
+            check_subwords(description, subwords, files[name])
+    return {name: model for name, (model, _) in loaded.items()}
+
+
+def start_from(
+    family: Family,
+    model: nn.Module,
+    subwords: Subwords,
+    base: nn.Module | None,
+    initial: Path | None,
+    untrained: bool,
+) -> None:
+    """Start from the weights `initial`, from those of the base, or at random, as the family says.
+
+    Weights that are used `untrained`, or continued, must be all of the model's, and of a model with the same settings.
+    Raises ArtifactError where they are not, ValueError where a family needs some and there are none.
+    """
+    tensors = load_tensors(initial) if initial else None
+    description = description_if_any(initial) if initial else None
+    if description and initial:
+        check_digest(description, initial)
+    other = families().get(description["family"]) if description else None
+    if family.start is not None:
+        copied = import_object(family.start)(model, tensors, other.name if other else None, base)
+    elif tensors is not None:
+        copied = copy_matching(model, tensors, other.symbols if other else None)
+    else:
+        copied = None
+    if copied is None:
+        if family.continues is not None:
+            raise ValueError(
+                f"a system of family {family.name} continues one that is trained; give its weights by --initial."
+            )
+        return
+    if initial:
+        whole = untrained or family.continues is not None
+        _check_copied(model, copied, initial, whole)
+        if description and whole:
+            _check_same_settings(family, description, model, initial)
+            check_subwords(description, subwords, initial)
+    log.info("starts from %s: %d tensors", initial or "the base", len(copied))
+
+
+def _check_same_settings(family: Family, description: dict[str, Any], model: nn.Module, weights: Path) -> None:
+    """Raises ArtifactError for other settings in what a family continues: even those that shape no tensor change what
+    weights compute."""
+    before, own = description["model"], operator.attrgetter("config")(model).model_dump(mode="json")
+    for name in family.continues or ():
+        if name in before and name in own and before[name] != own[name]:
+            raise ArtifactError(
+                weights, f"has model.{name} {before[name]}, this model has {own[name]}", "they must agree"
+            )
+
+
+def _check_copied(model: nn.Module, copied: list[str], weights: Path, whole: bool) -> None:
+    """Raises ArtifactError when weights fit nothing of the model, or not all where the `whole` is needed."""
+    shapes = {name: tensor.shape for name, tensor in model.named_parameters()}
+    names = list(shapes)
+    # Of another kind of network nothing but vectors, such as a bias, may fit.
+    some = any(len(shapes[name]) > 1 for name in copied if name in shapes) or set(names) == set(copied)
+    if not some or (whole and set(names) - set(copied)):
+        raise ArtifactError(
+            weights,
+            f"has {len(copied)} of this model's {len(names)} tensors in their shapes",
+            "give weights of this family and size",
+        )

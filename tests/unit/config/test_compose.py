@@ -90,12 +90,12 @@ def test_only_leaves_every_shipped_experiment_valid(name):
 
 
 def test_scorers_and_analyses_of_dropped_systems_go():
-    whole = load_experiment("smoke-families").config.analyses
-    assert whole.energies.enabled is True and set(whole.energies.scorer) == {"seq2seq", "teacher"}
+    whole = load_experiment("smoke-families").analyses["energies"]
+    assert whole.enabled is True and set(whole.scorer) == {"seq2seq", "teacher"}
     left = load({"experiment": "mine", "extends": "smoke-families", "only": ["cmlm"]})
-    assert left.config.analyses.energies.scorer == ("teacher",)
+    assert left.analyses["energies"].scorer == ("teacher",)
     left = Plan(load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger"]}))
-    assert left.loaded.config.analyses.energies.scorer is None
+    assert left.loaded.analyses["energies"].scorer is None
     # Nothing refines latents any more, and nothing is asked of them.
     assert not [one for one in left.analyses.values() if one.enabled and one.name in ("convergence", "latent_paths")]
     with pytest.raises(ConfigError, match="^analyses.components.enabled"):

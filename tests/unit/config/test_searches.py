@@ -187,7 +187,7 @@ def test_a_beam_takes_a_rescorer_and_its_weight():
     for wrong in ({"rescorer_weight": 0.5}, {"tune": {"rescorer_weight": [0.5]}}):
         with pytest.raises(ConfigError, match="rescorer_weight is .*: without rescorer"):
             load_experiment("tatoeba", decodes=[beam | wrong])
-    with pytest.raises(ConfigError, match="engine ctranslate2 takes no rescorer"):
+    with pytest.raises(ConfigError, match="it takes no rescorer"):
         load_experiment("tatoeba", decodes=[beam | {"rescorer": "ctc", "engine": "ctranslate2"}])
 
 

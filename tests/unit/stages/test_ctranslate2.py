@@ -7,7 +7,6 @@ import pytest
 
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.serving.translator import Translator
-from workflow_src.stages import decode, distill
 from workflow_src.types import BOS, PAD
 
 pytest.importorskip("ctranslate2")
@@ -73,27 +72,27 @@ def test_translations_are_those_of_the_bundle(exported, teacher, lines, settings
     assert theirs.translate([], **settings) == []
 
 
-def test_a_decode_uses_its_compute_type(exported, lines, tmp_path):
+def test_a_decode_uses_its_compute_type(exported, lines, run_stage, tmp_path):
     (tmp_path / "test.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     texts = {}
     for compute_type in ("float32", "int8"):
         settings = {"search": "beam", "beam": 2, "engine": "ctranslate2", "compute_type": compute_type}
         output = tmp_path / compute_type / "test.txt"
         words = ["--settings", json.dumps(settings), "--bundle", str(exported), "--source", str(tmp_path / "test.de")]
-        decode.run(decode.arguments().parse_args([*words, "--output", str(output)]))
+        run_stage("decode", [*words, "--output", str(output)])
         texts[compute_type] = output.with_suffix(".jsonl").read_text(encoding="utf-8")
     assert texts["float32"] != texts["int8"]
     assert all(len(text.splitlines()) == len(lines) for text in texts.values())
 
 
-def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, tmp_path):
+def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, run_stage, tmp_path):
     found = {}
     for engine in ("continuum", "ctranslate2", "auto"):
         output = tmp_path / engine
         words = ["--settings", '{"beam": 4, "length_penalty": 1.0}', "--model", str(teacher[1])]
         words += ["--subwords", str(tiny.folder), "--source", str(tiny.corpus / "train.de"), "--device", "cpu"]
         words += ["--shard", "0", "--shards", "1", "--output", str(output), "--batch", "7", "--engine", engine]
-        distill.run(distill.arguments().parse_args([*words, "--threads", "2"]))
+        run_stage("distill", [*words, "--threads", "2"])
         found[engine] = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     ours = found["continuum"]
     assert len(ours) == 40

@@ -28,7 +28,7 @@ def words(tiny, tiny_bundles):
         made = ["--settings", json.dumps(settings | changes), "--bundle", str(bundle or tiny_bundles[family])]
         made += ["--device", "cpu"]
         if search == "latent-search":
-            made += ["--rescorer", str(tiny_bundles["transformer"])]
+            made += ["--systems", f"rescorer={tiny_bundles['transformer']}"]
         made += ["--source", str(source or tiny.corpus / "train.de"), "--output", str(output), "--batch", "7"]
         return made
 
@@ -43,8 +43,8 @@ def decoded(words, run_stage):
         paths = [folder / f"{shard}-of-{count}.jsonl" for shard in range(count)]
         for shard, path in enumerate(paths):
             more = ["--shard", str(shard), "--shards", str(count)]
-            run_stage("decode_shard", [*words(search, path, source), *more])
-        run_stage("decode", [*words(search, folder / "train.txt", source), "--shards", *map(str, paths)])
+            run_stage("decode", [*words(search, path, source), *more])
+        run_stage("decode", [*words(search, folder / "train.txt", source), "--join", *map(str, paths)])
         return paths
 
     return make
@@ -93,18 +93,18 @@ def test_a_line_that_is_too_long_is_named_by_its_place_in_the_whole_text(words, 
     source = tmp_path / "long.de"
     source.write_text("der Hund\n" * 3 + "Hund " * 80 + "\n")
     more = ["--shard", "1", "--shards", "2"]
-    error = refused("decode_shard", [*words("beam", tmp_path / "s.jsonl", source), *more])
+    error = refused("decode", [*words("beam", tmp_path / "s.jsonl", source), *more])
     assert error.startswith("line 4 has ") and list(tmp_path.glob("s.*")) == []
 
 
 def test_a_shard_that_cannot_be_joined_is_named_and_made_anew_alone(words, decoded, refused, run_stage, tmp_path):
     paths = decoded("beam", tmp_path, 3)
     text = (tmp_path / "train.txt").read_bytes()
-    join = [*words("beam", tmp_path / "out/train.txt"), "--shards", *map(str, paths)]
+    join = [*words("beam", tmp_path / "out/train.txt"), "--join", *map(str, paths)]
     whole = paths[1].read_bytes()
 
     def again():
-        run_stage("decode_shard", [*words("beam", paths[1]), "--shard", "1", "--shards", "3"])
+        run_stage("decode", [*words("beam", paths[1]), "--shard", "1", "--shards", "3"])
         run_stage("decode", join)
         assert (tmp_path / "out/train.txt").read_bytes() == text and paths[1].read_bytes() == whole
         shutil.rmtree(tmp_path / "out")
@@ -118,7 +118,7 @@ def test_a_shard_that_cannot_be_joined_is_named_and_made_anew_alone(words, decod
     paths[1].with_suffix(".json").unlink()
     assert refused("decode", join).startswith(f"{paths[1]} has no record 1-of-3.json beside it")
     again()
-    swapped = [*words("beam", tmp_path / "out/train.txt"), "--shards", *map(str, [paths[0], paths[2], paths[1]])]
+    swapped = [*words("beam", tmp_path / "out/train.txt"), "--join", *map(str, [paths[0], paths[2], paths[1]])]
     assert refused("decode", swapped).startswith(f"{paths[2]} is not shard 1 of 3 by its record; ")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
@@ -129,7 +129,7 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
     text = (tmp_path / "train.txt").read_bytes()
 
     def join(*source, **changes):
-        return [*words("beam", tmp_path / "out/train.txt", *source, **changes), "--shards", *map(str, paths)]
+        return [*words("beam", tmp_path / "out/train.txt", *source, **changes), "--join", *map(str, paths)]
 
     end = "; delete 0-of-2.jsonl, 1-of-2.jsonl and run again."
     assert refused("decode", join(beam=9)) == f"{paths[0]} was made with beam 3, and not 9{end}"
@@ -141,20 +141,20 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
     message = f"{paths[0]} was made from another bundle than {retrained / 'bundle.json'} holds now{end}"
     assert refused("decode", join(bundle=retrained)) == message
     message = f"{paths[0]} was made without {tiny_bundles['transformer'] / 'bundle.json'} (rescorer){end}"
-    assert refused("decode", [*join(), "--rescorer", str(tiny_bundles["transformer"])]) == message
+    assert refused("decode", [*join(), "--systems", f"rescorer={tiny_bundles['transformer']}"]) == message
     # One of them alone is made anew.
     more = ["--shard", "1", "--shards", "2"]
-    run_stage("decode_shard", [*words("beam", paths[1], beam=2), *more])
+    run_stage("decode", [*words("beam", paths[1], beam=2), *more])
     assert refused("decode", join()).startswith(f"{paths[1]} was made with beam 2, and not 3; ")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
-    run_stage("decode_shard", [*words("beam", paths[1]), *more])
+    run_stage("decode", [*words("beam", paths[1]), *more])
     run_stage("decode", join())
     assert (tmp_path / "out/train.txt").read_bytes() == text
 
 
 @pytest.mark.parametrize("shard", [-1, 2])
 def test_a_shard_that_is_none_is_refused(words, refused, tmp_path, shard):
-    error = refused("decode_shard", [*words("beam", tmp_path / "s"), "--shard", str(shard), "--shards", "2"])
+    error = refused("decode", [*words("beam", tmp_path / "s"), "--shard", str(shard), "--shards", "2"])
     assert error == f"--shard is {shard}; allowed: 0 to 1."
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from workflow_src import jobs
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.encoded import EncodedCorpus
@@ -34,10 +35,10 @@ def run(models, folder, split, max_length=22, code=0, capsys=None, more=()):
     words += ["--source", str(folder / "de"), "--target", str(folder / "en")]
     words += ["--output-prefix", str(folder / "out" / split), *more]
     if not code:
-        encode.main(words)
+        jobs.start(encode.run, encode.Inputs, words=words)
         return EncodedCorpus.open(folder / "out" / split)
     with pytest.raises(SystemExit) as left:
-        encode.main(words)
+        jobs.start(encode.run, encode.Inputs, words=words)
     assert left.value.code == code
     assert not (folder / "out").exists() or list((folder / "out").iterdir()) == []
     error = capsys.readouterr().err

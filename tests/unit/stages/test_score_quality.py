@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from itertools import groupby
 
 import pytest
@@ -60,9 +59,7 @@ def test_validity_follows_the_direction(files, monkeypatch):
         def is_valid(self, german, english):
             return (german, english) == ("der Hund", "the dog")
 
-    module = type(sys)("workflow_src.data.toy.grammar")
-    module.ToyGrammar = Grammar
-    monkeypatch.setitem(sys.modules, "workflow_src.data.toy.grammar", module)
+    monkeypatch.setattr("workflow_src.evaluation.metrics.validity.measure.ToyGrammar", Grammar)
     generated = SETTINGS | {"generator": {"train": 1}}
     forward = _words(
         files, ["the the dog", "the cat"], ["the dog", "the cat"], ["der Hund", "der Hund"], None, generated
@@ -105,8 +102,8 @@ def test_translations_are_scored_without_repeated_subwords(shards, tiny, tiny_bu
     words += ["--device", "cpu", "--source", str(source)]
     parts = [str(tmp_path / f"{number}.jsonl") for number in range(shards or 0)]
     for number, part in enumerate(parts):
-        run_stage("decode_shard", [*words, "--shard", str(number), "--shards", str(shards), "--output", part])
-    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt"), *(["--shards", *parts] if shards else [])])
+        run_stage("decode", [*words, "--shard", str(number), "--shards", str(shards), "--output", part])
+    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt"), *(["--join", *parts] if shards else [])])
     details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
     runs = [[piece for piece, _ in groupby(line["subwords"])] for line in details]
     joined = ["".join(pieces).replace("▁", " ").strip() for pieces in runs]

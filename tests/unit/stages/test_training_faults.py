@@ -191,7 +191,7 @@ def save(self, *words):
         os.fsync, os.replace, os.unlink = before
 
 state.StateFolder.save = save
-jobs.start(stage.run, stage.arguments("x"), sys.argv[1:])
+jobs.start(stage.run, stage.Inputs)
 """
 
 

@@ -46,6 +46,7 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
         split_batches=True,
         group=None,
         save_minutes=1e6,
+        runtime=runtime,
         **training,
     ) -> Trainer:
         settings = tiny_settings(family, model=model, **{"save_every": 3} | training)

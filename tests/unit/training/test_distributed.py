@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from pretended_cuda import environment, pretended
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
@@ -26,6 +27,7 @@ from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMa
 from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import load_tensors
 from workflow_src.runtime import gpus, signals
+from workflow_src.runtime.device import choose
 from workflow_src.runtime.processes import BUCKET, Group, Processes, _buckets, _peers
 from workflow_src.runtime.signals import PeerFailed
 from workflow_src.searches.greedy.search import greedy
@@ -75,7 +77,7 @@ def test_several_processes_forked_from_a_fresh_one(tmp_path):
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0 and re.search(r"^9 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    assert done.returncode == 0 and re.search(r"^11 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
 
 
 @pytest.mark.forks
@@ -107,6 +109,55 @@ def test_the_clock_of_the_first_process_saves_in_all(make_trainer, tmp_path, mon
         return saved
 
     assert in_processes(2, train, tmp_path) == [[3, 5], [3, 5]]
+
+
+@pytest.mark.forks
+def test_each_process_has_a_gpu_of_its_own(make_trainer, monkeypatch, tmp_path):
+    """Two pretended ones, which the first process takes for both; gradients travel between them."""
+
+    def train(group, device=None):
+        if group.size > 1:
+            torchrun = {"LOCAL_RANK": str(group.rank), "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"}
+            os.environ.update(torchrun)
+        with pretended() as machine:
+            device = devices.own_device("cuda", group) if device is None else device
+            trainer = make_trainer(
+                *("transformer", 1, f"s{group.size}-{group.rank}"),
+                group=group,
+                runtime=choose(device, "float32"),
+                max_steps=3,
+                batch_tokens=400,
+                accumulate=2,
+                validate_every=100,
+                model={"dropout": 0.0},
+            )
+            if not group.first:
+                trainer.states = None
+            trainer.run()
+            weights = {name: tensor.cpu() for name, tensor in weights_of(trainer.model).items()}
+            held = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+            return device, torch.cuda.current_device(), held == list(machine.uuids), weights
+
+    for name, value in {**environment(), "CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}.items():
+        monkeypatch.setenv(name, value)
+    first, second = in_processes(2, train, tmp_path)
+    assert first[:3] == ("cuda:0", 0, True) and second[:3] == ("cuda:1", 1, True)
+    *_, alone = train(Group(), "cuda:0")
+    for name, tensor in alone.items():
+        torch.testing.assert_close(first[3][name], tensor, rtol=0, atol=1e-5)
+        assert torch.equal(first[3][name], second[3][name])
+
+
+@pytest.mark.forks
+def test_nccl_wants_a_gpu_of_its_own_for_each_process(tmp_path):
+    def share(group):
+        with pretended():
+            try:
+                group.use_cuda()
+            except RuntimeError as failure:
+                return str(failure)
+
+    assert all("Duplicate GPU detected" in said for said in in_processes(2, share, tmp_path))
 
 
 @pytest.mark.forks
@@ -228,7 +279,7 @@ def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, 
 IN_FLOAT64 = """
 import importlib, os, sys, torch
 from workflow_src import jobs
-from workflow_src.training import job
+from workflow_src.stages import train as job
 from workflow_src.training import dev
 
 torch.set_default_dtype(torch.float64)
@@ -241,7 +292,7 @@ def make(model, *words, **more):
 
 job.Trainer = make
 stage = importlib.import_module(f"workflow_src.stages.{os.environ['STAGE']}")
-jobs.start(stage.run, stage.arguments("x"), sys.argv[1:])
+jobs.start(stage.run, stage.Inputs)
 """
 
 
@@ -339,7 +390,7 @@ def call(self, step, parts):
 
 update.Updater.__call__ = call
 stage = importlib.import_module(f"workflow_src.stages.{{os.environ['STAGE']}}")
-jobs.start(stage.run, stage.arguments("x"), sys.argv[1:])
+jobs.start(stage.run, stage.Inputs)
 """
 SIGKILL = KILLED.format(what="os.kill(os.getpid(), signal.SIGKILL)")
 ERROR = KILLED.format(what='raise ValueError("the second process has had enough.")')
@@ -443,7 +494,7 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
     def lease(device, count, seconds):
         tries.append((device, count, seconds))
         if len(tries) < 3:
-            raise gpus.Taken
+            raise gpus.GpuBusy
         return ("GPU-a",)
 
     class Watched(Group):

@@ -16,8 +16,7 @@ from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.memory import OutOfMemory, is_out_of_memory
 from workflow_src.training import update
-from workflow_src.training.optim import learning_rate
-from workflow_src.training.update import NORMS, Gate, Part, describe
+from workflow_src.training.update import NORMS, Gate, Part, describe, learning_rate
 from workflow_src.types import LossTerms, TrainingContext
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -327,12 +326,12 @@ def limited(self):
     return run(self)
 
 run, loop.Trainer.run = loop.Trainer.run, limited
-jobs.start(train.run, train.arguments("x"), sys.argv[2:])
+jobs.start(train.run, train.Inputs, words=sys.argv[2:])
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of address space are Linux's")
-@pytest.mark.parametrize("split", [pytest.param("true", marks=pytest.mark.long), "false"])
+@pytest.mark.parametrize("split", [pytest.param("True", marks=pytest.mark.long), "False"])
 def test_a_real_limit_of_memory(training_words, tmp_path, split):
     """The address space of a real process ends 90 MiB above what it has: one batch of all pairs needs more."""
     model = {"feed_forward": 8_000}
@@ -341,7 +340,7 @@ def test_a_real_limit_of_memory(training_words, tmp_path, split):
     command = [sys.executable, "-c", LIMITED, "90", *words, "--split-batches", split]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
     assert re.search("out of memory in update [12] on a batch of 40 pairs, ", done.stderr), done.stderr
-    if split == "true":
+    if split == "True":
         assert done.returncode == 0, done.stderr
         assert "computed in halves" in done.stderr and (tmp_path / "model.safetensors").exists()
     else:

@@ -11,7 +11,7 @@ from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.families.build import build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.training import loop, state
-from workflow_src.training.optim import learning_rate
+from workflow_src.training.update import learning_rate
 from workflow_src.types import Batch, TrainingContext, Validation
 
 

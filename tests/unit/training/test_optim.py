@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from workflow_src.config.experiment import TrainingConfig
-from workflow_src.training.optim import learning_rate, make_optimiser
+from workflow_src.training.update import learning_rate, make_optimiser
 
 
 def config(**more):

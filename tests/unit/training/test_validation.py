@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from types import SimpleNamespace
 
 import pytest
 import sacrebleu
@@ -10,7 +9,6 @@ import torch
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
-from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import collate
 from workflow_src.data.lines import read_lines
 from workflow_src.families import refiners
@@ -19,8 +17,7 @@ from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMa
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.processes import Group
 from workflow_src.searches.greedy.search import greedy
-from workflow_src.training.dev import Dev
-from workflow_src.training.inputs import open_dev
+from workflow_src.training.dev import Dev, open_dev
 from workflow_src.training.systems import load_system
 from workflow_src.types import Hypotheses
 
@@ -62,13 +59,8 @@ def test_bleu_of_the_references_themselves_is_100(dev, tiny):
 
 
 def test_bleu_while_training_is_counted_by_the_tokeniser_of_the_settings(tiny, runtime):
-    words = SimpleNamespace(
-        reference=tiny.corpus / "dev.reference.en",
-        corpus_summary=tiny.corpus / "corpus.json",
-        dev="dev",
-        settings={"bleu_tokeniser": "char"},
-    )
-    dev = open_dev(tiny.dev, words, tiny.subwords, runtime, TrainingConfig(max_steps=1), Group())
+    files = tiny.corpus / "dev.reference.en", tiny.corpus / "corpus.json"
+    dev = open_dev(tiny.dev, *files, tiny.subwords, runtime, Group(), tokeniser="char")
     # Half of every line: no word of it is missed, and single characters tell.
     rows = [tiny.dev.target(row).tolist()[: len(tiny.dev.target(row)) // 2 + 1] for row in range(dev.sentences)]
     expected = {

@@ -7,6 +7,8 @@ Summed over a batch and divided by its masked subwords:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,10 @@ from workflow_src.families.cmlm import CmlmObjectiveConfig
 from workflow_src.losses.common import length_loss, smoothed_cross_entropy
 from workflow_src.losses.draws import sentence_keys, subset, uniform
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
+
+if TYPE_CHECKING:
+    from workflow_src.families.cmlm.model import MaskedLanguageModel
+    from workflow_src.nn.layers import Memory
 
 # Streams of random numbers: how many, and which.
 COUNT, WHICH = 1, 2
@@ -23,7 +29,7 @@ class MaskedLoss:
     def __init__(self, config: CmlmObjectiveConfig):
         self.config = config
 
-    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: MaskedLanguageModel, batch: Batch, context: TrainingContext) -> LossTerms:
         masked = masked_places(sentence_keys(batch, context.generator), batch.target_lengths, batch.target.size(1))
         memory = model.encode(batch.source)
         loss, nll = masked_cross_entropy(model, memory, batch.target, masked, self.config.label_smoothing)
@@ -47,7 +53,7 @@ def masked_places(keys: Tensor, lengths: Tensor, width: int) -> Tensor:
 
 
 def masked_cross_entropy(
-    model, memory, target: Tensor, masked: Tensor, smoothing: float = 0.0
+    model: MaskedLanguageModel, memory: Memory, target: Tensor, masked: Tensor, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Sums over masked places (B, T) of target (B, T): the label-smoothed loss, and -log p in nats without gradient."""
     hidden = model.states(memory, torch.where(masked, model.mask_symbol, target), target != PAD)

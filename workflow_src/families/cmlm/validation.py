@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from torch import Tensor, nn
 
 from workflow_src.decoding.masked import best_outputs
 from workflow_src.families.cmlm import CmlmObjectiveConfig
 from workflow_src.families.cmlm.objective import masked_cross_entropy, masked_places
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.types import Batch, DevSet, Validation
+
+if TYPE_CHECKING:
+    from workflow_src.families.cmlm.model import MaskedLanguageModel
 
 
 def validate(dev: DevSet, objective: CmlmObjectiveConfig, base: None = None) -> Validation:
@@ -20,7 +24,7 @@ def validate(dev: DevSet, objective: CmlmObjectiveConfig, base: None = None) -> 
     """
 
     @torch.no_grad()
-    def figures(model: nn.Module) -> dict[str, float]:
+    def figures(model: MaskedLanguageModel) -> dict[str, float]:
         generator = dev.generator()
 
         def pass_by(batch: Batch) -> None:
@@ -42,9 +46,9 @@ def validate(dev: DevSet, objective: CmlmObjectiveConfig, base: None = None) -> 
     return Validation(figures, "dev_bleu")
 
 
-def _measured(model, batch: Batch, generator: torch.Generator) -> tuple[float, int, int, int]:
+def _measured(model: MaskedLanguageModel, batch: Batch, generator: torch.Generator) -> tuple[float, int, int, int]:
     """Sums over a batch: loss, masked subwords, exact lengths, sentences."""
-    masked: Tensor = masked_places(sentence_keys(batch, generator), batch.target_lengths, batch.target.size(1))
+    masked = masked_places(sentence_keys(batch, generator), batch.target_lengths, batch.target.size(1))
     memory = model.encode(batch.source)
     _, nll = masked_cross_entropy(model, memory, batch.target, masked)
     exact = int((model.length.predict(memory) == batch.target_lengths).sum())

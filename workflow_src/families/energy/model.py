@@ -19,6 +19,7 @@ class EnergyNetwork(LatentStack):
     """
 
     differentiates_twice = True
+    config: EnergyConfig
 
     def __init__(self, config: EnergyConfig):
         super().__init__(config)

@@ -104,5 +104,6 @@ def start(
     if tensors is None:
         return None
     second = {name.replace("decoder.", "refiner.", 1): x for name, x in tensors.items() if name.startswith("decoder.")}
-    symbols = families()[family].symbols if family in families() else None
+    declared = families().get(family or "")
+    symbols = declared.symbols if declared else None
     return copy_matching(model, second | tensors, symbols)

@@ -10,6 +10,8 @@ are those of the pass before it in both cases, as they are in translation.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,9 @@ from workflow_src.families.inat.corruption import corrupted
 from workflow_src.losses.common import block_rows, length_loss, smoothed_cross_entropy
 from workflow_src.losses.draws import sentence_keys, uniform
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
+
+if TYPE_CHECKING:
+    from workflow_src.families.inat.model import IterativeModel
 
 # Streams of random numbers of a pass: which of the two inputs, corruption, sampled words.
 MIX, CORRUPT, SAMPLE = range(3)
@@ -30,7 +35,7 @@ class InatObjective:
     def __init__(self, config: InatObjectiveConfig):
         self.config = config
 
-    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: IterativeModel, batch: Batch, context: TrainingContext) -> LossTerms:
         config, count = self.config, batch.num_target_tokens
         words = scored_words(batch)
         drawing = config.dae_mix > 0 or config.guess == "sample"
@@ -61,7 +66,9 @@ def scored_words(batch: Batch) -> int:
     return max(1, int((batch.target != PAD).sum()))
 
 
-def pass_loss(model, hidden: Tensor, mask: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def pass_loss(
+    model: IterativeModel, hidden: Tensor, mask: Tensor, target: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
     """-log p(y | input, x) of a pass with states hidden (B, N, D), summed over target (B, T), with and without
     smoothing; the second has no gradient."""
     # An empty target has a position, and nothing to learn there.
@@ -76,7 +83,13 @@ def pass_loss(model, hidden: Tensor, mask: Tensor, target: Tensor, smoothing: fl
 
 @torch.no_grad()
 def next_input(
-    config: InatObjectiveConfig, model, hidden: Tensor, mask: Tensor, target: Tensor, keys: Tensor | None, number: int
+    config: InatObjectiveConfig,
+    model: IterativeModel,
+    hidden: Tensor,
+    mask: Tensor,
+    target: Tensor,
+    keys: Tensor | None,
+    number: int,
 ) -> Tensor:
     """What the pass after `number` of them reads, (B, N): the last guess, or the corrupted target (B, T).
 
@@ -84,20 +97,24 @@ def next_input(
     """
     stream = STREAMS * number
     target = target[:, : mask.size(1)]
-    denoised = None
+    denoised = noisy = None
     if config.dae_mix > 0:
+        assert keys is not None, "what draws has keys"
         denoised = uniform(keys, (1,), stream + MIX) < config.dae_mix
         vocabulary = model.output_bias.size(0)
         noisy = corrupted(target, keys, stream + CORRUPT, config.corruption_share, config.corruptions, vocabulary)
         if config.dae_mix == 1:
             return noisy
-    drawn = uniform(keys, (mask.size(1),), stream + SAMPLE) if config.guess == "sample" else None
+    drawn = None
+    if config.guess == "sample":
+        assert keys is not None, "what draws has keys"
+        drawn = uniform(keys, (mask.size(1),), stream + SAMPLE)
     guess = guessed(model, hidden, mask, drawn)
-    return guess if denoised is None else torch.where(denoised, noisy, guess)
+    return guess if denoised is None or noisy is None else torch.where(denoised, noisy, guess)
 
 
 @torch.no_grad()
-def guessed(model, hidden: Tensor, mask: Tensor, drawn: Tensor | None = None) -> Tensor:
+def guessed(model: IterativeModel, hidden: Tensor, mask: Tensor, drawn: Tensor | None = None) -> Tensor:
     """The most probable words of states hidden (B, N, D), or words drawn with uniform numbers (B, N), padded.
 
     A drawn word is the first whose cumulative probability reaches the number. Logits are held for a block of rows.

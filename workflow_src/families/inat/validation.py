@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from torch import nn
 
 from workflow_src.decoding.iterative import refined
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.objective import guessed, pass_loss, scored_words
 from workflow_src.types import Batch, DevSet, Validation
+
+if TYPE_CHECKING:
+    from workflow_src.families.inat.model import IterativeModel
 
 
 def validate(dev: DevSet, objective: InatObjectiveConfig, base: None = None) -> Validation:
@@ -19,7 +23,7 @@ def validate(dev: DevSet, objective: InatObjectiveConfig, base: None = None) -> 
     """
 
     @torch.no_grad()
-    def figures(model: nn.Module) -> dict[str, float]:
+    def figures(model: IterativeModel) -> dict[str, float]:
         parts = dev.over_batches(lambda batch: _measured(model, objective, batch))
         first, last, tokens, exact, sentences = (sum(column) for column in zip(*parts, strict=True))
         return {
@@ -32,7 +36,9 @@ def validate(dev: DevSet, objective: InatObjectiveConfig, base: None = None) -> 
     return Validation(figures, "dev_bleu")
 
 
-def _measured(model, objective: InatObjectiveConfig, batch: Batch) -> tuple[float, float, int, int, int]:
+def _measured(
+    model: IterativeModel, objective: InatObjectiveConfig, batch: Batch
+) -> tuple[float, float, int, int, int]:
     """Sums over a batch: nats of the first and the last pass, subwords of the target, exact lengths, sentences."""
     memory = model.encode(batch.source)
     hidden, mask = model.hidden(memory, batch.target_lengths.clamp(min=1))

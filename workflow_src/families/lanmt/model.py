@@ -55,8 +55,8 @@ class SourceLatentVariableModel(nn.Module):
         embedded = self.source_embedding(source)
         return LatentMemory(self.encoder(embedded, bias), mask, bias, embedded)
 
-    def prior(self, memory: LatentMemory, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of p(z|x), (B, S, Z) each. The mask is that of the source, whatever is handed over."""
+    def prior(self, memory: LatentMemory) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of p(z|x), (B, S, Z) each."""
         return self.latents.prior(memory)
 
     def posterior(self, memory: LatentMemory, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,18 +8,23 @@ dimensions at one source position; b is the budget.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from workflow_src.losses.common import budget, length_cross_entropy, smoothed_cross_entropy
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.losses.source_latents import sampled_latents
 from workflow_src.types import Batch, LossTerms, TrainingContext, with_end
 
+if TYPE_CHECKING:
+    from workflow_src.families.lanmt.model import SourceLatentVariableModel
+
 
 class Elbo:
     def __init__(self, config: ElboConfig):
         self.config = config
 
-    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: SourceLatentVariableModel, batch: Batch, context: TrainingContext) -> LossTerms:
         config, keys = self.config, sentence_keys(batch, context.generator)
         memory = model.encode(batch.source)
         z, kl = sampled_latents(model, memory, batch.target, keys)

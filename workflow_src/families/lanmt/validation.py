@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from workflow_src.decoding.latent import delta_step, translate_batch, words
 from workflow_src.losses.common import collapsed
@@ -11,6 +13,9 @@ from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.losses.source_latents import evidence_lower_bound
 from workflow_src.types import Batch, DevSet, Hypotheses, Validation
+
+if TYPE_CHECKING:
+    from workflow_src.families.lanmt.model import SourceLatentVariableModel
 
 
 def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validation:
@@ -22,11 +27,11 @@ def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validatio
     better than `dev_bleu`: `dev_bleu_carried` is their difference.
     """
 
-    def after_delta(model: nn.Module, source: Tensor) -> Hypotheses:
+    def after_delta(model: SourceLatentVariableModel, source: Tensor) -> Hypotheses:
         return translate_batch(model, source, lambda memory, mask: delta_step(model, memory, mask), 1)
 
     @torch.no_grad()
-    def figures(model: nn.Module) -> dict[str, float]:
+    def figures(model: SourceLatentVariableModel) -> dict[str, float]:
         parts = dev.over_batches(lambda batch: _measured(model, objective, batch, dev.generator()))
         sums = {name: sum(part[0][name] for part in parts) for name in parts[0][0]}
         best = {row: tokens for part in parts for row, tokens in part[1].items()}
@@ -46,7 +51,7 @@ def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validatio
 
 
 def _measured(
-    model: nn.Module, objective: ElboConfig, batch: Batch, generator: torch.Generator
+    model: SourceLatentVariableModel, objective: ElboConfig, batch: Batch, generator: torch.Generator
 ) -> tuple[dict[str, float], dict[int, list[int]]]:
     """Sums over a batch, and the translations from the posterior mean by row of the corpus."""
     memory = model.encode(batch.source)

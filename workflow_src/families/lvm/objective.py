@@ -7,6 +7,8 @@ with z ~ q(z|y,x), one sample a sentence; KL_t sums over the latent's Z dimensio
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -14,12 +16,15 @@ from workflow_src.losses.common import budget, gaussian_kl, length_loss, smoothe
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
+if TYPE_CHECKING:
+    from workflow_src.families.lvm.model import LatentVariableModel
+
 
 class Elbo:
     def __init__(self, config: ElboConfig):
         self.config = config
 
-    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: LatentVariableModel, batch: Batch, context: TrainingContext) -> LossTerms:
         target = model.whole_target(batch.target)
         mask = target != PAD
         memory = model.encode(batch.source)
@@ -50,7 +55,9 @@ class Elbo:
 
 
 @torch.no_grad()
-def evidence_lower_bound(model, batch: Batch, samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def evidence_lower_bound(
+    model: LatentVariableModel, batch: Batch, samples: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """ELBO without free nats or smoothing, and KL(q || p), each summed over positions: (B,) nats, length term left out.
 
     The reconstruction is averaged over `samples` draws of z ~ q; the KL is exact.

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from torch import nn
 
 from workflow_src.decoding.latent import best_tokens, draw_noise, translate_batch, word_rows
 from workflow_src.families.lvm.objective import evidence_lower_bound
 from workflow_src.losses.common import collapsed
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import PAD, Batch, DevSet, Validation
+
+if TYPE_CHECKING:
+    from workflow_src.families.lvm.model import LatentVariableModel
+    from workflow_src.nn.layers import Memory
 
 
 def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validation:
@@ -19,7 +24,7 @@ def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validatio
     """
 
     @torch.no_grad()
-    def figures(model: nn.Module) -> dict[str, float]:
+    def figures(model: LatentVariableModel) -> dict[str, float]:
         generator = dev.generator()
         best: dict[int, list[int]] = {}
 
@@ -53,7 +58,8 @@ def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validatio
     return Validation(figures, "dev_elbo", fault=collapsed)
 
 
-def _posterior_translations(model: nn.Module, memory, batch: Batch) -> dict[int, list[int]]:
+def _posterior_translations(model: LatentVariableModel, memory: Memory, batch: Batch) -> dict[int, list[int]]:
+    """The best words at the posterior mean of the reference, by row of the corpus."""
     target = model.whole_target(batch.target)
     mask = target != PAD
     mean, _ = model.posterior(memory, target, mask)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workflow_src.decoding.settings import too_many_lengths
+from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.losses.settings import Budget
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
 from workflow_src.spec import (
@@ -151,7 +151,7 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
         return f"needs model.loss: ctc, and that is {model.loss}; use search argmax"
     if trait == LENGTHS and model.loss == "ctc":
         return "needs model.loss: axe or ce, and that is ctc; use search ctc-greedy"
-    if model.latent == "none" and (trait in (LATENT, SOURCE_LATENT) or getattr(settings, "draws", 0)):
+    if model.latent == "none" and (trait in (LATENT, SOURCE_LATENT) or getattr(settings, "draws", 0) > 0):
         what = "" if trait in (LATENT, SOURCE_LATENT) else "with draws "
         return f"{what}needs model.latent: vae, and that is none; train with latents, or use a search without"
     if trait == LATENT:
@@ -160,7 +160,7 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
         for name in settings.named("length"):
             if getattr(settings, name) != settings.default(name):
                 return f"takes no {name}: its latents are those of source positions; remove {name}"
-    return None if model.loss == "ctc" else too_many_lengths(model.max_length_difference, settings)
+    return None if model.loss == "ctc" else lengths_refusal(model.max_length_difference, settings)
 
 
 def weights(model: NatConfig, vocabulary: int) -> dict[str, int]:
@@ -191,7 +191,7 @@ def training_cost(objective: NatObjectiveConfig, sizes: Weights) -> float:
     return 6.0 * sum(own.values()) + first
 
 
-def layers(model: NatConfig) -> float:
+def layers(model: NatConfig) -> int:
     slots = model.upsample if model.loss == "ctc" else 1
     return model.encoder_layers + round(slots * model.layers) + (2 * model.posterior_layers) * (model.latent == "vae")
 

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from workflow_src.families.nat import NOTHING, NatObjectiveConfig
+from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.losses.ctc import Lattice, viterbi
 from workflow_src.losses.draws import subset, uniform
 from workflow_src.losses.own_symbols import best_and_own, own_symbols
+from workflow_src.nn.layers import Memory
 
 # Streams of random numbers: how many, and which.
 COUNT, WHICH = 1, 2
@@ -30,8 +32,8 @@ def share(config: NatObjectiveConfig, progress: float) -> float:
 @torch.no_grad()
 def shown_symbols(
     config: NatObjectiveConfig,
-    model,
-    memory,
+    model: NonAutoregressiveModel,
+    memory: Memory,
     slots: Tensor,
     z: Tensor | None,
     target: Tensor,
@@ -56,7 +58,14 @@ def shown_symbols(
     return torch.where(subset(keys, slots, count, reference.size(1), WHICH), reference, NOTHING)
 
 
-def _reference(config, model, memory, slots: Tensor, z: Tensor | None, target: Tensor) -> tuple[Tensor | None, Tensor]:
+def _reference(
+    config: NatObjectiveConfig,
+    model: NonAutoregressiveModel,
+    memory: Memory,
+    slots: Tensor,
+    z: Tensor | None,
+    target: Tensor,
+) -> tuple[Tensor, Tensor]:
     """The reference's symbol of every slot (B, N), and how many the model gets wrong (B,)."""
     aligned = model.config.loss == "ctc"
     if config.glance == "random" and not aligned:

@@ -7,6 +7,8 @@ length head says how many slots there are, one for each subword; `axe` may leave
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -37,10 +39,10 @@ class NonAutoregressiveModel(nn.Module):
         self.encoder = Stack(config, config.encoder_layers, cross=False)
         self.decoder = Stack(config, config.layers, cross=True)
         self.output_bias = nn.Parameter(torch.zeros(target_size))
-        self.length = None
+        self.length: LengthHead | None = None
         if config.loss != "ctc":
             self.length = LengthHead(config.dim, config.max_length_difference, config.max_positions)
-        self.latents = None
+        self.latents: SourceLatents | None = None
         if config.latent == "vae":
             self.latents = SourceLatents(config, config.latent_dim, config.posterior_layers)
         initialise(self)
@@ -57,12 +59,14 @@ class NonAutoregressiveModel(nn.Module):
         states = self.encoder(embedded, bias)
         return Memory(states, mask, bias) if self.latents is None else LatentMemory(states, mask, bias, embedded)
 
-    def prior(self, memory: Memory, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of p(z|x), (B, S, Z) each. The mask is that of the source, whatever is handed over."""
+    def prior(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of p(z|x), (B, S, Z) each."""
+        assert self.latents is not None, "searches of latents are refused without (`lacks`)"
         return self.latents.prior(memory)
 
-    def posterior(self, memory: LatentMemory, target: Tensor) -> tuple[Tensor, Tensor]:
+    def posterior(self, memory: Memory, target: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of q(z|x,y), (B, S, Z) each, for target (B, T), padded."""
+        assert self.latents is not None and isinstance(memory, LatentMemory), "see `prior`"
         # An end symbol, so that there is something to attend to where an output is empty.
         target = with_end(target[:, : self.target_embedding.positions.size(0) - 1])
         return self.latents.posterior(memory, self.target_embedding(target), target != PAD)
@@ -79,6 +83,12 @@ class NonAutoregressiveModel(nn.Module):
             return self.length.predict(memory)
         lengths = memory.mask.sum(1)
         return (lengths * self.config.upsample).ceil().long().clamp(max=self.source_embedding.positions.size(0))
+
+    def most_slots(self, width: int) -> int | None:
+        """The most slots of sources (B, width); None where the model predicts lengths."""
+        if self.length is not None:
+            return None
+        return min(math.ceil(width * self.config.upsample), self.source_embedding.positions.size(0))
 
     def copied(self, memory: Memory, slots: Tensor, place: Tensor) -> Tensor:
         """The source states that slots begin with, (B, N, D), from slots (B,) and places (N,) in a sentence."""
@@ -103,7 +113,7 @@ class NonAutoregressiveModel(nn.Module):
         if self.latents is not None:
             memory = self.latents.added(memory, self.prior(memory)[0] if z is None else z)
         codes = self.source_embedding.positions
-        place, mask = places(slots, codes.size(0))
+        place, mask = places(slots, codes.size(0), self.most_slots(memory.mask.size(1)))
         inputs = self.copied(memory, slots, place)
         if shown is not None:
             symbols = F.embedding(shown.clamp(min=0), self.target_embedding.weight) * self.target_embedding.scale

@@ -9,6 +9,8 @@ are predicted.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
 from workflow_src.families.nat import NOTHING, NatObjectiveConfig
@@ -20,6 +22,10 @@ from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.source_latents import sampled_latents
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
+if TYPE_CHECKING:
+    from workflow_src.families.nat.model import NonAutoregressiveModel
+    from workflow_src.nn.layers import Memory
+
 
 class NatObjective:
     """Targets that have no alignment with the slots of their source add nothing; `unreachable` is their share."""
@@ -27,13 +33,15 @@ class NatObjective:
     def __init__(self, config: NatObjectiveConfig):
         self.config = config
 
-    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: NonAutoregressiveModel, batch: Batch, context: TrainingContext) -> LossTerms:
         config, count = self.config, batch.num_target_tokens
         drawing = model.latents is not None or config.glance != "none"
         keys = sentence_keys(batch, context.generator) if drawing else None
         memory = model.encode(batch.source)
-        figures, terms, z = {}, [], None
+        figures: dict[str, Tensor | float] = {}
+        terms, z = [], None
         if model.latents is not None:
+            assert keys is not None, "what draws has keys"
             z, kl = sampled_latents(model, memory, batch.target, keys)
             free = budget(config, context.progress)
             terms.append(kl.clamp(min=free).sum())
@@ -42,6 +50,7 @@ class NatObjective:
         part = share(config, context.progress)
         shown = None
         if config.glance != "none":
+            assert keys is not None, "what draws has keys"
             shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, part)
             real = (shown != NOTHING).sum() / slots.sum() if shown is not None else 0.0
             figures |= {"glanced": real}
@@ -56,14 +65,19 @@ class NatObjective:
         return LossTerms(sum(terms[1:], terms[0]) / count, count, figures)
 
 
-def training_slots(model, memory, batch: Batch) -> Tensor:
+def training_slots(model: NonAutoregressiveModel, memory: Memory, batch: Batch) -> Tensor:
     """Slots (B,): those of the source, or the reference's length where the model predicts lengths."""
     return model.slots(memory) if model.length is None else batch.target_lengths.clamp(min=1)
 
 
 def output_loss(
-    config: NatObjectiveConfig, model, hidden: Tensor, mask: Tensor, target: Tensor, shown: Tensor | None = None
-) -> tuple[Tensor, Tensor, dict]:
+    config: NatObjectiveConfig,
+    model: NonAutoregressiveModel,
+    hidden: Tensor,
+    mask: Tensor,
+    target: Tensor,
+    shown: Tensor | None = None,
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """-log p(y|z,x) summed over the batch, without a gradient and smoothing, and what is learned; figures.
 
     hidden (B, N, D) at the slots of mask (B, N), target (B, T). Cross-entropy learns nothing of symbols that are shown;

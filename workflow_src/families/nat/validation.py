@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from workflow_src.decoding.candidates import unpadded
 from workflow_src.decoding.ctc import slot_logits
@@ -11,6 +13,9 @@ from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.objective import output_loss, training_slots
 from workflow_src.losses.common import collapsed, gaussian_kl
 from workflow_src.types import Batch, DevSet, Hypotheses, Validation
+
+if TYPE_CHECKING:
+    from workflow_src.families.nat.model import NonAutoregressiveModel
 
 
 def validate(dev: DevSet, objective: NatObjectiveConfig, base: None = None) -> Validation:
@@ -26,7 +31,7 @@ def validate(dev: DevSet, objective: NatObjectiveConfig, base: None = None) -> V
     """
 
     @torch.no_grad()
-    def figures(model: nn.Module) -> dict[str, float]:
+    def figures(model: NonAutoregressiveModel) -> dict[str, float]:
         parts = dev.over_batches(lambda batch: _measured(model, objective, batch))
         sums = {name: sum(part[0][name] for part in parts) for name in parts[0][0]}
         found = {"dev_loss": (sums["nll"] + sums["kl"]) / sums["tokens"]}
@@ -46,9 +51,12 @@ def validate(dev: DevSet, objective: NatObjectiveConfig, base: None = None) -> V
     return Validation(figures, "dev_bleu", fault=lambda found: collapsed(found) if "dev_kl" in found else None)
 
 
-def _measured(model, objective: NatObjectiveConfig, batch: Batch) -> tuple[dict[str, float], dict[int, list[int]]]:
+def _measured(
+    model: NonAutoregressiveModel, objective: NatObjectiveConfig, batch: Batch
+) -> tuple[dict[str, float], dict[int, list[int]]]:
     """Sums over a batch, and with latents the translations from the posterior mean by row of the corpus."""
-    memory, z, kl, best = model.encode(batch.source), None, 0.0, {}
+    memory, z, kl = model.encode(batch.source), None, 0.0
+    best: dict[int, list[int]] = {}
     slots = training_slots(model, memory, batch)
     if model.latents is not None:
         z, deviation = model.posterior(memory, batch.target)
@@ -74,11 +82,11 @@ def _measured(model, objective: NatObjectiveConfig, batch: Batch) -> tuple[dict[
     return sums, best
 
 
-def best_outputs(model, source: Tensor) -> Hypotheses:
+def best_outputs(model: NonAutoregressiveModel, source: Tensor) -> Hypotheses:
     """The best symbol of every slot, without scores."""
     logits, mask = slot_logits(model, source)
     return Hypotheses(_words(model, logits, mask), [0.0] * len(source))
 
 
-def _words(model, logits: Tensor, mask: Tensor) -> list[list[int]]:
+def _words(model: NonAutoregressiveModel, logits: Tensor, mask: Tensor) -> list[list[int]]:
     return unpadded(model.output(logits.argmax(-1), mask))

@@ -6,6 +6,8 @@ Summed over a batch and divided by its target words:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -13,12 +15,16 @@ from workflow_src.losses.common import length_loss, smoothed_cross_entropy
 from workflow_src.losses.settings import OnePassConfig
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
+if TYPE_CHECKING:
+    from workflow_src.families.tagger.model import Tagger
+    from workflow_src.nn.layers import Memory
+
 
 class CrossEntropy:
     def __init__(self, config: OnePassConfig):
         self.config = config
 
-    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: Tagger, batch: Batch, context: TrainingContext) -> LossTerms:
         memory = model.encode(batch.source)
         loss, nll = words_loss(model, memory, batch, self.config.label_smoothing)
         length, exact = length_loss(model, memory, batch)
@@ -32,7 +38,7 @@ class CrossEntropy:
         return LossTerms((loss + self.config.length_weight * length) / count, count, figures)
 
 
-def words_loss(model, memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+def words_loss(model: Tagger, memory: Memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """Sums over the words of a batch: the label-smoothed loss, and -log p in nats without a gradient."""
     hidden, mask = model.hidden(memory, batch.target_lengths.clamp(min=1))
     labels = batch.target[:, : mask.size(1)]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from torch import nn
 
 from workflow_src.decoding.candidates import best_outputs
 from workflow_src.families.tagger.objective import words_loss
 from workflow_src.losses.settings import OnePassConfig
 from workflow_src.types import Batch, DevSet, Validation
 
+if TYPE_CHECKING:
+    from workflow_src.families.tagger.model import Tagger
+
 
 def validate(dev: DevSet, objective: OnePassConfig, base: None = None) -> Validation:
     """Loss in nats a word at the reference's length, exact lengths, and BLEU at the predicted length."""
 
     @torch.no_grad()
-    def figures(model: nn.Module) -> dict[str, float]:
+    def figures(model: Tagger) -> dict[str, float]:
         parts = dev.over_batches(lambda batch: _measured(model, batch))
         nll, words, exact, sentences = (sum(column) for column in zip(*parts, strict=True))
         return {
@@ -27,7 +31,7 @@ def validate(dev: DevSet, objective: OnePassConfig, base: None = None) -> Valida
     return Validation(figures, "dev_bleu")
 
 
-def _measured(model, batch: Batch) -> tuple[float, int, int, int]:
+def _measured(model: Tagger, batch: Batch) -> tuple[float, int, int, int]:
     """Sums over a batch: loss, words, exact lengths, sentences."""
     memory = model.encode(batch.source)
     _, nll = words_loss(model, memory, batch)

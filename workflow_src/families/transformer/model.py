@@ -8,7 +8,16 @@ from torch import Tensor, nn
 
 from workflow_src.families.autoregressive import Autoregressive
 from workflow_src.families.transformer import TransformerConfig
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, causal_bias, check_length, initialise
+from workflow_src.nn.layers import (
+    Embedding,
+    Layer,
+    Memory,
+    Stack,
+    attention_bias,
+    causal_bias,
+    check_length,
+    initialise,
+)
 from workflow_src.types import PAD, with_start
 
 
@@ -17,6 +26,7 @@ class Transformer(Autoregressive):
 
     # Keys of one source serve several outputs (`decoding.ranking`).
     shares_source = True
+    target_embedding: Embedding
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int, joint: bool):
         super().__init__()
@@ -62,6 +72,7 @@ class CachedDecoder:
         layers = model.decoder.layers
         self.source_keys, self.source_values = [], []
         for layer in layers:
+            assert isinstance(layer, Layer) and layer.cross_attention is not None
             key, value = layer.cross_attention.keys_values(memory.states)
             self.source_keys.append(key.contiguous())
             self.source_values.append(value.contiguous())

@@ -53,16 +53,16 @@ def _read(
     scored: bool = True,
     length_penalty: float = 1.0,
 ) -> Hypotheses:
-    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer, scored, length_penalty)
+    return winners(outputs, scores, len(outputs) // len(source), source, rescorer, scored, length_penalty)
 
 
 def program(networks: Mapping[str, Any], settings: ArgmaxSettings, scored: bool) -> Pass:
     rescorer = networks.get(RESCORER)
 
     @torch.no_grad()
-    def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
-        given = map(torch.from_numpy, found)
-        return _read(torch.from_numpy(source), *given, rescorer, scored, settings.length_penalty)
+    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
+        outputs, scores = map(torch.from_numpy, arrays)
+        return _read(torch.from_numpy(source), outputs, scores, rescorer, scored, settings.length_penalty)
 
     return Pass(_pass(networks[MODEL], settings, scored), outputs=("outputs", "scores"), read=read)
 
@@ -72,8 +72,8 @@ def run(
     models: Mapping[str, Any], source: Tensor, settings: ArgmaxSettings, scored: bool = True, trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what outputs were ranked by."""
-    found = _pass(models[MODEL], settings, scored)(source)
-    return _read(source, *found, models.get(RESCORER), scored, settings.length_penalty)
+    outputs, scores = _pass(models[MODEL], settings, scored)(source)
+    return _read(source, outputs, scores, models.get(RESCORER), scored, settings.length_penalty)
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable
 from math import inf, log
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
@@ -47,7 +48,8 @@ GROWS, BY, AFTER = range(3)
 # Raises RuntimeError where there is no folder to keep it in: to compile in every process takes longer than Python.
 _compiled: Callable = numba.njit(cache=True, error_model="numpy")
 # Of what allocates nothing. Counting references to its arrays would take most of its time.
-_plain: Callable = numba.njit(cache=True, error_model="numpy", _nrt=False)
+_WITHOUT_COUNTS: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
+_plain: Callable = numba.njit(**_WITHOUT_COUNTS)
 
 
 # What words add to scores is one argument of what is compiled: a trie, what was found in it, the weight of its

@@ -39,7 +39,9 @@ class LogitsPass(nn.Module):
         if settings is not None and settings.draws:
             sizes = model.config.max_positions, model.config.latent_dim
             self.temperature = settings.temperature
-            self.noise = noise_table(settings.draws, *sizes, settings.search_seed).to(model.output_bias)
+            self.noise = noise_table(settings.draws, *sizes, settings.search_seed).to(
+                model.output_bias, non_blocking=True
+            )
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         if self.noise is None:
@@ -162,12 +164,14 @@ def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool
 
     @torch.no_grad()
     def read(source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
-        rows = rows_of_arrays(*outputs, *about, beam.probable)
+        logits, slots = outputs
+        rows = rows_of_arrays(logits, slots, *about, beam.probable)
         return searched(rows, torch.from_numpy(source), settings, beam, rescorer, scored)
 
     @torch.no_grad()
     def read_tensors(source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
-        return searched(rows_of_tensors(*outputs, *about), source, settings, beam, rescorer, scored)
+        logits, slots = outputs
+        return searched(rows_of_tensors(logits, slots, *about), source, settings, beam, rescorer, scored)
 
     return Pass(LogitsPass(model, settings), outputs=("logits", "slots"), read=read, read_tensors=read_tensors)
 

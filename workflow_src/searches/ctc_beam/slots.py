@@ -81,17 +81,13 @@ def rows_of_tensors(logits: Tensor, slots: Tensor, min_ratio: float, compared: b
     values = logits[row, place, symbols] - best[row, place, 0]
     sums = ((best[..., 0] - logits.logsumexp(-1)) * mask).sum(1) if compared else torch.zeros_like(slots)
     # Integers of this size are exact in float64, so that all may travel together.
-    parts = [part.double() for part in (slots, sums, row * width + place, symbols, values)]
-    sizes = np.cumsum([len(part) for part in parts])[:-1]
-    counts, bases, owners, symbols, values = np.split(torch.cat(parts).cpu().numpy(), sizes)
-    number = np.bincount(owners.astype(np.int64), minlength=len(counts) * width).reshape(-1, width)
-    ends = number.sum(1).cumsum()[:-1]
-    parts = zip(
-        number,
-        counts.astype(np.int64),
-        np.split(symbols.astype(np.int64), ends),
-        np.split(values, ends),
-        bases,
-        strict=True,
-    )
-    return [_whole(Row(own[:count], words, logs, float(base))) for own, count, words, logs, base in parts]
+    columns = [column.double() for column in (slots, sums, row * width + place, symbols, values)]
+    sizes = np.cumsum([len(column) for column in columns])[:-1]
+    lengths, bases, owners, ids, logs = np.split(torch.cat(columns).cpu().numpy(), sizes)
+    counts = np.bincount(owners.astype(np.int64), minlength=len(lengths) * width).reshape(-1, width)
+    ends = counts.sum(1).cumsum()[:-1]
+    by_sentence = (counts, lengths.astype(np.int64), np.split(ids.astype(np.int64), ends), np.split(logs, ends), bases)
+    return [
+        _whole(Row(own[:length], words, values, float(base)))
+        for own, length, words, values, base in zip(*by_sentence, strict=True)
+    ]

@@ -16,6 +16,7 @@ from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import with_padding
+from workflow_src.runtime.device import on_cpu
 from workflow_src.searches.iterative_refinement import IterativeRefinementSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses
@@ -67,7 +68,8 @@ def run(
     """
     model = models[MODEL]
     memory, lengths = likely_lengths(model, model.encode(source), settings)
-    ranks, seen = _ranks(settings, scored), []
+    ranks = _ranks(settings, scored)
+    seen: list[Tensor] = []
     watch = seen.append if trace else None
     if settings.stop == "adaptive":
         outputs, scores, used = passed_until(model, memory, lengths, settings.passes, ranks, watch, settings.patience)
@@ -78,7 +80,7 @@ def run(
     if trace:
         # Sentences that stopped early keep what they had.
         seen += [outputs] * (settings.passes - len(seen))
-        found.traces = followed(found.tokens, [unpadded(one) for one in seen])
+        found.traces = followed(found.tokens, [unpadded(part) for part in seen])
     return found
 
 
@@ -93,6 +95,7 @@ def _best(
 ) -> Hypotheses:
     """The best of the K candidates (B * K, N) of every sentence, and the passes that its candidates took."""
     each = len(outputs) // len(source)
-    found = winners(outputs, scores.tolist(), each, source, rescorer, scored, settings.length_penalty)
+    outputs, scores, used = on_cpu(outputs, scores, used)
+    found = winners(outputs, scores, each, source, rescorer, scored, settings.length_penalty)
     found.steps = used.view(len(source), -1).amax(1).tolist()
     return found

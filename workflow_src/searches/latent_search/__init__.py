@@ -32,7 +32,7 @@ class LatentSearchSettings(SearchSettings):
 def cost(settings: LatentSearchSettings, weights: Weights, length: float) -> float:
     """The source is read once; every candidate is drawn, refined, decoded, and ranked by the rescorer."""
     refinement = searches()[settings.refinement] if settings.refinement else None
-    step = refinement.step_cost(weights) if refinement and settings.steps else 0.0
+    step = refinement.step_cost(weights) if refinement and refinement.step_cost and settings.steps else 0.0
     candidate = prior_and_decoder(weights) + settings.steps * step
     candidates = width(settings)
     once = 2.0 * (weights[MODEL]["encoder"] + ranking_weights(weights, candidates))

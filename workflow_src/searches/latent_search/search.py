@@ -24,6 +24,7 @@ from workflow_src.decoding.latent import StepMaker, latent_mask, refine, says_le
 from workflow_src.decoding.ranking import ROWS, Rescorer, best_of, rescored
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.registry import step_maker
+from workflow_src.runtime.device import on_cpu
 from workflow_src.searches.latent_search import LatentSearchSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import PAD, Hypotheses, LatentLengthModel, LatentModel, wide
@@ -91,8 +92,10 @@ def latent_search(
     asked about sentences all of whose candidates are equal.
     """
     steps = steps if make_step else 0
-    tried = _at_source if says_lengths(model) else _at_target
-    tokens, scores = tried(model, source, make_step, steps, candidates, rescorer)
+    if says_lengths(model):
+        tokens, scores = _at_source(model, source, make_step, steps, candidates, rescorer)
+    else:
+        tokens, scores = _at_target(model, source, make_step, steps, candidates, rescorer)
     sentences = source.size(0)
     per_sentence = len(tokens) // sentences
     groups = [range(i * per_sentence, (i + 1) * per_sentence) for i in range(sentences)]
@@ -160,6 +163,7 @@ def _at_source(
         every = torch.arange(len(z), device=z.device).repeat_interleave(lengths.size(1))
         logits, mask = model.decode(own.select(every), z[every], lengths.flatten())
         found, own_scores = read_symbols(model, wide(logits), mask, rescorer is None)
+        found, own_scores = on_cpu(found, own_scores)
         tokens += unpadded(found)
         scores += own_scores.tolist()
     return tokens, scores
@@ -167,17 +171,16 @@ def _at_source(
 
 def _noise(model, source: Tensor, lengths: Tensor, candidates: Candidates) -> Tensor:
     """Noise (B * lengths * samples, T, Z) for candidates in the order sentence, length, sample."""
-    positions = lengths + model.extra_positions
+    source, positions = on_cpu(source, lengths + model.extra_positions)
     longest, width = int(positions.max()), model.config.latent_dim
     per_sentence = lengths.size(1) * candidates.samples
     made = torch.zeros(source.size(0), per_sentence, longest, width, dtype=torch.float64)
-    own_longest = positions.max(1).values.tolist()
-    for i, (row, length) in enumerate(zip(source.tolist(), own_longest, strict=True)):
+    for i, (row, length) in enumerate(zip(source.tolist(), positions.amax(1).tolist(), strict=True)):
         ids = [token for token in row if token != PAD]
         made[i, :, :length] = prior_noise(ids, per_sentence, length, width, candidates.seed)
     if candidates.mean_first:
         made[:, :: candidates.samples] = 0
-    return made.flatten(0, 1).to(source.device)
+    return made.flatten(0, 1).to(lengths.device, non_blocking=True)
 
 
 def _source_noise(model, source: Tensor, candidates: Candidates) -> Tensor:
@@ -189,7 +192,7 @@ def _source_noise(model, source: Tensor, candidates: Candidates) -> Tensor:
         made[i, :, : len(ids)] = prior_noise(ids, candidates.samples, len(ids), width, candidates.seed)
     if candidates.mean_first:
         made[:, 0] = 0
-    return made.flatten(0, 1).to(source.device)
+    return made.flatten(0, 1).to(source.device, non_blocking=True)
 
 
 def _distinct(found: list[tuple[tuple[int, ...], float]]) -> dict[tuple[int, ...], float]:

@@ -5,7 +5,7 @@ import dataclasses
 from reports import manifest, row
 
 from workflow_src.config.manifest import GridCell, GridInfo
-from workflow_src.evaluation.analyses.contents import Energies
+from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.report import grids, tables
 
 GRID = GridInfo(
@@ -15,18 +15,18 @@ GRID = GridInfo(
     "model.width",
     ("SX", "ST"),
     ("1", "2"),
-    ((GridCell("lvm", "other"), None), (GridCell("score", "teacher"), GridCell("lvm-raw", "teacher"))),
+    ((GridCell("lvm", ("other",)), None), (GridCell("score"), GridCell("lvm-raw", ("unmeasured", "teacher")))),
     (("55 (20.2)", "–"), ("–", "1 (0)")),
 )
 BLEU = {"bleu": 20.0, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.04}
 UNDER = {"per_sentence": 9.04, "per_token": 0.8, "error": 0.5, "sentences": 8, "unscored": 0}
 GIVEN = UNDER | {"bleu": BLEU, "repetitions_removed": "subwords", "others": {"other": UNDER}}
-NOTHING = Energies.model_validate({"split": "test", "scorer": "teacher", "reference": UNDER, "rows": []})
-ENERGIES = Energies.model_validate(
+NOTHING = RowEnergies.model_validate({"split": "test", "scorer": "teacher", "reference": UNDER, "rows": []})
+ENERGIES = RowEnergies.model_validate(
     {
         "split": "dev",
         "scorer": "teacher",
-        "reference": UNDER,
+        "reference": UNDER | {"others": {"other": UNDER}},
         "rows": [],
         "at_reference_lengths": [
             GIVEN | {"system": "lvm", "name": "delta-1", "others": {"other": UNDER | {"per_sentence": 55.54}}},
@@ -54,16 +54,17 @@ def test_cells_have_energy_and_bleu_at_the_references_lengths_or_bleu_of_the_fir
     assert one["title"] == "Operators" and one["heads"] == ["input operator \\ width", "1", "2"]
     assert one["rows"] == [["SX", "55.5 (22.0)", "–"], ["ST", "– (22.0)", "33.8"]]
     assert one["published"]["rows"] == [["SX", "55 (20.2)", "–"], ["ST", "–", "1 (0)"]]
-    assert one["published"]["heads"] == one["heads"] and one["published"]["caption"] == "Published (A paper)."
+    assert one["published"]["heads"] == one["heads"] and one["published"]["caption"].line == "Published (A paper)."
     assert (
         "on dev: energy in nats a sentence under other or teacher, and in brackets BLEU (international, lowerc"
-        in (one["caption"])
+        in one["caption"].notes["Cells"]
     )
-    assert "A figure alone is BLEU (international, lowercase) of a system's first row" in one["caption"]
+    assert "A figure alone is BLEU (international, lowercase) of a system's first row" in one["caption"].notes["Cells"]
 
 
 def test_without_energies_cells_have_the_bleu_of_the_main_table():
     for energies in (None, NOTHING):
         one = made(energies)
         assert one["rows"] == [["SX", "–", "–"], ["ST", "–", "30.5"]]
-        assert "energy" not in one["caption"] and "Figures are BLEU (sacreBLEU) of a system" in one["caption"]
+        told = one["caption"].notes["Cells"]
+        assert "energy" not in told and "Figures are BLEU (sacreBLEU) of a system" in told

@@ -7,8 +7,9 @@ import reports
 
 from workflow_src.config.display import engine_of
 from workflow_src.errors import ArtifactError
-from workflow_src.evaluation.analyses.contents import Energies
+from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.report import results
+from workflow_src.registry import default_metrics
 
 KEYS = [
     "system",
@@ -95,14 +96,14 @@ def _content(**changes):
 
 
 def test_keys_are_those_agreed_and_survive_writing(tmp_path):
-    assert list(results.Row.model_fields) == KEYS
+    assert set(results.row_type(default_metrics()).model_fields) == set(KEYS)
     results.write_results(tmp_path / "results.json", _content())
     raw = json.loads((tmp_path / "results.json").read_text())
     assert set(raw) == {
         *("format", "experiment", "dataset", "source", "target", "split", "systems", "provenance", "rows")
     }
     assert raw["rows"] == [ROW]
-    assert results.read_results(tmp_path / "results.json").rows[0].bleu == 30
+    assert results.read_results(tmp_path / "results.json").rows[0].quality == 30
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_keys_are_those_agreed_and_survive_writing(tmp_path):
         ({"validity": 50}, r"rows\[0\].validity"),
         ({"latency_ms": 0}, r"rows\[0\].latency_ms"),
         ({"latency_rounds": [2.9, 0]}, r"rows\[0\].latency_rounds\[1\]"),
-        ({"p": 0.1}, r"rows\[0\].p is 0.1: "),
+        ({"p": 0.1}, r"rows\[0\].p: no such setting"),
         ({"seed": None}, r"rows\[0\].seed"),
         ({"repetitions_removed": "letters"}, r"rows\[0\].repetitions_removed.*allowed: none, subwords, words"),
     ],
@@ -129,7 +130,7 @@ def test_wrong_rows_are_refused_by_name_and_nothing_is_written(tmp_path, changes
 def test_missing_keys_are_named(tmp_path):
     content = _content()
     del content["rows"][0]["speedup"]
-    with pytest.raises(ValueError, match=r"rows\[0\].speedup is missing; make the report again"):
+    with pytest.raises(ValueError, match=r"rows\[0\].speedup: missing"):
         results.validate(content, "here")
 
 
@@ -174,14 +175,14 @@ def test_energies_stand_beside_the_variant_that_they_are_of_and_on_their_split()
     ]
     found = [row | {"per_sentence": 10.0 + i, "per_token": 1.0 + i} for i, row in enumerate(measured)]
     content = {"split": "test", "scorer": "teacher", "reference": found[0], "rows": found}
-    rows = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=Energies.model_validate(content))
+    rows = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=RowEnergies.model_validate(content))
     assert [(r.system, r.repetitions_removed, r.energy_per_sentence, r.energy_per_token) for r in rows] == [
         ("teacher", "none", 10.0, 1.0),
         ("lvm", "none", None, None),
         ("lvm", "words", 11.0, 2.0),
         ("lvm", "subwords", None, None),
     ]
-    elsewhere = Energies.model_validate(content | {"split": "dev"})
+    elsewhere = RowEnergies.model_validate(content | {"split": "dev"})
     other = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=elsewhere)
     assert all(row.energy_per_sentence is None for row in other)
 
@@ -236,7 +237,7 @@ def test_engines_are_told_in_one_word():
 
 
 def test_another_format_is_refused():
-    with pytest.raises(ArtifactError, match="file here has format 2; this version reads format 1; make the rep"):
+    with pytest.raises(ArtifactError, match="here has format 2"):
         results.validate(_content() | {"format": 2}, "here")
 
 

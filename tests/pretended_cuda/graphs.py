@@ -1,0 +1,70 @@
+"""CUDA graphs: a capture records operators with their buffers and computes nothing; a replay computes into these."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pretended_cuda.machine import machine
+from pretended_cuda.tensors import tensors_in
+
+
+class CUDAGraph:
+    """A recorded sequence of operators."""
+
+    def __init__(self, *_, **__):
+        self.operators: list[tuple] = []
+
+    def replay(self) -> None:
+        """Every operator once more, on what its buffers hold now."""
+        machine.refuse_in_capture("a replay")
+        machine.counts["graph launches"] += 1
+        with torch.no_grad():
+            for function, args, kwargs, result in self.operators:
+                again = function(*args, **kwargs)
+                for buffer, values in zip(tensors_in(result), tensors_in(again), strict=True):
+                    # In place, it is written already.
+                    if buffer.data_ptr() != values.data_ptr():
+                        buffer.copy_(values)
+
+    def reset(self) -> None:
+        self.operators = []
+
+
+class graph:
+    """`torch.cuda.graph`: operators within the context are recorded, not computed."""
+
+    def __init__(self, cuda_graph: CUDAGraph, **_):
+        self.graph = cuda_graph
+        # What is written in place, with its content before the capture, by its address.
+        self.before: dict[int, tuple[Tensor, Tensor]] = {}
+        self.fresh: list[Tensor] = []
+
+    def __enter__(self) -> None:
+        machine.refuse_in_capture("a second capture")
+        machine.capture = self.record
+
+    def record(self, function, args, kwargs, kernel: bool):
+        """The result of an operator, from values that are taken back in the end: shapes follow from it."""
+        written = _written(function, args, kwargs)
+        for tensor in written:
+            self.before.setdefault(tensor.data_ptr(), (tensor, tensor.clone()))
+        result = function(*args, **kwargs)
+        if kernel:
+            self.graph.operators.append((function, args, kwargs, result))
+            self.fresh += [tensor for tensor in tensors_in(result) if not any(tensor is x for x in written)]
+        return result
+
+    def __exit__(self, *_) -> None:
+        machine.capture = None
+        for tensor in self.fresh:
+            tensor.fill_(float("nan") if tensor.is_floating_point() else 1)
+        for tensor, content in self.before.values():
+            tensor.copy_(content)
+
+
+def _written(function, args, kwargs) -> list[Tensor]:
+    """Arguments that an operator writes."""
+    named = {argument.name: value for argument, value in zip(function._schema.arguments, args, strict=False)} | kwargs
+    writes = [a.name for a in function._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [tensor for name in writes if name in named for tensor in tensors_in(named[name])]
