@@ -154,7 +154,7 @@ class EncodedCorpus:
         """
         description = _path(prefix, "json")
         summary = read_json(description)
-        check_format(summary, FORMAT, f"file {description}", "encode the corpus again")
+        check_format(summary, FORMAT, str(description), "encode the corpus again")
         try:
             pairs, dtype = int(summary["pairs"]), np.dtype(summary["dtype"]).newbyteorder("<")
             counts = {side: int(summary[f"{side}_tokens"]) for side in SIDES}

@@ -134,7 +134,7 @@ class Subwords:
         """
         folder = Path(folder)
         description = read_json(folder / "subwords.json")
-        check_format(description, FORMAT, f"file {folder / 'subwords.json'}", "learn subwords again")
+        check_format(description, FORMAT, str(folder / "subwords.json"), "learn subwords again")
         for name, expected in description["files"].items():
             path = folder / name
             if not path.is_file():

@@ -52,7 +52,7 @@ def run(inputs: Inputs) -> str:
     content = {"format": contents.FORMAT, "analysis": analysis.name, "split": source.stem, **measured}
     # Figures that are no numbers, as of systems that diverged, stop here: reports could not read them.
     advice = f"train the systems that it follows again, or switch analyses.{analysis.name} off"
-    contents.check(content, f"analysis {analysis.name}, which is not written", advice)
+    contents.check(content, f"analysis {analysis.name}", advice)
     files: dict[str, str | Path] = {"source": source, "target": target, "reference": reference}
     for row in entries.get("rows", ()):
         words = (str(row[key]) for key in ("system", "name", "seed") if key in row)

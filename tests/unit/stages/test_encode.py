@@ -103,7 +103,7 @@ def test_lines_of_dev_and_test_that_no_model_can_read_are_named_in_the_users_fil
     assert lengths[0][1] == lengths[1][2] == longest + 1
     places = {split: [[0, "a.de", "a.en", 1], [1, "my own.de", "my own.en", 7], [2, "a.de", "a.en", 3]]}
     message = refused(models, texts, split, capsys, longest, places)
-    assert f"line 7 of my own.de ({split}) has {longest + 1} subwords, the first of 2 such pairs, and the m" in message
+    assert f"my own.de, line 7, ({split}) has {longest + 1} subwords, the first of 2 such pairs" in message
     assert f"take at most {longest} " in message and f"max_characters: {len(GERMAN[1]) - 1}." in message
     # Without places it is the text itself that is named.
     assert f"{texts / 'de'}, line 2, ({split})" in refused(models, texts, split, capsys, longest)

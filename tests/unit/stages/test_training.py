@@ -307,12 +307,12 @@ def test_initial_weights_that_serve_for_nothing_are_refused(systems, training_wo
     save_tensors(other, {"some.weight": torch.ones(3)})
     for family, base in (("transformer", None), ("lvm", None), ("score", systems["lvm"])):
         error = refused("train", training_words(family, tmp_path / "out", base=base, initial=other))
-        assert error.startswith(f"weights {other} have 0 of this model's ")
+        assert error.startswith(f"{other} has 0 of this model's ")
     # Of another kind of network a bias may fit by chance.
     biases = {name: tensor for name, tensor in load_tensors(systems["transformer"]).items() if tensor.dim() == 1}
     save_tensors(other, dict(list(biases.items())[:1]))
     error = refused("train", training_words("transformer", tmp_path / "out", initial=other))
-    assert error.startswith(f"weights {other} have 1 of this model's ")
+    assert error.startswith(f"{other} has 1 of this model's ")
     part = tmp_path / "part.safetensors"
     save_tensors(part, dict(list(load_tensors(systems["transformer"]).items())[:-1]))
     error = refused("train", training_words("transformer", tmp_path / "out", initial=part, max_steps=0))
@@ -327,7 +327,7 @@ def test_weights_of_other_subwords_are_not_used_as_they_are(systems, training_wo
     description = json.loads(systems["transformer"].with_name("config.json").read_text())
     given.with_name("config.json").write_text(json.dumps(description | {"subwords": "0" * 64}))
     error = refused("train", training_words("transformer", tmp_path / "out", initial=given, max_steps=0))
-    assert error.startswith(f"weights {given} were trained with other subwords of the same number, digest 000000000000")
+    assert error.startswith(f"{given} was trained with other subwords of the same number")
     assert not (tmp_path / "out/model.safetensors").exists()
 
 

@@ -57,4 +57,4 @@ def test_arrays(trap, tiny, training_words, refused, tmp_path):
     words = training_words("transformer", tmp_path / "out")
     words[words.index("--train") + 1] = str(tmp_path / "encoded/train")
     error = refused("train", words)
-    assert error.startswith(f"file {path} is damaged (") and error.endswith("; encode the corpus again.")
+    assert error.startswith(f"{path} is damaged (") and error.endswith("; encode the corpus again.")
