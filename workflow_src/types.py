@@ -132,7 +132,7 @@ class TrainingContext:
 class Objective(Protocol):
     """The loss of a family, for models of this family."""
 
-    def __call__(self, model: Any, batch: Batch, context: TrainingContext) -> LossTerms: ...
+    def __call__(self, model: Any, batch: Batch, context: TrainingContext, /) -> LossTerms: ...
 
 
 @dataclasses.dataclass

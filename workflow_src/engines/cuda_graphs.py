@@ -95,11 +95,11 @@ class CapturedPasses:
         self._widths: dict[Key, int] = {}
         self._programs: dict[Key, Program] = {}
 
-    def ready(self, settings: SearchSettings, scored: bool, networks: Networks = None, alone: bool = True) -> bool:
+    def ready(self, _settings: SearchSettings, _scored: bool, _networks: Networks = None, _alone: bool = True) -> bool:
         """A capture takes a moment, not seconds."""
         return True
 
-    def gains_in_batches(self, settings: SearchSettings) -> bool:
+    def gains_in_batches(self, _settings: SearchSettings) -> bool:
         return True
 
     @torch.no_grad()
@@ -174,5 +174,5 @@ class CapturedPasses:
         return known[1:]
 
 
-def open_networks(models: Mapping[str, nn.Module], mode: str, device: torch.device) -> CapturedPasses:
+def open_networks(models: Mapping[str, nn.Module], _mode: str, device: torch.device) -> CapturedPasses:
     return CapturedPasses(models, device)

@@ -43,7 +43,7 @@ class FusedSelfAttention(nn.Module):
         super().__init__()
         self.layer = layer
 
-    def forward(self, x: Tensor, bias: Tensor | None, fused: bool) -> Tensor:
+    def forward(self, x: Tensor, bias: Tensor | None, _fused: bool) -> Tensor:
         query, key, value = self.layer.query_key_value(x).split(x.size(-1), -1)
         return self.layer.output(attend(query, key, value, bias, self.layer.heads))
 
@@ -53,7 +53,7 @@ class FusedCrossAttention(nn.Module):
         super().__init__()
         self.layer = layer
 
-    def forward(self, x: Tensor, memory: Memory, fused: bool) -> Tensor:
+    def forward(self, x: Tensor, memory: Memory, _fused: bool) -> Tensor:
         shape, x = x.shape, of_sources(x, memory)
         key, value = self.layer.key_value(memory.states).split(x.size(-1), -1)
         found = self.layer.output(attend(self.layer.query(x), key, value, memory.bias, self.layer.heads))

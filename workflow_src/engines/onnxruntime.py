@@ -77,6 +77,6 @@ def int8_is_safe() -> bool:
     return "avx512_vnni" in flags or "avx_vnni" in flags
 
 
-def open_networks(models: Mapping[str, nn.Module], mode: str, device: torch.device) -> ExportedGraphs:
+def open_networks(models: Mapping[str, nn.Module], mode: str, _device: torch.device) -> ExportedGraphs:
     """The engine for networks by family; `mode` is fast or fast-int8."""
     return ExportedGraphs(models, torch.get_num_threads(), mode == "fast-int8")

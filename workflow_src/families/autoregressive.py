@@ -84,7 +84,7 @@ class Autoregressive(nn.Module):
         return self.logits(self.hidden(states, target))
 
 
-def validate(dev: DevSet, objective: CrossEntropyConfig, base: None = None) -> Validation:
+def validate(dev: DevSet, _objective: CrossEntropyConfig, _base: None = None) -> Validation:
     """Loss of a token, end symbols counted, and BLEU of greedy search on dev, which selects the weights."""
 
     @torch.no_grad()

@@ -85,7 +85,7 @@ def _spread(distributions: Tensor, mask: Tensor, size: int) -> Tensor:
     return whole
 
 
-def validate(dev: DevSet, objective: RelaxedEnergyConfig, base: None, energy: nn.Module) -> Validation:
+def validate(dev: DevSet, objective: RelaxedEnergyConfig, _base: None, energy: nn.Module) -> Validation:
     """The energy of outputs on dev, which selects the weights: the smallest.
 
     `dev_energy` is that of the best words at the references' lengths, in nats a sentence: whatever the operators are,

@@ -234,7 +234,7 @@ class BaseTranslator(ABC):
         settings.check_used()
         return self._completed(settings), systems
 
-    def why_eager(self, settings: SearchSettings) -> str | None:
+    def why_eager(self, _settings: SearchSettings) -> str | None:
         """Why an engine that was asked for by name does not compute a search, in a sentence; None where it does."""
         return None
 

@@ -79,7 +79,7 @@ class Description(Told):
     models: dict[str, Network] = Field(min_length=1)
     searches: tuple[str, ...]
     defaults: dict[str, Any]
-    search_defaults: dict[str, dict[str, Any]] = {}
+    search_defaults: dict[str, dict[str, Any]] = Field(default_factory=dict)
     default_from: Choice | None = None
     remove_repetitions: Removal | None = None
     languages: Languages

@@ -65,7 +65,7 @@ FAMILY = Family(
     layers=lambda model: model.encoder_layers + model.layers,
     traits=frozenset({LENGTHS, MASKED}),
     conflict=conflict,
-    refuses=lambda model, search, settings: (
+    refuses=lambda model, _search, settings: (
         too_many_iterations(model.max_positions, settings) or too_many_lengths(model.max_length_difference, settings)
     ),
     symbols=(MASK,),

@@ -57,7 +57,7 @@ class InatObjectiveConfig(Frozen):
         return value
 
 
-def conflict(model: InatConfig, objective: InatObjectiveConfig) -> str | None:
+def conflict(_model: InatConfig, objective: InatObjectiveConfig) -> str | None:
     """Settings of corruption where nothing is corrupted, and of guesses where nothing reads them."""
     for name in ("corruption_share", "corruptions"):
         if objective.dae_mix == 0 and getattr(objective, name) != type(objective).model_fields[name].default:
@@ -105,5 +105,5 @@ FAMILY = Family(
     start="workflow_src.families.inat.model:start",
     look=Look("#b15928", dark="#d98e5f"),
     order=5,
-    refuses=lambda model, search, settings: too_many_lengths(model.max_length_difference, settings),
+    refuses=lambda model, _search, settings: too_many_lengths(model.max_length_difference, settings),
 )

@@ -95,7 +95,7 @@ class IterativeModel(nn.Module):
 
 
 def start(
-    model: IterativeModel, tensors: dict[str, Tensor] | None, family: str | None, base: nn.Module | None
+    model: IterativeModel, tensors: dict[str, Tensor] | None, family: str | None, _base: nn.Module | None
 ) -> list[str] | None:
     """Start from given weights where names and shapes agree; returns the names of the parameters that were set.
 

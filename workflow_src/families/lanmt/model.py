@@ -112,7 +112,7 @@ class SourceLatentVariableModel(nn.Module):
 
 
 def start(
-    model: SourceLatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, base: None
+    model: SourceLatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, _base: None
 ) -> list[str] | None:
     """Start from a teacher's weights, or from another model's where names and shapes agree; at random without any.
 

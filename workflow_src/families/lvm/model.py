@@ -104,7 +104,7 @@ class LatentVariableModel(nn.Module):
 
 
 def start(
-    model: LatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, base: None
+    model: LatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, _base: None
 ) -> list[str] | None:
     """Start from a teacher's weights, or from another model's of the same kind; at random without any."""
     return None if tensors is None else model.start_from(tensors, family)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workflow_src.families.nat.model import NonAutoregressiveModel
 
 
-def validate(dev: DevSet, objective: NatObjectiveConfig, base: None = None) -> Validation:
+def validate(dev: DevSet, objective: NatObjectiveConfig, _base: None = None) -> Validation:
     """Loss in nats a target token, and BLEU of the best symbols.
 
     With CTC, the share of targets without an alignment; where lengths are predicted, the share of exact ones, and the

@@ -25,7 +25,7 @@ COLUMNS = ("context", "words", "logp", "backoff", "suffix")
 class NgramLanguageModel(nn.Module):
     """Tables of n-grams as parameters that have no gradient: `order-2.logp` and so on."""
 
-    def __init__(self, config: NgramConfig, source_size: int, target_size: int, joint: bool):
+    def __init__(self, config: NgramConfig, _source_size: int, _target_size: int, _joint: bool):
         super().__init__()
         self.config = config
         for n in range(1, config.order + 1):

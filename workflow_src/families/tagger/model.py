@@ -22,7 +22,7 @@ from workflow_src.types import EOS, PAD
 class Tagger(nn.Module):
     """The output layer has weights of its own, also where source and target share a vocabulary."""
 
-    def __init__(self, config: TaggerConfig, source_size: int, target_size: int, joint: bool):
+    def __init__(self, config: TaggerConfig, source_size: int, target_size: int, _joint: bool):
         super().__init__()
         self.config = config
         states = 2 * config.dim

@@ -24,7 +24,7 @@ class CrossEntropy:
     def __init__(self, config: OnePassConfig):
         self.config = config
 
-    def __call__(self, model: Tagger, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: Tagger, batch: Batch, _context: TrainingContext) -> LossTerms:
         memory = model.encode(batch.source)
         loss, nll = words_loss(model, memory, batch, self.config.label_smoothing)
         length, exact = length_loss(model, memory, batch)

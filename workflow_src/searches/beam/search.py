@@ -151,7 +151,7 @@ def _collect(found, running, scores: Tensor, origins: Tensor, ends: Tensor, hist
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: BeamSettings, scored: bool = True, trace: bool = False
+    models: Mapping[str, Any], source: Tensor, settings: BeamSettings, _scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what hypotheses were ranked by."""
     arguments = (

@@ -318,7 +318,13 @@ def _continued(
                 entries[number, SCORE], entries[number, ENDED], entries[number, OPEN] = score, added, probability
                 places[number, GROWS], places[number, BY], places[number, AFTER] = parent, symbol, node
                 number += 1
-    for i in range(beams):
+    return _unchanged(slot, log_blank, p_blank, prefix, beam, tree, masses, opened[:reached], entries, places, number)
+
+
+@_plain
+def _unchanged(slot, log_blank, p_blank, prefix, beam, tree, masses, opened, entries, places, number):
+    """Adds prefixes that exist, after a blank or one more of their last symbol, to `number` continuations."""
+    for i in range(len(prefix)):
         parent, again, ended = prefix[i], 0.0, (beam[i, ENDED] + beam[i, OPEN]) * p_blank
         if tree[parent, OPENED] == slot:
             again, tree[parent, OPENED] = masses[parent, MASS], -1
@@ -331,7 +337,7 @@ def _continued(
         entries[number, ENDED], entries[number, OPEN] = ended, again
         places[number, GROWS], places[number, BY] = parent, -1
         number += 1
-    for i in range(reached):
+    for i in range(len(opened)):
         child = opened[i]
         if tree[child, OPENED] == slot and masses[child, MASS]:
             entries[number, SCORE] = log(masses[child, MASS]) + masses[child, EXTRA]
@@ -350,6 +356,16 @@ def _within(entries, places, number, gap):
             entries[kept], places[kept] = entries[i], places[i]
             kept += 1
     return kept
+
+
+@_compiled
+def _chosen(entries, places, number, gap, width):
+    """The places of the `width` best continuations that are within the gap."""
+    if gap < inf:
+        number = _within(entries, places, number, gap)
+    if number > width:
+        return _best(entries[:number, SCORE], places[:number, GROWS], places[:number, BY], width)
+    return np.arange(number)
 
 
 @_plain
@@ -429,13 +445,8 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
         number = _continued(slot, own, logs, shares, *about)
         if not number:
             return beam[:0, SCORE], symbols[:0], counts[:0]
-        if gap < inf:
-            number = _within(entries, places, number, gap)
-        if number > width:
-            order = _best(entries[:number, SCORE], places[:number, GROWS], places[:number, BY], width)
-        else:
-            order = np.arange(number)
-        if number != len(prefix):
+        order = _chosen(entries, places, number, gap, width)
+        if len(order) != len(prefix):
             prefix, beam = np.empty(len(order), np.int64), np.empty((len(order), 3))
         used = _next(entries, places, order, prefix, beam, tree, masses, used)
     scores, (trie, _, weight, _) = beam[:, SCORE] + scale, words

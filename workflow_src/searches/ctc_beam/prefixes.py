@@ -191,6 +191,9 @@ class PrefixBeam:
 
 # Score, prefix, and the probabilities of its alignments that end in a blank and in its last symbol.
 Beam = list[tuple[float, int, float, float]]
+# Score, prefix, the symbol that it grows by (-1: none), the probability of alignments that end in the last symbol, and
+# of a prefix that grows (what the symbol adds, what follows it), else the probability of those that end in a blank.
+Continuation = tuple[float, int, int, float, Any]
 
 
 def prefix_beam(slots: Sequence[Slot], width: int, extra: Extra, threshold: float | None = None) -> list[Output]:
@@ -261,13 +264,35 @@ def _after(
     most: float,
 ) -> Beam:
     """The beam after a slot. A continuation by one word adds at most `most` to a score: log p_LM is at most 0."""
-    log_blank, p_blank = blank
+    continued, opens = _longer(symbols, beam, prefixes, max(beam)[0] + blank[0] - gap, most)
+    continued += _unchanged(blank, beam, prefixes, opens)
+    if not continued:
+        raise ValueError(VANISHED)
+    if gap < inf:
+        least = max(continued)[0] - gap
+        continued = [continuation for continuation in continued if continuation[0] >= least]
+    if len(continued) > width:
+        continued.sort(reverse=True)
+        del continued[width:]
+    after = []
+    for score, prefix, symbol, probability, step in continued:
+        if symbol < 0:
+            after.append((score, prefix, step, probability))
+        else:
+            added, following = step
+            number = prefixes.add(prefix, symbol, prefixes.extra[prefix] + added, following)
+            after.append((score, number, 0.0, probability))
+    return after
+
+
+def _longer(
+    symbols: Sequence[tuple[int, float, float]], beam: Beam, prefixes: Prefixes, least: float, most: float
+) -> tuple[list[Continuation], dict[int, float]]:
+    """New prefixes of one more symbol with a score of at least `least`; and for prefixes that exist, the probability of
+    the alignments that end in their last symbol at this slot."""
     lasts, extras, followings, trees = prefixes.last, prefixes.extra, prefixes.following, prefixes.children
-    # Probabilities of prefixes that exist. New ones come from one prefix each: score, parent, symbol, probability.
     opens: dict[int, float] = {}
-    every: list[tuple[float, int, int, float, Any]] = []
-    best = max(beam)[0] + log_blank
-    least = best - gap
+    longer: list[Continuation] = []
     for own, prefix, ended, open_ in beam:
         both, last, children, following = ended + open_, lasts[prefix], trees[prefix], followings[prefix]
         for symbol, value, p in symbols:
@@ -290,31 +315,24 @@ def _after(
             step = following[symbol]
             score += step[0]
             if score >= least and probability:
-                every.append((score, prefix, symbol, probability, step))
+                longer.append((score, prefix, symbol, probability, step))
+    return longer, opens
+
+
+def _unchanged(
+    blank: tuple[float, float], beam: Beam, prefixes: Prefixes, opens: dict[int, float]
+) -> list[Continuation]:
+    """Prefixes that exist, after a blank or one more of their last symbol; empties `opens` of those in the beam."""
+    log_blank, p_blank = blank
+    extras, unchanged = prefixes.extra, []
     for own, prefix, ended, open_ in beam:
         again = opens.pop(prefix, 0.0)
         if again:
             ended = (ended + open_) * p_blank
-            every.append((log(ended + again) + extras[prefix], prefix, -1, again, ended))
+            unchanged.append((log(ended + again) + extras[prefix], prefix, -1, again, ended))
         elif p_blank:
-            every.append((own + log_blank, prefix, -1, 0.0, (ended + open_) * p_blank))
+            unchanged.append((own + log_blank, prefix, -1, 0.0, (ended + open_) * p_blank))
     for prefix, open_ in opens.items():
         if open_:
-            every.append((log(open_) + extras[prefix], prefix, -1, open_, 0.0))
-    if not every:
-        raise ValueError(VANISHED)
-    if gap < inf:
-        least = max(every)[0] - gap
-        every = [one for one in every if one[0] >= least]
-    if len(every) > width:
-        every.sort(reverse=True)
-        del every[width:]
-    after = []
-    for score, prefix, symbol, probability, step in every:
-        if symbol < 0:
-            after.append((score, prefix, step, probability))
-        else:
-            added, following = step
-            number = prefixes.add(prefix, symbol, extras[prefix] + added, following)
-            after.append((score, number, 0.0, probability))
-    return after
+            unchanged.append((log(open_) + extras[prefix], prefix, -1, open_, 0.0))
+    return unchanged

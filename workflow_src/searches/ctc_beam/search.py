@@ -88,7 +88,7 @@ def _beam(blank: int, width: int, threshold: float | None, language_model: Langu
 
 def _compared(settings: CtcBeamSettings, rescorer: Any, scored: bool) -> bool:
     """Whether what all outputs of a row share counts: the part of scores from the best symbols."""
-    return scored and rescorer is None or settings.draws > 1
+    return (scored and rescorer is None) or settings.draws > 1
 
 
 def searched(
@@ -175,6 +175,6 @@ def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: CtcBeamSettings, scored: bool = True, trace: bool = False
+    models: Mapping[str, Any], source: Tensor, settings: CtcBeamSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     return ctc_beam(models[MODEL], source, settings, *_others(models), scored)

@@ -49,6 +49,6 @@ def run(
     source: Tensor,
     settings: CtcGreedySettings,
     scored: bool = True,
-    trace: bool = False,
+    _trace: bool = False,
 ) -> Hypotheses:
     return ctc_greedy(models[MODEL], source, settings.blank_penalty, scored)

@@ -74,7 +74,7 @@ def _mean_gains(gains: list[tuple[list[int], Tensor]], outputs: list[list[int]])
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: GreedySettings, scored: bool = True, trace: bool = False
+    models: Mapping[str, Any], source: Tensor, settings: GreedySettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S)."""
     return greedy(models[MODEL], source, settings.max_length_ratio, scored)

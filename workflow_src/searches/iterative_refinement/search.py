@@ -37,7 +37,7 @@ class RefinementPass(nn.Module):
 
 def _ranks(settings: IterativeRefinementSettings, scored: bool) -> bool:
     """Whether scores are needed: candidates are ranked by them where there is no rescorer."""
-    return settings.lengths > 1 and settings.rescorer is None or scored
+    return (settings.lengths > 1 and settings.rescorer is None) or scored
 
 
 def program(networks: Mapping[str, Any], settings: IterativeRefinementSettings, scored: bool) -> Pass:

@@ -64,7 +64,7 @@ def prior_noise(source: list[int], count: int, length: int, width: int, seed: in
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: LatentSearchSettings, scored: bool = True, trace: bool = False
+    models: Mapping[str, Any], source: Tensor, settings: LatentSearchSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what candidates were ranked by."""
     candidates = Candidates(

@@ -68,7 +68,7 @@ def program(networks: Mapping[str, Any], settings: NpdSettings, scored: bool) ->
 
 @torch.no_grad()
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: NpdSettings, scored: bool = True, trace: bool = False
+    models: Mapping[str, Any], source: Tensor, settings: NpdSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what outputs were ranked by."""
     network = _pass(models[MODEL], settings, scored)
