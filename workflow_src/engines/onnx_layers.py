@@ -56,8 +56,8 @@ class FusedCrossAttention(nn.Module):
     def forward(self, x: Tensor, memory: Memory, _fused: bool) -> Tensor:
         shape, x = x.shape, of_sources(x, memory)
         key, value = self.layer.key_value(memory.states).split(x.size(-1), -1)
-        found = self.layer.output(attend(self.layer.query(x), key, value, memory.bias, self.layer.heads))
-        return found if found.shape == shape else found.reshape(shape)
+        attended = self.layer.output(attend(self.layer.query(x), key, value, memory.bias, self.layer.heads))
+        return attended if attended.shape == shape else attended.reshape(shape)
 
 
 class FusedBidirectionalLSTM(nn.Module):

@@ -1,4 +1,4 @@
-"""Pure losses that objectives share. Every function says what its last axis is and what it sums."""
+"""Losses that objectives share."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def budget(config: Budget, progress: float) -> float:
 
 
 def collapsed(figures: dict[str, float]) -> str | None:
-    """A sentence where the figures of a validation say that latents carry nothing; None where they carry something.
+    """A sentence about latents that carry nothing, from the figures of a validation; None where they carry something.
 
     Their KL is below 0.1 nats, and the posterior mean of the reference gives less than 1 BLEU more than the prior's.
     """

@@ -84,7 +84,7 @@ def _parser(search: Search | None, description: Mapping[str, Any] | None) -> arg
 
 def _settings() -> list[str]:
     """Names of the settings of all searches."""
-    return list(dict.fromkeys(name for one in registry.searches().values() for name in one.settings.model_fields))
+    return list(dict.fromkeys(name for search in registry.searches().values() for name in search.settings.model_fields))
 
 
 def _option(name: str) -> str:
@@ -93,7 +93,9 @@ def _option(name: str) -> str:
 
 def _add_setting(group: Any, name: str, search: Search | None, defaults: Mapping[str, Any]) -> None:
     """The option of a setting; its text is checked by the settings class. The help shows it for `search`."""
-    kinds = [one.settings for one in registry.searches().values() if name in one.settings.model_fields]
+    kinds = [
+        candidate.settings for candidate in registry.searches().values() if name in candidate.settings.model_fields
+    ]
     kind = search.settings if search else kinds[0]
     about = argparse.SUPPRESS
     if search:

@@ -1,7 +1,8 @@
 """The conditional masked language model (Ghazvininejad et al. 2019): p(masked subwords | the others, x), in one pass.
 
 The decoder is that of a Transformer without its causal mask. Positions of a target hold subwords or the mask symbol,
-and the output distribution of every position depends on all of them. How many positions there are, a length head says.
+and the output distribution of every position depends on all of them. A length head predicts the number
+of positions.
 """
 
 from __future__ import annotations

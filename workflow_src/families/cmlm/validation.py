@@ -20,7 +20,7 @@ def validate(dev: DevSet, objective: CmlmObjectiveConfig, _base: None = None) ->
     """Loss in nats a masked subword, with the same masks at every validation; exact lengths; and BLEU.
 
     `dev_bleu` is that of `dev_iterations` passes at the most probable length, `dev_bleu_one_pass` that of the first.
-    BLEU says which weights are best: that is what is trained for.
+    BLEU selects weights.
     """
 
     @torch.no_grad()

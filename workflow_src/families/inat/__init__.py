@@ -13,7 +13,7 @@ from workflow_src.spec import ITERATIVE, LENGTHS, MODEL, Family, Frozen, Look, W
 
 Corruption = Literal["swap", "replace", "repeat"]
 CORRUPTIONS: tuple[Corruption, ...] = ("swap", "replace", "repeat")
-# Passes of an update, where an objective says no other number.
+# Default passes of an update.
 PASSES = 4
 
 

@@ -97,7 +97,7 @@ class IterativeModel(nn.Module):
 def start(
     model: IterativeModel, tensors: dict[str, Tensor] | None, family: str | None, _base: nn.Module | None
 ) -> list[str] | None:
-    """Start from given weights where names and shapes agree; returns the names of the parameters that were set.
+    """Start from weights where names and shapes agree; returns the names of the parameters that were set.
 
     Both decoders begin as the decoder of weights that have only one, such as a teacher's.
     """

@@ -121,16 +121,16 @@ def guessed(model: IterativeModel, hidden: Tensor, mask: Tensor, drawn: Tensor |
     """
     states = hidden[mask]
     numbers = None if drawn is None else drawn[mask]
-    found, rows = [], block_rows(states, model.output_bias.size(0))
+    guesses, rows = [], block_rows(states, model.output_bias.size(0))
     for begin in range(0, len(states), rows):
         logits = wide(model.logits(states[begin : begin + rows]))
         if numbers is None:
-            found.append(logits.argmax(-1))
+            guesses.append(logits.argmax(-1))
             continue
         total = logits.double().softmax(-1).cumsum(-1)
         # Rounding may leave the sum of all beside 1.
         reached = numbers[begin : begin + rows, None] * total[:, -1:]
-        found.append((total < reached).sum(-1))
+        guesses.append((total < reached).sum(-1))
     words = torch.full(mask.shape, PAD, dtype=torch.int64, device=mask.device)
-    words[mask] = torch.cat(found)
+    words[mask] = torch.cat(guesses)
     return words

@@ -1,7 +1,8 @@
 """A BiLSTM tagger (Tu et al. 2020, section 4.3): LSTM layers, and a linear layer onto the vocabulary at every position.
 
 The paper leaves open how a source of S words is tagged with T target words. Here the first layer reads the source, its
-states are copied to T positions, and the second layer reads these. How many positions there are, a length head says.
+states are copied to T positions, and the second layer reads these. A length head predicts the number of
+positions.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ An output's probability is the sum over its alignments. The search goes through 
 each with the probability of its alignments that end in a blank and of those that end in its last symbol.
 
 This is plain Python on numbers: a slot has few symbols, and tensors of a handful of elements cost more than they
-compute. A prefix is a number, and what is known of it stands in lists, because objects cost as much as the search.
-`compiled` holds the same steps for Numba, which takes less time; this module is what it is tested against, and what
-serves without Numba and with language models that are no n-grams.
+compute. A prefix is a number, an index into lists of its properties, because objects cost as much as the search.
+`compiled` has the same steps for Numba, which takes less time. This module is its reference in tests, and computes
+where Numba is missing or the language model is no n-gram model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workflow_src.searches.ctc_beam import slots
 from workflow_src.searches.ctc_beam.slots import Row
 from workflow_src.types import EOS, LanguageModel
 
-# Continuations that are remembered across sentences, at most: some 40 MB.
+# Continuations that are cached across sentences, at most: some 40 MB.
 REMEMBERED = 2**17
 VANISHED = "no translation has a probability any more: use smaller values of lm_weight and word_bonus."
 # Below this, probabilities are scaled before they vanish.
@@ -52,14 +52,14 @@ def slots_of(row: Row, blank: int) -> list[Slot]:
     """The slots of a sentence, their symbols sorted; of equally probable ones the first comes first."""
     probabilities = np.exp(row.values).tolist()
     every = zip(row.symbols.tolist(), row.values.tolist(), probabilities, strict=True)
-    found = []
+    slots_of_row = []
     for count in row.counts.tolist():
         first = next(every)
         if count > 1:
-            found.append(_slot([first, *itertools.islice(every, count - 1)], blank))
+            slots_of_row.append(_slot([first, *itertools.islice(every, count - 1)], blank))
         else:
-            found.append(Slot(NO_BLANK, [first]) if first[0] != blank else BLANK_ALONE)
-    return found
+            slots_of_row.append(Slot(NO_BLANK, [first]) if first[0] != blank else BLANK_ALONE)
+    return slots_of_row
 
 
 _VALUE = operator.itemgetter(1)
@@ -75,7 +75,7 @@ def _slot(symbols: list[tuple[int, float, float]], blank: int) -> Slot:
 
 
 class Following(dict[int, tuple[float, "Following"]]):
-    """Word -> what it adds to a score after a state of the language model, and what follows it; filled when asked."""
+    """Word -> what it adds to a score after a state of the language model, and what follows it; filled on demand."""
 
     __slots__ = ("extra", "state")
 
@@ -84,14 +84,14 @@ class Following(dict[int, tuple[float, "Following"]]):
         self.extra, self.state = extra, state
 
     def __missing__(self, word: int) -> tuple[float, Following]:
-        found = self[word] = self.extra.step(self, word)
-        return found
+        following = self[word] = self.extra.step(self, word)
+        return following
 
 
 class Extra:
     """What words add to the score of a prefix y: lm_weight log p_LM(y) + word_bonus |y|.
 
-    One object serves many sentences and remembers what it was asked.
+    One object serves many sentences and caches what the language model computes.
     """
 
     def __init__(self, language_model: LanguageModel | None, lm_weight: float, word_bonus: float):
@@ -153,18 +153,15 @@ class Prefixes:
         return number
 
     def tokens(self, prefix: int) -> tuple[int, ...]:
-        found = []
+        words = []
         while prefix:
-            found.append(self.last[prefix])
+            words.append(self.last[prefix])
             prefix = self.parent[prefix]
-        return tuple(reversed(found))
+        return tuple(reversed(words))
 
 
 class PrefixBeam:
-    """The search with its settings; what words add is remembered from sentence to sentence.
-
-    Called with the row of a sentence, it gives what `prefix_beam` gives.
-    """
+    """`prefix_beam` of the row of a sentence; the scores of the language model are cached across sentences."""
 
     probable = staticmethod(slots.probable)
 
@@ -185,8 +182,8 @@ class PrefixBeam:
 
     def best(self, row: Row) -> tuple[Output, int]:
         """The first of what a call gives, and how many there are."""
-        found = self(row)
-        return found[0], len(found)
+        outputs = self(row)
+        return outputs[0], len(outputs)
 
 
 # Score, prefix, and the probabilities of its alignments that end in a blank and in its last symbol.

@@ -19,8 +19,8 @@ from workflow_src.types import Hypotheses
 def ctc_greedy(model, source: Tensor, blank_penalty: float = 0.0, scored: bool = True) -> Hypotheses:
     """Translate source (B, S); scores are mean log-probabilities of a slot's symbol, 0 unless `scored`."""
     best, slots, *scores = (part.tolist() for part in GreedyPass(model, blank_penalty, scored)(source))
-    found = [collapse(row[:count], model.blank) for row, count in zip(best, slots, strict=True)]
-    return Hypotheses(found, scores[0] if scored else [0.0] * len(found))
+    outputs = [collapse(row[:count], model.blank) for row, count in zip(best, slots, strict=True)]
+    return Hypotheses(outputs, scores[0] if scored else [0.0] * len(outputs))
 
 
 class GreedyPass(nn.Module):

@@ -44,8 +44,8 @@ def program(networks: Mapping[str, Any], settings: IterativeRefinementSettings, 
     rescorer = networks.get(RESCORER)
 
     @torch.no_grad()
-    def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
-        outputs, scores = map(torch.from_numpy, found)
+    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
+        outputs, scores = map(torch.from_numpy, arrays)
         used = torch.full((len(outputs),), settings.passes)
         return _best(torch.from_numpy(source), outputs, scores, used, rescorer, scored, settings)
 
@@ -75,12 +75,12 @@ def run(
     else:
         outputs, scores = passed(model, memory, lengths, settings.passes, ranks, watch)
         used = torch.full_like(lengths, settings.passes)
-    found = _best(source, outputs, scores, used, models.get(RESCORER), scored, settings)
+    best = _best(source, outputs, scores, used, models.get(RESCORER), scored, settings)
     if trace:
         # Sentences that stopped early keep what they had.
         seen += [outputs] * (settings.passes - len(seen))
-        found.traces = followed(found.tokens, [unpadded(part) for part in seen])
-    return found
+        best.traces = followed(best.tokens, [unpadded(part) for part in seen])
+    return best
 
 
 def _best(
@@ -94,6 +94,6 @@ def _best(
 ) -> Hypotheses:
     """The best of the K candidates (B * K, N) of every sentence, and the passes that its candidates took."""
     each = len(outputs) // len(source)
-    found = winners(outputs, scores.tolist(), each, source, rescorer, scored, settings.length_penalty)
-    found.steps = used.view(len(source), -1).amax(1).tolist()
-    return found
+    best = winners(outputs, scores.tolist(), each, source, rescorer, scored, settings.length_penalty)
+    best.steps = used.view(len(source), -1).amax(1).tolist()
+    return best

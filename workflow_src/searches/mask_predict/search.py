@@ -63,8 +63,8 @@ def program(networks: Mapping[str, Any], settings: MaskPredictSettings, scored: 
     rescorer = networks.get(RESCORER)
 
     @torch.no_grad()
-    def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
-        outputs, scores = map(torch.from_numpy, found)
+    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
+        outputs, scores = map(torch.from_numpy, arrays)
         return _read(torch.from_numpy(source), [(outputs, scores)], rescorer, scored, settings.length_penalty)
 
     return Pass(MaskPredictPass(networks[MODEL], settings), outputs=("outputs", "scores"), read=read)
@@ -93,10 +93,10 @@ def run(
             next(passes).extend(unpadded(model.output(symbols, mask)))
 
         parts.append(network(part, watch if trace else None))
-    found = _read(source, parts, models.get(RESCORER), scored, settings.length_penalty)
+    best = _read(source, parts, models.get(RESCORER), scored, settings.length_penalty)
     if trace:
-        found.traces = followed(found.tokens, seen)
-    return found
+        best.traces = followed(best.tokens, seen)
+    return best
 
 
 @torch.no_grad()
