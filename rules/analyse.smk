@@ -1,4 +1,4 @@
-"""The analyses: marginals, tokens, lengths, samples, latent spaces and paths, components, reordering, convergence, energies."""
+"""Every declared analysis: one body, and a rule for each."""
 
 for analysis in plan.analyses.values():
 
@@ -23,15 +23,15 @@ for analysis in plan.analyses.values():
             gpu=GPUS,
             device=RUNTIME.device,
             precision=RUNTIME.precision,
-            stage=analysis.rule,
-            limits=" ".join(f"--{name} {value}" for name, value in analysis.limits.items()),
+            analysis=analysis.name,
+            limits=" ".join(f"{name}={value}" for name, value in analysis.limits.items()),
         params:
             settings=analysis.settings,
             bundles=analysis_bundles,
         message:
             analysis.message
         shell:
-            "python -m workflow_src.stages.{resources.stage} --settings {params.settings:q} --log {log:q}"
-            " --bundles {params.bundles:q} --source {input.source:q} --target {input.target:q}"
+            "python -m workflow_src.stages.measure_analysis --analysis {resources.analysis} --settings {params.settings:q}"
+            " --log {log:q} --bundles {params.bundles:q} --source {input.source:q} --target {input.target:q}"
             " --reference {input.reference:q} --output {output.analysis:q}"
-            " --device {resources.device} --precision {resources.precision} {resources.limits}"
+            " --device {resources.device} --precision {resources.precision} --limits {resources.limits}"

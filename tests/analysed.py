@@ -1,4 +1,4 @@
-"""What files of analyses say, for tests of their contents and of reports."""
+"""Contents of files of analyses, for tests of these and of reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pydantic
 
-from workflow_src.evaluation.analyses import contents
+from workflow_src import registry
+from workflow_src.evaluation.analyses import content as contents
 
 ENTRIES = [
     {"system": "lvm", "search": "delta", "model": "lvm"},
@@ -157,13 +158,14 @@ def raw(name: str, **changed: Any) -> dict[str, Any]:
     return {"format": contents.FORMAT, "analysis": name, "split": "dev"} | json.loads(json.dumps(EVERY[name])) | changed
 
 
-def read(*files: dict[str, Any]) -> contents.Analyses:
-    """Analyses from what their files say."""
-    return contents.Analyses(**{one["analysis"]: contents.check(one, "file", "") for one in files})
+def read(*files: dict[str, Any]) -> dict[str, contents.Content]:
+    """Contents of files by analysis, in the order of the report."""
+    checked = {one["analysis"]: contents.check(one, "file", "") for one in files}
+    return {name: checked[name] for name in registry.analyses() if name in checked}
 
 
-def found(*names: str) -> contents.Analyses:
-    """These analyses."""
+def found(*names: str) -> dict[str, contents.Content]:
+    """Contents of these analyses."""
     return read(*map(raw, names))
 
 

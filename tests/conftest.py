@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import hypothesis
@@ -98,13 +98,19 @@ def end_of_servers():
 
 
 def snakemake(
-    *words: str, snakefile: Path = PROJECT / "Snakefile", folder: Path, seconds: float = 300, forked: bool = False
+    *words: str,
+    snakefile: Path = PROJECT / "Snakefile",
+    folder: Path,
+    seconds: float = 300,
+    forked: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess:
     """Run Snakemake in `folder` as a user would from there, without an activated environment.
 
-    `forked`: jobs are forks of a process that has imported torch, for runs of many short ones.
+    `forked`: jobs are forks of a process that has imported torch, for runs of many short ones. `variables` are added to
+    the environment.
     """
-    command, environment = _command(words, snakefile, forked), _environment()
+    command, environment = _command(words, snakefile, forked), _environment() | dict(variables or {})
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds)
 
 

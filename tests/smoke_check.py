@@ -11,13 +11,16 @@ from pathlib import Path
 
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.display import engine_of
-from workflow_src.evaluation.analyses.contents import Energies
+from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.records.atomic import load_tensors
 
 
 def problems(experiment: str, folder: Path) -> list[str]:
     """What is wrong with the outputs of `experiment` in the working directory `folder`, one sentence each."""
-    plan = Plan(load_experiment(experiment))
+    return problems_of(Plan(load_experiment(experiment)), folder)
+
+
+def problems_of(plan: Plan, folder: Path) -> list[str]:
     return [
         *_corpus(plan, folder),
         *_systems(plan, folder),
@@ -98,7 +101,7 @@ def _analyses(plan: Plan, folder: Path) -> list[str]:
             if not all(math.isfinite(value) for value in figures):
                 wrong.append(f"{name} of {curve['search']} has figures that are no numbers")
         if name == "energies":
-            wrong += _energies(json.loads(analysis.settings), Energies.model_validate(found))
+            wrong += _energies(json.loads(analysis.settings), RowEnergies.model_validate(found))
         if name == "latent_space" and not found["panels"]:
             wrong.append("the latent space has no panels")
     if any(analysis.enabled for analysis in plan.analyses.values()) and 'id="analyses"' not in page:
@@ -106,7 +109,7 @@ def _analyses(plan: Plan, folder: Path) -> list[str]:
     return wrong
 
 
-def _energies(asked: dict, found: Energies) -> list[str]:
+def _energies(asked: dict, found: RowEnergies) -> list[str]:
     """What is wrong with energies: every row is under every scorer, and searches at the references' lengths."""
     wrong, named = [], asked["scorer"]
     given = found.at_reference_lengths

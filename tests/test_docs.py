@@ -16,7 +16,6 @@ from workflow_src import registry
 from workflow_src.config import Plan, datasets, experiment, load
 from workflow_src.config.base import Frozen
 from workflow_src.config.compose import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
-from workflow_src.config.plan import analyses
 
 CONFIGURATION = [PROJECT / "config" / "README.md", PROJECT / "config" / "experiments" / "README.md"]
 PAGES = [PROJECT / "README.md", *CONFIGURATION, *sorted((PROJECT / "docs").glob("*.md"))]
@@ -118,7 +117,7 @@ def test_the_picture_of_the_workflow_is_drawn_from_its_source_and_shows_every_ru
     rules = set(re.findall(r"^rule (\w+):", "\n".join(p.read_text() for p in (PROJECT / "rules").glob("*.smk")), re.M))
     rules |= {family.training_rule for family in registry.families().values()}
     rules |= {engine.export_rule for engine in registry.engines().values() if engine.exports}
-    rules |= {rule for rule, _ in analyses.RULES.values()}
+    rules |= {analysis.rule_name for analysis in registry.analyses().values()}
     assert len(rules) > 20 and rules <= words
 
 
@@ -127,6 +126,7 @@ def settings() -> dict[str, type[Frozen]]:
     found = {f"families.{name}": family.model for name, family in registry.families().items()}
     found |= {f"families.{name}.objective": family.objective for name, family in registry.families().items()}
     found |= {f"searches.{name}": search.settings for name, search in registry.searches().items()}
+    found |= {f"analyses.{name}": analysis.settings for name, analysis in registry.analyses().items()}
     for module in (datasets, experiment):
         kinds = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Frozen))
         found |= {kind.__name__: kind for kind in kinds if kind is not Frozen}

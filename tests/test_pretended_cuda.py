@@ -75,6 +75,8 @@ def test_results_are_where_operands_are():
         assert result.device == x.device
     assert x.cpu().device.type == "cpu" and x.to("cuda:1").device.index == 1
     assert torch.ones(2).to(x).device == x.device
+    for device in ("cpu", torch.device("cpu"), None):
+        assert torch.as_tensor([1.0], device=device).numpy().tolist() == [1.0]
 
 
 def test_a_tensor_that_is_there_already_is_not_copied():
@@ -327,6 +329,19 @@ def test_gradients_reach_what_was_copied():
     x = torch.ones(2, requires_grad=True)
     (x.to("cuda") * 3).sum().backward()
     assert x.grad.tolist() == [3.0, 3.0] and not x.grad.is_cuda
+
+
+# Memory.
+
+
+def test_what_is_larger_than_the_memory_is_refused():
+    with pretended(memory=4000):
+        assert torch.cuda.mem_get_info() == (4000, 4000)
+        x = torch.ones(1000, device="cuda")
+        assert (x + 1).sum().item() == 2000
+        for large in (lambda: torch.ones(1001, device="cuda"), lambda: x.double(), lambda: torch.cat([x, x])):
+            with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+                large()
 
 
 # Random numbers.

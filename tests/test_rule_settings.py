@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from workflow_src import registry
 from workflow_src.config.compose import experiment_names
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
@@ -47,8 +48,7 @@ def test_settings_of_smoke_are_those_of_the_snapshot():
 # Rules of an experiment; every other rule belongs to its recipe, whose experiments share it.
 OWN = [
     *("analysis", "speed", "report", "significance"),
-    *("latent_space", "lengths", "marginal", "samples", "tokens", "components", "reordering", "convergence"),
-    *("energies", "latent_paths"),
+    *registry.analyses(),
 ]
 
 

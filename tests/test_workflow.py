@@ -17,12 +17,11 @@ import smoke_check
 import yaml
 from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, dry_run, snakemake
 
+from workflow_src import registry
 from workflow_src.cli import read_configuration
 from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.compose import experiment_file, experiment_names
-from workflow_src.config.plan import analyses
 from workflow_src.config.resources import Requests
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
@@ -308,7 +307,7 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
     """In files and in loops over what is declared alike."""
     (tmp_path / "telling.smk").write_text(TELLING.format(snakefile=str(PROJECT / "Snakefile")))
     # Analyses that are off unless asked for have no rule.
-    off = [name for name, field in AnalysesConfig.model_fields.items() if not field.default.enabled]
+    off = [name for name, analysis in registry.analyses().items() if not analysis.default.enabled]
     # With latents of the source's length, which some of them look at.
     latents = {"family": "lanmt", "preset": "miniature", "training": {"max_steps": 5}}
     decodes = [*yaml.safe_load(Path(SMOKE).read_text())["decodes"], {"system": "lanmt", "search": "delta", "steps": 1}]
@@ -318,18 +317,17 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
     telling = tmp_path / "telling.smk"
     done = snakemake("--dry-run", "--configfile", SMOKE, str(asked), snakefile=telling, folder=tmp_path)
     rules = json.loads(re.search(r"^RULES (.*)$", done.stdout + done.stderr, re.MULTILINE)[1])
-    stages = {name: name for name in STAGES if name not in ("train", "export_engine")}
+    stages = {name: name for name in STAGES if name not in ("train", "export_engine", "measure_analysis")}
     stages |= {"decode_shard": "decode"}
     stages |= dict.fromkeys(TRAININGS, "train") | dict.fromkeys(EXPORTS, "export_engine")
+    stages |= {analysis.rule_name: "measure_analysis" for analysis in registry.analyses().values()}
     assert rules.keys() == stages.keys()
-    analysed = {rule for rule, _ in analyses.RULES.values()}
     assert len((PROJECT / "Snakefile").read_text().splitlines()) < 50
     for name, (command, missing, resources) in rules.items():
         # What is downloaded is no input.
         assert set(missing) <= ({"input"} if name == "download" else set()), f"rule {name} lacks {missing}"
-        # Trainings may be started by torchrun; the rules of analyses share a body.
-        stage = "{resources.stage}" if name in analysed else stages[name]
-        assert re.match(rf"(python -m|{{resources\.launch}}) workflow_src\.stages\.{re.escape(stage)} ", command), name
+        # Trainings may be started by torchrun.
+        assert re.match(rf"(python -m|{{resources\.launch}}) workflow_src\.stages\.{stages[name]} ", command), name
         assert not re.search(r"&&|\||;", command), f"rule {name} runs more than one command"
         assert {"mem_mb", "runtime"} <= set(resources), f"rule {name} says no memory or time"
 

@@ -14,7 +14,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.spec import GOES_WITH, MODEL, Engine, Family, Role, Search, SearchSettings, phrase
+from workflow_src.spec import (
+    GOES_WITH,
+    MODEL,
+    Analysis,
+    AnalysisSettings,
+    Engine,
+    Family,
+    Role,
+    Search,
+    SearchSettings,
+    phrase,
+)
 
 # Settings that every model has: its width, and how long a sentence may be.
 MODEL_FIELDS = ("dim", "max_positions")
@@ -31,7 +42,7 @@ TAKEN = (
     (("self", "lines", "normalised", "first_line", "systems"), "Translator.translate has such an argument"),
 )
 # Names become parts of files' and rules' names; an engine's is followed by "-" and its compute type.
-NAME, ENGINE_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*"
+NAME, ENGINE_NAME, ANALYSIS_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*", r"[a-z][a-z0-9_]*"
 
 
 class DeclarationError(ValueError):
@@ -95,6 +106,29 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
             raise DeclarationError(f"{where} has only one of exports and export; declare both or none.")
         if engine.exports and (not engine.exports.isidentifier() or engine.export_rule == "export_bundle"):
             raise DeclarationError(f'{where}: "{engine.exports}" cannot name its exports; use letters, digits and _.')
+
+
+def check_analyses(analyses: Mapping[str, Analysis]) -> None:
+    """Check the analyses that are declared, by name. Raises DeclarationError as `check`."""
+    rules: dict[str, str] = {}
+    for analysis in analyses.values():
+        where = f'analysis "{analysis.name}"'
+        _check_name(where, analysis.name, ANALYSIS_NAME)
+        if not re.fullmatch(ANALYSIS_NAME, analysis.rule_name) or analysis.rule_name in rules:
+            other = f", which is that of {rules[analysis.rule_name]}" if analysis.rule_name in rules else ""
+            raise DeclarationError(
+                f'{where}: "{analysis.rule_name}" cannot name its rule{other}; use small letters, digits and _.'
+            )
+        rules[analysis.rule_name] = where
+        if not (isinstance(analysis.settings, type) and issubclass(analysis.settings, AnalysisSettings)):
+            raise DeclarationError(f"{where}: its settings are no class derived from AnalysisSettings.")
+        try:
+            analysis.settings()
+        except ValueError:
+            raise DeclarationError(f"{where}: a setting has no default; give every setting one.") from None
+        if analysis.split not in (None, "dev", "test"):
+            raise DeclarationError(f'{where}: its split is "{analysis.split}"; it must be dev, test, or None.')
+        _check_objects(where, measure=analysis.measure, show=analysis.show)
 
 
 def _check_name(where: str, name: str, pattern: str) -> None:

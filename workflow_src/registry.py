@@ -1,4 +1,5 @@
-"""Who is declared: the folders of `families/` and `searches/`, `engines/`, and plug-ins from outside. No torch here.
+"""Who is declared: the folders of `families/`, `searches/` and `evaluation/analyses/`, `engines/`, and plug-ins from
+outside. No torch here.
 
 A plug-in is a package with a `PLUGIN` (`spec.Plugin`). It is used where a configuration lists it under `plugins`, or
 where it is installed and has an entry point in the group "continuum". Jobs learn of those that a configuration lists
@@ -18,11 +19,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.declarations import DeclarationError, check
-from workflow_src.spec import MODEL, Engine, Family, Plugin, Role, Search, SearchSettings, phrase
+from workflow_src.declarations import DeclarationError, check, check_analyses
+from workflow_src.spec import MODEL, Analysis, Engine, Family, Plugin, Role, Search, SearchSettings, phrase
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
+# Folders of declarations by kind; a declaration is named after its kind, such as FAMILY.
+FOLDERS = {"family": "families", "search": "searches", "analysis": "evaluation/analyses"}
 # What is handed to rules beside a search and its settings.
 ENGINE_SETTINGS = ("engine", "compute_type")
 
@@ -81,6 +84,7 @@ class Members:
     families: Mapping[str, Family]
     searches: Mapping[str, Search]
     engines: Mapping[str, Engine]
+    analyses: Mapping[str, Analysis]
     plugins: tuple[Loaded, ...]
     owners: Mapping[tuple[str, str], Loaded]
 
@@ -93,7 +97,7 @@ class Members:
 @functools.cache
 def members() -> Members:
     """Everything that is declared. Raises DeclarationError for the first declaration that cannot be used."""
-    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}}
+    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}, "analysis": {}}
     owners: dict[tuple[str, str], Loaded] = {}
     plugins = _plugins()
 
@@ -107,8 +111,8 @@ def members() -> Members:
         if owner:
             owners[kind, member.name] = owner
 
-    for kind, folder, name in (("family", "families", "FAMILY"), ("search", "searches", "SEARCH")):
-        for member in _folders(folder, name):
+    for kind, folder in FOLDERS.items():
+        for member in _folders(folder, kind.upper()):
             add(kind, member, None)
     for engine in importlib.import_module("workflow_src.engines").ENGINES:
         add("engine", engine, None)
@@ -117,11 +121,13 @@ def members() -> Members:
             ("family", loaded.plugin.families),
             ("search", loaded.plugin.searches),
             ("engine", loaded.plugin.engines),
+            ("analysis", loaded.plugin.analyses),
         ):
             for member in group:
                 add(kind, member, loaded)
-    made = Members(found["family"], found["search"], found["engine"], plugins, owners)
+    made = Members(found["family"], found["search"], found["engine"], found["analysis"], plugins, owners)
     check(made.families, made.searches, made.engines)
+    check_analyses(made.analyses)
     return made
 
 
@@ -135,6 +141,11 @@ def searches() -> Mapping[str, Search]:
 
 def engines() -> Mapping[str, Engine]:
     return members().engines
+
+
+def analyses() -> Mapping[str, Analysis]:
+    """Analyses by name, in the order of the report; those of plug-ins come last."""
+    return members().analyses
 
 
 def plugins() -> tuple[Loaded, ...]:
@@ -297,7 +308,8 @@ def _owner(loaded: Loaded | None) -> str:
 def _folders(folder: str, name: str) -> list[Any]:
     """Declarations of the folders that have one; helpers beside them have none."""
     paths = sorted(path.parent.name for path in (PACKAGE / folder).glob("*/__init__.py"))
-    modules = (importlib.import_module(f"workflow_src.{folder}.{path}") for path in paths)
+    package = folder.replace("/", ".")
+    modules = (importlib.import_module(f"workflow_src.{package}.{path}") for path in paths)
     found = [getattr(module, name) for module in modules if hasattr(module, name)]
     return sorted(found, key=lambda member: getattr(member, "order", 0))
 

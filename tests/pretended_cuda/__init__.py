@@ -1,7 +1,7 @@
 """A pretended CUDA device: within `pretended()`, device "cuda" is there on any machine, and CUDA's rules hold.
 
 `docs/kernels.md` and CONTRIBUTING.md say what it is for; `tests/test_pretended_cuda.py` has each rule with a case that
-breaks it. Not pretended: time, memory that runs out, streams that overlap, torch.compile, and other libraries.
+breaks it. Not pretended: time, how much memory is in use, streams that overlap, torch.compile, and other libraries.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import torch.distributed
 
 from pretended_cuda import driver, nccl
 from pretended_cuda.functions import Calling
-from pretended_cuda.machine import Machine, machine, replace_machine
+from pretended_cuda.machine import MEMORY, Machine, machine, replace_machine
 from pretended_cuda.tensors import Dispatching
 
 
 @contextlib.contextmanager
-def pretended(gpus: int = 2) -> Iterator[Machine]:
+def pretended(gpus: int = 2, memory: int = MEMORY) -> Iterator[Machine]:
     """Within this context the machine has so many GPUs, which nobody has used yet. Not for several threads."""
-    replace_machine(gpus)
+    replace_machine(gpus, memory)
     machine.generators = driver.own_generators()
     with contextlib.ExitStack() as stack:
         for module, replaced in ((torch.cuda, driver.REPLACED), (torch.distributed, nccl.REPLACED)):
@@ -45,13 +45,14 @@ def pretended(gpus: int = 2) -> Iterator[Machine]:
 FOLDER = Path(__file__).resolve().parent
 # So many GPUs are pretended in processes that have this in their environment.
 VARIABLE = "CONTINUUM_PRETENDED_GPUS"
+BYTES = "CONTINUUM_PRETENDED_MEMORY"
 
 
-def environment(gpus: int = 2) -> dict[str, str]:
+def environment(gpus: int = 2, memory: int = MEMORY) -> dict[str, str]:
     """Variables, beside those of this process, of processes of Python that have pretended GPUs from their start."""
     paths = [str(FOLDER / "site"), str(FOLDER.parent), os.environ.get("PYTHONPATH", "")]
     programs = f"{FOLDER / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    return {VARIABLE: str(gpus), "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PATH": programs}
+    return {VARIABLE: str(gpus), BYTES: str(memory), "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PATH": programs}
 
 
 _whole_process = contextlib.ExitStack()
@@ -59,7 +60,7 @@ _whole_process = contextlib.ExitStack()
 
 def begin() -> None:
     """Pretend GPUs until this process ends, as many as its environment says."""
-    _whole_process.enter_context(pretended(int(os.environ[VARIABLE])))
+    _whole_process.enter_context(pretended(int(os.environ[VARIABLE]), int(os.environ[BYTES])))
 
 
 @contextlib.contextmanager

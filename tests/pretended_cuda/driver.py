@@ -9,7 +9,6 @@ import torch
 from pretended_cuda.graphs import CUDAGraph, graph
 from pretended_cuda.machine import machine
 
-MEMORY = 80 * 2**30
 # A generator of a GPU gives other numbers than one of the CPU with the same seed, and its state has another size.
 OTHER_NUMBERS = 0x5DEECE66D
 _CpuGenerator = torch.Generator
@@ -105,7 +104,7 @@ def _device_name(device=None):
 
 def _properties(device=None):
     name = _device_name(device)
-    return types.SimpleNamespace(name=name, total_memory=MEMORY, multi_processor_count=132, major=9, minor=0)
+    return types.SimpleNamespace(name=name, total_memory=machine.memory, multi_processor_count=132, major=9, minor=0)
 
 
 def _set_device(device):
@@ -159,7 +158,7 @@ REPLACED = {
     "get_device_capability": lambda *_: (9, 0),
     "get_device_name": _device_name,
     "get_device_properties": _properties,
-    "mem_get_info": lambda *_: (MEMORY, MEMORY),
+    "mem_get_info": lambda *_: (machine.memory, machine.memory),
     "memory_allocated": lambda *_: 0,
     "memory_reserved": lambda *_: 0,
     "max_memory_allocated": lambda *_: 0,

@@ -49,7 +49,8 @@ class Calling(TorchFunctionMode):
         args = tuple(map(_numbered, args))
         kwargs = {name: _numbered(value) for name, value in kwargs.items()}
         _check_generator(args, kwargs)
-        if function in FROM_VALUES and kwargs.get("device", CPU) != CPU and not isinstance(args[0], DeviceTensor):
+        elsewhere = torch.device(kwargs.get("device") or CPU) != CPU
+        if function in FROM_VALUES and elsewhere and not isinstance(args[0], DeviceTensor):
             return _of_values(function, args, kwargs)
         if function is torch.Tensor.new_tensor and isinstance(args[0], DeviceTensor):
             own = {"device": args[0].device, "dtype": args[0].dtype}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 
 CPU = torch.device("cpu")
+MEMORY = 80 * 2**30
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -21,6 +22,8 @@ class Machine:
     """
 
     uuids: tuple[str, ...]
+    # An operator whose results take more bytes than this is out of memory.
+    memory: int = MEMORY
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     # What synchronised, in order.
     waits: list[str] = dataclasses.field(default_factory=list)
@@ -81,6 +84,12 @@ class Machine:
         self.counts["synchronisations"] += 1
         self.waits.append(reason)
 
+    def hold(self, tensors: list[torch.Tensor]) -> None:
+        """Raises OutOfMemoryError for tensors that are larger than the memory."""
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        if size > self.memory:
+            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size} of {self.memory} bytes.")
+
     def refuse_in_capture(self, reason: str) -> None:
         if self.capture is not None:
             raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing ({reason})")
@@ -89,7 +98,7 @@ class Machine:
 machine = Machine(())
 
 
-def replace_machine(gpus: int) -> None:
+def replace_machine(gpus: int, memory: int) -> None:
     """A machine with so many GPUs, none of them in use."""
-    fresh = Machine(tuple(f"GPU-00000000-0000-0000-0000-{number:012d}" for number in range(gpus)))
+    fresh = Machine(tuple(f"GPU-00000000-0000-0000-0000-{number:012d}" for number in range(gpus)), memory)
     machine.__dict__.update(fresh.__dict__)

@@ -35,6 +35,7 @@ class DeviceTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, values: Tensor, device: torch.device) -> DeviceTensor:
+        assert device.type == "cuda", device
         tensor = torch.Tensor._make_wrapper_subclass(
             *(cls, values.size()),
             strides=values.stride(),
@@ -138,8 +139,11 @@ def _run(function, args, kwargs, device: torch.device):
         return machine.capture(function, args, kwargs, kernel)
     machine.counts["operators" if kernel else "views"] += 1
     if torch.Tag.nondeterministic_seeded in function.tags and kwargs.get("generator") is None:
-        return with_own_numbers(device, lambda: function(*args, **kwargs))
-    return function(*args, **kwargs)
+        result = with_own_numbers(device, lambda: function(*args, **kwargs))
+    else:
+        result = function(*args, **kwargs)
+    machine.hold(tensors_in(result))
+    return result
 
 
 @functools.cache

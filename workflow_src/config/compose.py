@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from workflow_src.config.base import ConfigError, nearest, shown, unknown
-from workflow_src.registry import searches
+from workflow_src.registry import analyses, searches
+from workflow_src.spec import Use
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG_FOLDER = PROJECT / "config"
@@ -205,17 +206,18 @@ def _reduced(parent: dict[str, Any], dropped: dict[str, Any]) -> dict[str, Any]:
     if isinstance(parent.get("decodes"), list):
         left["decodes"] = [decode for decode in parent["decodes"] if not dropped.keys() & _used_by(decode)]
     if isinstance(parent.get("analyses"), dict):
-        left["analyses"] = {name: _reduced_analysis(how, dropped) for name, how in parent["analyses"].items()}
+        left["analyses"] = {name: _reduced_analysis(name, how, dropped) for name, how in parent["analyses"].items()}
     if isinstance(parent.get("report"), dict):
         left["report"] = {name: _reduced_report(value, dropped) for name, value in parent["report"].items()}
     return left
 
 
-def _reduced_analysis(analysis: Any, dropped: dict[str, Any]) -> Any:
-    if not isinstance(analysis, dict):
-        return analysis
-    left = dict(analysis)
-    for setting in left.keys() & {"system", "scorer"}:
+def _reduced_analysis(name: str, section: Any, dropped: dict[str, Any]) -> Any:
+    """The section of an analysis without the names of dropped systems."""
+    if not isinstance(section, dict):
+        return section
+    left, analysis = dict(section), analyses().get(name)
+    for setting in left.keys() & set(analysis.settings.named(Use.SYSTEMS) if analysis else ()):
         named = left[setting] if isinstance(left[setting], list) else [left[setting]]
         kept = [name for name in named if not (isinstance(name, str) and name in dropped)]
         if not kept:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, get_args
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from workflow_src.config.analyses import AnalysesConfig
 from workflow_src.config.base import Frozen, distinct, named, written
 from workflow_src.config.datasets import FilePath, RecipeConfig
 from workflow_src.config.sizes import (
@@ -318,9 +317,10 @@ class WorkflowConfig(Frozen):
     seeds: Annotated[tuple[Seed, ...], AfterValidator(distinct)] = Field((1,), min_length=1)
     decodes: tuple[DecodeConfig, ...] = Field(min_length=1)
     speed: SpeedConfig = SpeedConfig()
-    analyses: AnalysesConfig = AnalysesConfig()
+    # Sections of declared analyses, which plug-ins may add: checked when these are known.
+    analyses: dict[str, dict[str, Any]] = {}
     report: ReportConfig = ReportConfig()
     runtime: RuntimeConfig = RuntimeConfig()
     mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")
     allow_unpinned: bool = False
-    plugins: tuple[Package, ...] = Field((), description="packages with families, searches or engines of their own")
+    plugins: tuple[Package, ...] = Field((), description="packages that declare families, searches, engines, analyses")

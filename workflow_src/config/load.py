@@ -24,8 +24,17 @@ from workflow_src.config.experiment import DistillationConfig, SystemConfig, Tra
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.declarations import DeclarationError
-from workflow_src.registry import carried, default_engine, distilling_engines, distilling_search, engines, families, use
-from workflow_src.spec import AUTOREGRESSIVE, BASE, Family, SearchSettings, phrase
+from workflow_src.registry import (
+    analyses,
+    carried,
+    default_engine,
+    distilling_engines,
+    distilling_search,
+    engines,
+    families,
+    use,
+)
+from workflow_src.spec import AUTOREGRESSIVE, BASE, AnalysisSettings, Family, SearchSettings, phrase
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:
@@ -80,7 +89,18 @@ def load(raw: dict[str, Any]) -> Loaded:
     _check_split(dataset, systems)
     for system in systems.values():
         check_search_defaults(system, systems)
-    return Loaded(config, dataset, normalisation, systems, resolve_decodes(config, systems))
+    return Loaded(config, dataset, normalisation, systems, resolve_decodes(config, systems), _analyses(config))
+
+
+def _analyses(config: WorkflowConfig) -> dict[str, AnalysisSettings]:
+    """Settings of every declared analysis. Raises ConfigError for a section of another name, or with a fault."""
+    for name in config.analyses:
+        if name not in analyses():
+            raise unknown("analysis", name, list(analyses()), "analyses")
+    return {
+        name: parse(analysis.settings, config.analyses.get(name, {}), f"analyses.{name}")
+        for name, analysis in analyses().items()
+    }
 
 
 def _dataset(config: WorkflowConfig) -> DatasetConfig:

@@ -201,10 +201,11 @@ class TrainingInfo:
 
 @dataclasses.dataclass(frozen=True)
 class GridCell:
-    """A system in a grid, and the system whose energy is shown beside its BLEU, where energies are measured."""
+    """A system in a grid, and the systems in its roles that score outputs: its energy is shown under the first of them
+    that it was measured under, or else under any."""
 
     system: str
-    scorer: str | None
+    scorers: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

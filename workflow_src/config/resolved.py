@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 from workflow_src.config.base import Frozen
@@ -12,7 +13,7 @@ from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import Removal, WorkflowConfig, removal
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import decoded, default_engine, families
-from workflow_src.spec import ALIGNED, BASE, Family, SearchSettings
+from workflow_src.spec import ALIGNED, BASE, AnalysisSettings, Family, SearchSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +112,8 @@ class Loaded:
     normalisation: NormalisationConfig
     systems: dict[str, System]
     decodes: tuple[Decode, ...]
+    # Settings of every declared analysis by its name.
+    analyses: Mapping[str, AnalysisSettings]
 
     @functools.cached_property
     def bleu_tokeniser(self) -> str:

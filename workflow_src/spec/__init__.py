@@ -1,10 +1,11 @@
-"""What may be declared: model families, searches, engines, and the roles between systems.
+"""What may be declared: model families, searches, engines, analyses, and the roles between systems.
 
 A declaration says everything that the rest of the project needs to know of a member: configuration, names of files,
 command-line options, choices on dev, costs, labels and looks follow from it. Code is named as "module:object" and is
 imported inside of jobs only, so that planning needs no torch. Standard library and pydantic only.
 """
 
+from workflow_src.spec.analyses import Analysis, AnalysisSettings, Selection, Use
 from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Sizes, Weights, single
 from workflow_src.spec.sections import Frozen, place, problem, shown
 from workflow_src.spec.settings import Option, SearchSettings, check_beams
@@ -57,6 +58,8 @@ __all__ = [
     "TARGET_LATENT",
     "UNK",
     "VECTOR_FIELD",
+    "Analysis",
+    "AnalysisSettings",
     "Engine",
     "Export",
     "Family",
@@ -67,7 +70,9 @@ __all__ = [
     "Role",
     "Search",
     "SearchSettings",
+    "Selection",
     "Sizes",
+    "Use",
     "Weights",
     "check_beams",
     "phrase",

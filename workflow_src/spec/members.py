@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from workflow_src.spec.analyses import Analysis
 from workflow_src.spec.sections import Frozen
 from workflow_src.spec.settings import SearchSettings
 from workflow_src.spec.traits import AUTOREGRESSIVE, MODEL
@@ -274,3 +275,4 @@ class Plugin:
     families: tuple[Family, ...] = ()
     searches: tuple[Search, ...] = ()
     engines: tuple[Engine, ...] = ()
+    analyses: tuple[Analysis, ...] = ()

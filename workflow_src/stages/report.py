@@ -13,10 +13,9 @@ import markupsafe
 
 from workflow_src import jobs
 from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.report import (
     analyses,
-    analysis_captions,
-    analysis_tables,
     carried,
     conventions,
     corpus,
@@ -124,8 +123,8 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         found.corpus.get("normalisation"),
         results.bleu_tokeniser(made["signatures"]["BLEU"]),
     )
-    measured = found.analyses.energies
-    energies = analysis_captions.energies_words(measured)
+    measured = row_energies(found.analyses.values())
+    energies = energy_words(measured.scorer) if measured else ""
     losses = page.loss_words(found.corpus, split)
     cells = [system.cells() for system in found.systems]
     source, target = page.language(manifest.source), page.language(manifest.target)
@@ -157,7 +156,7 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "expected_convention": convention,
         "published": " ".join(filter(None, [conventions.published_words(report), tables.published_order(table)])),
         "unmatched": tables.unmatched_expected(table, report.expected)
-        | analysis_tables.unmatched_reference_lengths(measured, report.expected_reference_lengths),
+        | unmatched(measured, report.expected_reference_lengths),
         "grids": grids.tables(manifest, measured, table, rows),
         "protocol": page.protocol_words(speed),
         "step_cost": page.step_cost_words(speed, manifest),
@@ -222,7 +221,7 @@ def run(arguments: argparse.Namespace) -> str:
     found.files.update({f"bundle {path.parent}": path for path in arguments.bundles})
     made = describe(found, command_line)
     split, where = results.table_split(manifest), str(folder / "results.json")
-    energies = found.analyses.energies
+    energies = row_energies(found.analyses.values())
     rows = results.build_rows(manifest, found.qualities, found.speed, split, found.significance, where, energies)
     context = context_of(found, made, rows, split)
     refined, refined_split = _refinement_groups(found, context["groups"], split, where)
@@ -239,7 +238,7 @@ def run(arguments: argparse.Namespace) -> str:
         found.analyses, manifest, context["carried"], svg.keys(), len(numbers) + 1, first_table
     )
     languages = (manifest.source, manifest.target)
-    section = analyses.render(analysed, svg, languages) if analysed["shown"] else ""
+    section = analyses.render(analysed, svg, languages) if analysed["blocks"] else ""
     context |= {"analyses": section, "analyses_markdown": analyses.markdown(analysed), "figure_numbers": numbers}
     use = usage.context_of(recommended, found, asked, arguments.device, arguments.precision)
     context |= {"usage": usage.render(use, languages), "usage_markdown": usage.markdown(use)}

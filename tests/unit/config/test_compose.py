@@ -88,12 +88,12 @@ def test_only_leaves_every_shipped_experiment_valid(name):
 
 
 def test_scorers_and_analyses_of_dropped_systems_go():
-    whole = load_experiment("smoke-families").config.analyses
-    assert whole.energies.enabled is True and set(whole.energies.scorer) == {"seq2seq", "teacher"}
+    whole = load_experiment("smoke-families").analyses["energies"]
+    assert whole.enabled is True and set(whole.scorer) == {"seq2seq", "teacher"}
     left = load({"experiment": "mine", "extends": "smoke-families", "only": ["cmlm"]})
-    assert left.config.analyses.energies.scorer == ("teacher",)
+    assert left.analyses["energies"].scorer == ("teacher",)
     left = Plan(load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger"]}))
-    assert left.loaded.config.analyses.energies.scorer is None
+    assert left.loaded.analyses["energies"].scorer is None
     # Nothing refines latents any more, and nothing is asked of them.
     assert not [one for one in left.analyses.values() if one.enabled and one.name in ("convergence", "latent_paths")]
     with pytest.raises(ConfigError, match="analyses.components is enabled, and nothing that the experiment decodes or"):
@@ -257,7 +257,7 @@ def test_a_misspelt_system_names_the_nearest():
             'unknown setting "prest" in systems.teacher.training; allowed: ',
         ),
         ({"distillation": {"techer": {"beam": 2}}}, 'unknown system "techer" in distillation; allowed: '),
-        ({"analyses": {"energeis": {"enabled": True}}}, 'unknown setting "energeis" in analyses; allowed: '),
+        ({"analyses": {"energeis": {"enabled": True}}}, 'unknown analysis "energeis" in analyses; allowed: '),
         ({"recipe": {"dataset": {"nmae": "mine"}}}, 'unknown setting "nmae" in recipe.dataset'),
         (
             {"report": {"grids": [{"titel": "A", "family": "lvm", "rows": "data", "columns": "preset"}]}},

@@ -147,7 +147,7 @@ def test_the_grid_has_both_tables_of_operators():
         }
     networks = [one for name, one in experiment.systems.items() if one.roles and name != "tagger-energy"]
     assert len({one.training.canonical() for one in networks}) == 1 and networks[0].training.keep == "best"
-    report, energies = experiment.config.report, experiment.config.analyses.energies
+    report, energies = experiment.config.report, experiment.analyses["energies"]
     assert report.expected == {} and energies.reference_lengths and set(energies.scorer) == {"grid-seq2seq", "teacher"}
     own = (("grid-seq2seq", "55 (20.2)"), ("teacher", "80 (31.7)"))
     for grid, (scorer, best) in zip(Plan(experiment).grids, own, strict=True):
@@ -155,7 +155,7 @@ def test_the_grid_has_both_tables_of_operators():
         for row, cells in zip(grid.rows, grid.cells, strict=True):
             for column, cell in zip(grid.columns, cells, strict=True):
                 objective = experiment.systems[cell.system].objective
-                assert (objective.input_operator, objective.output_operator, cell.scorer) == (row, column, scorer)
+                assert (objective.input_operator, objective.output_operator, cell.scorers) == (row, column, (scorer,))
         assert grid.published[0][0] == best and sum(figure.count("(") for row in grid.published for figure in row) == 25
     tagger, distilled = (experiment.systems[f"grid-tagger{end}"] for end in ("", "-distilled"))
     assert dataclasses.replace(distilled, name=tagger.name, data="raw") == tagger
@@ -194,6 +194,6 @@ def test_the_papers_settings(name):
     tagged = experiment.config.report.expected_reference_lengths
     assert [key.partition("/")[0] for key in tagged] == ["tagger-raw", "tagger", "tagger-engine"]
     assert not set(tagged) & set(experiment.config.report.expected)
-    assert experiment.config.analyses.energies.scorer == ("seq2seq", "teacher")
+    assert experiment.analyses["energies"].scorer == ("seq2seq", "teacher")
     beams = {d.system: d.values.length_beam for d in experiment.decodes if d.search == "mask-predict"}
     assert beams == {"cmlm": 5, "engine": 3}

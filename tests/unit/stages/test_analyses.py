@@ -1,7 +1,6 @@
-"""The stages of the analyses on miniature bundles: what they write, and what they refuse."""
+"""Analyses measured on miniature bundles: what their files hold, and what is refused."""
 
 import hashlib
-import importlib
 import json
 from types import SimpleNamespace
 
@@ -16,16 +15,16 @@ from workflow_src.decoding.masked import mask_predict
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
 from workflow_src.serving.translator import Translator
-from workflow_src.stages import export_bundle
+from workflow_src.stages import export_bundle, measure_analysis
 from workflow_src.types import EOS
 
 DELTA = {"system": "lvm", "search": "delta", "model": "lvm"}
 SCORE = {"system": "score", "search": "score", "step_size": 0.5, "model": "lvm"}
 PRIOR = {"system": "lvm", "search": "prior-mean", "model": "lvm"}
 SETTINGS = {
-    "estimate_marginal": {"sentences": 4, "samples": 12, "steps": [2, 1, 0], "seed": 1, "searches": [DELTA, SCORE]},
-    "compare_tokens": {"sentences": 6, "steps": [1, 3], "searches": [DELTA, SCORE]},
-    "measure_lengths": {
+    "marginal": {"sentences": 4, "samples": 12, "steps": [2, 1, 0], "seed": 1, "searches": [DELTA, SCORE]},
+    "tokens": {"sentences": 6, "steps": [1, 3], "searches": [DELTA, SCORE]},
+    "lengths": {
         "sentences": 6,
         "candidates": 3,
         "steps": 1,
@@ -33,8 +32,8 @@ SETTINGS = {
         "bleu_tokeniser": "13a",
         "searches": [PRIOR, DELTA, SCORE],
     },
-    "sample_translations": {"sentences": 6, "examples": 2, "steps": 1, "seed": 1, "searches": [SCORE]},
-    "measure_convergence": {
+    "samples": {"sentences": 6, "examples": 2, "steps": 1, "seed": 1, "searches": [SCORE]},
+    "convergence": {
         "sentences": 5,
         "samples": 3,
         "steps": 3,
@@ -43,7 +42,7 @@ SETTINGS = {
         "bleu_tokeniser": "13a",
         "searches": [DELTA, SCORE],
     },
-    "map_latent_space": {
+    "latent_space": {
         "sentences": 4,
         "sentence": None,
         "positions": 30,
@@ -52,8 +51,8 @@ SETTINGS = {
         "arrows": 3,
         "searches": [SCORE],
     },
-    "follow_latents": {"sentences": 6, "steps": [2, 1], "searches": [DELTA, SCORE]},
-    "measure_components": {"sentences": 6, "share": 0.9, "searches": [{"system": "lvm"}]},
+    "latent_paths": {"sentences": 6, "steps": [2, 1], "searches": [DELTA, SCORE]},
+    "components": {"sentences": 6, "share": 0.9, "searches": [{"system": "lvm"}]},
 }
 
 
@@ -64,17 +63,16 @@ def number_of(texts, references=None) -> float:
 
 @pytest.fixture
 def run(tiny, tiny_bundles, tmp_path):
-    """Runs a stage on the dev set of the miniature corpus and returns what it wrote."""
+    """Measures an analysis on the dev set of the miniature corpus and returns the content of its file."""
 
-    def start(stage, settings=None, bundles=("lvm", "score"), more=(), tiny_bundles=tiny_bundles, tiny=tiny, **changed):
-        module = importlib.import_module(f"workflow_src.stages.{stage}")
-        words = ["--settings", json.dumps((settings or SETTINGS[stage]) | changed)]
+    def start(name, settings=None, bundles=("lvm", "score"), more=(), tiny_bundles=tiny_bundles, tiny=tiny, **changed):
+        words = ["--analysis", name, "--settings", json.dumps((settings or SETTINGS[name]) | changed)]
         words += ["--bundles", *(f"{name}={tiny_bundles[name]}" for name in bundles)]
         for side, name in (("source", "dev.de"), ("target", "dev.en"), ("reference", "dev.reference.en")):
             words += [f"--{side}", str(tiny.corpus / name)]
-        output = tmp_path / f"{stage}.json"
+        output = tmp_path / f"{name}.json"
         words += ["--output", str(output), "--device", "cpu", *more]
-        jobs.start(module.run, module.make_parser(), words)
+        jobs.start(measure_analysis.run, measure_analysis.Inputs, words=words)
         found = json.loads(output.read_text(encoding="utf-8"))
         _check_whole(found)
         return found
@@ -83,8 +81,8 @@ def run(tiny, tiny_bundles, tmp_path):
 
 
 def _check_whole(found):
-    """Reports read everything that a stage wrote, but for who made it and which systems have alignments."""
-    (content,) = analysed.read(found).made().values()
+    """Reports read everything that the file has, but for its provenance and which systems have alignments."""
+    (content,) = analysed.read(found).values()
     told = {key: value for key, value in found.items() if key not in ("format", "analysis", "provenance")}
     if found["analysis"] == "reordering":
         shown = found["example"] or {"panels": []}
@@ -94,7 +92,7 @@ def _check_whole(found):
 
 
 def test_marginals_of_every_procedure(run):
-    found = run("estimate_marginal")
+    found = run("marginal")
     assert found["analysis"] == "marginal" and found["split"] == "dev" and found["sentences"] == 4
     assert [curve["search"] for curve in found["curves"]] == ["delta", "score"]
     for curve in found["curves"]:
@@ -102,17 +100,17 @@ def test_marginals_of_every_procedure(run):
         assert curve["points"][0] == found["curves"][0]["points"][0]
         assert curve["points"][0]["gain"] == 0
         assert all(point["log_probability"] < 0 < point["effective_samples"] for point in curve["points"])
-    again = run("estimate_marginal", more=["--chunk", "5"])
+    again = run("marginal", more=["--limits", "chunk=5"])
     for one, other in zip(found["curves"], again["curves"], strict=True):
         for a, b in zip(one["points"], other["points"], strict=True):
             assert a == pytest.approx(b, rel=1e-4, abs=1e-5)
     # Whatever else is estimated beside it.
-    alone = run("estimate_marginal", searches=[SCORE], steps=[2])
+    alone = run("marginal", searches=[SCORE], steps=[2])
     assert alone["curves"][0]["points"][1] == found["curves"][1]["points"][2]
 
 
 def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
-    found = run("compare_tokens")
+    found = run("tokens")
     points = {(curve["search"], p["steps"]): p for curve in found["curves"] for p in curve["points"]}
     assert points.keys() == {(search, steps) for search in ("delta", "score") for steps in (0, 1, 3)}
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
@@ -134,8 +132,10 @@ def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
 
 def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
     # Numbers of texts stand for their BLEU, which is 0 for all of the miniature's.
-    monkeypatch.setattr("workflow_src.stages.measure_convergence.corpus_bleu", lambda *texts: number_of(*texts[:2]))
-    found = run("measure_convergence")
+    monkeypatch.setattr(
+        "workflow_src.evaluation.analyses.convergence.measure.corpus_bleu", lambda *texts: number_of(*texts[:2])
+    )
+    found = run("convergence")
     assert found["analysis"] == "convergence" and found["sentences"] == 5 and found["samples"] == 3
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:5]
     for curve, size in zip(found["curves"], ({}, {"step_size": 0.5}), strict=True):
@@ -153,14 +153,14 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
     first, second = (curve["points"][0] for curve in found["curves"])
     assert first == second and first["gain"] == 0
     # Whatever else is measured beside it.
-    alone = run("measure_convergence", searches=[SCORE])
+    alone = run("convergence", searches=[SCORE])
     assert alone["curves"][0] == found["curves"][1]
 
 
 def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("workflow_src.stages.measure_convergence.corpus_bleu", lambda *texts: float("nan"))
+    monkeypatch.setattr("workflow_src.evaluation.analyses.convergence.measure.corpus_bleu", lambda *texts: float("nan"))
     with pytest.raises(SystemExit):
-        run("measure_convergence")
+        run("convergence")
     told = capsys.readouterr().err
     assert (
         "analysis convergence, which is not written: curves[0].points[0].bleu is nan: it must be a finite number; "
@@ -183,10 +183,12 @@ def edits(one, other) -> int:
 def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     # The miniature's words are none of the references': BLEU would be 0 for all. Numbers of texts stand for their BLEU
     # here, and the shortest candidate for the best.
-    monkeypatch.setattr("workflow_src.stages.measure_lengths.corpus_bleu", lambda *texts: number_of(*texts[:2]))
+    monkeypatch.setattr(
+        "workflow_src.evaluation.analyses.lengths.measure.corpus_bleu", lambda *texts: number_of(*texts[:2])
+    )
     shortest = lambda tried, *rest: [min(texts, key=len) for texts in zip(*tried, strict=True)]  # noqa: E731
     monkeypatch.setattr(metrics, "best_by_sentence", shortest)
-    found = run("measure_lengths", remove_repetitions="none")
+    found = run("lengths", remove_repetitions="none")
     assert list(found["models"]) == ["lvm"]
     lines, targets, references = (
         (tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.en", "dev.reference.en")
@@ -238,8 +240,10 @@ def prior_mean(model, sources, lengths):
 def test_lengths_are_measured_on_text_without_repetitions(run, tiny_bundles, tiny, removal, monkeypatch):
     # The miniature's words are none of the references': BLEU is 0, and the number of characters is not.
     score = lambda texts, references: sum(map(len, texts))  # noqa: E731
-    monkeypatch.setattr("workflow_src.stages.measure_lengths.corpus_bleu", lambda *texts: score(*texts[:2]))
-    found = run("measure_lengths", remove_repetitions=removal)
+    monkeypatch.setattr(
+        "workflow_src.evaluation.analyses.lengths.measure.corpus_bleu", lambda *texts: score(*texts[:2])
+    )
+    found = run("lengths", remove_repetitions=removal)
     assert found["remove_repetitions"] == removal
     lines, references = ((tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.reference.en"))
     translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
@@ -250,22 +254,22 @@ def test_lengths_are_measured_on_text_without_repetitions(run, tiny_bundles, tin
 
 
 def test_samples_are_those_that_change_most(run):
-    found = run("sample_translations")
+    found = run("samples")
     assert len(found["examples"]) == 2 and found["search"]["steps"] == 1
-    everything = run("sample_translations", examples=6)["examples"]
+    everything = run("samples", examples=6)["examples"]
     assert everything[:2] == found["examples"]
     assert sorted(example["index"] for example in everything) == list(range(6))
     # Another seed draws other latents.
     by_line = lambda examples: {example["index"]: example["sampled"] for example in examples}  # noqa: E731
-    assert by_line(run("sample_translations", examples=6, seed=2)["examples"]) != by_line(everything)
+    assert by_line(run("samples", examples=6, seed=2)["examples"]) != by_line(everything)
 
 
 def test_a_latent_space_of_another_width_is_refused(run, capsys):
     with pytest.raises(SystemExit):
-        run("map_latent_space")
+        run("latent_space")
     assert "latents are 4 wide, and a picture has 2 dimensions; set model.latent_dim to 2" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        run("map_latent_space", sentence=99)
+        run("latent_space", sentence=99)
     assert "line 99 of" in capsys.readouterr().err
 
 
@@ -282,7 +286,7 @@ def narrow_bundle(tiny, training_words, export_words, run_stage, tmp_path_factor
 
 
 def test_a_map_has_a_panel_for_the_end_symbol(run, narrow_bundle, tiny):
-    found = run("map_latent_space", bundles=["score"], tiny_bundles={"score": narrow_bundle})
+    found = run("latent_space", bundles=["score"], tiny_bundles={"score": narrow_bundle})
     reference = (tiny.corpus / "dev.en").read_text().splitlines()[found["sentence"]]
     assert found["end_symbol"] == 2 and found["pieces"]["2"] == "</s>"
     assert len(found["panels"]) == len(tiny.subwords.encode_target([reference])[0]) + 1
@@ -307,7 +311,7 @@ def one_pass_bundle(tiny, training_words, export_words, run_stage, tmp_path_fact
 def test_components_of_latents_of_either_side(run, tiny_bundles, one_pass_bundle, tiny):
     folders = {**tiny_bundles, "one-pass": one_pass_bundle}
     systems = [{"system": "one-pass"}, {"system": "lvm"}]
-    found = run("measure_components", bundles=["lvm", "one-pass"], tiny_bundles=folders, searches=systems)
+    found = run("components", bundles=["lvm", "one-pass"], tiny_bundles=folders, searches=systems)
     assert found["analysis"] == "components" and (found["sentences"], found["share"]) == (6, 0.9)
     assert [(one["system"], one["width"]) for one in found["systems"]] == [("one-pass", 5), ("lvm", 4)]
     lines = [(tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.en")]
@@ -315,7 +319,7 @@ def test_components_of_latents_of_either_side(run, tiny_bundles, one_pass_bundle
     targets = [len(ids) + 1 for ids in tiny.subwords.encode_target(lines[1])]
     # One for each source subword, and one for each target subword; end symbols have latents too.
     assert [one["latents"] for one in found["systems"]] == [sum(sources), sum(targets)]
-    alone = run("measure_components", bundles=["lvm"])
+    alone = run("components", bundles=["lvm"])
     assert alone["systems"] == found["systems"][1:]
 
 
@@ -323,7 +327,7 @@ def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_
     folders = {**tiny_bundles, "one-pass": one_pass_bundle}
     one_pass = {"system": "one-pass", "search": "delta", "model": "one-pass"}
     entries = [DELTA, SCORE, one_pass]
-    found = run("follow_latents", bundles=folders, tiny_bundles=folders, searches=entries)
+    found = run("latent_paths", bundles=folders, tiny_bundles=folders, searches=entries)
     assert (found["analysis"], found["sentences"], found["split"]) == ("latent_paths", 6, "dev")
     assert [(curve["system"], curve["search"]) for curve in found["curves"]] == [
         ("lvm", "delta"),
@@ -344,7 +348,7 @@ def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_
         changed = [one != other for one, other in zip(traces[step - 1], traces[step], strict=True)]
         assert point["changed"] == pytest.approx(sum(changed) / 6)
     # Whatever else is followed beside it.
-    alone = run("follow_latents", searches=[SCORE])
+    alone = run("latent_paths", searches=[SCORE])
     assert alone["curves"][0] == found["curves"][1]
     assert analyses.draw(analysed.read(found), reports.manifest()).keys() == {"latent_paths"}
 
@@ -363,7 +367,7 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     row = {"system": "teacher", "name": "greedy", "details": str(path)}
     asked = {"sentences": 8, "positions": 16, "searches": [{"system": "one-pass", "aligned": True}], "rows": [row]}
     bundles = {"one-pass": one_pass_bundle}
-    found = run("measure_reordering", asked, bundles=["one-pass"], tiny_bundles=bundles)
+    found = run("reordering", asked, bundles=["one-pass"], tiny_bundles=bundles)
     assert (found["analysis"], found["sentences"], found["split"]) == ("reordering", 8, "dev")
     assert found["translations"] == {"system": "teacher", "name": "greedy"}
     turned = [i for i in range(1, 7) if texts[i] != lines[1][i]]
@@ -390,19 +394,19 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     assert analyses.draw(analysed.read(found), reports.manifest()).keys() == {"reordering"}
     # Without alignments the rest is the same.
     plain = run(
-        "measure_reordering", asked | {"searches": [{"system": "one-pass"}]}, bundles=["one-pass"], tiny_bundles=bundles
+        "reordering", asked | {"searches": [{"system": "one-pass"}]}, bundles=["one-pass"], tiny_bundles=bundles
     )["example"]["panels"]
     assert plain == [{key: panel[key] for key in ("system", "distances", "assigned")}]
     # Where no source is short enough, the shortest is drawn.
-    shortest = run("measure_reordering", asked | {"positions": 2}, bundles=["one-pass"], tiny_bundles=bundles)
+    shortest = run("reordering", asked | {"positions": 2}, bundles=["one-pass"], tiny_bundles=bundles)
     assert len(shortest["example"]["pieces"]) == min(len(sources[i]) for i in turned) + 1
     # The first translation is the reference: nothing to compare, and no reason to stop a run.
-    nothing = run("measure_reordering", asked | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
+    nothing = run("reordering", asked | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
     assert "differs from its reference and shares two words with it: nothing is compared" in capsys.readouterr().err
     assert nothing["compared"] == 0 and nothing["example"] is None
-    context = analyses.context_of(analysed.read(nothing), reports.manifest())
-    assert context["tables"]["reordering"]["rows"] == []
-    assert "none of the first 1 sentences of dev has a translation of teacher" in context["captions"]["reordering"]
+    (shown,) = analyses.blocks(analysed.read(nothing), reports.manifest())
+    assert shown.block.table.rows == []
+    assert "none of the first 1 sentences of dev has a translation of teacher" in shown.block.caption
     assert not analyses.draw(analysed.read(nothing), reports.manifest())
 
 
@@ -412,16 +416,16 @@ def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tiny_bundles, tmp_pa
     assert len(tiny.subwords.encode_target([text])[0]) > 60
     for name, line in (("dev.de", "Hund"), ("dev.en", text), ("dev.reference.en", text)):
         (tmp_path / name).write_text(f"{line}\n")
-    found = run("measure_lengths", tiny=SimpleNamespace(corpus=tmp_path))
+    found = run("lengths", tiny=SimpleNamespace(corpus=tmp_path))
     assert found["sentences"] == 1 and found["models"]["lvm"]["exact"] in (0.0, 1.0)
 
 
-@pytest.mark.parametrize("stage", SETTINGS)
-def test_a_missing_bundle_is_told_in_a_sentence(stage, run, capsys):
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_missing_bundle_is_told_in_a_sentence(name, run, capsys):
     with pytest.raises(SystemExit) as left:
-        run(stage, bundles=("energy",))
+        run(name, bundles=("energy",))
     assert left.value.code == 1
-    system = "score" if stage in ("sample_translations", "map_latent_space") else "lvm"
+    system = "score" if name in ("samples", "latent_space") else "lvm"
     assert f'no folder for system "{system}"; add {system}=FOLDER' in capsys.readouterr().err
 
 
@@ -448,7 +452,7 @@ def test_energies_of_rows_are_those_of_the_subwords_that_they_put_out(run, detai
     assert wanted["none"] != wanted["subwords"], "a test of outputs with repetitions"
     row = {"system": "lvm", "seed": 1, "details": str(details["lvm"])}
     asked = {"scorer": "transformer", "rows": [row | {"name": name, "repetitions_removed": name} for name in wanted]}
-    found = run("measure_energies", asked, bundles=("transformer",))
+    found = run("energies", asked, bundles=("transformer",))
     assert found["analysis"] == "energies" and found["split"] == "dev" and found["scorer"] == "transformer"
     sources = subwords.encode_source((tiny.corpus / "dev.de").read_text().splitlines())
     texts = wanted | {"reference": subwords.encode_target((tiny.corpus / "dev.en").read_text().splitlines())}
@@ -462,7 +466,7 @@ def test_energies_of_rows_are_those_of_the_subwords_that_they_put_out(run, detai
             assert told[name]["per_sentence"] == pytest.approx(sum(values) / 8, rel=1e-5)
             tokens = sum(len(output) + 1 for output in outputs)
             assert told[name]["per_token"] == pytest.approx(sum(values) / tokens, rel=1e-5)
-    again = run("measure_energies", asked, bundles=("transformer",), more=["--batch", "3"])
+    again = run("energies", asked, bundles=("transformer",), more=["--limits", "batch=3"])
     for row, other in zip(found["rows"], again["rows"], strict=True):
         assert row["per_sentence"] == pytest.approx(other["per_sentence"], rel=1e-5)
 
@@ -480,7 +484,7 @@ def test_details_that_do_not_fit_are_told_in_a_sentence(run, details, capsys, tm
         (tmp_path / "cut.jsonl").write_text(content)
         with pytest.raises(SystemExit):
             run(
-                "measure_energies",
+                "energies",
                 {"scorer": "transformer", "rows": [row | {"details": str(tmp_path / "cut.jsonl")}]},
                 bundles=("transformer",),
             )
@@ -506,12 +510,12 @@ def test_two_scorers_give_what_each_gives_alone(run, details, more_bundles):
 
     def measure(scorer):
         settings = {"scorer": scorer, "rows": rows}
-        return run("measure_energies", settings, tiny_bundles=more_bundles, bundles=("transformer", "seq2seq"))
+        return run("energies", settings, tiny_bundles=more_bundles, bundles=("transformer", "seq2seq"))
 
     names = ["seq2seq", "transformer"]
     both, alone = measure(names), {name: measure(name) for name in names}
     assert both["scorer"] == "seq2seq" and "at_reference_lengths" not in both
-    typed = analysed.read(both).energies
+    typed = analysed.read(both)["energies"]
     assert typed.by_scorer(typed.reference).keys() == typed.by_scorer(typed.rows[0]).keys() == set(names)
     for entry in ("reference", "rows"):
         told = both[entry][0] if entry == "rows" else both[entry]
@@ -564,7 +568,7 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
     ]
     asked = {"scorer": ["transformer", "seq2seq"], "rows": [], "searches": searches, "bleu_tokeniser": "13a"}
     told = {"tiny_bundles": more_bundles, "bundles": tuple(translators), "tiny": SimpleNamespace(corpus=tmp_path)}
-    found = run("measure_energies", asked, **told)
+    found = run("energies", asked, **told)
     one, two = found["at_reference_lengths"]
     assert (one["system"], one["name"], two["name"], one["repetitions_removed"]) == ("cmlm", "one", "two", removal)
     score = metrics.score(texts, references)
@@ -575,7 +579,7 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
         outputs = subwords.without_repetitions(outputs)
     if removal == "words":
         outputs = subwords.encode_target([collapse_repetitions(text) for text in subwords.decode_target(outputs)])
-    typed = analysed.read(found).energies
+    typed = analysed.read(found)["energies"]
     for name, told_under in typed.by_scorer(typed.at_reference_lengths[0]).items():
         model, values, tokens = translators[name].network, [], 0
         with torch.no_grad():
@@ -594,7 +598,7 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
         assert told_under.per_token == pytest.approx(sum(values) / tokens, rel=1e-5)
     # Padding changes nothing.
     for before, after in zip(
-        (one, two), run("measure_energies", asked, more=["--batch", "1"], **told)["at_reference_lengths"], strict=True
+        (one, two), run("energies", asked, more=["--limits", "batch=1"], **told)["at_reference_lengths"], strict=True
     ):
         assert before["bleu"] == after["bleu"] and before["sentences"] == after["sentences"]
         assert before["per_sentence"] == pytest.approx(after["per_sentence"], rel=1e-4)

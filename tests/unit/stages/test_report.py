@@ -369,7 +369,7 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     words = report_inputs(
         expected_reference_lengths={"lvm/delta-1": 19.5, "score/score-1": 18.0}, expected_convention="intl-lowercase"
     )
-    cell = {"system": "lvm", "scorer": "seq2seq"}
+    cell = {"system": "lvm", "scorers": ["seq2seq"]}
     manifest = json.loads(words[words.index("--settings") + 1])
     manifest["grids"] = [
         {
@@ -429,5 +429,5 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     ] in cells
     html, markdown = ((folder / name).read_text() for name in ("index.html", "results.md"))
     assert "Two &lt;settings&gt;" in html and "score/score-1 (at the references&#39; lengths) 18.0" in html
-    assert r"### Two \<settings>" in markdown and "### At the references' lengths" in markdown
+    assert r"### Two \<settings>" in markdown and "### At the references’ lengths" in markdown
     assert "in nats under teacher, the mean" in markdown

@@ -7,7 +7,6 @@ from typing import Any
 from workflow_src.config.base import ConfigError, unknown
 from workflow_src.config.experiment import GridConfig, setting_words
 from workflow_src.config.manifest import GridCell, GridInfo
-from workflow_src.config.plan.analyses import energy_scorers
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.spec import SCORER
 
@@ -42,9 +41,8 @@ def _grid(config: GridConfig, where: str, loaded: Loaded) -> GridInfo:
                 f"{pair[1]}; list those that the grid shows under systems."
             )
         there[pair] = name
-    scorers = energy_scorers(loaded)
     cells = tuple(
-        tuple(_cell(there[row, column], scorers, loaded) if (row, column) in there else None for column in columns)
+        tuple(_cell(there[row, column], loaded) if (row, column) in there else None for column in columns)
         for row in rows
     )
     published = _published(config, where, rows, columns)
@@ -73,12 +71,11 @@ def _value(system: System, setting: str, where: str) -> str:
     raise unknown("setting", setting, [*PLAIN, *fields], f"{where} (of system {system.name})")
 
 
-def _cell(name: str, scorers: tuple[str, ...], loaded: Loaded) -> GridCell:
-    """A system with the scorer of its energy: the one in a role of its own, or else the first."""
+def _cell(name: str, loaded: Loaded) -> GridCell:
+    """A system with those in its roles that score outputs."""
     system = loaded.systems[name]
     others = (system.roles[role] for role in system.family.needs if role in system.roles)
-    own = (other for other in others if other in scorers and SCORER in loaded.systems[other].traits)
-    return GridCell(name, next(own, scorers[0] if scorers else None))
+    return GridCell(name, tuple(other for other in others if SCORER in loaded.systems[other].traits))
 
 
 def _published(config: GridConfig, where: str, rows: tuple[str, ...], columns: tuple[str, ...]) -> Any:

@@ -1,162 +1,152 @@
-"""What files of analyses hold of searches that are followed step by step, as curves; and what all analyses share.
-
-Log-probabilities are in nats, shares in [0, 1], BLEU in [0, 100], lengths and distances of outputs in subwords. Errors
-are standard errors over sentences where nothing else is said. No torch here.
-"""
+"""Tables and pictures of searches that are followed from step to step: a curve for each."""
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from pydantic import model_validator
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from workflow_src.config.experiment import Removal
-from workflow_src.records.checked import Told
-
-Scalar = bool | int | float | str | None
-
-
-class Content(Told):
-    """An analysis of sentences of a split."""
-
-    split: str
-
-
-class FirstSentences(Content):
-    """Of the first `sentences` of the split, without those that are empty on a side."""
-
-    sentences: int
+from workflow_src.config.manifest import Manifest, differing, words
+from workflow_src.evaluation.analyses.content import Curves, Entry, Figures, GainPoint
+from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, finite, is_curve, style_of
+from workflow_src.evaluation.report.markdown import signed
 
 
-class Entry(Told):
-    """A search that is followed, of a system; `model` is the system whose latents it moves, or which it decodes.
-
-    `kept` are the settings that analyses keep of it: every search has its own, so that a file has them as keys beside
-    the others.
-    """
-
-    system: str
-    search: str
-    model: str
-    kept: dict[str, Scalar] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _settings(cls, content: Any) -> Any:
-        if not isinstance(content, dict):
-            return content
-        others = {name: value for name, value in content.items() if name not in cls.model_fields}
-        # Values of settings are numbers, words and flags.
-        return {"kept": {name: value for name, value in others.items() if isinstance(value, Scalar)}} | content
-
-    @property
-    def settings(self) -> dict[str, Scalar]:
-        """What tells it from other entries, by the names of the file."""
-        return {"system": self.system, "search": self.search, **self.kept}
+def start_title(manifest: Manifest) -> str:
+    """What the outputs at L = 0 are called."""
+    return manifest.start.title if manifest.start else "start"
 
 
-class CurvePoint(Told):
-    """Figures after `steps` steps, means over sentences."""
-
-    steps: int
-
-
-Figures = TypeVar("Figures", bound=CurvePoint)
-
-
-class Curve(Entry, Generic[Figures]):
-    """A point for each number of steps that was looked at, the first of them 0."""
-
-    points: tuple[Figures, ...]
-
-
-class Curves(FirstSentences, Generic[Figures]):
-    """A curve for each search that was followed."""
-
-    curves: tuple[Curve[Figures], ...]
-
-
-class GainPoint(CurvePoint):
-    """What refinement gained on step 0, in nats a sentence, and the shares of sentences that rose and fell."""
-
-    gain: float
-    gain_error: float
-    risen: float
-    fallen: float
+def curve_block(
+    content: Curves[Figures],
+    manifest: Manifest,
+    caption: str,
+    heads: list[str],
+    cells: Callable[[Figures], list[str]],
+    panels: Sequence[Followed],
+    label: str,
+    height: float = 2.8,
+) -> Block:
+    """A picture of curves with the same in figures below it."""
+    return Block(
+        caption=caption,
+        table=curve_table(heads, content, manifest, cells),
+        figure=lambda: curve_figure(content, manifest, panels, height),
+        label=label,
+        errors=True,
+        folded=True,
+    )
 
 
-class MarginalPoint(GainPoint):
-    """log p(y|x) in nats a sentence. `error` is from sampling, `spread` over sentences."""
-
-    log_probability: float
-    error: float
-    spread: float
-    effective_samples: float
-
-
-class Marginal(Curves[MarginalPoint]):
-    """Marginal log-probability of what procedures put out; `samples` are the draws of z for each output."""
-
-    samples: int
-
-
-class TokensPoint(CurvePoint):
-    """Edit distance from the output of step 0, in subwords a sentence, and the share of sentences that changed.
-
-    `repetitions` are counted a sentence; relative ones are their ratio to those of step 0, None where these have none.
-    """
-
-    edit_distance: float
-    edit_distance_error: float
-    changed: float
-    repetitions: float
-    relative_repetitions: float | None
-    relative_repetitions_error: float | None
+def curve_table(
+    heads: list[str], content: Curves[Figures], manifest: Manifest, cells: Callable[[Figures], list[str]]
+) -> Table:
+    """A row for each search and step; L = 0, which all searches of a model share, stands once."""
+    rows, starts = [], set()
+    for curve in content.curves:
+        for point in curve.points:
+            name = curve_label(curve, content.curves, manifest)
+            if point.steps == 0:
+                if curve.model in starts:
+                    continue
+                starts.add(curve.model)
+                several = len({other.model for other in content.curves}) > 1
+                name = start_title(manifest) + (f" · {curve.model}" if several else "")
+            rows.append([name, str(point.steps), *cells(point)])
+    return Table(["", "L", *heads], rows)
 
 
-class Tokens(Curves[TokensPoint]):
-    """What refinement changes."""
+def change_cells(point: GainPoint) -> list[str]:
+    """What refinement gained, and the shares of sentences that rose and fell; nothing at L = 0."""
+    if not point.steps:
+        return ["", "", ""]
+    shares = [f"{100 * share:.0f}" for share in (point.risen, point.fallen)]
+    return [f"{signed(point.gain)} ± {point.gain_error:.2f}", *shares]
 
 
-class ConvergencePoint(GainPoint):
-    """The evidence lower bound in nats a sentence, BLEU, and the share of sentences that stand still from here on."""
-
-    bound: float
-    bound_error: float
-    bleu: float
-    stopped: float
+def _style(entry: Entry, entries: Sequence[Entry], manifest: Manifest) -> dict[str, Any]:
+    twin = [other for other in entries if other.search == entry.search].index(entry)
+    style = style_of(manifest.look(entry.system, entry.search), twin)
+    return style | {"linestyle": DASHES[twin % len(DASHES)]}
 
 
-class Convergence(Curves[ConvergencePoint]):
-    """Bound and BLEU after every step; `samples` are the draws of z for each bound."""
-
-    samples: int
-    remove_repetitions: Removal
-
-
-class LatentPathsPoint(CurvePoint):
-    """Distances and densities of latents, as in `latent_paths.Place`; None where no sentence has the figure.
-
-    Distances are Euclidean norms of a position's latent, log-densities are in nats a position. `moving` counts the
-    sentences that have a cosine; `changed` is the share of sentences whose output the step changed.
-    """
-
-    from_start: float | None
-    from_start_error: float | None
-    step: float | None
-    step_error: float | None
-    from_reference: float | None
-    from_reference_error: float | None
-    log_prior: float | None
-    log_prior_error: float | None
-    log_posterior: float | None
-    log_posterior_error: float | None
-    cosine: float | None
-    cosine_error: float | None
-    changed: float | None
-    changed_error: float | None
-    moving: int
+def curve_label(entry: Entry, entries: Sequence[Entry], manifest: Manifest) -> str:
+    """The search, with its system and the settings that tell it from others that share the search."""
+    own, every = entry.settings, [other.settings for other in entries]
+    name = manifest.title(entry.search)
+    name += f" · {entry.system}" if differing(own, every, ["system"]) else ""
+    apart = differing(own, every, manifest.kept(entry.search))
+    return name + (f" · {words(apart)}" if apart else "")
 
 
-class LatentPaths(Curves[LatentPathsPoint]):
-    """Where latents go from step to step."""
+@dataclasses.dataclass(frozen=True)
+class Followed:
+    """What a panel follows over refinement steps: a figure of the points of curves, times `factor`, from step `first`
+    on; `error` is the figure that its error bars show."""
+
+    key: str
+    title: str
+    error: str | None = None
+    factor: float = 1
+    first: int = 0
+
+    def points(self, curve: Any) -> list[tuple[float, float]]:
+        """Steps and the figure of those points of a curve that have it."""
+        values = ((point.steps, getattr(point, self.key)) for point in curve.points if point.steps >= self.first)
+        return [(steps, self.factor * value) for steps, value in finite(values)]
+
+    def errors(self, curve: Any) -> list[float]:
+        """The errors of `points`."""
+        by_steps = {point.steps: getattr(point, self.error) for point in curve.points} if self.error else {}
+        return [self.factor * by_steps[steps] for steps, _ in self.points(curve)]
+
+
+def curve_figure(content: Curves, manifest: Manifest, panels: Sequence[Followed], height: float) -> Figure | None:
+    """A panel for each that has a curve to show, at most three in a row; None where none has."""
+    shown = [panel for panel in panels if any(is_curve(panel.points(curve)) for curve in content.curves)]
+    if not shown:
+        return None
+    across = min(3, len(shown))
+    rows = -(-len(shown) // across)
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(7.2 if across > 1 else 4.2, height * rows)
+        grid = figure.subplots(rows, across, squeeze=False).flatten()
+        labels = [
+            (axes, _panel_of_curves(axes, content, manifest, panel)) for axes, panel in zip(grid, shown, strict=False)
+        ]
+        for axes in grid[len(shown) :]:
+            axes.set_visible(False)
+        _label_ends(figure, labels, 7.5)
+    return figure
+
+
+def _panel_of_curves(axes: Axes, content: Curves, manifest: Manifest, panel: Followed) -> list[tuple]:
+    """Draw a figure of every curve against its steps, with error bars where there are any; returns ends for labels."""
+    ends, curves = [], content.curves
+    for number, curve in enumerate(curves):
+        points = panel.points(curve)
+        if not points:
+            continue
+        # Curves share their numbers of steps: moved aside a little, error bars stay apart.
+        shift = 0.06 * (number - (len(curves) - 1) / 2)
+        x, y = [steps + shift for steps, _ in points], [value for _, value in points]
+        style = _style(curve, curves, manifest)
+        axes.plot(x, y, **style)
+        if panel.error:
+            axes.errorbar(x, y, panel.errors(curve), fmt="none", ecolor=style["color"], elinewidth=0.8, capsize=2)
+        # Labels begin right of all curves.
+        ends.append(
+            (points[-1][0] + 0.03 * (len(curves) - 1), y[-1], curve_label(curve, curves, manifest), style["color"])
+        )
+    axes.set_title(panel.title)
+    axes.set_xlabel("refinement steps L")
+    axes.set_xticks(sorted({point.steps for curve in curves for point in curve.points if point.steps >= panel.first}))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.margins(x=0.04, y=0.1)
+    return ends

@@ -1,47 +1,28 @@
-"""What the stages of the analyses share: their command line, their bundles, the sentences they take."""
+"""What an analysis is measured from: bundles, sentences of a split, translations; and what measuring shares."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from workflow_src import jobs
-from workflow_src.config.analyses import scoring_systems
 from workflow_src.data.lines import read_aligned
 from workflow_src.data.subwords import Subwords
-from workflow_src.evaluation.analyses import contents
 from workflow_src.evaluation.quality.details import read_details
-from workflow_src.records.atomic import ArtifactError, write_json
-from workflow_src.records.provenance import provenance
-from workflow_src.serving.folders import bundle_files, bundles, load
+from workflow_src.jobs import Machine
+from workflow_src.records.atomic import ArtifactError
 
+if TYPE_CHECKING:
+    import torch
 
-def make_parser(description: str) -> argparse.ArgumentParser:
-    made = jobs.parser(description)
-    made.add_argument("--bundles", nargs="+", required=True, metavar="SYSTEM=FOLDER")
-    made.add_argument("--source", type=Path, required=True, help="normalised text, one sentence a line")
-    made.add_argument("--target", type=Path, required=True, help="its translation, normalised like it")
-    made.add_argument("--reference", type=Path, required=True, help="the translation as scores want it")
-    made.add_argument("--output", type=Path, required=True)
-    jobs.add_runtime(made)
-    return made
+    from workflow_src.serving.translator import Translator
 
-
-def open_bundles(arguments: argparse.Namespace) -> dict[str, Any]:
-    """A translator for each system that the settings name. Raises ValueError where a bundle is not given."""
-    folders, needed = bundles(arguments.bundles), _systems(arguments.settings)
-    for system in sorted(needed - set(folders)):
-        raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
-    return load(folders, needed, arguments)
-
-
-def _systems(settings: dict[str, Any]) -> set[str]:
-    """Systems that settings name: those of searches, and those that score."""
-    return {entry["system"] for entry in settings.get("searches", ())} | set(scoring_systems(settings))
+# Sentences that a network computes together.
+BATCH = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,14 +39,57 @@ class Sentences:
     references: list[str]
 
 
-def sentences(arguments: argparse.Namespace, count: int) -> Sentences:
-    """The first `count` lines, but for those that are empty on a side. Raises ValueError where nothing is left."""
-    columns = read_aligned(arguments.source, arguments.target, arguments.reference)
-    rows = list(enumerate(zip(*columns, strict=True)))[:count]
-    chosen = [(number, *texts) for number, texts in rows if all(text.strip() for text in texts)]
-    if not chosen:
-        raise ValueError(f"the first {len(rows)} lines of {arguments.source} or of its translation are empty.")
-    return Sentences(len(columns[0]), *map(list, zip(*chosen, strict=True)))
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Files of a split, bundles by system, and what the analysis selected.
+
+    `entries` are those of `spec.Selection`, as the rule's settings hold them.
+    """
+
+    source: Path
+    target: Path
+    reference: Path
+    entries: Mapping[str, Any]
+    folders: Mapping[str, Path]
+    machine: Machine = Machine()
+    _opened: dict[str, Translator] = dataclasses.field(default_factory=dict, repr=False)
+
+    @property
+    def searches(self) -> list[dict[str, Any]]:
+        """Entries of searches, or systems, that are followed."""
+        return self.entries.get("searches", [])
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Entries of translations that are read."""
+        return self.entries.get("rows", [])
+
+    def translator(self, system: str) -> Translator:
+        """The bundle of a system, opened once. Raises ValueError where it has no folder."""
+        from workflow_src.serving.translator import Translator
+
+        if system not in self.folders:
+            raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
+        if system not in self._opened:
+            on = self.machine
+            # Engines that are installed on this machine change no analysis.
+            opened = Translator.load(self.folders[system], on.device, on.precision, on.threads, engine="eager")
+            assert isinstance(opened, Translator), f"{self.folders[system]} is no bundle"
+            self._opened[system] = opened
+        return self._opened[system]
+
+    def columns(self) -> tuple[list[str], ...]:
+        """All lines of the split: sources, targets, references."""
+        return tuple(read_aligned(self.source, self.target, self.reference))
+
+    def sentences(self, count: int) -> Sentences:
+        """The first `count` lines, but for those that are empty on a side. Raises ValueError where nothing is left."""
+        columns = self.columns()
+        rows = list(enumerate(zip(*columns, strict=True)))[:count]
+        chosen = [(number, *texts) for number, texts in rows if all(text.strip() for text in texts)]
+        if not chosen:
+            raise ValueError(f"the first {len(rows)} lines of {self.source} or of its translation are empty.")
+        return Sentences(len(columns[0]), *map(list, zip(*chosen, strict=True)))
 
 
 def target_ids(subwords: Subwords) -> dict[str, int]:
@@ -89,18 +113,14 @@ def outputs(path: Path, ids: dict[str, int], count: int) -> list[list[int]]:
         ) from None
 
 
-def write(
-    arguments: argparse.Namespace, name: str, files: Mapping[str, Path] = MappingProxyType({}), **found: Any
-) -> None:
-    """The analysis `name` as JSON, with its provenance; `files` are inputs beside text and bundles.
+def standard_error(values: Sequence[float]) -> float:
+    """Standard error of a mean over sentences; 0 for one sentence, which tells nothing about others."""
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
-    Raises ArtifactError, and writes nothing, where reports could not read it: for figures that are no numbers, as of
-    systems that diverged.
-    """
-    content = {"format": contents.FORMAT, "analysis": name, "split": arguments.source.stem, **found}
-    advice = f"train the systems that it follows again, or switch analyses.{name} off"
-    contents.check(content, f"analysis {name}, which is not written", advice)
-    inputs = {name: getattr(arguments, name) for name in ("source", "target", "reference")} | dict(files)
-    needed = _systems(arguments.settings)
-    made = provenance(arguments.settings, inputs | bundle_files(bundles(arguments.bundles), needed))
-    write_json(arguments.output, content | {"provenance": made})
+
+def sentence_generator(seed: int, sentence: int) -> torch.Generator:
+    """A generator on the CPU that depends on these two numbers only, and on no machine or device."""
+    import torch
+
+    digest = hashlib.sha256(f"{seed} {sentence}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)

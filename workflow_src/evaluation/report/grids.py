@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from workflow_src.config.manifest import GridCell, GridInfo, Manifest
-from workflow_src.evaluation.analyses.contents import AtReferenceLengths, Energies
+from workflow_src.evaluation.analyses.energy import AtReferenceLengths, RowEnergies
 from workflow_src.evaluation.quality.metrics import CONVENTIONS
 from workflow_src.evaluation.report.conventions import removal_words, source_words
 from workflow_src.evaluation.report.results import Row
@@ -15,13 +15,13 @@ from workflow_src.evaluation.report.tables import CONVENTION_LABELS, Group, want
 
 
 def tables(
-    manifest: Manifest, energies: Energies | None, table: Sequence[Group], rows: Sequence[Row]
+    manifest: Manifest, energies: RowEnergies | None, table: Sequence[Group], rows: Sequence[Row]
 ) -> list[dict[str, Any]]:
     """Every grid: `title`, `caption`, `heads`, `rows` of cells as text; in `published` the same of published figures,
     or None.
 
-    A cell has the energy in nats a sentence and, in brackets, BLEU, both at the references' lengths, where the analysis
-    `energies` measured the system there; else BLEU of the first line of the system in `table`, over the seeds in
+    A cell has the energy in nats a sentence and, in brackets, BLEU, both at the references' lengths, where the system
+    was measured there; else BLEU of the first line of the system in `table`, over the seeds in
     `rows`, which are those of results.json. BLEU is counted by `report.expected_convention`.
     """
     key = CONVENTIONS[manifest.report.expected_convention]
@@ -38,7 +38,7 @@ def tables(
             return "–"
         if one.system in given:
             entry = given[one.system]
-            under = energies.by_scorer(entry).get(one.scorer)
+            under = energies.by_scorer(entry).get(energies.scorer_of(one))
             value = under.per_sentence if under else None
             return f"{'–' if value is None else f'{value:.1f}'} ({getattr(entry.bleu, key):.1f})"
         bleu = [getattr(row, key) for row in wanted if (row.system, row.name) == lines.get(one.system)]
@@ -63,7 +63,7 @@ def _setting(path: str) -> str:
 
 
 def _caption(
-    grid: GridInfo, manifest: Manifest, energies: Energies | None, given: Mapping[str, AtReferenceLengths]
+    grid: GridInfo, manifest: Manifest, energies: RowEnergies | None, given: Mapping[str, AtReferenceLengths]
 ) -> str:
     report = manifest.report
     cells = [cell for row in grid.cells for cell in row if cell is not None]
@@ -72,7 +72,7 @@ def _caption(
     rows, columns = _setting(grid.row_setting), _setting(grid.column_setting)
     told = [f"Systems of family {grid.family}, {rows} in rows and {columns} in columns."]
     if measured:
-        scorers = " or ".join(dict.fromkeys(str(cell.scorer) for cell in measured))
+        scorers = " or ".join(dict.fromkeys(energies.scorer_of(cell) for cell in measured))
         told.append(
             f"At the references' lengths on {energies.split}: energy in nats a sentence under {scorers}, and in "
             f"brackets BLEU ({counted}); {removed}."

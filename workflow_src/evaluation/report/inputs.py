@@ -12,7 +12,7 @@ from typing import Any
 from workflow_src.config.display import build
 from workflow_src.config.manifest import Manifest, RowInfo
 from workflow_src.data.lines import read_lines
-from workflow_src.evaluation.analyses.contents import Analyses
+from workflow_src.evaluation.analyses.content import Content
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses, figures_learning, results
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
@@ -67,7 +67,7 @@ class Inputs:
     qualities: dict[str, dict[str, Any]]
     logs: list[figures_learning.Log]
     systems: list[TrainedSystem]
-    analyses: Analyses
+    analyses: Mapping[str, Content]
     choices: list[results.Choice]
     significance: results.Significance | None
     speed: Speed | None

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
-from workflow_src.evaluation.analyses.contents import Energies
+from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
@@ -58,7 +58,7 @@ class Row(Strict):
     control_p_value: Share | None = Field(None, description="of that difference")
     chrf: Percent
     validity: Share | None
-    energy_per_sentence: float | None = Field(None, description="-log p(y|x) in nats, in the analysis `energies`")
+    energy_per_sentence: float | None = Field(None, description="-log p(y|x) in nats, where an analysis measured it")
     energy_per_token: float | None = Field(None, description="in nats, end symbols counted")
     latency_ms: Positive | None
     latency_std: Annotated[float, Field(ge=0)] | None = Field(description="over sentences")
@@ -192,15 +192,14 @@ def build_rows(
     split: str,
     significance: Significance | None = None,
     where: str = "results.json",
-    energies: Energies | None = None,
+    energies: RowEnergies | None = None,
 ) -> tuple[Row, ...]:
     """Schema rows, in the experiment's order.
 
     `qualities` maps quality files to their contents. Autoregressive rows come once, repetitions kept; others once for
     each of REMOVALS. Speed is measured once for a system and decode and stands beside each of its seeds; p-values are
-    of the test split, against the row's baseline, and of networks against their control. `energies` is the analysis
-    of that name, of one split and of one variant of a row. Raises ArtifactError, which names `where`, for a figure
-    that breaks the schema.
+    of the test split, against the row's baseline, and of networks against their control. `energies` are of one
+    split and of one variant of a row. Raises ArtifactError, which names `where`, for a figure that breaks the schema.
     """
     tested = significance if split == "test" else None
     times = {row.key: row for row in speed.rows} if speed else {}
@@ -225,8 +224,8 @@ def build_rows(
     return checked(Rows, {"rows": rows}, f"results in {where}", AGAIN).rows
 
 
-def _energies(energies: Energies | None, split: str) -> dict[tuple[str, str, int, str], dict[str, float | None]]:
-    """What the analysis of energies found, by system, name, seed and removal; nothing where it is of another split."""
+def _energies(energies: RowEnergies | None, split: str) -> dict[tuple[str, str, int, str], dict[str, float | None]]:
+    """Energies of rows, by system, name, seed and removal; nothing where it is of another split."""
     rows = energies.rows if energies and energies.split == split else ()
     return {
         (row.system, row.name, row.seed, row.repetitions_removed): {

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from workflow_src.evaluation.analyses import components
+from workflow_src.evaluation.analyses.components import measure as components
+from workflow_src.evaluation.analyses.posteriors import posterior_latents
 
 SOURCES = [[4, 7, 5], [6, 8, 9, 10, 11, 4], [5], [12, 3, 3, 4]]
 TARGETS = [[4, 5], [3, 9, 8, 4, 4, 6, 5], [7, 7, 3], [6]]
@@ -56,7 +57,7 @@ def test_latents_are_those_of_every_pair_by_itself(kind):
         "target with ends": lambda: miniatures.lvm(end_symbol=True),
         "source": lambda: miniatures.nat(latent="vae", latent_dim=3, posterior_layers=1),
     }[kind]()
-    found = components.posterior_latents(model, SOURCES, TARGETS, 64, CPU)
+    found = posterior_latents(model, SOURCES, TARGETS, 64, CPU)
     for source, target, (mean, variance) in zip(SOURCES, TARGETS, found, strict=True):
         x, y = torch.tensor([[*source, 2]]), torch.tensor([target])
         if kind == "source":
@@ -68,7 +69,7 @@ def test_latents_are_those_of_every_pair_by_itself(kind):
             assert len(mean) == y.size(1)
         assert mean == pytest.approx(expected[0][0].detach().numpy(), abs=1e-10)
         assert variance == pytest.approx(expected[1][0].detach().numpy() ** 2, abs=1e-10)
-    by_two = components.posterior_latents(model, SOURCES, TARGETS, 2, CPU)
+    by_two = posterior_latents(model, SOURCES, TARGETS, 2, CPU)
     for one, other in zip(found, by_two, strict=True):
         assert one[0] == pytest.approx(other[0], abs=1e-10)
 
@@ -80,5 +81,5 @@ def test_long_targets_are_cut_to_the_positions_there_are():
         (miniatures.lvm(end_symbol=True), 64),
         (miniatures.nat(latent="vae", latent_dim=3, posterior_layers=1), 4),
     ):
-        ((mean, _),) = components.posterior_latents(model, [[4, 7, 5]], long, 4, CPU)
+        ((mean, _),) = posterior_latents(model, [[4, 7, 5]], long, 4, CPU)
         assert len(mean) == positions

@@ -9,9 +9,10 @@ import analysed
 import pydantic
 import pytest
 
-from workflow_src.config.analyses import AnalysesConfig
-from workflow_src.evaluation.analyses import contents
-from workflow_src.evaluation.analyses.curves import Entry
+from workflow_src import registry
+from workflow_src.evaluation.analyses import content as contents
+from workflow_src.evaluation.analyses.content import Entry
+from workflow_src.evaluation.analyses.lengths import LengthsRow
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
 
 PROJECT = Path(__file__).resolve().parents[4]
@@ -21,21 +22,16 @@ def _check(content):
     return contents.check(content, "file f", "make it again")
 
 
-def test_every_analysis_has_a_class():
-    assert set(contents.CLASSES) == set(AnalysesConfig.model_fields) == set(analysed.EVERY)
-    assert contents.Analyses().made() == {}
-    made = analysed.found(*reversed(contents.CLASSES)).made()
-    assert {name: type(content) for name, content in made.items()} == contents.CLASSES
-    # In the order of the report, whatever the order of the files.
-    assert list(made) == list(contents.CLASSES)
+def test_every_analysis_has_a_content():
+    assert set(analysed.EVERY) == set(registry.analyses())
 
 
-@pytest.mark.parametrize("name", contents.CLASSES)
+@pytest.mark.parametrize("name", analysed.EVERY)
 def test_what_a_file_says_comes_back(name, tmp_path):
     raw = analysed.raw(name)
     write_json(tmp_path / "file.json", raw)
     content = _check(read_json(tmp_path / "file.json"))
-    assert isinstance(content, contents.CLASSES[name])
+    assert isinstance(content, registry.analyses()[name].content)
     assert analysed.written(content) | {"analysis": name, "format": contents.FORMAT} == json.loads(json.dumps(raw))
     with pytest.raises(pydantic.ValidationError, match="frozen"):
         content.split = "test"
@@ -48,7 +44,7 @@ def test_settings_of_searches_are_kept_whatever_their_names():
     assert entry.kept == {"iterations": 4, "size": 0.5, "stop": True, "kind": "x", "none": None}
     assert [type(value) for value in entry.kept.values()] == [int, float, bool, str, type(None)]
     assert entry.settings == {"system": "a", "search": "b", **entry.kept}
-    row = contents.LengthsRow.model_validate(
+    row = LengthsRow.model_validate(
         told | {"steps": 2, "label": "words", "bleu": dict.fromkeys(("predicted", "reference", "oracle"), 1)}
     )
     assert "steps" not in row.kept and "label" not in row.kept and row.kept["iterations"] == 4
@@ -108,6 +104,9 @@ def test_damaged_files_are_refused_in_a_sentence(what):
     assert "\n" not in message
 
 
-def test_reading_analyses_needs_no_torch():
-    code = "import sys, workflow_src.evaluation.analyses.contents; sys.exit('torch' in sys.modules)"
+def test_reading_and_showing_analyses_needs_no_torch():
+    code = (
+        "import sys; from workflow_src.registry import analyses, import_object;"
+        "[import_object(one.show) for one in analyses().values()]; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT).returncode == 0

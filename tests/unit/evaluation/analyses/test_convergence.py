@@ -6,8 +6,9 @@ import pytest
 import torch
 from miniatures import ending, lanmt, lvm
 
-from workflow_src.evaluation.analyses.convergence import bounds, point, standstill, stopped
-from workflow_src.evaluation.analyses.marginal import marginals, sentence_generator
+from workflow_src.evaluation.analyses.convergence.measure import bounds, point, standstill, stopped
+from workflow_src.evaluation.analyses.inputs import sentence_generator
+from workflow_src.evaluation.analyses.marginal.measure import marginals
 from workflow_src.types import EOS
 
 SOURCE = [4, 7, 9, EOS]

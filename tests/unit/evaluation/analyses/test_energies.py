@@ -4,7 +4,7 @@ import pytest
 import torch
 from miniatures import AUTOREGRESSIVE, nat
 
-from workflow_src.evaluation.analyses.energies import energies, summary
+from workflow_src.evaluation.analyses.energies.measure import energies, summary
 from workflow_src.types import EOS
 
 SOURCES = [[5, 6, 7], [], [8], [9, 4, 5, 6], [3] * 70, [7, 7]]

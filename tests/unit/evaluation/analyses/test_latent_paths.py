@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from workflow_src.evaluation.analyses import latent_paths
+from workflow_src.evaluation.analyses.latent_paths import measure as latent_paths
 from workflow_src.types import EOS, PAD
 
 SOURCES = [[4, 7, 5], [6, 8, 9, 10, 11, 4], [5], [12, 3, 3, 4]]

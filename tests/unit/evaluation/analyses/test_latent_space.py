@@ -6,7 +6,7 @@ import torch
 from miniatures import translate_batch
 
 from workflow_src.decoding.latent import best_tokens, delta_step, gradient_step
-from workflow_src.evaluation.analyses import latent_space
+from workflow_src.evaluation.analyses.latent_space import measure as latent_space
 from workflow_src.types import EOS
 
 SOURCE, REFERENCE = [4, 7, 5, EOS], [6, 9, 4]

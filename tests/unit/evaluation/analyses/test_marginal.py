@@ -8,8 +8,8 @@ import miniatures
 import pytest
 import torch
 
-from workflow_src.evaluation.analyses import marginal
-from workflow_src.evaluation.analyses.marginal import Estimate
+from workflow_src.evaluation.analyses.marginal import measure as marginal
+from workflow_src.evaluation.analyses.marginal.measure import Estimate
 from workflow_src.types import EOS
 
 

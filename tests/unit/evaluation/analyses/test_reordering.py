@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from workflow_src.decoding.ctc import collapse
-from workflow_src.evaluation.analyses import reordering
+from workflow_src.evaluation.analyses.reordering import measure as reordering
 from workflow_src.types import EOS
 
 
@@ -57,10 +57,10 @@ def test_where_staying_is_as_good_none_moves():
 
 def test_a_sentence_is_told_in_shares_and_positions():
     distances = np.array([[1.0, 2.0, 6.0], [2.0, 3.0, 4.0], [0.0, 4.0, 5.0]])
-    assert reordering.told(distances, [2, 1, 0]) == pytest.approx(
+    assert reordering.moves(distances, [2, 1, 0]) == pytest.approx(
         {"moved": 2 / 3, "displacement": 4 / 3, "change": 3.0, "spread": 3.0}
     )
-    assert reordering.told(np.array([[2.0]]), [0]) == {"moved": 0, "displacement": 0, "change": 2, "spread": 0}
+    assert reordering.moves(np.array([[2.0]]), [0]) == {"moved": 0, "displacement": 0, "change": 2, "spread": 0}
 
 
 def test_sentences_are_grouped_by_word_order():

@@ -6,9 +6,9 @@ import torch
 from miniatures import translate_batch
 
 from workflow_src.decoding.latent import best_tokens
-from workflow_src.evaluation.analyses.lengths import Procedure
-from workflow_src.evaluation.analyses.marginal import sentence_generator
-from workflow_src.evaluation.analyses.samples import sample_and_refine
+from workflow_src.evaluation.analyses.inputs import sentence_generator
+from workflow_src.evaluation.analyses.procedures import Procedure
+from workflow_src.evaluation.analyses.samples.measure import sample_and_refine
 from workflow_src.types import EOS
 
 SOURCE = [4, 7, 5, 9, EOS]

@@ -9,22 +9,39 @@ import numpy as np
 import pytest
 import reports
 
-from workflow_src.evaluation.analyses import contents
-from workflow_src.evaluation.analyses.curves import Entry
-from workflow_src.evaluation.report import analyses, analysis_captions, analysis_figures, analysis_tables, figures
+from workflow_src.evaluation.analyses.content import Entry
+from workflow_src.evaluation.analyses.curves import curve_label
+from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
+from workflow_src.evaluation.analyses.latent_space import show as maps
+from workflow_src.evaluation.report import analyses, figures
 from workflow_src.records.atomic import ArtifactError
 
 MANIFEST = reports.manifest()
 
 
+# Analyses that are drawn; of the others there are tables or examples alone.
+DRAWN = [name for name in analysed.EVERY if name not in ("energies", "lengths", "samples")]
+
+
 def _page(found):
-    pictures = {name: markupsafe.Markup(f"<svg>{name}</svg>") for name in found.made()}
-    return str(analyses.render(analyses.context_of(found, MANIFEST), pictures, ("de", "en")))
+    pictures = {name: markupsafe.Markup(f"<svg>{name}</svg>") for name in DRAWN}
+    return str(analyses.render(analyses.context_of(found, MANIFEST, figures=DRAWN), pictures, ("de", "en")))
+
+
+def _blocks(found, manifest=MANIFEST):
+    """Blocks of a report by the name of the analysis, with the number of the block where there are several."""
+    blocks = {}
+    for name, content in found.items():
+        for number, one in enumerate(analyses.blocks({name: content}, manifest)):
+            blocks[f"{name} {number}" if number else name] = one.block
+    return blocks
 
 
 def test_tables_say_the_figures():
-    context = analyses.context_of(analysed.found(*analysed.EVERY), MANIFEST)
-    marginal, tokens = context["tables"]["marginal"]["rows"], context["tables"]["tokens"]["rows"]
+    blocks = _blocks(analysed.found(*analysed.EVERY))
+    captions = {name: block.caption for name, block in blocks.items()}
+    tables = {name: block.table for name, block in blocks.items() if block.table}
+    marginal, tokens = tables["marginal"].rows, tables["tokens"].rows
     # The prior mean, which both procedures start from, stands once.
     assert [row[:2] for row in marginal] == [
         ["prior mean", "0"],
@@ -36,45 +53,43 @@ def test_tables_say_the_figures():
     assert marginal[0][2:] == ["−7.00 ± 0.00", "", "", "", "80"]
     assert marginal[2][2:] == ["−3.00 ± 0.40", "+0.40 ± 0.40", "40", "40", "80"]
     assert tokens[1] == ["delta", "2", "2.50 ± 0.20", "50", "1.50", "75 ± 5"]
-    convergence = context["tables"]["convergence"]["rows"]
+    convergence = tables["convergence"].rows
     assert convergence[0] == ["prior mean", "0", "−20.00 ± 1.50", "", "", "", "20.0", ""]
     assert convergence[2] == ["delta", "2", "−18.00 ± 1.50", "+2.00 ± 0.25", "50", "25", "22.0", "60"]
-    assert "20 draws of z" in context["captions"]["convergence"]
-    assert context["tables"]["accuracy"]["rows"] == [["lvm", "32.0", "74.0", "85.0", "85.2", "−0.71"]]
-    assert context["tables"]["lengths"]["rows"][1] == ["score, L = 1", "36.5", "38.8", "43.8"]
-    assert (
-        "500 samples" in context["captions"]["marginal"] and "1,200 sentences of dev" in context["captions"]["marginal"]
-    )
-    assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in context["captions"]["marginal"]
-    assert "words that repeat the one before are removed" in context["captions"]["lengths"]
-    paths = context["tables"]["latent_paths"]["rows"]
+    assert "20 draws of z" in captions["convergence"]
+    assert tables["lengths"].rows == [["lvm", "32.0", "74.0", "85.0", "85.2", "−0.71"]]
+    assert tables["lengths 1"].rows[1] == ["score, L = 1", "36.5", "38.8", "43.8"]
+    assert "500 samples" in captions["marginal"] and "1,200 sentences of dev" in captions["marginal"]
+    assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in captions["marginal"]
+    assert "words that repeat the one before are removed" in captions["lengths 1"]
+    paths = tables["latent_paths"].rows
     assert paths[0] == ["prior mean", "0", "0.000 ± 0.062", "", "0.000 ± 0.062", *["−1.00 ± 0.06"] * 2, "", "", ""]
     assert paths[1] == ["delta", "1", *["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25"]
     # Where no latents move there is no direction.
     assert paths[4][-3:] == ["", "0", "50"]
-    caption = context["captions"]["latent_paths"]
+    caption = captions["latent_paths"]
     assert "the first 100 sentences of dev, from the prior mean, z_0" in caption and "nats a position" in caption
-    assert context["tables"]["components"]["heads"][3] == "components that hold 95 %"
-    assert context["tables"]["reordering"]["rows"] == [
+    assert tables["components"].heads[3] == "components that hold 95 %"
+    assert tables["reordering"].rows == [
         ["one-pass", "the same", "60", "12.5", "0.50", "0.25", "+0.26"],
         ["", "another", "60", "25.0", "1.50", "0.25", ""],
         ["lanmt", "another", "60", "12.5", "0.50", "0.00", ""],
     ]
-    caption = context["captions"]["reordering"]
+    caption = captions["reordering"]
     assert "line 7: “a <b> c” and “c a”, 50 % of whose pairs" in caption and "translation of teacher" in caption
     assert "Beside them, where a model has alignments" in caption
     assert "the 120 of the first 200 sentences of dev" in caption
-    assert context["tables"]["components"]["rows"][1] == ["lvm-raw", "1,234", "3", "2", "1.88", "0.123", "2.5"]
+    assert tables["components"].rows[1] == ["lvm-raw", "1,234", "3", "2", "1.88", "0.123", "2.5"]
 
 
 def test_energies_are_of_the_references_and_of_every_row():
-    context = analyses.context_of(analysed.found("energies"), MANIFEST)
-    assert context["tables"]["energies"]["rows"] == [
+    block = _blocks(analysed.found("energies"))["energies"]
+    assert block.table.rows == [
         ["references", "20.0 ± 1.0", "1.50", "0"],
         ["teacher, beam 4", "9.0 ± 0.5", "0.81", "2"],
         ["lvm, delta, L = 2", "–", "–", "2"],
     ]
-    assert "in nats under teacher" in context["captions"]["energies"]
+    assert "in nats under teacher" in block.caption
 
 
 def _several():
@@ -94,9 +109,8 @@ def _several():
 
 
 def test_every_scorer_has_columns_of_its_own():
-    context = analyses.context_of(_several(), MANIFEST)
-    table = context["tables"]["energies"]
-    assert table["heads"] == [
+    block = _blocks(_several())["energies"]
+    assert block.table.heads == [
         "",
         "energy under teacher, nats a sentence",
         "a token",
@@ -105,13 +119,13 @@ def test_every_scorer_has_columns_of_its_own():
         "a token",
         "not scored",
     ]
-    assert table["rows"][1:] == [
+    assert block.table.rows[1:] == [
         ["teacher, beam 4", "9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"],
         ["lvm, delta, L = 2", "–", "–", "2", "33.2 ± 1.0", "1.50", "0"],
     ]
-    assert "in nats under teacher and seq2seq, the mean" in context["captions"]["energies"]
+    assert "in nats under teacher and seq2seq, the mean" in block.caption
     # Columns of the main table are under the first alone.
-    assert "in nats under teacher, the mean" in analysis_captions.energies_words(_several().energies)
+    assert "in nats under teacher, the mean" in energy_words(row_energies(_several().values()).scorer)
 
 
 def test_rows_at_the_references_lengths_have_a_table_of_their_own():
@@ -120,9 +134,9 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
         expected_source="A paper",
         expected_convention="intl-lowercase",
     )
-    context = analyses.context_of(_several(), told)
-    table, caption = context["tables"]["reference_lengths"], context["captions"]["reference_lengths"]
-    assert table["heads"][:5] == [
+    block = _blocks(_several(), told)["energies 1"]
+    table, caption = block.table, block.caption
+    assert table.heads[:5] == [
         "",
         "sacreBLEU",
         "tokenised",
@@ -130,24 +144,21 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
         "published (international, lowercase)",
     ]
     energy = ["9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"]
-    assert table["rows"] == [
+    assert table.rows == [
         ["lvm, delta, L = 2", "20.0", "21.0", "23.0", "19.6", *energy],
         ["lvm, prior mean", "20.0", "21.0", "23.0", "–", *energy],
     ]
     assert "Published figures (A paper) are at these lengths too: compare them with the column international" in caption
     assert "Repetitions are kept." in caption and "first seed" not in caption
+    context = analyses.context_of(_several(), told)
     text = str(analyses.render(context, {}, ("de", "en")))
-    assert "At the references’ lengths" in text and "At the references' lengths" in analyses.markdown(context)
-    unmatched = analysis_tables.unmatched_reference_lengths
-    assert unmatched(_several().energies, told.report.expected_reference_lengths) == {
+    assert "At the references’ lengths" in text and "At the references’ lengths" in analyses.markdown(context)
+    assert unmatched(row_energies(_several().values()), told.report.expected_reference_lengths) == {
         "lvm/delta-9 (at the references' lengths)": 1.0
     }
     assert len(unmatched(None, told.report.expected_reference_lengths)) == 2
     # Without published figures there is no column of them.
-    assert not any(
-        "published" in head
-        for head in analyses.context_of(_several(), MANIFEST)["tables"]["reference_lengths"]["heads"]
-    )
+    assert not any("published" in head for head in _blocks(_several())["energies 1"].table.heads)
 
 
 def test_the_page_numbers_escapes_and_marks():
@@ -164,9 +175,9 @@ def test_each_stands_alone(name):
     found = analysed.found(name)
     text = _page(found)
     assert text.count("<h3>") == 1 and "None" not in text
-    markdown = analyses.markdown(analyses.context_of(found, MANIFEST))
+    markdown = analyses.markdown(analyses.context_of(found, MANIFEST, figures=DRAWN))
     assert markdown.startswith("## Analyses")
-    assert analyses.draw(found, MANIFEST).keys() == {name} & analysis_figures.DRAWN.keys()
+    assert analyses.draw(found, MANIFEST).keys() == {name} & set(DRAWN)
 
 
 def test_the_panel_of_an_end_symbol_is_told_and_drawn():
@@ -179,20 +190,20 @@ def test_the_panel_of_an_end_symbol_is_told_and_drawn():
     pieces = plain["pieces"] | {"2": "</s>"}
     ended = analysed.read(plain | {"end_symbol": 2, "panels": [*panels, last], "outputs": outputs, "pieces": pieces})
     pair = (analysed.read(plain), ended)
-    captions = [analyses.context_of(found, MANIFEST)["captions"]["latent_space"] for found in pair]
+    captions = [_blocks(found)["latent_space"].caption for found in pair]
     assert "a panel for each target subword, at the reference's length." in captions[0]
     assert captions[1] == captions[0].replace(
         "subword, at", "subword and one for the end symbol (</s>: nothing is said), at"
     )
     assert "&lt;/s&gt;: nothing is said" in _page(ended)
-    figure = analysis_figures.latent_space(ended.latent_space, MANIFEST)
+    figure = analyses.draw(ended, MANIFEST)["latent_space"]
     shown = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
     assert len(shown) == 3 and "posterior: </s>" in shown[2] and "score: </s>" in shown[2]
     assert "</s>" in [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
 
 
 def test_without_analyses_there_is_no_section():
-    assert analyses.markdown(analyses.context_of(contents.Analyses(), MANIFEST)) == ""
+    assert analyses.markdown(analyses.context_of({}, MANIFEST)) == ""
 
 
 def test_markdown_has_the_tables():
@@ -205,7 +216,7 @@ def test_searches_that_share_a_name_are_told_apart():
     other = analysed.ENTRIES[0] | {"system": "lvm-raw", "model": "lvm-raw"}
     curves = [entry | {"points": analysed.marginal()["curves"][0]["points"]} for entry in [*analysed.ENTRIES, other]]
     found = analysed.read(analysed.raw("marginal", curves=curves))
-    names = [row[0] for row in analyses.context_of(found, MANIFEST)["tables"]["marginal"]["rows"]]
+    names = [row[0] for row in _blocks(found)["marginal"].table.rows]
     assert names == [
         "prior mean · lvm",
         *["delta · lvm"] * 2,
@@ -214,7 +225,7 @@ def test_searches_that_share_a_name_are_told_apart():
         *["delta · lvm-raw"] * 2,
     ]
     smaller = [Entry.model_validate(analysed.ENTRIES[1] | {"step_size": size}) for size in (1.0, 0.5)]
-    assert [analysis_figures.curve_label(entry, smaller, MANIFEST) for entry in smaller] == [
+    assert [curve_label(entry, smaller, MANIFEST) for entry in smaller] == [
         "score · step size 1",
         "score · step size 0.5",
     ]
@@ -225,7 +236,7 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
     for name in ("samples", "marginal"):
         paths.append(tmp_path / f"{name}.json")
         paths[-1].write_text(json.dumps(analysed.raw(name)))
-    assert list(analyses.read(paths).made()) == ["marginal", "samples"]
+    assert list(analyses.read(paths)) == ["marginal", "samples"]
     assert analyses.read(paths) == analysed.found("samples", "marginal")
     (tmp_path / "other.json").write_text('{"rows": []}')
     with pytest.raises(ArtifactError, match="other.json is no analysis .*; make it again"):
@@ -242,7 +253,7 @@ def test_a_damaged_file_is_told_with_the_key_that_is_wrong(tmp_path):
         analyses.read([path])
 
 
-@pytest.mark.parametrize("name", analysis_figures.DRAWN)
+@pytest.mark.parametrize("name", DRAWN)
 def test_pictures_are_vectors_reproducible_and_self_contained(name, tmp_path):
     draw = lambda: figures.save(analyses.draw(analysed.found(name), MANIFEST)[name], tmp_path, name)  # noqa: E731
     inline = draw()
@@ -267,12 +278,12 @@ def titles(figure):
 
 def test_panels_without_a_curve_are_left_out():
     found = analysed.read(analysed.raw("tokens", **analysed.tokens(None)))
-    assert titles(analysis_figures.tokens(found.tokens, MANIFEST)) == ["edit distance from L = 0, subwords a sentence"]
+    assert titles(analyses.draw(found, MANIFEST)["tokens"]) == ["edit distance from L = 0, subwords a sentence"]
     # Of one step there is no direction and no length of a step to follow.
     short = analysed.raw("latent_paths")
     for curve in short["curves"]:
         curve["points"] = curve["points"][:2]
-    kept = titles(analysis_figures.latent_paths(analysed.read(short).latent_paths, MANIFEST))
+    kept = titles(analyses.draw(analysed.read(short), MANIFEST)["latent_paths"])
     assert len(kept) == 4 and "length of step L" not in kept and "cosine with the delta step" not in kept
 
 
@@ -286,7 +297,7 @@ def without_content(name):
     return content | {"latent_space": {"panels": []}, "reordering": {"example": None}}.get(name, {})
 
 
-@pytest.mark.parametrize("name", analysis_figures.DRAWN)
+@pytest.mark.parametrize("name", DRAWN)
 def test_figures_without_content_are_left_out_with_heading_and_caption(name):
     found = analysed.read(without_content(name), analysed.raw("marginal" if name != "marginal" else "components"))
     drawn = analyses.draw(found, MANIFEST)
@@ -296,19 +307,19 @@ def test_figures_without_content_are_left_out_with_heading_and_caption(name):
     text = str(analyses.render(context, pictures, ("de", "en")))
     assert text.count("<figure") == 1 and re.findall(r"Figure (\d+)\.</b>", text) == ["4"]
     # Its table stands by itself, with a caption of its own; of a map there is none.
-    tables = len(context["tables"])
+    tables = sum(one.block.table is not None for one in context["blocks"])
     assert text.count("<table") == tables == (1 if name == "latent_space" else 2)
     assert text.count("<h3>") == tables and text.count("What Figure") == 1
 
 
 def test_without_anything_to_show_there_is_no_section():
     context = analyses.context_of(analysed.read(without_content("latent_space")), MANIFEST, figures=())
-    assert not context["shown"] and analyses.markdown(context) == ""
+    assert not context["blocks"] and analyses.markdown(context) == ""
 
 
 def test_regions_are_outlined_cell_by_cell():
     cells = np.array([[1, 1, 0, 1], [0, 1, 1, 1]], dtype=bool)
-    outline = analysis_figures._region(cells, np.array([10.0, -1.0]), 0.5)
+    outline = maps._region(cells, np.array([10.0, -1.0]), 0.5)
     for row in range(2):
         for column in range(4):
             inside = outline.contains_point((10 + 0.5 * column + 0.25, -1 + 0.5 * row + 0.25))
@@ -318,16 +329,16 @@ def test_regions_are_outlined_cell_by_cell():
 def test_labels_stand_inside_of_their_regions():
     cells = np.zeros((9, 9), dtype=bool)
     cells[2:7, 3:8] = True
-    assert analysis_figures._inmost(cells) == (4, 5)
+    assert maps._inmost(cells) == (4, 5)
     # A region that the frame cuts off goes on beyond it.
     cells = np.zeros((9, 9), dtype=bool)
     cells[:, 5:] = True
-    assert analysis_figures._inmost(cells) == (4, 8)
+    assert maps._inmost(cells) == (4, 8)
     ring = np.ones((9, 9), dtype=bool)
     ring[2:7, 2:7] = False
-    assert ring[analysis_figures._inmost(ring)]
+    assert ring[maps._inmost(ring)]
 
 
 def test_subwords_are_shown_as_parts_of_words():
-    shown = [analysis_figures.piece_label(piece) for piece in ("▁dog", "s", "▁", ".", "'s")]
+    shown = [maps.piece_label(piece) for piece in ("▁dog", "s", "▁", ".", "'s")]
     assert shown == ["dog", "-s", "␣", ".", "'s"]

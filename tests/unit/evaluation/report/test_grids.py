@@ -5,7 +5,7 @@ import dataclasses
 from reports import manifest, row
 
 from workflow_src.config.manifest import GridCell, GridInfo
-from workflow_src.evaluation.analyses.contents import Energies
+from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.report import grids, tables
 
 GRID = GridInfo(
@@ -15,18 +15,18 @@ GRID = GridInfo(
     "model.width",
     ("SX", "ST"),
     ("1", "2"),
-    ((GridCell("lvm", "other"), None), (GridCell("score", "teacher"), GridCell("lvm-raw", "teacher"))),
+    ((GridCell("lvm", ("other",)), None), (GridCell("score"), GridCell("lvm-raw", ("unmeasured", "teacher")))),
     (("55 (20.2)", "–"), ("–", "1 (0)")),
 )
 BLEU = {"bleu": 20.0, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.04}
 UNDER = {"per_sentence": 9.04, "per_token": 0.8, "error": 0.5, "sentences": 8, "unscored": 0}
 GIVEN = UNDER | {"bleu": BLEU, "repetitions_removed": "subwords", "others": {"other": UNDER}}
-NOTHING = Energies.model_validate({"split": "test", "scorer": "teacher", "reference": UNDER, "rows": []})
-ENERGIES = Energies.model_validate(
+NOTHING = RowEnergies.model_validate({"split": "test", "scorer": "teacher", "reference": UNDER, "rows": []})
+ENERGIES = RowEnergies.model_validate(
     {
         "split": "dev",
         "scorer": "teacher",
-        "reference": UNDER,
+        "reference": UNDER | {"others": {"other": UNDER}},
         "rows": [],
         "at_reference_lengths": [
             GIVEN | {"system": "lvm", "name": "delta-1", "others": {"other": UNDER | {"per_sentence": 55.54}}},

@@ -6,7 +6,7 @@ import pytest
 import reports
 
 from workflow_src.config.display import engine_of
-from workflow_src.evaluation.analyses.contents import Energies
+from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.report import results
 from workflow_src.records.atomic import ArtifactError
 
@@ -174,14 +174,14 @@ def test_energies_stand_beside_the_variant_that_they_are_of_and_on_their_split()
     ]
     found = [row | {"per_sentence": 10.0 + i, "per_token": 1.0 + i} for i, row in enumerate(measured)]
     content = {"split": "test", "scorer": "teacher", "reference": found[0], "rows": found}
-    rows = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=Energies.model_validate(content))
+    rows = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=RowEnergies.model_validate(content))
     assert [(r.system, r.repetitions_removed, r.energy_per_sentence, r.energy_per_token) for r in rows] == [
         ("teacher", "none", 10.0, 1.0),
         ("lvm", "none", None, None),
         ("lvm", "words", 11.0, 2.0),
         ("lvm", "subwords", None, None),
     ]
-    elsewhere = Energies.model_validate(content | {"split": "dev"})
+    elsewhere = RowEnergies.model_validate(content | {"split": "dev"})
     other = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=elsewhere)
     assert all(row.energy_per_sentence is None for row in other)
 

@@ -1,0 +1,69 @@
+"""Principal components of the latents of a posterior (Gu & Kong 2021, Figure 5): how many dimensions they use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from workflow_src.evaluation.analyses.components import ComponentsSettings
+from workflow_src.evaluation.analyses.inputs import BATCH, Inputs
+from workflow_src.evaluation.analyses.posteriors import posterior_latents
+
+
+def measure(inputs: Inputs, settings: ComponentsSettings) -> dict[str, Any]:
+    sentences = inputs.sentences(settings.sentences)
+    systems = []
+    for entry in inputs.searches:
+        translator = inputs.translator(entry["system"])
+        latents = posterior_latents(
+            translator.network,
+            translator.subwords.encode_source(sentences.sources),
+            translator.subwords.encode_target(sentences.targets),
+            BATCH,
+            translator.runtime.device,
+        )
+        systems.append(entry | summary(latents, settings.share))
+    return {"sentences": len(sentences.sources), "share": settings.share, "systems": systems}
+
+
+def component_shares(points: np.ndarray) -> np.ndarray:
+    """Shares (Z,) of the variance of points (N, Z) that their principal components hold, the largest first.
+
+    They are the eigenvalues of the covariance over their sum; all 0 where the points do not differ.
+    """
+    centred = points - points.mean(axis=0)
+    values = np.linalg.eigvalsh(centred.T @ centred / len(points))[::-1].clip(min=0.0)
+    total = values.sum()
+    return values / total if total > 0 else np.zeros_like(values)
+
+
+def enough(shares: np.ndarray, wanted: float) -> int:
+    """The fewest components that together hold at least `wanted` of the variance; 0 where there is none."""
+    if not shares.any():
+        return 0
+    # A share that is reached exactly counts, whatever the sum rounds to.
+    return int(np.argmax(shares.cumsum() >= wanted - 1e-9)) + 1
+
+
+def summary(latents: Sequence[tuple[np.ndarray, np.ndarray]], wanted: float) -> dict[str, Any]:
+    """What the latents of a system show, from the means and variances of `posterior_latents`.
+
+    `shares` are those of the components of all means, `components` how many hold the share `wanted`. `participation` is
+    (sum of the eigenvalues)^2 / sum of their squares, the number of equally large components that would spread alike.
+    `variance` is the mean of |mean - its average|^2 over latents, `noise` that of the variance of q: latents that
+    carry nothing have little of the first beside the second.
+    """
+    means = np.concatenate([mean for mean, _ in latents])
+    shares = component_shares(means)
+    squares = float((shares**2).sum())
+    return {
+        "latents": len(means),
+        "width": means.shape[1],
+        "shares": shares.tolist(),
+        "components": enough(shares, wanted),
+        "participation": 1 / squares if squares else 0.0,
+        "variance": float(means.var(axis=0).sum()),
+        "noise": float(np.concatenate([variance for _, variance in latents]).sum(axis=1).mean()),
+    }

@@ -1,0 +1,117 @@
+"""What files of analyses share: the base of their contents, searches that are followed, curves; and their check.
+
+Log-probabilities and energies are in nats, shares in [0, 1], BLEU in [0, 100], lengths and distances of outputs in
+subwords. Errors are standard errors over sentences unless a class says otherwise. No torch here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, TypeVar
+
+import pydantic
+from pydantic import AfterValidator, Field, model_validator
+
+from workflow_src.config.base import distinct
+from workflow_src.records.atomic import ArtifactError
+from workflow_src.records.checked import Told, check_format, checked
+from workflow_src.registry import analyses
+
+# Of the files of all analyses.
+FORMAT = 1
+
+Scalar = bool | int | float | str | None
+# A setting: numbers of refinement steps after which outputs are looked at.
+Steps = Annotated[tuple[Annotated[int, Field(ge=0)], ...], AfterValidator(distinct)]
+
+
+class Record(Told):
+    """Part of the file of an analysis. Its schema is built when a file is read or written, not where a plan is made."""
+
+    model_config = pydantic.ConfigDict(defer_build=True)
+
+
+class Content(Record):
+    """The file of an analysis of sentences of a split."""
+
+    split: str
+
+
+class FirstSentences(Content):
+    """Of the first `sentences` of the split, without those that are empty on a side."""
+
+    sentences: int
+
+
+class Entry(Record):
+    """A search of a system; `model` is the system whose latents it moves, or which it decodes.
+
+    `kept` are the settings that analyses keep of it: every search has its own, so that a file has them as keys beside
+    the others.
+    """
+
+    system: str
+    search: str
+    model: str
+    kept: dict[str, Scalar] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _settings(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return content
+        others = {name: value for name, value in content.items() if name not in cls.model_fields}
+        # Values of settings are numbers, words and flags.
+        return {"kept": {name: value for name, value in others.items() if isinstance(value, Scalar)}} | content
+
+    @property
+    def settings(self) -> dict[str, Scalar]:
+        """What tells it from other entries, by the names of the file."""
+        return {"system": self.system, "search": self.search, **self.kept}
+
+
+class CurvePoint(Record):
+    """Figures after `steps` steps, means over sentences."""
+
+    steps: int
+
+
+class GainPoint(CurvePoint):
+    """What refinement gained on step 0, in nats a sentence, and the shares of sentences that rose and fell."""
+
+    gain: float
+    gain_error: float
+    risen: float
+    fallen: float
+
+
+Figures = TypeVar("Figures", bound=CurvePoint)
+
+
+class Curve(Entry, Generic[Figures]):
+    """A point for each number of steps that was looked at, the first of them 0."""
+
+    points: tuple[Figures, ...]
+
+
+class Curves(FirstSentences, Generic[Figures]):
+    """A curve for each search that was followed."""
+
+    curves: tuple[Curve[Figures], ...]
+
+
+def looked_at(steps: tuple[int, ...]) -> list[int]:
+    """The numbers of steps after which outputs are looked at: 0, and those of the setting in order."""
+    return sorted({0, *steps})
+
+
+def check(content: Any, where: str, advice: str) -> Content:
+    """The content of an analysis by the class of its name.
+
+    Raises ArtifactError for what is no analysis, and else for the first key that is wrong; it says `where`, and
+    `advice` at its end.
+    """
+    name = content.get("analysis") if isinstance(content, dict) else None
+    if not isinstance(name, str) or name not in analyses():
+        raise ArtifactError(f"{where} is no analysis ({', '.join(analyses())}); {advice}.")
+    check_format(content, FORMAT, where, advice)
+    return checked(analyses()[name].content, content, where, advice)

@@ -1,0 +1,141 @@
+"""What steps do to the bound, to BLEU and to outputs that stand still (Shu et al. 2020, section 7.3).
+
+The bound of an output y of source x is
+
+    E_q[log p(y|x,z)] - KL[q(z|x,y) || p(z|x)],
+
+the expectation a mean over draws of z ~ q(z|x,y), the KL exact. Where latents say the length, its log-probability is
+part of the first term; elsewhere the bound is that of y given its length. Sentences are taken one by one and their
+noise is a function of (seed, sentence) alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workflow_src.data.bleu import corpus_bleu
+from workflow_src.decoding.latent import on_source
+from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
+from workflow_src.evaluation.analyses.inputs import Inputs, sentence_generator, standard_error
+from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.jobs import log
+from workflow_src.losses.common import gaussian_kl
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS, LatentLengthModel, LatentModel, wide
+
+Output = Sequence[int]
+
+
+def measure(inputs: Inputs, settings: ConvergenceSettings) -> dict[str, Any]:
+    sentences, removal = inputs.sentences(settings.sentences), inputs.entries["remove_repetitions"]
+    curves = []
+    for entry in inputs.searches:
+        translator, search = inputs.translator(entry["system"]), entry_settings(entry, settings.steps)
+        traces = translator.search(sentences.sources, search, trace=True, scored=False, normalised=True).traces
+        model, device = translator.networks(search)[MODEL], translator.runtime.device
+        values = [
+            bounds(
+                model,
+                [*ids, EOS],
+                [step[number] for step in traces],
+                settings.samples,
+                settings.seed,
+                sentences.numbers[number],
+                device,
+            )
+            for number, ids in enumerate(translator.subwords.encode_source(sentences.sources))
+        ]
+        columns, shares = list(zip(*values, strict=True)), [0.0, *stopped(traces)]
+        points = []
+        for step, column in enumerate(columns):
+            texts = translator.text(traces[step], removal)
+            bleu = corpus_bleu(texts, sentences.references, inputs.entries["bleu_tokeniser"])
+            points.append(point(step, column, columns[0]) | {"bleu": bleu, "stopped": shares[step]})
+        curves.append(entry | {"points": points})
+        log.info("%s of %s: %d sentences", entry["search"], entry["system"], len(values))
+    count = len(sentences.sources)
+    return {"sentences": count, "samples": settings.samples, "curves": curves, "remove_repetitions": removal}
+
+
+@torch.no_grad()
+def bounds(
+    model: LatentModel | LatentLengthModel,
+    source: Output,
+    outputs: Sequence[Output],
+    samples: int,
+    seed: int,
+    sentence: int,
+    device: torch.device,
+) -> list[float]:
+    """The bound in nats of each output of one sentence (subword ids; `source` with its end symbol).
+
+    Equal outputs are computed once. `sentence` is a number that names the sentence.
+    """
+    memory = model.encode(torch.tensor([list(source)], device=device))
+    known: dict[tuple[int, ...], float] = {}
+    for output in map(tuple, outputs):
+        if output not in known:
+            target = torch.tensor([output], dtype=torch.int64, device=device)
+            known[output] = _bound(model, memory, target, samples, sentence_generator(seed, sentence))
+    return [known[tuple(output)] for output in outputs]
+
+
+def _bound(model: Any, memory: Any, target: Tensor, samples: int, generator: torch.Generator) -> float:
+    """The bound of target (1, T), not padded."""
+    if on_source(model):
+        prior, posterior = model.prior(memory), model.posterior(memory, target)
+    else:
+        target = model.whole_target(target)
+        mask = torch.ones_like(target, dtype=torch.bool)
+        prior, posterior = model.prior(memory, mask), model.posterior(memory, target, mask)
+    mean, deviation = posterior
+    kl = float(gaussian_kl(mean, deviation, *prior).double().sum())
+    noise = torch.randn((samples, *mean.shape[1:]), generator=generator).to(mean)
+    z = mean + deviation * noise
+    rows = torch.zeros(samples, dtype=torch.int64, device=target.device)
+    memory, target = memory.select(rows), target.expand(samples, -1)
+    if on_source(model):
+        likelihood = model.log_likelihood(memory, z, target)
+    else:
+        scores = wide(model.decode(memory, z, mask.expand(samples, -1))).log_softmax(-1)
+        likelihood = scores.gather(-1, target[..., None])[..., 0].sum(1)
+    return float(likelihood.double().mean()) - kl
+
+
+def standstill(trace: Sequence[Output]) -> int | None:
+    """The first step that leaves an output as it was, from the outputs after steps 0, 1, …; None where none does.
+
+    A delta step depends on the output alone, so that an output that stands still once does so for ever.
+    """
+    pairs = enumerate(zip(trace, trace[1:], strict=False), 1)
+    return next((step for step, (before, after) in pairs if list(before) == list(after)), None)
+
+
+def stopped(traces: Sequence[Sequence[Output]]) -> list[float]:
+    """Shares of sentences that stop at steps 1, 2, …, from traces[step][sentence]. Raises ValueError without any."""
+    if not traces or not traces[0]:
+        raise ValueError("there are no outputs to follow: take at least one sentence that is not empty.")
+    found = [standstill([step[number] for step in traces]) for number in range(len(traces[0]))]
+    return [found.count(step) / len(found) for step in range(1, len(traces))]
+
+
+def point(steps: int, values: Sequence[float], start: Sequence[float]) -> dict[str, float]:
+    """One point of a curve: the mean bound in nats a sentence after `steps` steps, and its gain on `start`.
+
+    Errors are standard errors over sentences; that of the gain is paired. `risen` and `fallen` are shares.
+    """
+    gains = [value - first for value, first in zip(values, start, strict=True)]
+    return {
+        "steps": steps,
+        "bound": statistics.fmean(values),
+        "bound_error": standard_error(values),
+        "gain": statistics.fmean(gains),
+        "gain_error": standard_error(gains),
+        "risen": sum(gain > 0 for gain in gains) / len(gains),
+        "fallen": sum(gain < 0 for gain in gains) / len(gains),
+    }

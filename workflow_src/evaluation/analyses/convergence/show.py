@@ -1,0 +1,35 @@
+"""Curves of the bound, BLEU and stopped sentences over refinement steps."""
+
+from __future__ import annotations
+
+from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.analyses.convergence import Convergence, ConvergencePoint
+from workflow_src.evaluation.analyses.curves import Followed, change_cells, curve_block
+from workflow_src.evaluation.analyses.shown import Block, first_sentences
+from workflow_src.evaluation.report.conventions import removal_words
+from workflow_src.evaluation.report.markdown import signed
+
+
+def show(content: Convergence, manifest: Manifest) -> list[Block]:
+    """The bound and BLEU after L steps, and the share of sentences whose output stands still from step L on."""
+
+    def cells(point: ConvergencePoint) -> list[str]:
+        bound = f"{signed(point.bound)} ± {point.bound_error:.2f}"
+        stopped = f"{100 * point.stopped:.0f}" if point.steps else ""
+        return [bound, *change_cells(point), f"{point.bleu:.1f}", stopped]
+
+    caption = (
+        f"Evidence lower bound of what L steps put out, BLEU, and the share of sentences whose output step L is the "
+        f"first to leave as it was, on {first_sentences(content.sentences, content.split)}; as Figures 3 and 4 of Shu "
+        f"et al. 2020. Bounds are in nats a sentence, with {content.samples:,} draws of z for each output; the "
+        "length's probability is part of them where latents say it. Bars are standard errors over sentences. BLEU: "
+        f"{removal_words(content.remove_repetitions)}."
+    )
+    panels = (
+        Followed("bound", "ELBO, nats a sentence", "bound_error"),
+        Followed("bleu", "BLEU"),
+        Followed("stopped", "sentences stopped at L, %", factor=100, first=1),
+    )
+    heads = ["ELBO", "gain", "risen, %", "fallen, %", "BLEU", "stopped at L, %"]
+    label = "Evidence lower bound, BLEU and stopped sentences against refinement steps"
+    return [curve_block(content, manifest, caption, heads, cells, panels, label)]

@@ -1,0 +1,111 @@
+"""Mean -log p(y|x) of every row's outputs under one system or several, as in Tu et al. 2020 (Tables 2 and 5)."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+
+from workflow_src.config.base import ConfigError, unknown
+from workflow_src.config.plan.selection import at_reference_lengths, main_split, rows, scoring
+from workflow_src.config.resolved import Loaded
+from workflow_src.evaluation.analyses.energy import RowEnergies
+from workflow_src.spec import SCORER, Analysis, AnalysisSettings, Selection, Use
+from workflow_src.spec.analyses import Enabled
+
+WHERE = "analyses.energies"
+
+
+class EnergiesSettings(AnalysisSettings):
+    """Mean -log p(y|x) of every row's outputs under one system or several, as in Tu et al. 2020 (Tables 2 and 5)."""
+
+    enabled: Enabled = False
+    scorer: Annotated[str | tuple[str, ...] | None, Use.SYSTEMS] = Field(
+        None,
+        description="systems that score outputs, the first that of the main table; default: the first autoregressive "
+        "one, else the first",
+    )
+    reference_lengths: Annotated[bool, Use.SELECTS] = Field(
+        False, description="also what searches put out at the references' lengths: energy and BLEU"
+    )
+    batch: Annotated[int, Use.LIMIT] = Field(64, gt=0, description="sentences decoded or scored together")
+
+    @field_validator("scorer")
+    @classmethod
+    def _different_scorers(cls, value: Any) -> Any:
+        if isinstance(value, tuple):
+            if not value:
+                raise ValueError("it names no system; name one or more, or remove scorer")
+            for name in value:
+                if value.count(name) > 1:
+                    raise ValueError(f"it has {name} twice; name every system once")
+        return value
+
+
+def names(scorer: str | tuple[str, ...] | list[str] | None) -> tuple[str, ...]:
+    """Names of the systems that score: one, several, or none."""
+    return (scorer,) if isinstance(scorer, str) else tuple(scorer or ())
+
+
+def select(settings: EnergiesSettings, loaded: Loaded) -> Selection:
+    """The systems that score, and every row of the main table as it is scored there.
+
+    With `reference_lengths` also the searches whose outputs at the references' lengths are measured. Raises ConfigError
+    where there are none, and for a system that does not score.
+    """
+    scorers = scoring_systems(settings, loaded)
+    if not scorers:
+        return Selection(entries={"scorer": None, "rows": []})
+    of_table, searches, more = rows(loaded), [], {}
+    if settings.reference_lengths:
+        searches = at_reference_lengths(loaded)
+        if not searches and settings.enabled is True:
+            raise ConfigError(
+                f"{WHERE}.reference_lengths is true, and no decode of {main_split(loaded)} translates at given "
+                "lengths; add one, or remove reference_lengths."
+            )
+    if searches:
+        # Outputs at given lengths are read off no alignment.
+        removal, tokeniser = scoring(loaded).values()
+        searches = [search | {"repetitions_removed": removal} for search in searches]
+        more = {"searches": searches, "bleu_tokeniser": tokeniser}
+    systems = dict.fromkeys([*(search["system"] for search in searches), *(scorers if of_table else ())])
+    entries = {"scorer": list(scorers), "rows": of_table} | more
+    return Selection(tuple(systems), tuple(row["details"] for row in of_table), entries)
+
+
+def scoring_systems(settings: EnergiesSettings, loaded: Loaded) -> tuple[str, ...]:
+    """The systems that the settings name, or the first that fits; none where it is off. Raises ConfigError."""
+    if not settings.enabled:
+        return ()
+    # The first of each kind: sorting keeps the order of the configuration.
+    ranked = sorted(loaded.systems.values(), key=lambda one: not one.family.autoregressive)
+    fits = [one.name for one in ranked if SCORER in one.traits]
+    named = names(settings.scorer)
+    if not named and not fits and settings.enabled == "auto":
+        return ()
+    if not named and not fits:
+        raise ConfigError(f"{WHERE}: no system of the experiment scores outputs; add one, or remove {WHERE}.")
+    for name in named:
+        if name not in loaded.systems:
+            raise unknown("system", name, list(loaded.systems), f"{WHERE}.scorer")
+        if name not in fits:
+            raise ConfigError(
+                f"{WHERE}.scorer is {name}, of family {loaded.systems[name].family_name}, which scores "
+                f"no outputs; it must be a system that does ({', '.join(fits) or 'there is none: add one'})."
+            )
+    return named or (fits[0],)
+
+
+ANALYSIS = Analysis(
+    name="energies",
+    title="Energies",
+    settings=EnergiesSettings,
+    select=select,
+    needs="it scores the translations of a decode",
+    measure="workflow_src.evaluation.analyses.energies.measure:measure",
+    content=RowEnergies,
+    show="workflow_src.evaluation.analyses.energies.show:show",
+    message="Measuring energies of every row's outputs",
+    # Differences between rows may be smaller than what bfloat16 tells apart.
+    float32=True,
+    order=4,
+)

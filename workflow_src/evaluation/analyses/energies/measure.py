@@ -1,0 +1,131 @@
+"""Energies of outputs, -log p(y|x) under a system that scores (Tu et al. 2020, section 3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from workflow_src.data.batching import pad
+from workflow_src.data.repetitions import collapse_repetitions
+from workflow_src.data.subwords import Subwords
+from workflow_src.decoding.ranking import Rescorer
+from workflow_src.evaluation.analyses.energies import EnergiesSettings, names
+from workflow_src.evaluation.analyses.inputs import Inputs, outputs, standard_error, target_ids
+from workflow_src.evaluation.analyses.procedures import procedure, translate_with
+from workflow_src.evaluation.quality import metrics
+from workflow_src.jobs import log
+from workflow_src.registry import settings_of
+from workflow_src.serving.translator import Translator
+
+
+def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
+    scorers = {name: inputs.translator(name) for name in names(inputs.entries["scorer"])}
+    first = next(iter(scorers))
+    subwords = scorers[first].subwords
+    source, target, references = inputs.columns()
+    sources, targets = subwords.encode_source(source), subwords.encode_target(target)
+    ids = target_ids(subwords)
+    rows = []
+    for row in inputs.rows:
+        removal = row["repetitions_removed"]
+        scored = without(removal, outputs(Path(row["details"]), ids, len(sources)), subwords)
+        of_row = {key: row[key] for key in ("system", "name", "seed", "repetitions_removed")}
+        rows.append(of_row | under(scorers, sources, scored, settings.batch))
+        log.info("%s %s, seed %s: %s", row["system"], row["name"], row["seed"], rows[-1]["per_sentence"])
+    at_references = []
+    for entry in inputs.searches:
+        removal, translator = entry["repetitions_removed"], inputs.translator(entry["system"])
+        tokens = at_lengths(translator, entry["settings"], sources, targets, settings.batch)
+        language, tokeniser = translator.description["languages"]["target"], inputs.entries["bleu_tokeniser"]
+        bleu = metrics.bleu_by_convention(translator.text(tokens, removal), references, language, tokeniser)
+        # Symbols that the model's family adds to the vocabulary are none of the scorer's.
+        own = [[ids[piece] for piece in subwords.pieces_target(output)] for output in tokens]
+        of_entry = {key: entry[key] for key in ("system", "name", "repetitions_removed")}
+        energy = under(scorers, sources, without(removal, own, subwords), settings.batch)
+        at_references.append(of_entry | {"bleu": bleu} | energy)
+        log.info("%s %s at the references' lengths: BLEU %.2f", entry["system"], entry["name"], bleu["bleu"])
+    reference = under(scorers, sources, targets, settings.batch)
+    more = {"at_reference_lengths": at_references} if at_references else {}
+    return {"scorer": first, "reference": reference, "rows": rows} | more
+
+
+def without(removal: str, rows: list[list[int]], subwords: Subwords) -> list[list[int]]:
+    """Outputs as tables score them: without the repetitions that `removal` names."""
+    if removal == "subwords":
+        return subwords.without_repetitions(rows)
+    if removal == "words":
+        return subwords.encode_target([collapse_repetitions(text) for text in subwords.decode_target(rows)])
+    return rows
+
+
+def at_lengths(
+    translator: Translator, settings: dict[str, Any], sources: list[list[int]], targets: list[list[int]], batch: int
+) -> list[list[int]]:
+    """Outputs (subword ids) of a search, with `settings` as rules have them, at the lengths of `targets`.
+
+    Lengths are at least 1, as in training, and at most the longest that the model's length head knows. An empty source
+    gives an empty output.
+    """
+    search = procedure(translator, settings_of(settings))
+    numbers = [number for number, source in enumerate(sources) if source]
+    lengths = [max(1, min(len(targets[number]), search.model.length.longest)) for number in numbers]
+    tokens = translate_with(search, [sources[number] for number in numbers], lengths, batch, translator.runtime.device)
+    translations: list[list[int]] = [[] for _ in sources]
+    for number, output in zip(numbers, tokens, strict=True):
+        translations[number] = output
+    return translations
+
+
+@torch.no_grad()
+def energies(
+    scorer: Rescorer, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int, device: Any
+) -> list[float | None]:
+    """-log p(y|x) in nats of an output for each source (subword ids without end symbols), ends counted.
+
+    None where the system cannot tell: an empty source, a sequence longer than its positions, an impossible output.
+    `batch` sentences are scored together, which changes nothing.
+    """
+    limit = scorer.config.max_positions - 1
+    able = [i for i, source in enumerate(sources) if source and max(len(source), len(outputs[i])) <= limit]
+    able.sort(key=lambda i: (len(outputs[i]), len(sources[i])))
+    values: list[float | None] = [None] * len(sources)
+    for start in range(0, len(able), batch):
+        rows = able[start : start + batch]
+        states = scorer.scoring_states(pad([sources[i] for i in rows], eos=True).to(device))
+        target = pad([outputs[i] for i in rows], eos=False).to(device)
+        for i, value in zip(rows, scorer.log_probability(states, target).tolist(), strict=True):
+            values[i] = -value if math.isfinite(value) else None
+    return values
+
+
+def summary(values: Sequence[float | None], outputs: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Means over what could be scored: `per_sentence` with its standard error, and `per_token`, ends counted.
+
+    `unscored` is the number of sentences left out; where nothing is left, means are None.
+    """
+    scored = [(value, len(output) + 1) for value, output in zip(values, outputs, strict=True) if value is not None]
+    counts: dict[str, Any] = {"sentences": len(scored), "unscored": len(values) - len(scored)}
+    if not scored:
+        return counts | {"per_sentence": None, "error": None, "per_token": None}
+    total, tokens = sum(value for value, _ in scored), sum(count for _, count in scored)
+    error = standard_error([value for value, _ in scored])
+    return counts | {"per_sentence": total / len(scored), "error": error, "per_token": total / tokens}
+
+
+def under(
+    scorers: Mapping[str, Any], sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int
+) -> dict[str, Any]:
+    """The `summary` of outputs under the first of `scorers`, translators by name; in `others` that under each other.
+
+    Where one scores there are no `others`.
+    """
+    means = {
+        name: summary(energies(one.network, sources, outputs, batch, one.runtime.device), outputs)
+        for name, one in scorers.items()
+    }
+    first, *rest = means
+    return means[first] | ({"others": {name: means[name] for name in rest}} if rest else {})

@@ -1,0 +1,100 @@
+"""Tables of energies: of every row of the main table, and at the references' lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.analyses.energy import (
+    AtReferenceLengths,
+    RowEnergies,
+    ScoredOutputs,
+    ScoredRow,
+    energy_words,
+)
+from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.quality.metrics import CONVENTIONS
+from workflow_src.evaluation.report.conventions import removal_words, source_words
+from workflow_src.evaluation.report.tables import CONVENTION_LABELS
+
+
+def show(content: RowEnergies, manifest: Manifest) -> list[Block]:
+    scorers = " and ".join(content.by_scorer(content.reference))
+    caption = (
+        f"{energy_words(scorers)} Of {content.split}; ±: standard error over sentences. Outputs are those that "
+        "the main table scores. Not scored are sentences whose output is longer than the scorer's positions or "
+        "impossible for it."
+    )
+    blocks = [Block(caption, table=energies_table(content, manifest))]
+    if content.at_reference_lengths:
+        table, caption = reference_lengths_table(content, manifest), _reference_lengths_caption(content, manifest)
+        blocks.append(Block(caption, title="At the references’ lengths", table=table))
+    return blocks
+
+
+def energies_table(content: RowEnergies, manifest: Manifest) -> Table:
+    """The references' energy, and each row's, under every scorer; a line for each seed where there are several."""
+    several = len({row.seed for row in content.rows}) > 1
+    named: list[tuple[str, ScoredOutputs]] = [("references", content.reference)]
+    for row in content.rows:
+        named.append((_row_label(row, manifest) + (f", seed {row.seed}" if several else ""), row))
+    heads = ["", *_energy_heads(list(content.by_scorer(content.reference)))]
+    return Table(heads, [[name, *_energy_cells(content, outputs)] for name, outputs in named])
+
+
+def reference_lengths_table(content: RowEnergies, manifest: Manifest) -> Table:
+    """BLEU in every convention, published BLEU and energies of what searches put out at the references' lengths."""
+    report, entries = manifest.report, content.at_reference_lengths
+    published = [report.expected_reference_lengths.get(f"{row.system}/{row.name}") for row in entries]
+    shown = any(value is not None for value in published)
+    heads = ["", *(CONVENTION_LABELS[name] for name in CONVENTIONS)]
+    heads += [f"published ({CONVENTION_LABELS[report.expected_convention]})"] if shown else []
+    heads += _energy_heads(list(content.by_scorer(entries[0])))
+    rows = []
+    for row, value in zip(entries, published, strict=True):
+        cells = [_row_label(row, manifest), *(_bleu(getattr(row.bleu, key)) for key in CONVENTIONS.values())]
+        cells += [_bleu(value)] if shown else []
+        rows.append(cells + _energy_cells(content, row))
+    return Table(heads, rows)
+
+
+def _reference_lengths_caption(content: RowEnergies, manifest: Manifest) -> str:
+    report, entries = manifest.report, content.at_reference_lengths
+    text = (
+        f"BLEU on {content.split}, and energies as above, of what searches put out where lengths are those of the "
+        "references, which no system knows: rows of the main table are at lengths of their own. "
+        f"{removal_words(entries[0].repetitions_removed).capitalize()}."
+    )
+    if len({row.seed for row in manifest.rows}) > 1:
+        text += " Systems are those of the first seed."
+    if report.expected_reference_lengths:
+        text += (
+            f" Published figures{source_words(report)} are at these lengths too: compare them with the column "
+            f"{CONVENTION_LABELS[report.expected_convention]}."
+        )
+    return text
+
+
+def _energy_heads(scorers: Sequence[str]) -> list[str]:
+    """Three columns for each scorer, which they name where there are several."""
+    several = len(scorers) > 1
+    of = [f"energy under {name}, nats a sentence" if several else "energy, nats a sentence" for name in scorers]
+    return [head for first in of for head in (first, "a token", "not scored")]
+
+
+def _energy_cells(content: RowEnergies, outputs: ScoredOutputs) -> list[str]:
+    cells = []
+    for one in content.by_scorer(outputs).values():
+        value = one.per_sentence
+        cells += ["–", "–"] if value is None else [f"{value:.1f} ± {one.error:.1f}", f"{one.per_token:.2f}"]
+        cells.append(str(one.unscored))
+    return cells
+
+
+def _row_label(row: ScoredRow | AtReferenceLengths, manifest: Manifest) -> str:
+    decode = manifest.decode(row.system, row.name)
+    return f"{row.system}, {decode.label() if decode else row.name}"
+
+
+def _bleu(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"

@@ -1,0 +1,90 @@
+"""Energies of rows of the main table, which the report reads from whichever analysis measured them. No torch here.
+
+An analysis whose content is a `RowEnergies` fills columns of the main table and cells of grids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from workflow_src.config.experiment import Removal
+from workflow_src.config.manifest import GridCell
+from workflow_src.evaluation.analyses.content import Content, Record
+
+
+class Energy(Record):
+    """-log p(y|x) in nats, means over the `sentences` that could be scored; None where none could."""
+
+    sentences: int
+    unscored: int
+    per_sentence: float | None
+    error: float | None
+    per_token: float | None
+
+
+class ScoredOutputs(Energy):
+    """Energy under the first scorer, and in `others` under each other one."""
+
+    others: dict[str, Energy] = {}
+
+
+class ScoredRow(ScoredOutputs):
+    """Of what a row of the main table put out."""
+
+    system: str
+    name: str
+    seed: int
+    repetitions_removed: Removal
+
+
+class Bleu(Record):
+    """BLEU as `quality.metrics.CONVENTIONS` count it."""
+
+    bleu: float
+    bleu_tokenised: float | None
+    bleu_intl_lowercase: float | None
+
+
+class AtReferenceLengths(ScoredOutputs):
+    """Of what a decode puts out at the lengths of the references, with its BLEU."""
+
+    system: str
+    name: str
+    repetitions_removed: Removal
+    bleu: Bleu
+
+
+class RowEnergies(Content):
+    """Energies of the references and of every row; `scorer` is the first system that scores."""
+
+    scorer: str
+    reference: ScoredOutputs
+    rows: tuple[ScoredRow, ...]
+    at_reference_lengths: tuple[AtReferenceLengths, ...] = ()
+
+    def by_scorer(self, outputs: ScoredOutputs) -> dict[str, Energy]:
+        """Energies of these outputs by the names of the scorers, the first one first."""
+        return {self.scorer: outputs, **outputs.others}
+
+    def scorer_of(self, cell: GridCell) -> str:
+        """The scorer whose energy a cell of a grid shows."""
+        return next((name for name in cell.scorers if name in self.by_scorer(self.reference)), self.scorer)
+
+
+def row_energies(contents: Iterable[Content]) -> RowEnergies | None:
+    """The energies of rows among the analyses of a report, if any."""
+    return next((content for content in contents if isinstance(content, RowEnergies)), None)
+
+
+def energy_words(scorers: str) -> str:
+    """What figures of energy are, for captions."""
+    return (
+        f"Energy is −log p(y|x) of what a row puts out, in nats under {scorers}, the mean over sentences and "
+        "over tokens (end symbols counted)."
+    )
+
+
+def unmatched(energies: RowEnergies | None, expected: dict[str, float]) -> dict[str, float]:
+    """Published figures at the references' lengths of rows that were not measured there, by what they are."""
+    shown = {f"{row.system}/{row.name}" for row in (energies.at_reference_lengths if energies else ())}
+    return {f"{key} (at the references' lengths)": value for key, value in expected.items() if key not in shown}

@@ -1,0 +1,62 @@
+"""Where latents go under refinement: distances, log-densities, and how far each step is a delta step."""
+
+from pydantic import Field
+
+from workflow_src.config.plan.selection import refining
+from workflow_src.evaluation.analyses.content import CurvePoint, Curves, Steps
+from workflow_src.spec import LATENT, Analysis, AnalysisSettings
+from workflow_src.spec.analyses import Enabled
+
+
+class LatentPathsSettings(AnalysisSettings):
+    """Where latents go under refinement: distances, log-densities, and how far each step is a delta step."""
+
+    enabled: Enabled = False
+    sentences: int = Field(100, gt=0, description="first sentences of dev")
+    steps: Steps = Field((1, 2, 4, 8), min_length=1, description="beside 0, the prior mean")
+
+
+class LatentPathsPoint(CurvePoint):
+    """Distances and densities of latents, as in `measure.Place`; None where no sentence has the figure.
+
+    Distances are Euclidean norms of a position's latent, log-densities are in nats a position. `moving` counts the
+    sentences that have a cosine; `changed` is the share of sentences whose output the step changed.
+    """
+
+    from_start: float | None
+    from_start_error: float | None
+    step: float | None
+    step_error: float | None
+    from_reference: float | None
+    from_reference_error: float | None
+    log_prior: float | None
+    log_prior_error: float | None
+    log_posterior: float | None
+    log_posterior_error: float | None
+    cosine: float | None
+    cosine_error: float | None
+    changed: float | None
+    changed_error: float | None
+    moving: int
+
+
+class LatentPaths(Curves[LatentPathsPoint]):
+    """Where latents go from step to step."""
+
+
+ANALYSIS = Analysis(
+    name="latent_paths",
+    title="Paths of the latents",
+    settings=LatentPathsSettings,
+    select=refining(LATENT),
+    needs="it follows refinement of latents",
+    measure="workflow_src.evaluation.analyses.latent_paths.measure:measure",
+    content=LatentPaths,
+    show="workflow_src.evaluation.analyses.latent_paths.show:show",
+    split="dev",
+    rule="follow_latents",
+    message="Following latents from step to step",
+    # Steps differ by less than what bfloat16 tells apart.
+    float32=True,
+    order=7,
+)

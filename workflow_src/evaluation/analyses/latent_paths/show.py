@@ -1,0 +1,54 @@
+"""Curves of distances, log-densities and directions of latents over refinement steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.analyses.curves import Followed, curve_block, start_title
+from workflow_src.evaluation.analyses.latent_paths import LatentPaths, LatentPathsPoint
+from workflow_src.evaluation.analyses.shown import Block, first_sentences
+from workflow_src.evaluation.report.markdown import signed
+
+
+def show(content: LatentPaths, manifest: Manifest) -> list[Block]:
+    """Distances of the latents after L steps, their log-densities, and the cosine of steps and delta steps."""
+
+    def shown(point: LatentPathsPoint, key: str, digits: int, write: Callable[[float, int], str]) -> str:
+        value = getattr(point, key)
+        return "" if value is None else f"{write(value, digits)} ± {getattr(point, f'{key}_error'):.{digits}f}"
+
+    def plain(value: float, digits: int) -> str:
+        return f"{value:.{digits}f}"
+
+    def cells(point: LatentPathsPoint) -> list[str]:
+        distances = [shown(point, key, 3, plain) for key in ("from_start", "step", "from_reference")]
+        densities = [shown(point, key, 2, signed) for key in ("log_prior", "log_posterior")]
+        cosine = shown(point, "cosine", 2, signed)
+        changed = "" if point.changed is None else f"{100 * point.changed:.0f}"
+        return [*distances, *densities, cosine, str(point.moving) if point.steps else "", changed]
+
+    caption = (
+        f"Where latents are after L steps, on {first_sentences(content.sentences, content.split)}, from the "
+        f"{start_title(manifest)}, z_0. Distances are "
+        "Euclidean norms of a position's latent: from z_0, from the step before, and from the mean of q(z|x,y) with "
+        "the reference as y. Log-densities are in nats a position: of the prior p(z|x), and of q(z|x,y) with y as what "
+        "z_L decodes to. All are means over positions, then over sentences. Cosine: between a step and the delta step "
+        "from the same point, over the sentences in which both move. Latents of target positions are followed at the "
+        "reference's length. Bars and ± are standard errors over sentences."
+    )
+    panels = [
+        Followed(key, title, f"{key}_error", first=first)
+        for key, title, first in (
+            ("from_start", "distance from z_0", 0),
+            ("step", "length of step L", 1),
+            ("from_reference", "to the reference's mean", 0),
+            ("log_prior", "log p(z|x), nats a position", 0),
+            ("log_posterior", "log q(z|x,y), nats a position", 0),
+            ("cosine", "cosine with the delta step", 1),
+        )
+    ]
+    heads = ["|z − z_0|", "step", "from the reference's", "log p(z|x)", "log q(z|x,y)", "cosine"]
+    heads += ["of sentences", "changed, %"]
+    label = "Distances, log-densities and directions of latents against refinement steps"
+    return [curve_block(content, manifest, caption, heads, cells, panels, label, height=2.6)]

@@ -1,0 +1,214 @@
+"""The latent space of one sentence, position by position (Lee et al. 2020, section 6.1), for latents of width 2.
+
+At each position the plane of its own latent is shown, the other positions held at the prior mean: which subword the
+decoder puts out where, and where the score network points. Paths of refinement move all positions at once, so a path
+may end in a region of another subword than it decodes to; both are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workflow_src.decoding.latent import StepMaker, best_tokens, gradient_step, latent_mask, refine
+from workflow_src.evaluation.analyses.inputs import Inputs
+from workflow_src.evaluation.analyses.latent_space import LatentSpaceSettings
+from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.registry import searches, step_maker
+from workflow_src.spec import MODEL, REFINER
+from workflow_src.types import EOS, LatentModel, RefinementStep, Refiner
+
+# Sequences decoded together: bounds memory, changes nothing.
+CHUNK = 256
+
+
+def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
+    (entry,) = inputs.searches
+    translator, wanted = inputs.translator(entry["system"]), settings.sentence
+    networks = translator.networks(entry_settings(entry, settings.steps))
+    model, refiner, device = networks[MODEL], networks[REFINER], translator.runtime.device
+    sentences = inputs.sentences(settings.sentences if wanted is None else wanted + 1)
+    sources = [[*ids, EOS] for ids in translator.subwords.encode_source(sentences.sources)]
+    targets = translator.subwords.encode_target(sentences.targets)
+    if wanted is None:
+        place = choose(model, refiner, sources, targets, settings.positions, settings.steps, device)
+    elif wanted in sentences.numbers:
+        place = sentences.numbers.index(wanted)
+    else:
+        raise ValueError(f"line {wanted} of {inputs.source}, counted from 0, is empty or not there; name another.")
+    makers = _step_makers(entry, settings.steps, networks)
+    sizes = (settings.steps, settings.resolution, settings.arrows)
+    drawn = map_sentence(model, refiner, makers, sources[place], targets[place], *sizes, device)
+    ids = sorted(
+        {cell for panel in drawn["panels"] for row in panel["regions"] for cell in row}
+        | {token for tokens in drawn["outputs"].values() for token in tokens}
+        | ({EOS} if drawn["end_symbol"] is not None else set())
+    )
+    texts = {
+        name: translator.text([[token for token in tokens if token != EOS]])[0]
+        for name, tokens in drawn["outputs"].items()
+    }
+    return drawn | {
+        "sentence": sentences.numbers[place],
+        "source": sentences.sources[place],
+        "reference": sentences.references[place],
+        "system": entry["system"],
+        "steps": settings.steps,
+        "pieces": dict(zip(map(str, ids), translator.subwords.pieces_target(ids), strict=True)),
+        "texts": texts,
+    }
+
+
+def _step_makers(entry: dict[str, Any], steps: int, networks: Mapping[str, Any]) -> dict[str, StepMaker]:
+    """Steps of the control of a search and of the search itself, by name."""
+    names = [name for name in (searches()[entry["search"]].control, entry["search"]) if name]
+    wanted = {name: entry_settings(entry | {"search": name}, steps) for name in names}
+    return {name: step_maker(networks, settings) for name, settings in wanted.items()}
+
+
+def path(z: Tensor, step: RefinementStep, steps: int) -> Tensor:
+    """Latents before and after each step: (1, T, Z) -> (steps + 1, T, Z)."""
+    points = [z]
+    for _ in range(steps):
+        points.append(step(points[-1]))
+    return torch.cat(points)
+
+
+def window(points: Tensor, deviation: Tensor) -> tuple[Tensor, float]:
+    """Centre (2,) and half the side of a square around points (N, 2), and 2.5 of the prior's deviations (2,) wide.
+
+    Within it lies nearly all that the prior draws, and so the borders that matter.
+    """
+    low, high = points.amin(0), points.amax(0)
+    return (low + high) / 2, max(0.65 * float((high - low).max()), 2.5 * float(deviation.max()))
+
+
+def lattice(centre: Tensor, half: float, count: int) -> Tensor:
+    """Points (count * count, 2) of a square, row by row from below, as centres of its cells."""
+    offsets = half * (2 * torch.arange(count, dtype=centre.dtype) + 1 - count) / count
+    y, x = torch.meshgrid(centre[1] + offsets, centre[0] + offsets, indexing="ij")
+    return torch.stack([x.flatten(), y.flatten()], -1)
+
+
+def _around(mean: Tensor, position: int, points: Tensor) -> Tensor:
+    """Latents (N, T, 2) that are the mean (1, T, 2) but for one position, where they are the points (N, 2)."""
+    z = mean.expand(len(points), -1, -1).clone()
+    z[:, position] = points.to(z)
+    return z
+
+
+@torch.no_grad()
+def regions(model: LatentModel, memory: Any, mean: Tensor, position: int, points: Tensor) -> list[int]:
+    """The subword put out at `position` for each point (N, 2), the other positions at `mean` (1, T, 2)."""
+    tokens: list[int] = []
+    for part in _around(mean, position, points).split(CHUNK):
+        rows = torch.zeros(len(part), dtype=torch.long, device=mean.device)
+        mask = torch.ones(part.shape[:2], dtype=torch.bool, device=mean.device)
+        tokens += best_tokens(model, memory.select(rows), part, mask)[:, position].tolist()
+    return tokens
+
+
+@torch.no_grad()
+def field(refiner: Refiner, memory: Any, mean: Tensor, position: int, points: Tensor) -> Tensor:
+    """The refiner's direction (N, 2) at `position` for each point (N, 2), the other positions at `mean` (1, T, 2)."""
+    z = _around(mean, position, points)
+    rows = torch.zeros(len(z), dtype=torch.long, device=mean.device)
+    mask = torch.ones(z.shape[:2], dtype=torch.bool, device=mean.device)
+    return refiner.direction(memory.select(rows), z, mask)[:, position].double().cpu()
+
+
+@torch.no_grad()
+def changes(model: LatentModel, refiner: Refiner, source: Sequence[int], length: int, steps: int, device: Any) -> int:
+    """Positions at which refinement by the network changes the output, at this target length."""
+    memory = model.encode(torch.tensor([list(source)], device=device))
+    mask = latent_mask(model, torch.tensor([length], device=device))
+    mean, _ = model.prior(memory, mask)
+    refined = refine(mean, gradient_step(refiner, memory, mask, 1.0), steps)
+    return int((best_tokens(model, memory, mean, mask) != best_tokens(model, memory, refined, mask)).sum())
+
+
+@torch.no_grad()
+def choose(
+    model: LatentModel,
+    refiner: Refiner,
+    sources: Sequence[Sequence[int]],
+    references: Sequence[Sequence[int]],
+    longest: int,
+    steps: int,
+    device: Any,
+) -> int:
+    """Index of the sentence to show, among those whose reference has at most `longest` subwords.
+
+    One that refinement changes comes first, then one whose reference has the predicted length, then the one changed at
+    most positions, then the first. Raises ValueError where all references are longer or empty.
+    """
+    short = [i for i, reference in enumerate(references) if sources[i][:-1] and 1 <= len(reference) <= longest]
+    if not short:
+        raise ValueError(
+            f"none of {len(references)} sentences has a reference of at most {longest} subwords; raise "
+            "analyses.latent_space.positions or its sentences."
+        )
+
+    def rank(i: int) -> tuple[bool, bool, int, int]:
+        predicted = int(model.predict_lengths(model.encode(torch.tensor([list(sources[i])], device=device))))
+        moved = changes(model, refiner, sources[i], len(references[i]), steps, device)
+        return moved > 0, predicted == len(references[i]), moved, -i
+
+    return max(short, key=rank)
+
+
+@torch.no_grad()
+def map_sentence(
+    model: LatentModel,
+    refiner: Refiner,
+    makers: Mapping[str, StepMaker],
+    source: Sequence[int],
+    reference: Sequence[int],
+    steps: int,
+    resolution: int,
+    arrows: int,
+    device: Any,
+) -> dict[str, Any]:
+    """What the picture shows of one sentence, for the length of its reference; subwords as ids.
+
+    `makers` make the steps of the searches whose paths are shown, by their names; `searches` lists these in order.
+    `outputs` are the subwords from the prior mean, the posterior mean of the reference, and after the last step of
+    each of them. Each of `panels` has a square (`centre`, `half`), `regions` (resolution rows from below of subword
+    ids), `arrows` (x, y, dx, dy) in a grid, the points `prior` and `posterior`, and each path by the name of its
+    search, from the prior mean on. Where targets have an end symbol, `end_symbol` is its id (else None), the last
+    panel is of its latent, and outputs keep their end symbols. Raises ValueError for latents of another width.
+    """
+    memory = model.encode(torch.tensor([list(source)], device=device))
+    target = model.whole_target(torch.tensor([list(reference)], device=device))
+    mask = torch.ones_like(target, dtype=torch.bool)
+    mean, deviation = model.prior(memory, mask)
+    if mean.size(-1) != 2:
+        raise ValueError(
+            f"latents are {mean.size(-1)} wide, and a picture has 2 dimensions; set model.latent_dim to 2."
+        )
+    posterior, _ = model.posterior(memory, target, mask)
+    paths = {name: path(mean, make(memory, mask), steps) for name, make in makers.items()}
+    ends = {"prior": mean, "posterior": posterior} | {name: z[-1:] for name, z in paths.items()}
+    panels = []
+    for position in range(target.size(1)):
+        points = {name: z[:, position].double().cpu() for name, z in {"posterior": posterior, **paths}.items()}
+        centre, half = window(torch.cat(list(points.values())), deviation[0, position].double().cpu())
+        cells = regions(model, memory, mean, position, lattice(centre, half, resolution))
+        places = lattice(centre, half, arrows)
+        panels.append(
+            {
+                "centre": centre.tolist(),
+                "half": half,
+                "regions": [cells[row * resolution : (row + 1) * resolution] for row in range(resolution)],
+                "arrows": torch.cat([places, field(refiner, memory, mean, position, places)], -1).tolist(),
+                "prior": mean[0, position].double().cpu().tolist(),
+                "posterior": points["posterior"][0].tolist(),
+                **{name: points[name].tolist() for name in paths},
+            }
+        )
+    outputs = {name: best_tokens(model, memory, z, mask)[0].tolist() for name, z in ends.items()}
+    end = EOS if model.extra_positions else None
+    return {"end_symbol": end, "searches": list(paths), "outputs": outputs, "panels": panels}

@@ -1,0 +1,173 @@
+"""Marginal log-probability of an output, by importance sampling (Lee et al. 2020, section 5.2; Burda et al. 2016).
+
+    log p(y|x) = log E_q[p(y|z,x) p(z|x) / q(z|y,x)]
+               ~ logsumexp_k[log p(y|z_k,x) + log p(z_k|x) - log q(z_k|y,x)] - log K
+
+with z_k ~ q(z|y,x), given the length |y|, whose own probability is left out. Sentences are taken one by one and their
+noise is a function of (seed, sentence) alone, so that nothing else influences an estimate; outputs of a sentence that
+have the same length share their noise, which makes differences between them more exact than the values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workflow_src.evaluation.analyses.content import looked_at
+from workflow_src.evaluation.analyses.inputs import Inputs, sentence_generator, standard_error
+from workflow_src.evaluation.analyses.marginal import MarginalSettings
+from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.jobs import log
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS, LatentModel, wide
+
+
+def measure(inputs: Inputs, settings: MarginalSettings) -> dict[str, Any]:
+    sentences, steps = inputs.sentences(settings.sentences), looked_at(settings.steps)
+    curves = []
+    # Outputs of all searches of one model together: the prior mean's, and many others, are the same.
+    for model in dict.fromkeys(entry["model"] for entry in inputs.searches):
+        entries = [entry for entry in inputs.searches if entry["model"] == model]
+        estimates = _estimates(inputs, settings, entries)
+        for place, entry in enumerate(entries):
+            rows = [row[place] for row in estimates]
+            points = [point(step, [r[i] for r in rows], [r[0] for r in rows]) for i, step in enumerate(steps)]
+            curves.append(entry | {"points": points})
+    return {"sentences": len(sentences.sources), "samples": settings.samples, "curves": curves}
+
+
+def _estimates(inputs: Inputs, settings: MarginalSettings, entries: list[dict[str, Any]]) -> list[list[list[Estimate]]]:
+    """estimates[sentence][entry][step] of searches that refine the latents of one model."""
+    sentences, steps = inputs.sentences(settings.sentences), looked_at(settings.steps)
+    translator = inputs.translator(entries[0]["system"])
+    model = translator.networks(entry_settings(entries[0], 0))[MODEL]
+    traces = [
+        inputs.translator(entry["system"])
+        .search(sentences.sources, entry_settings(entry, steps[-1]), trace=True, scored=False, normalised=True)
+        .traces
+        for entry in entries
+    ]
+    estimates = []
+    for number, ids in enumerate(translator.subwords.encode_source(sentences.sources)):
+        of_sentence = marginals(
+            model,
+            [*ids, EOS],
+            [trace[step][number] for trace in traces for step in steps],
+            settings.samples,
+            settings.seed,
+            sentences.numbers[number],
+            settings.chunk,
+            translator.runtime.device,
+        )
+        estimates.append([of_sentence[i : i + len(steps)] for i in range(0, len(of_sentence), len(steps))])
+        if (number + 1) % 50 == 0:
+            log.info("%s: %d of %d sentences", entries[0]["model"], number + 1, len(sentences.sources))
+    return estimates
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """log p(y|x) in nats, its standard error from sampling z, and the effective samples, (sum w)^2 / sum w^2."""
+
+    value: float
+    error: float
+    effective: float
+
+
+def gaussian_log_ratio(z: Tensor, noise: Tensor, mean_p: Tensor, deviation_p: Tensor, deviation_q: Tensor) -> Tensor:
+    """log p(z) - log q(z) of diagonal Gaussians, with z = mean_q + deviation_q * noise; (K, T, Z) -> (K,), in nats."""
+    log_p = -0.5 * ((z - mean_p) / deviation_p) ** 2 - deviation_p.log()
+    log_q = -0.5 * noise**2 - deviation_q.log()
+    return (log_p - log_q).flatten(1).sum(1)
+
+
+@torch.no_grad()
+def log_weights(model: LatentModel, memory: Any, target: Tensor, noise: Tensor, chunk: int) -> Tensor:
+    """Logarithms (K,) of the importance weights of one output, in float64.
+
+    `memory` is that of one sentence, with `select(rows)`; target (1, T); noise (K, T, Z), standard normal. Never more
+    than `chunk` samples are decoded together, which bounds memory by chunk * T * V logits.
+    """
+    mask = torch.ones_like(target, dtype=torch.bool)
+    mean_p, deviation_p = (part.double() for part in model.prior(memory, mask))
+    mean_q, deviation_q = (part.double() for part in model.posterior(memory, target, mask))
+    logarithms = []
+    for part in noise.double().split(chunk):
+        rows = torch.zeros(len(part), dtype=torch.long, device=target.device)
+        z = mean_q + deviation_q * part
+        logits = model.decode(memory.select(rows), z.to(noise.dtype), mask.expand(len(part), -1))
+        labels = target.expand(len(part), -1)[..., None]
+        # The normaliser of every class, special symbols included: p(y|z,x) is the model's own.
+        reconstruction = (logits.gather(-1, labels)[..., 0].double() - wide(logits).logsumexp(-1).double()).sum(1)
+        logarithms.append(reconstruction + gaussian_log_ratio(z, part, mean_p, deviation_p, deviation_q))
+    return torch.cat(logarithms)
+
+
+def estimate(log_weights: Tensor) -> Estimate:
+    """The estimate that K >= 2 log-weights give.
+
+    The error is that of the delta method: the deviation of the weights over their mean and the root of K.
+    """
+    count = log_weights.numel()
+    value = torch.logsumexp(log_weights, 0) - math.log(count)
+    relative = (log_weights - value).exp()  # of mean 1
+    effective = relative.sum() ** 2 / (relative**2).sum()
+    return Estimate(float(value), float(relative.std()) / math.sqrt(count), float(effective))
+
+
+@torch.no_grad()
+def marginals(
+    model: LatentModel,
+    source: Sequence[int],
+    outputs: Sequence[Sequence[int]],
+    samples: int,
+    seed: int,
+    sentence: int,
+    chunk: int,
+    device: torch.device,
+) -> list[Estimate]:
+    """An estimate for each output of one sentence (subword ids; `source` with its end symbol).
+
+    A model whose targets have an end symbol is asked for the output with one after its last word: other positions of
+    end symbols give the same words, and their probability is left out. Only such a model takes an empty output.
+
+    Equal outputs have equal estimates and are computed once. `sentence` is a number that names the sentence.
+    """
+    memory = model.encode(torch.tensor([list(source)], device=device))
+    known: dict[tuple[int, ...], Estimate] = {}
+    for output in map(tuple, outputs):
+        if output in known:
+            continue
+        target = model.whole_target(torch.tensor([output], dtype=torch.int64, device=device))
+        width = model.prior(memory, torch.ones_like(target, dtype=torch.bool))[0].size(-1)
+        # All at once, so that the size of chunks changes nothing: K * T * Z numbers are little beside logits.
+        noise = torch.randn((samples, target.size(1), width), generator=sentence_generator(seed, sentence))
+        known[output] = estimate(log_weights(model, memory, target, noise.to(device), chunk))
+    return [known[tuple(output)] for output in outputs]
+
+
+def point(steps: int, estimates: Sequence[Estimate], start: Sequence[Estimate]) -> dict[str, float]:
+    """One point of a curve: the mean over sentences of log p(y|x) after `steps` steps, and its gain on `start`, L = 0.
+
+    `error` is the standard error of the mean from sampling z; `spread` that over sentences. `gain_error` is the paired
+    one, over sentences, of the gain. All in nats a sentence.
+    """
+    values = [e.value for e in estimates]
+    gains = [e.value - s.value for e, s in zip(estimates, start, strict=True)]
+    return {
+        "steps": steps,
+        "log_probability": statistics.fmean(values),
+        "error": math.sqrt(sum(e.error**2 for e in estimates)) / len(values),
+        "spread": standard_error(values),
+        "gain": statistics.fmean(gains),
+        "gain_error": standard_error(gains),
+        "risen": sum(gain > 0 for gain in gains) / len(gains),
+        "fallen": sum(gain < 0 for gain in gains) / len(gains),
+        "effective_samples": statistics.median(e.effective for e in estimates),
+    }

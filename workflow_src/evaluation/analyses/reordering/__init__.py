@@ -1,0 +1,147 @@
+"""Whether latents of source positions follow the word order of a translation (Gu & Kong 2021, Figure 6)."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from workflow_src.config.base import ConfigError, unknown
+from workflow_src.config.plan.paths import Paths
+from workflow_src.config.resolved import Loaded
+from workflow_src.evaluation.analyses.content import FirstSentences, Record
+from workflow_src.spec import ALIGNED, SOURCE_LATENT, Analysis, AnalysisSettings, Selection, Use
+from workflow_src.spec.analyses import Enabled
+
+
+class ReorderingSettings(AnalysisSettings):
+    """Whether latents of source positions follow the word order of a translation (Gu & Kong 2021, Figure 6)."""
+
+    enabled: Enabled = False
+    sentences: int = Field(200, gt=0, description="first sentences of test")
+    system: Annotated[str | None, Use.SYSTEMS] = Field(
+        None,
+        description="whose translations are compared with the references; default: the first autoregressive system",
+    )
+    positions: int = Field(16, gt=1, description="longest source that is drawn, in subwords with the end symbol")
+
+
+class OrderGroup(Record):
+    """Means over sentences: the share of latents that move, by how many positions, and distances of means.
+
+    `change` is the distance at the same position, `spread` that between positions.
+    """
+
+    sentences: int
+    moved: float
+    displacement: float
+    change: float
+    spread: float
+
+
+class SystemOrder(Record):
+    """Sentences whose translations have the same order, and others; None for a group that is empty.
+
+    `correlation` is that of displacement and disagreement in order, None where either does not vary.
+    """
+
+    system: str
+    same: OrderGroup | None
+    other: OrderGroup | None
+    correlation: float | None
+
+
+class Alignment(Record):
+    """The slots that hold each subword, of so many; None where the slots do not suffice."""
+
+    slots: int
+    places: tuple[tuple[int, ...], ...] | None
+
+
+class OrderPanel(Record):
+    """Distances of the means of two translations, and the position that each of the first is assigned to.
+
+    `alignments` are those of the two translations, where the system has any.
+    """
+
+    system: str
+    distances: tuple[tuple[float, ...], ...]
+    assigned: tuple[int, ...]
+    alignments: tuple[Alignment, Alignment] | None = None
+
+
+class OrderExample(Record):
+    """Two translations of a sentence (its line's number, from 0); `order` is the share of pairs of words that differ.
+
+    `pieces` are the source's subwords, `target_pieces` those of the two texts.
+    """
+
+    sentence: int
+    order: float
+    pieces: tuple[str, ...]
+    texts: tuple[str, str]
+    target_pieces: tuple[tuple[str, ...], tuple[str, ...]]
+    panels: tuple[OrderPanel, ...]
+
+
+class Translations(Record):
+    """The decode whose translations stand beside the references."""
+
+    system: str
+    name: str
+
+
+class Reordering(FirstSentences):
+    """Latents and word order; `compared` are the sentences whose two translations differ."""
+
+    compared: int
+    translations: Translations
+    systems: tuple[SystemOrder, ...]
+    example: OrderExample | None
+
+
+def select(settings: ReorderingSettings, loaded: Loaded) -> Selection:
+    """Systems whose latents are those of source positions, and the translations that stand beside the references.
+
+    Raises ConfigError where these are not made.
+    """
+    where, wanted = "analyses.reordering", settings.system
+    systems = [one for one in loaded.systems.values() if SOURCE_LATENT in one.traits]
+    searches = [{"system": one.name, "aligned": ALIGNED in one.traits} for one in systems]
+    if not (settings.enabled and searches):
+        return Selection.of(rows=[])
+    if wanted is not None and wanted not in loaded.systems:
+        raise unknown("system", wanted, list(loaded.systems), f"{where}.system")
+    decodes = [decode for decode in loaded.decodes if "test" in decode.splits]
+    fits = [
+        decode
+        for decode in decodes
+        if (loaded.systems[decode.system].family.autoregressive if wanted is None else decode.system == wanted)
+    ]
+    if not fits and settings.enabled == "auto":
+        return Selection.of(rows=[])
+    if not fits:
+        kind = f"system {wanted}" if wanted else "an autoregressive system"
+        names = ", ".join(dict.fromkeys(decode.system for decode in decodes)) or "none"
+        raise ConfigError(
+            f"{where} compares the references with translations of test by {kind}, and no decode makes them; add "
+            f"one, or set {where}.system to a system that is decoded ({names})."
+        )
+    decode = fits[0]
+    details = Paths(loaded).translation_details(decode, loaded.config.seeds[0], "test")
+    return Selection.of(searches, rows=[{"system": decode.system, "name": decode.name, "details": details}])
+
+
+ANALYSIS = Analysis(
+    name="reordering",
+    title="Latents and word order",
+    settings=ReorderingSettings,
+    select=select,
+    needs="it looks at latents of source positions",
+    measure="workflow_src.evaluation.analyses.reordering.measure:measure",
+    content=Reordering,
+    show="workflow_src.evaluation.analyses.reordering.show:show",
+    split="test",
+    message="Measuring how far posterior means follow another word order",
+    # Means that hardly differ are told apart.
+    float32=True,
+    order=9,
+)

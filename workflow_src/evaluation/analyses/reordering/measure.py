@@ -1,0 +1,213 @@
+"""Do latents follow the word order of a translation? (Gu & Kong 2021, Figure 6)
+
+Two translations of one sentence give two posteriors at the same source positions. Where the second translation puts
+words in another order, its means may be those of the first at other positions: an assignment of the least total
+distance tells which. Where outputs are read off slots, the most probable alignment tells where each translation has
+its subwords.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import networkx
+import numpy as np
+import torch
+
+from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, outputs, target_ids
+from workflow_src.evaluation.analyses.posteriors import posterior_latents
+from workflow_src.evaluation.analyses.reordering import ReorderingSettings
+from workflow_src.jobs import log
+from workflow_src.losses.ctc import Lattice, viterbi
+from workflow_src.losses.own_symbols import own_symbols
+from workflow_src.serving.translator import Translator
+from workflow_src.types import EOS, AlignedLatentModel, wide
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Sentences with two translations, as subword ids and as texts: the references and those that are compared.
+
+    `orders` are the sentences' disagreements, and `kept` the places of those that are compared. `numbers` are lines.
+    """
+
+    numbers: list[int]
+    sources: list[list[int]]
+    sides: tuple[list[list[int]], list[list[int]]]
+    texts: tuple[list[str], list[str]]
+    orders: list[float | None]
+    kept: list[int]
+
+
+def measure(inputs: Inputs, settings: ReorderingSettings) -> dict[str, Any]:
+    subwords = inputs.translator(inputs.searches[0]["system"]).subwords
+    pairs = _pairs(inputs, settings)
+    example = _example(pairs, settings.positions)
+    systems, panels = [], []
+    for entry in inputs.searches:
+        figures, panel = _compared(inputs.translator(entry["system"]), entry, pairs, example)
+        systems.append(entry | summary(figures, [pairs.orders[i] for i in pairs.kept]))
+        panels += [panel] if panel else []
+    shown = None
+    if example is not None:
+        names = subwords.names()["source"]
+        shown = {
+            "sentence": pairs.numbers[example],
+            "order": pairs.orders[example],
+            "pieces": [names[i] for i in [*pairs.sources[example], EOS]],
+            "texts": [side[example] for side in pairs.texts],
+            "target_pieces": [subwords.pieces_target(side[example]) for side in pairs.sides],
+            "panels": panels,
+        }
+    return {
+        "sentences": len(pairs.sources),
+        "compared": len(pairs.kept),
+        "translations": {key: inputs.rows[0][key] for key in ("system", "name")},
+        "systems": systems,
+        "example": shown,
+    }
+
+
+def _pairs(inputs: Inputs, settings: ReorderingSettings) -> Pairs:
+    (row,) = inputs.rows
+    path, subwords = Path(row["details"]), inputs.translator(inputs.searches[0]["system"]).subwords
+    sentences = inputs.sentences(settings.sentences)
+    translations = outputs(path, target_ids(subwords), sentences.lines)
+    sides = subwords.encode_target(sentences.targets), [translations[number] for number in sentences.numbers]
+    texts = subwords.decode_target(sides[0]), subwords.decode_target(sides[1])
+    orders = [disagreement(a.split(), b.split()) for a, b in zip(*texts, strict=True)]
+    # Equal translations have equal latents, and an order needs two words.
+    kept = [i for i, order in enumerate(orders) if order is not None and texts[0][i] != texts[1][i]]
+    if not kept:
+        # Systems that have hardly been trained; a run goes on all the same.
+        log.warning(
+            "warning: no translation of %s differs from its reference and shares two words with it: nothing is "
+            "compared. Raise analyses.reordering.sentences, or name another system in analyses.reordering.system.",
+            path,
+        )
+    return Pairs(sentences.numbers, subwords.encode_source(sentences.sources), sides, texts, orders, kept)
+
+
+def _example(pairs: Pairs, positions: int) -> int | None:
+    """The place of the sentence that is drawn: of short sources the most reordered one, else the shortest source."""
+    short = [i for i in pairs.kept if len(pairs.sources[i]) < positions]
+    if short:
+        return max(short, key=lambda i: pairs.orders[i])
+    return min(pairs.kept, key=lambda i: len(pairs.sources[i]), default=None)
+
+
+def _compared(
+    translator: Translator, entry: dict[str, Any], pairs: Pairs, example: int | None
+) -> tuple[list[dict[str, float]], dict[str, Any] | None]:
+    """Figures of every kept sentence under a system, and the panel of the example."""
+    network, device, panel = translator.network, translator.runtime.device, None
+    sources = [pairs.sources[i] for i in pairs.kept]
+    means = [
+        [mean for mean, _ in posterior_latents(network, sources, [side[i] for i in pairs.kept], BATCH, device)]
+        for side in pairs.sides
+    ]
+    figures = []
+    for i, one, other in zip(pairs.kept, *means, strict=True):
+        distances = distances_between(one, other)
+        assigned = assignment(distances)
+        figures.append(moves(distances, assigned))
+        if i == example:
+            panel = entry | {"distances": distances.tolist(), "assigned": assigned}
+            if entry.get("aligned"):
+                ids = [*pairs.sources[i], EOS]
+                panel["alignments"] = [alignment(network, ids, side[i], device) for side in pairs.sides]
+    return figures, panel
+
+
+def disagreement(one: Sequence[str], other: Sequence[str]) -> float | None:
+    """Share of the pairs of words that stand in one order here and in the opposite order there, in [0, 1].
+
+    This is Kendall's distance over words that both translations have exactly once; None for fewer than two of them.
+    """
+    places = {word: place for place, word in enumerate(other) if other.count(word) == 1}
+    order = [places[word] for word in one if word in places and one.count(word) == 1]
+    pairs = list(itertools.combinations(order, 2))
+    return sum(a > b for a, b in pairs) / len(pairs) if pairs else None
+
+
+def assignment(distances: np.ndarray) -> list[int]:
+    """For each row of distances (S, S) a column of its own, so that their sum is the least there is.
+
+    Where leaving every row at its own column is as good, none moves.
+    """
+    size = len(distances)
+    graph = networkx.Graph()
+    graph.add_weighted_edges_from(
+        # A matching of all rows has the greatest weight where its distances are least.
+        (row, size + column, -float(distances[row, column]))
+        for row, column in itertools.product(range(size), repeat=2)
+    )
+    matched = dict(map(sorted, networkx.max_weight_matching(graph, maxcardinality=True)))
+    columns = [matched[row] - size for row in range(size)]
+    least = distances[np.arange(size), columns].sum()
+    return list(range(size)) if np.trace(distances) <= least * (1 + 1e-9) else columns
+
+
+def distances_between(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Euclidean distances (S, S) between the rows of two sets of means (S, Z)."""
+    return np.linalg.norm(one[:, None] - other[None], axis=-1)
+
+
+@torch.no_grad()
+def alignment(
+    model: AlignedLatentModel, source: Sequence[int], target: Sequence[int], device: torch.device
+) -> dict[str, Any]:
+    """The most probable alignment of target (subword ids) with the slots of source (with its end symbol).
+
+    Latents are the mean of q(z|x,y), y being that target, so that they say what it says. `slots` is the
+    number N of slots, and `places` has for each subword the slots that hold it, from 0, one after the other; None where
+    the slots do not suffice. Slot n lies at (n + 1/2) S / N of the S source subwords, as slots are upsampled.
+    """
+    memory = model.encode(torch.tensor([list(source)], device=device))
+    words = torch.tensor([list(target)], dtype=torch.int64, device=device)
+    logits, mask = model.decode(memory, model.posterior(memory, words)[0])
+    lattice, symbols = Lattice(words, mask.sum(1)), own_symbols(words, model.blank)
+    if not bool(lattice.reachable):
+        return {"slots": int(lattice.slots), "places": None}
+    scores = wide(logits).log_softmax(-1).gather(2, symbols[:, None].expand(-1, logits.size(1), -1))
+    path = viterbi(scores, lattice)[0].tolist()
+    places = [[slot for slot, own in enumerate(path) if own == number] for number in range(1, len(target) + 1)]
+    return {"slots": int(lattice.slots), "places": places}
+
+
+def moves(distances: np.ndarray, assigned: Sequence[int]) -> dict[str, float]:
+    """One sentence: the share of latents that move, how far in positions, and distances in and between positions."""
+    shifts = np.abs(np.asarray(assigned) - np.arange(len(assigned)))
+    elsewhere = distances[~np.eye(len(distances), dtype=bool)]
+    return {
+        "moved": float((shifts > 0).mean()),
+        "displacement": float(shifts.mean()),
+        "change": float(np.diag(distances).mean()),
+        "spread": float(elsewhere.mean()) if elsewhere.size else 0.0,
+    }
+
+
+def summary(sentences: Sequence[dict[str, float]], orders: Sequence[float]) -> dict[str, Any]:
+    """Means over sentences in the `same` order and in `other` orders, and over all the correlation with the order.
+
+    `orders` are the sentences' disagreements. A group without sentences is None, as is a correlation (Pearson's, of
+    displacement and disagreement) where either does not vary.
+    """
+
+    def means(rows: list[dict[str, float]]) -> dict[str, Any] | None:
+        if not rows:
+            return None
+        return {"sentences": len(rows)} | {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+
+    pairs = list(zip(sentences, orders, strict=True))
+    shifts, differences = np.array([row["displacement"] for row in sentences]), np.array(orders)
+    varies = len(pairs) > 1 and shifts.std() > 0 and differences.std() > 0
+    return {
+        "same": means([row for row, order in pairs if order == 0]),
+        "other": means([row for row, order in pairs if order > 0]),
+        "correlation": float(np.corrcoef(shifts, differences)[0, 1]) if varies else None,
+    }

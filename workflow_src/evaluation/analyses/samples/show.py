@@ -1,0 +1,30 @@
+"""Translations of samples before and after refinement, with their differences marked."""
+
+from __future__ import annotations
+
+from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.analyses.samples import Sample, Samples
+from workflow_src.evaluation.analyses.shown import Block, Line, first_sentences
+from workflow_src.evaluation.report import page
+
+
+def show(content: Samples, manifest: Manifest) -> list[Block]:
+    search, steps = content.search, content.search.steps
+    caption = (
+        f"Translations of one sample from the prior, and after {page.in_words(steps)} "
+        f"{'step' if steps == 1 else 'steps'} of {manifest.title(search.search)}: of "
+        f"{first_sentences(content.sentences, content.split)}, those in which refinement changes most words. What it "
+        "takes away and what it puts in is marked."
+    )
+    style = page.colour_class(manifest.look(search.system, search.search).colour)
+    return [Block(caption, examples=tuple(_lines(sample, style) for sample in content.examples))]
+
+
+def _lines(sample: Sample, style: str) -> tuple[Line, ...]:
+    """What refinement takes away is marked in what was sampled, what it puts in in what is refined."""
+    return (
+        Line("source", sample.source, source=True),
+        Line("reference", sample.reference),
+        Line("sampled", sample.sampled, page.marked(sample.refined, sample.sampled), first=True),
+        Line("refined", sample.refined, page.marked(sample.sampled, sample.refined), style=style),
+    )

@@ -1,0 +1,67 @@
+"""What refinement does: edit distance from the first output, and repetitions (Lee et al. 2020, section 5.3)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from rapidfuzz.distance import Levenshtein
+
+from workflow_src.evaluation.analyses.content import looked_at
+from workflow_src.evaluation.analyses.inputs import Inputs, standard_error
+from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.evaluation.analyses.tokens import TokensSettings
+
+Outputs = Sequence[Sequence[int]]
+
+
+def measure(inputs: Inputs, settings: TokensSettings) -> dict[str, Any]:
+    lines, steps = inputs.sentences(settings.sentences).sources, looked_at(settings.steps)
+    curves = []
+    for entry in inputs.searches:
+        search, translator = entry_settings(entry, steps[-1]), inputs.translator(entry["system"])
+        traces = translator.search(lines, search, trace=True, scored=False, normalised=True).traces
+        curves.append(entry | {"points": [compare(traces[0], traces[step], step) for step in steps]})
+    return {"sentences": len(lines), "curves": curves}
+
+
+def repetitions(tokens: Sequence[int]) -> int:
+    """Positions that hold the same subword as the one before."""
+    return sum(now == before for before, now in zip(tokens, tokens[1:], strict=False))
+
+
+def compare(first: Outputs, refined: Outputs, steps: int) -> dict[str, Any]:
+    """Means over sentences of `refined` outputs, after `steps` steps, against the `first` ones, with standard errors.
+
+    `edit_distance` counts insertions, deletions and substitutions of subwords a sentence; `changed` is the share of
+    sentences that differ at all. `repetitions` are counted a sentence; `relative_repetitions` is their ratio to those
+    of the first outputs, None where these have none.
+
+    Raises ValueError without sentences.
+    """
+    if not first:
+        raise ValueError("there are no outputs to compare: take at least one sentence that is not empty.")
+    distances = [Levenshtein.distance(a, b) for a, b in zip(first, refined, strict=True)]
+    before, after = [repetitions(a) for a in first], [repetitions(b) for b in refined]
+    ratio, error = _ratio(before, after)
+    return {
+        "steps": steps,
+        "edit_distance": statistics.fmean(distances),
+        "edit_distance_error": standard_error(distances),
+        "changed": sum(map(bool, distances)) / len(distances),
+        "repetitions": statistics.fmean(after),
+        "relative_repetitions": ratio,
+        "relative_repetitions_error": error,
+    }
+
+
+def _ratio(below: Sequence[int], above: Sequence[int]) -> tuple[float | None, float | None]:
+    """The ratio of two paired totals, and its standard error over sentences (the usual estimator of ratios)."""
+    total, count = sum(below), len(below)
+    if not total:
+        return None, None
+    ratio = sum(above) / total
+    residuals = sum((a - ratio * b) ** 2 for a, b in zip(above, below, strict=True))
+    return ratio, math.sqrt(count / max(1, count - 1) * residuals) / total

@@ -1,0 +1,37 @@
+"""Curves of edit distance and repetitions over refinement steps."""
+
+from __future__ import annotations
+
+from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.analyses.curves import Followed, curve_block, start_title
+from workflow_src.evaluation.analyses.shown import Block, first_sentences
+from workflow_src.evaluation.analyses.tokens import Tokens, TokensPoint
+
+
+def show(content: Tokens, manifest: Manifest) -> list[Block]:
+    """Edit distance from the first output, and repetitions relative to it where it has any, against L."""
+
+    def relative(point: TokensPoint) -> str:
+        ratio, error = point.relative_repetitions, point.relative_repetitions_error
+        return "–" if ratio is None or error is None else f"{100 * ratio:.0f} ± {100 * error:.0f}"
+
+    def cells(point: TokensPoint) -> list[str]:
+        repetitions = f"{point.repetitions:.2f}"
+        if not point.steps:
+            return ["", "", repetitions, ""]
+        distance = f"{point.edit_distance:.2f} ± {point.edit_distance_error:.2f}"
+        return [distance, f"{100 * point.changed:.0f}", repetitions, relative(point)]
+
+    start = start_title(manifest)
+    caption = (
+        f"What L steps change on {first_sentences(content.sentences, content.split)}, in subwords: edit distance from "
+        f"the {start}'s output, and subwords that repeat the one before, relative to the {start}'s. Bars are standard "
+        "errors over sentences."
+    )
+    panels = (
+        Followed("edit_distance", "edit distance from L = 0, subwords a sentence", "edit_distance_error"),
+        Followed("relative_repetitions", "repetitions, % of those at L = 0", "relative_repetitions_error", 100),
+    )
+    heads = ["edit distance", "changed, %", "repetitions a sentence", "of those at L = 0, %"]
+    label = "Edit distance and repetitions against refinement steps"
+    return [curve_block(content, manifest, caption, heads, cells, panels, label)]

@@ -1,0 +1,116 @@
+"""What analyses declare: their settings, what they look at, and their code."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, Self
+
+import pydantic
+
+from workflow_src.spec.sections import Frozen
+
+# auto: where the experiment has something that fits; true: something must fit.
+Enabled = bool | Literal["auto"]
+
+
+class Use(enum.Enum):
+    """What a setting of an analysis, in its `Annotated`, is for outside of the analysis."""
+
+    # It bounds memory and changes no result: the rule does not rerun when it changes.
+    LIMIT = enum.auto()
+    # It decides what is selected, which the rule's settings list.
+    SELECTS = enum.auto()
+    # It decides that by naming systems.
+    SYSTEMS = enum.auto()
+
+
+class AnalysisSettings(Frozen):
+    """Base of the settings of every analysis: its section under `analyses` in a configuration."""
+
+    enabled: Enabled = "auto"
+
+    @classmethod
+    def named(cls, *uses: Use) -> tuple[str, ...]:
+        """Fields with one of these uses."""
+        return tuple(name for name, field in cls.model_fields.items() if set(uses).intersection(_uses(field)))
+
+    @classmethod
+    def selecting(cls) -> tuple[str, ...]:
+        """Fields that decide what is selected."""
+        return ("enabled", *cls.named(Use.SELECTS, Use.SYSTEMS))
+
+
+def _uses(field: Any) -> Iterable[Use]:
+    return (item for item in field.metadata if isinstance(item, Use))
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """What an analysis looks at in an experiment; nothing where both `systems` and `translations` are empty.
+
+    systems       systems whose bundles are read, of the first seed
+    translations  files of translations (details, one JSON object a line) that are read
+    entries       what the rule's settings say beside those of the analysis
+    """
+
+    systems: tuple[str, ...] = ()
+    translations: tuple[str, ...] = ()
+    entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, searches: Iterable[Mapping[str, Any]] = (), rows: Iterable[Mapping[str, Any]] | None = None, **more: Any
+    ) -> Self:
+        """The selection of `searches` (or systems; each has `system`) and of `rows` (each has `details`, a file)."""
+        searches = list(searches)
+        entries = {"searches": searches} | ({} if rows is None else {"rows": list(rows)}) | more
+        systems = dict.fromkeys(search["system"] for search in searches)
+        return cls(tuple(systems), tuple(row["details"] for row in entries.get("rows", ())), entries)
+
+    def __bool__(self) -> bool:
+        return bool(self.systems or self.translations)
+
+
+@dataclasses.dataclass(frozen=True)
+class Analysis:
+    """A measurement beside the rows of the tables, with a file, a rule and a section of the report.
+
+    title     heading in the report
+    settings  a class of its own; `enabled` is "auto" or False by default
+    select    (settings, `config.resolved.Loaded`) -> Selection; helpers are in `config.plan.selection`
+    needs     what an experiment must have for it, as a sentence without its end: "it follows refinement of latents"
+    measure   (`evaluation.analyses.inputs.Inputs`, settings) -> content of its file, as JSON has it
+    content   class that the file is checked by, derived from `evaluation.analyses.content.Content`
+    show      (content, `config.manifest.Manifest`) -> list of `evaluation.analyses.shown.Block`
+    split     of the sentences; None: that of the main table
+    rule      name of its rule; None: measure_NAME
+    message   what its rule says while it runs
+    float32   whether it is computed in float32, whatever the machine's precision
+    hours     that its job may take on a cluster
+    order     place in the report
+    """
+
+    name: str
+    title: str
+    settings: type[AnalysisSettings]
+    select: Callable[[Any, Any], Selection]
+    needs: str
+    measure: str
+    content: type[pydantic.BaseModel]
+    show: str
+    split: Literal["dev", "test"] | None = None
+    rule: str | None = None
+    message: str | None = None
+    float32: bool = False
+    hours: int = 1
+    order: int = 100
+
+    @property
+    def rule_name(self) -> str:
+        return self.rule or f"measure_{self.name}"
+
+    @property
+    def default(self) -> AnalysisSettings:
+        return self.settings()
