@@ -2,8 +2,8 @@
 
 Sources are padded to buckets. How wide outputs are depends on values, such as predicted lengths: a program is captured
 for the widest outputs that sources of its bucket had so far, and returns the width that they need. Where that is more,
-the batch is computed again by a wider program. On a CPU the same programs run uncaptured, which tests compare with eager
-inference.
+the batch is computed again by a wider program. On a CPU the same programs run uncaptured, and tests compare
+them with eager inference.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def roles(description: dict[str, Any]) -> dict[str, str]:
 
 
 def defaults(description: Mapping[str, Any], search: Search) -> dict[str, Any]:
-    """Defaults of a search in a bundle: systems that it carries, and settings; finished bundles have `search_defaults`."""
+    """Defaults of a search in a bundle: systems that it carries, and settings, if it is finished."""
     own = {name: value for name, value in description["defaults"].items() if name in search.settings.model_fields}
     return own | description.get("search_defaults", {}).get(search.name, {})
 

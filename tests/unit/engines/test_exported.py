@@ -268,7 +268,7 @@ def test_self_attention_in_one_operator_gives_what_its_parts_give(model, setting
 
 
 def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, settings):
-    with pytest.raises(ValueError, match="^ONNX Runtime cannot compute search collapse for a sentence of 41 subwords"):
+    with pytest.raises(ValueError, match="search collapse .*41 subwords"):
         engine.translate([[7] * 40], settings, True)
 
 
@@ -398,18 +398,15 @@ def test_what_has_no_program_is_not_served():
         return serves(family, searches[name], searches[name].settings(**fields))
 
     assert reason("delta") is None
-    wanted = "computes searches that have a program, and latent-search has none; remove the engine"
-    assert reason("latent-search") == wanted
-    wanted = "cannot compute search delta with stop_threshold; remove one of the two"
-    assert reason("delta", stop_threshold=0.1) == wanted
+    assert "latent-search has none" in reason("latent-search")
+    assert "with stop_threshold" in reason("delta", stop_threshold=0.1)
 
 
 def test_without_the_exporter_a_graph_that_is_not_there_is_refused(model, settings, tmp_path, monkeypatch):
     from workflow_src.engines import exported
 
     monkeypatch.setattr(exported, "EXPORTER", "no_such_package")
-    wanted = '^search collapse cannot be exported for ONNX Runtime without no_such_package .the extra "fast".; use'
-    with pytest.raises(ValueError, match=wanted):
+    with pytest.raises(ValueError, match="search collapse .*no_such_package"):
         graphs({"upsampler": model}, tmp_path).translate([[7, 8]], settings, True)
 
 

@@ -150,5 +150,5 @@ def test_starts_from_the_decoder(kind):
 @pytest.mark.parametrize("kind", ["score", "energy"])
 def test_too_many_positions_are_refused_by_number(place, kind):
     memory, z, mask = place
-    with pytest.raises(ValueError, match="a sentence has 5 subwords, the model has 4 positions"):
+    with pytest.raises(ValueError, match=r"\b5\b.*\b4\b.*max_positions"):
         refiner(kind, max_positions=4).direction(memory, z, mask)

@@ -143,15 +143,15 @@ def translators(tiny_bundles):
 def test_a_beam_beyond_the_vocabulary_is_refused_by_the_translator(translators):
     translator = translators["transformer"]
     size = translator.subwords.target_size
-    with pytest.raises(ValueError, match=f"^beam is 100000, and the vocabulary has {size} subwords; say {size}"):
+    with pytest.raises(ValueError, match=rf"beam is 100000\b.*\b{size} subwords"):
         translator.translate(["Der Hund."], "beam", beam=100_000)
     # Also before there is a line, as the command asks.
-    with pytest.raises(ValueError, match="^beam is 100000"):
+    with pytest.raises(ValueError, match="beam is 100000"):
         translator.search([], translator.settings("beam", beam=100_000)[0])
 
 
 def test_candidates_that_do_not_fit_are_refused_by_the_translator(translators, monkeypatch):
-    with pytest.raises(ValueError, match=r"^search latent-search with samples 500000000 needs at least [\d,.]+ GB"):
+    with pytest.raises(ValueError, match=r"samples 500000000 needs at least [\d,.]+ GB"):
         translators["score"].translate(
             ["Der Hund."], "latent-search", lengths=1, samples=500_000_000, steps=0, rescorer=None
         )

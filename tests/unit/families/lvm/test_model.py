@@ -90,7 +90,7 @@ def test_a_deeper_teacher_gives_its_first_layers_and_one_of_another_width_is_ref
     assert torch.equal(model.decoder_stack.layers[1].feed_norm.weight, deep.decoder.layers[1].feed_norm.weight)
     other = lvm(seed=2, dim=8, feed_forward=12)
     before = {name: tensor.clone() for name, tensor in weights_of(other).items()}
-    with pytest.raises(ValueError, match=r"embedding of \(\d+, \d+\).*same subwords and the same model\.dim"):
+    with pytest.raises(ValueError, match=r"embedding of .*\bmodel\.dim\b"):
         other.start_from(weights_of(deep), "transformer")
     assert all(torch.equal(before[name], tensor) for name, tensor in weights_of(other).items())
 
@@ -127,5 +127,5 @@ def test_too_many_positions_are_refused_by_number():
         lambda: model.encode(pairs([6], [1]).source),
     )
     for call in calls:
-        with pytest.raises(ValueError, match="a sentence has 7 subwords, the model has 6 positions"):
+        with pytest.raises(ValueError, match=r"\b7\b.*\b6\b.*max_positions"):
             call()

@@ -186,7 +186,7 @@ def test_too_many_positions_are_refused_by_number():
     model = seq2seq(max_positions=8)
     fits = pairs([7], [7])
     assert model.log_probabilities(fits.source, fits.target).shape == (1, 8)
-    message = r"a sentence has 9 subwords, the model has 8 positions \(model.max_positions\): split the sentence or"
+    message = r"\b9\b.*\b8\b.*max_positions"
     for long in (pairs([8], [1]), pairs([1], [8])):
         with pytest.raises(ValueError, match=message):
             model.log_probabilities(long.source, long.target)

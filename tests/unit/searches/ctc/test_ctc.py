@@ -338,7 +338,7 @@ def test_users_are_told_that_compiling_takes_a_while(compiled, chosen, monkeypat
 @pytest.mark.parametrize("search", searches())
 def test_rows_that_leave_the_range_of_numbers_are_refused(search):
     row = row_of([[(3, 0.0), (SIZE - 1, value)] for value in (-200.0, -600.0, -1.0)])
-    with pytest.raises(ValueError, match="^no translation has a probability any more: use smaller values of lm_weight"):
+    with pytest.raises(ValueError, match="lm_weight and word_bonus"):
         search(SIZE - 1, 1, None, None, 0.0, -900.0)(row)
 
 
@@ -346,7 +346,7 @@ def test_rows_that_leave_the_range_of_numbers_are_refused(search):
 def test_slots_without_a_symbol_are_refused(value):
     logits = torch.zeros(1, 3, SIZE)
     logits[0, 1] = value
-    message = "^the model forbids every symbol of a slot, or its logits are not numbers: look at its training.$"
+    message = "every symbol of a slot"
     with pytest.raises(ValueError, match=message):
         rows_of_tensors(logits, torch.tensor([3]), 0.1, False)
     for search in (one.values[0] for one in searches() if one.values[0]):

@@ -159,7 +159,7 @@ def test_one_length_is_the_predicted_one():
         longer = argmax({MODEL: made}, SOURCE, ArgmaxSettings(**settings))
         given = {"quantile" if name == "length_quantile" else name: value for name, value in settings.items()}
         assert [len(row) for row in longer.tokens] == made.length.predict(made.encode(SOURCE), **given).tolist()
-    with pytest.raises(ValueError, match="length_quantile gives one length"):
+    with pytest.raises(ValueError, match="length_quantile"):
         ArgmaxSettings(lengths=2, length_quantile=0.6)
 
 
