@@ -80,7 +80,8 @@ class Carried:
         self.scorer = scorer
 
 
-def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, graphs, monkeypatch):
+@pytest.mark.usefixtures("graphs")
+def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, monkeypatch):
     """Several widths and ratios share a graph; alone and in padded batches, with a language model and without."""
     pytest.importorskip("onnxscript", reason="needs the extra fast")
     from workflow_src.engines import onnx_export

@@ -133,7 +133,7 @@ def test_int8_is_another_computation_of_the_same_model(exported, tmp_path):
 
 def test_what_cannot_be_is_said_in_one_sentence(quick, tmp_path, monkeypatch):
     model, _ = quick
-    with pytest.raises(ValueError, match='compute_type "int4".*float32, int8, float16'):
+    with pytest.raises(ValueError, match=r'compute_type "int4".*float32, int8, float16'):
         ctranslate2.Engine(tmp_path, pieces(model), 40, compute_type="int4")
     with pytest.raises(ValueError, match=r"compute_type float16 .*\bcpu\b.*allowed: "):
         ctranslate2.Engine(tmp_path, pieces(model), 40, compute_type="float16")
@@ -142,7 +142,7 @@ def test_what_cannot_be_is_said_in_one_sentence(quick, tmp_path, monkeypatch):
     short = pieces(model) | {"target": pieces(model)["target"][:-1]}
     with pytest.raises(ValueError, match=rf"target vocabulary .*\b{SOURCE - 1}\b"):
         write_model(model, short, tmp_path)
-    with pytest.raises(ValueError, match="transformer only.*Linear"):
+    with pytest.raises(ValueError, match=r"transformer only.*Linear"):
         write_model(torch.nn.Linear(2, 2), {}, tmp_path)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)

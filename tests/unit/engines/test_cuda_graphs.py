@@ -144,7 +144,7 @@ class Counted(Program):
 
 def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatch):
     models, settings = case("argmax")
-    monkeypatch.setattr(cuda_graphs, "bucket", lambda length, limit: length)
+    monkeypatch.setattr(cuda_graphs, "bucket", lambda length, _limit: length)
     monkeypatch.setattr(cuda_graphs, "Program", Counted)
     monkeypatch.setattr(Counted, "made", 0)
     made, sources = CapturedPasses(models, CPU), [[word] * 5 for word in range(3, 13)]

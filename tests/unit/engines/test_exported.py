@@ -151,7 +151,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def settings(family):
+def settings():
     return registry.searches()["collapse"].settings(blank=5)
 
 
@@ -199,7 +199,7 @@ def test_a_family_that_no_engine_knows_translates_as_eager_inference_does(engine
 def test_graphs_are_exported_once_for_all_processes(engine, model, folder, settings, monkeypatch):
     from workflow_src.engines import onnx_export
 
-    def never(*words):
+    def never(*_):
         raise AssertionError("exported again")
 
     monkeypatch.setattr(onnx_export, "export", never)
@@ -209,7 +209,8 @@ def test_graphs_are_exported_once_for_all_processes(engine, model, folder, setti
 
 
 @pytest.mark.parametrize("change", ["weights", "settings", "int8"])
-def test_other_weights_settings_and_precision_have_graphs_of_their_own(engine, model, folder, settings, change):
+@pytest.mark.usefixtures("engine")
+def test_other_weights_settings_and_precision_have_graphs_of_their_own(model, folder, settings, change):
     import copy
 
     changed = copy.deepcopy(model)
@@ -226,7 +227,7 @@ def test_a_damaged_graph_is_exported_again(engine, model, folder, settings, monk
 
     path = engine._path(engine._key(settings, True, True))
     content = path.read_bytes()
-    monkeypatch.setattr(onnx_export, "export", lambda *words: content)
+    monkeypatch.setattr(onnx_export, "export", lambda *_words: content)
     path.write_bytes(content[: len(content) // 2])
     with caplog.at_level(logging.WARNING):
         found = graphs({"upsampler": model}, folder).translate([[7, 8, 9]], settings, True)
@@ -257,7 +258,7 @@ def test_self_attention_in_one_operator_gives_what_its_parts_give(model, setting
     from workflow_src.engines.onnx_export import export
 
     joined = export({MODEL: model}, settings, True, True, True)
-    monkeypatch.setattr(onnx_narrow, "narrow_attention", lambda graph: None)
+    monkeypatch.setattr(onnx_narrow, "narrow_attention", lambda _graph: None)
     parts = export({MODEL: model}, settings, True, True, True)
     assert b"QAttention" in joined and b"QAttention" not in parts
     sessions = [onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]) for made in (joined, parts)]
@@ -268,7 +269,7 @@ def test_self_attention_in_one_operator_gives_what_its_parts_give(model, setting
 
 
 def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, settings):
-    with pytest.raises(ValueError, match="search collapse .*41 subwords"):
+    with pytest.raises(ValueError, match=r"search collapse .*41 subwords"):
         engine.translate([[7] * 40], settings, True)
 
 
@@ -347,7 +348,7 @@ def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, ranking_grap
 
 
 def test_another_rescorer_has_a_graph_of_its_own(one_pass, ranking_graphs):
-    model, rescorer, settings = one_pass
+    model, _, settings = one_pass
     made = graphs({"nat": model}, ranking_graphs)
     other = transformer(13, 13, seed=3, encoder_layers=1, decoder_layers=1).float()
     first = ranked(made, one_pass, [[7, 8, 9]])
@@ -406,7 +407,7 @@ def test_without_the_exporter_a_graph_that_is_not_there_is_refused(model, settin
     from workflow_src.engines import exported
 
     monkeypatch.setattr(exported, "EXPORTER", "no_such_package")
-    with pytest.raises(ValueError, match="search collapse .*no_such_package"):
+    with pytest.raises(ValueError, match=r"search collapse .*no_such_package"):
         graphs({"upsampler": model}, tmp_path).translate([[7, 8]], settings, True)
 
 

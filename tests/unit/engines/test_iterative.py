@@ -22,7 +22,8 @@ SMALL = {"encoder_layers": 1, "layers": 1}
 
 @pytest.mark.graphs
 @pytest.mark.parametrize("fields", [{"passes": 3}, {"passes": 2, "lengths": 3}])
-def test_outputs_scores_and_passes_are_those_of_our_own_code(fields, graphs):
+@pytest.mark.usefixtures("graphs")
+def test_outputs_scores_and_passes_are_those_of_our_own_code(fields):
     from workflow_src.engines.onnxruntime import open_networks
 
     search, family = registry.searches()["iterative-refinement"], registry.families()["inat"]

@@ -39,7 +39,8 @@ TOGETHER = ("ctc-greedy, blank penalty", "argmax")
     "case",
     [pytest.param(name, marks=() if name == "ctc-greedy, blank penalty" else pytest.mark.graphs) for name in CASES],
 )
-def test_outputs_and_scores_are_those_of_our_own_code(case, graphs, rescorer):
+@pytest.mark.usefixtures("graphs")
+def test_outputs_and_scores_are_those_of_our_own_code(case, rescorer):
     from workflow_src.engines.onnxruntime import open_networks
 
     name, model, fields = CASES[case]

@@ -28,7 +28,8 @@ CASES = {
 
 @pytest.mark.graphs
 @pytest.mark.parametrize("case", CASES)
-def test_outputs_and_scores_are_those_of_our_own_code(case, graphs):
+@pytest.mark.usefixtures("graphs")
+def test_outputs_and_scores_are_those_of_our_own_code(case):
     from workflow_src.engines.onnxruntime import open_networks
 
     search = registry.searches()[case]

@@ -69,7 +69,7 @@ def test_operators_put_out_words_alone_and_draw_each_their_own_noise(family, mon
     model, scorer, batch = network(family), transformer(seed=2), pairs([4, 1, 6], [3, 5, 1])
     seen = []
 
-    def energies(scorer, source, read, scored, mask):
+    def energies(_scorer, _source, read, scored, mask):
         seen.append((read, scored, mask))
         return (read + scored).sum((1, 2))
 
@@ -88,7 +88,7 @@ def test_the_first_operator_is_of_what_is_read_and_the_second_of_what_is_scored(
     model, scorer, batch = network(NETWORKS[0]), transformer(seed=2), pairs([4, 1, 6], [3, 5, 1])
     seen = {}
 
-    def energies(scorer, source, read, scored, mask):
+    def energies(_scorer, _source, read, scored, mask):
         seen.update(read=read[mask], scored=scored[mask])
         return (read + scored).sum((1, 2))
 

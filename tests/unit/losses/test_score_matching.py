@@ -104,7 +104,7 @@ class Counting(nn.Module):
         self.calls: list[tuple[bool, bool]] = []
         self.scale = nn.Parameter(torch.ones((), dtype=torch.float64))
 
-    def direction(self, memory, z, target_mask, differentiable=False):
+    def direction(self, _memory, z, _target_mask, differentiable=False):
         self.calls.append((differentiable, self.training))
         return self.scale * (1 - z)
 
@@ -188,13 +188,13 @@ class Toy(nn.Module):
         states = torch.zeros(*source.shape, 16)
         return Memory(states, mask, None)
 
-    def prior(self, memory, mask):
+    def prior(self, _memory, mask):
         return torch.zeros(*mask.shape, 1), torch.full((*mask.shape, 1), 1.5)
 
-    def posterior(self, memory, target, mask):
+    def posterior(self, _memory, target, mask):
         return (2.0 * (target == 4) - 1)[..., None], torch.ones(*mask.shape, 1)
 
-    def decode(self, memory, z, mask):
+    def decode(self, _memory, z, mask):
         return torch.cat([torch.zeros(*mask.shape, 3), -z, z], -1)
 
 

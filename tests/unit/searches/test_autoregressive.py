@@ -25,7 +25,7 @@ def longest(monkeypatch):
         for search in ("beam", "greedy"):
             monkeypatch.setattr(
                 f"workflow_src.searches.{search}.search.limits",
-                lambda source, ratio, positions: torch.full((source.size(0),), length),
+                lambda source, _ratio, _positions: torch.full((source.size(0),), length),
             )
 
     return set_longest

@@ -33,7 +33,7 @@ def one_pass(**more):
 
 
 @torch.no_grad()
-def by_alignments(model, source, outputs=None) -> dict[tuple[int, ...], float]:
+def by_alignments(model, source, _outputs=None) -> dict[tuple[int, ...], float]:
     """log p(y|x) / (|y| + 1) of every output that has an alignment, by enumeration, of one sentence without padding."""
     hidden, mask = model.hidden(model.encode(source))
     assert mask.all()
@@ -121,7 +121,7 @@ def test_nobody_is_asked_about_an_only_candidate_unless_its_score_is(monkeypatch
 def test_a_beam_ranked_by_a_rescorer_finds_the_best_sum(kind, weight, monkeypatch):
     """A beam that holds every output of up to three words."""
     monkeypatch.setattr(
-        "workflow_src.searches.beam.search.limits", lambda source, ratio, most: torch.full((len(source),), 3)
+        "workflow_src.searches.beam.search.limits", lambda source, _ratio, _most: torch.full((len(source),), 3)
     )
     (make, right), model = KINDS[kind], transformer(V, V, seed=9)
     rescorer = make()

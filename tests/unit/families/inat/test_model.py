@@ -94,7 +94,7 @@ def test_no_gradient_goes_from_a_pass_to_the_one_before():
     third = gradients(model, (model.refine(memory, guess, constant, mask) * weight).sum())
     found = gradients(model, (second(model, data, 3)[0] * weight).sum())
     for name, gradient in third.items():
-        assert gradient is None and found[name] is None or torch.allclose(gradient, found[name], atol=1e-12), name
+        assert (gradient is None and found[name] is None) or torch.allclose(gradient, found[name], atol=1e-12), name
 
 
 def test_states_that_are_not_carried_count_for_nothing():

@@ -138,7 +138,7 @@ def test_guesses_of_many_words_are_those_of_few(monkeypatch):
     hidden, mask = model.hidden(memory, data.target_lengths)
     drawn = uniform(torch.arange(4), (mask.size(1),))
     whole = [guessed(model, hidden, mask, x) for x in (None, drawn)]
-    monkeypatch.setattr("workflow_src.families.inat.objective.block_rows", lambda hidden, classes: 5)
+    monkeypatch.setattr("workflow_src.families.inat.objective.block_rows", lambda _hidden, _classes: 5)
     parts = [guessed(model, hidden, mask, x) for x in (None, drawn)]
     assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
     assert torch.equal(whole[0], model.output(model.logits(hidden).argmax(-1), mask))
@@ -169,7 +169,7 @@ class FakeDev:
 
     references: list[str]
     sentences: int = 4
-    group: Group = Group()
+    group: Group = dataclasses.field(default_factory=Group)
 
     @staticmethod
     def detokenise(rows):
@@ -178,7 +178,7 @@ class FakeDev:
     def generator(self):
         return torch.Generator().manual_seed(0)
 
-    def over_batches(self, measure, pass_by=None):
+    def over_batches(self, measure, _pass_by=None):
         data = batch()
         parts = ([0, 2], [1, 3])
         return [measure(Batch(data.source[rows], data.target[rows], tuple(rows))) for rows in parts]

@@ -133,7 +133,7 @@ class PriorAsPosterior:
     def __init__(self, model):
         self.encode, self.prior, self.decode, self.output = model.encode, model.prior, model.decode, model.output
 
-    def posterior(self, memory, target):
+    def posterior(self, memory, _target):
         return self.prior(memory)
 
 
@@ -268,7 +268,7 @@ def test_a_teacher_gives_encoders_decoders_and_embeddings():
 
 
 @pytest.mark.parametrize("kind", ["score", "energy"])
-def test_refiners_learn_delta_steps_at_source_positions(kind, model, batch):
+def test_refiners_learn_delta_steps_at_source_positions(kind, batch):
     frozen, network = lanmt(seed=3).requires_grad_(False), refiner(kind)
     config = ScoreMatchingConfig(delta_steps=2, pre_update_probability=0.0)
     terms = ScoreMatching(config)(network, batch, context(seed=3, frozen=frozen))
@@ -293,7 +293,7 @@ class FakeDev:
     data: Batch
     groups: tuple[tuple[int, ...], ...] = ((0, 2), (1, 3))
     sentences: int = 4
-    group: Group = Group()
+    group: Group = dataclasses.field(default_factory=Group)
 
     @property
     def references(self):
@@ -306,7 +306,7 @@ class FakeDev:
     def generator(self):
         return torch.Generator().manual_seed(0)
 
-    def over_batches(self, measure, pass_by=None):
+    def over_batches(self, measure, _pass_by=None):
         return [measure(Batch(self.data.source[[*rows]], self.data.target[[*rows]], rows)) for rows in self.groups]
 
     def bleu(self, search) -> float:
@@ -328,7 +328,7 @@ def test_validation_is_that_of_sentences_one_by_one(model, batch):
         memory = model.encode(pair.source)
         bound, divergence = evidence_lower_bound(model, memory, pair.target, 2, keys[row : row + 1])
         elbo, kl = elbo + bound.item(), kl + divergence.item()
-        (first, second), (length, _) = naive(model, pair.source, 1)
+        (_, second), (length, _) = naive(model, pair.source, 1)
         exact += length == pair.target.size(1)
         moved.append(second)
         logits, mask = model.decode(memory, model.posterior(memory, pair.target)[0])
@@ -350,7 +350,7 @@ def test_validation_is_that_of_sentences_one_by_one(model, batch):
 def test_latents_without_a_gap_carry_nothing(batch):
     """With a posterior that is the prior, the KL is 0 and both translations are alike: what a collapse looks like."""
     model = lanmt(seed=3)
-    model.posterior = lambda memory, target: model.prior(memory)
+    model.posterior = lambda memory, _target: model.prior(memory)
     found = validate(FakeDev(batch), ElboConfig(dev_samples=1)).figures(model)
     assert found["dev_kl"] == pytest.approx(0, abs=1e-12) and found["dev_bleu_carried"] == 0
 

@@ -223,20 +223,20 @@ class OneLatent:
     def whole_target(self, target):
         return target
 
-    def encode(self, source):
+    def encode(self, _source):
         return None
 
     def _normal(self, mask, mean, deviation):
         shape = (*mask.shape, 1)
         return tuple(torch.full(shape, value, dtype=torch.float64) for value in (mean, deviation))
 
-    def prior(self, memory, mask):
+    def prior(self, _memory, mask):
         return self._normal(mask, 0.3, 1.2)
 
-    def posterior(self, memory, target, mask):
+    def posterior(self, _memory, _target, mask):
         return self._normal(mask, 0.8, 0.5)
 
-    def decode(self, memory, z, mask):
+    def decode(self, _memory, z, _mask):
         return z * self.slopes
 
 

@@ -185,7 +185,7 @@ def test_what_is_wrong_is_told_at_the_latents_of_the_update():
 def test_a_shown_slot_begins_with_the_embedding_of_its_symbol():
     model, pairs = nat(seed=3), batch()
     seen = []
-    model.decoder.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    model.decoder.register_forward_pre_hook(lambda _module, given: seen.append(given[0]))
     memory = model.encode(pairs.source)
     slots = model.slots(memory)
     everything = shown_symbols_of_all(model, pairs)
@@ -204,7 +204,7 @@ def test_poisson_numbers_invert_the_distribution():
     found = poisson(means, drawn, 40)
     for mean, u, count in zip(means.tolist(), drawn.tolist(), found.tolist(), strict=True):
         below = 0.0
-        for wanted in range(41):  # noqa: B007
+        for wanted in range(41):
             below += math.exp(-mean) * mean**wanted / math.factorial(wanted)
             if u <= below:
                 break

@@ -66,7 +66,7 @@ class FakeDev:
 
     references: list[str]
     sentences: int = 4
-    group: Group = Group()
+    group: Group = dataclasses.field(default_factory=Group)
 
     @staticmethod
     def detokenise(rows):
@@ -80,7 +80,7 @@ class FakeDev:
         for rows in ([0, 2], [1, 3]):
             yield Batch(data.source[rows], data.target[rows], tuple(rows))
 
-    def over_batches(self, measure, pass_by=None):
+    def over_batches(self, measure, _pass_by=None):
         return [measure(part) for part in self.parts()]
 
     def bleu(self, search) -> float:

@@ -289,7 +289,7 @@ def test_what_is_remembered_changes_nothing(compiled, language_model, monkeypatc
 
 
 @pytest.fixture
-def chosen(compiled):
+def chosen(compiled):  # noqa: ARG001
     """What reads outputs off rows, chosen anew."""
     from workflow_src.searches.ctc_beam import search
 
@@ -375,7 +375,8 @@ for number in range(3000):
 
 
 @pytest.mark.slow
-def test_no_array_is_read_or_written_beyond_its_end(compiled, tmp_path):
+@pytest.mark.usefixtures("compiled")
+def test_no_array_is_read_or_written_beyond_its_end(tmp_path):
     """Numba looks at bounds only where it is told to when it compiles."""
     told = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", BOUNDS], env=told, capture_output=True, text=True)

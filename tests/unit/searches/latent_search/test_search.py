@@ -240,7 +240,7 @@ class Contraction:
     def __init__(self, rate):
         self.rate = rate
 
-    def direction(self, memory, z, target_mask):
+    def direction(self, _memory, z, _target_mask):
         return -self.rate * z
 
 
