@@ -33,6 +33,16 @@ def smoothed_cross_entropy(
     return _LinearCrossEntropy.apply(hidden, weight, bias, labels, smoothing)
 
 
+def cross_entropy_at(
+    places: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """`smoothed_cross_entropy` at places (B, N) of states hidden (B, N, D) and labels (B, N); 0 without any."""
+    if not bool(places.any()):
+        nothing = hidden.sum() * 0
+        return nothing, nothing.detach()
+    return smoothed_cross_entropy(hidden[places], weight, bias, labels[places], smoothing)
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, hidden, weight, bias, labels, smoothing):

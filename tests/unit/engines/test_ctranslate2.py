@@ -83,15 +83,15 @@ def test_tokens_and_scores_are_ours_on_500_sentences(exported):
     model, engine = exported
     sources = sentences(500, torch.Generator().manual_seed(2))
     for beam, penalty in ((1, 1.0), (4, 1.0), (4, 0.0), (3, 0.6)):
-        found, ours = engine.search(sources, beam, penalty), own(model, sources, beam, penalty)
+        hypotheses, ours = engine.search(sources, beam, penalty), own(model, sources, beam, penalty)
         cut = set(engine.cut)
         whole = [i for i in range(500) if i not in cut]
         # The model ends nearly all of its sentences itself, and in different words: the comparison says something.
         assert len(whole) > 470 and len(set(map(tuple, ours.tokens))) > 300
         # Greedy search has nothing to choose where a limit cuts.
         compared = range(500) if beam == 1 else whole
-        assert [found.tokens[i] for i in compared] == [ours.tokens[i] for i in compared]
-        assert [found.scores[i] for i in whole] == pytest.approx([ours.scores[i] for i in whole], abs=1e-4)
+        assert [hypotheses.tokens[i] for i in compared] == [ours.tokens[i] for i in compared]
+        assert [hypotheses.scores[i] for i in whole] == pytest.approx([ours.scores[i] for i in whole], abs=1e-4)
 
 
 def test_batches_and_order_change_nothing(exported):
@@ -112,12 +112,12 @@ def test_limits_are_ours_whoever_shares_a_batch(quick):
     with torch.no_grad():
         model.output_bias[2] = -20.0
     for ratio in (0.0, 0.5, 9.0):
-        found, ours = engine.search(sources, 1, max_length_ratio=ratio), own(model, sources, 1, ratio=ratio)
+        hypotheses, ours = engine.search(sources, 1, max_length_ratio=ratio), own(model, sources, 1, ratio=ratio)
         assert [len(tokens) for tokens in ours.tokens] == [engine.limit(len(source), ratio) for source in sources]
         assert max(map(len, ours.tokens)) <= MODEL["max_positions"] - 1
         assert len(engine.cut) in (0, 40)
         if engine.cut:
-            assert [len(tokens) for tokens in found.tokens] == [len(tokens) for tokens in ours.tokens]
+            assert [len(tokens) for tokens in hypotheses.tokens] == [len(tokens) for tokens in ours.tokens]
 
 
 def test_int8_is_another_computation_of_the_same_model(exported, tmp_path):

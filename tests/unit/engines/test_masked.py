@@ -75,6 +75,6 @@ def test_in_8_bits_outputs_have_the_lengths_that_float32_has(open_engine):
         SEARCH.settings(iterations=3, length_beam=1),
     )
     wanted = our_own({MODEL: model}, settings)
-    found = open_engine(model, "fast-int8").translate(LINES, settings, True)
-    assert [len(row) for row in found.tokens] == [len(row) for row in wanted.tokens]
-    assert found.scores == pytest.approx(wanted.scores, abs=0.3) and found.scores != wanted.scores
+    hypotheses = open_engine(model, "fast-int8").translate(LINES, settings, True)
+    assert [len(row) for row in hypotheses.tokens] == [len(row) for row in wanted.tokens]
+    assert hypotheses.scores == pytest.approx(wanted.scores, abs=0.3) and hypotheses.scores != wanted.scores

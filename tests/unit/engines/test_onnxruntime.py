@@ -66,5 +66,5 @@ def test_graphs_that_lose_to_our_own_code_in_batches_are_known():
 
 @pytest.mark.parametrize(("mode", "int8"), [("fast", False), ("fast-int8", True)])
 def test_the_mode_says_in_how_many_bits_products_are_computed(mode, int8):
-    made = open_networks({"nat": nat().float()}, mode, torch.device("cpu"))
-    assert (made.int8, made.threads) == (int8, torch.get_num_threads())
+    engine = open_networks({"nat": nat().float()}, mode, torch.device("cpu"))
+    assert (engine.int8, engine.threads) == (int8, torch.get_num_threads())

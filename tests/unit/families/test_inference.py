@@ -41,8 +41,8 @@ def test_the_loss_is_the_mean_over_sentences_by_themselves(family, operators):
     assert whole.total.item() == pytest.approx(joined.item(), rel=1e-12)
     wanted = sum(part.figures["energy"] for part in parts) / 3
     assert whole.figures["energy"].item() == pytest.approx(wanted.item(), rel=1e-12)
-    found, apart = gradients(model, whole.total), gradients(model, joined)
-    for name, gradient in found.items():
+    grads, apart = gradients(model, whole.total), gradients(model, joined)
+    for name, gradient in grads.items():
         assert torch.allclose(gradient, apart[name], atol=1e-12), name
     wide = loss(model, padded(batch), scorer, operators)
     assert wide.total.item() == pytest.approx(whole.total.item(), rel=1e-12)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.corruption import corrupted
-from workflow_src.losses.common import block_rows, length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import block_rows, cross_entropy_at, length_loss
 from workflow_src.losses.draws import sentence_keys, uniform
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
@@ -73,12 +73,8 @@ def pass_loss(
     smoothing; the second has no gradient."""
     # An empty target has a position, and nothing to learn there.
     labels = target[:, : mask.size(1)]
-    learned = mask & (labels != PAD)
-    if not bool(learned.any()):
-        nothing = hidden.sum() * 0
-        return nothing, nothing.detach()
     weight, bias = model.target_embedding.weight, model.output_bias
-    return smoothed_cross_entropy(hidden[learned], weight, bias, labels[learned], smoothing)
+    return cross_entropy_at(mask & (labels != PAD), hidden, weight, bias, labels, smoothing)
 
 
 @torch.no_grad()

@@ -24,6 +24,8 @@ from workflow_src.types import EOS, PAD, wide, with_end
 
 
 class SourceLatentVariableModel(nn.Module):
+    """p(z|x), q(z|x,y), p(l|z) and p(y|x,z,l) (`types.LatentLengthModel`)."""
+
     # Latents are those of source positions, and determine the length of the output (`types.LatentLengthModel`).
     source_latents = True
     latent_lengths = True

@@ -16,7 +16,7 @@ from torch import Tensor
 from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.glance import share, shown_symbols
 from workflow_src.losses.axe import axe_loss
-from workflow_src.losses.common import budget, length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import budget, cross_entropy_at, length_loss
 from workflow_src.losses.ctc import ctc_loss
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.source_latents import sampled_latents
@@ -94,8 +94,5 @@ def output_loss(
     learned = mask & (labels != PAD)
     if shown is not None:
         learned = learned & (shown == NOT_SHOWN)
-    if not bool(learned.any()):
-        nothing = hidden.sum() * 0
-        return nothing.detach(), nothing, {}
-    smooth, nll = smoothed_cross_entropy(hidden[learned], weight, bias, labels[learned], config.label_smoothing)
+    smooth, nll = cross_entropy_at(learned, hidden, weight, bias, labels, config.label_smoothing)
     return nll, smooth, {}

@@ -34,10 +34,14 @@ class Tagger(nn.Module):
         self.projection = nn.Linear(states, target_size)
         initialise(self)
 
+    # 1. The source.
+
     def encode(self, source: Tensor) -> Memory:
         """Source (B, S) -> states (B, S, 2D) for the positions of the target and the length head."""
         mask = source != PAD
         return Memory(self.encoder(self.embedding(source), mask)[0], mask, None)
+
+    # 2. The layers over the positions of the target.
 
     def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Last states (B, N, 2D) at the positions of targets of lengths (B,), and the mask (B, N) of real ones."""
@@ -46,6 +50,8 @@ class Tagger(nn.Module):
         copied = soft_copy(memory, lengths, place, config.copy_temperature).to(memory.states.dtype)
         states = self.decoder(dropout(copied, config.dropout, self.training), mask)[0]
         return dropout(states, config.dropout, self.training), mask
+
+    # 3. Words.
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary, (..., 2D) -> (..., V): -inf for padding, start and end symbols."""
