@@ -14,6 +14,7 @@ from torch import Tensor
 
 from workflow_src.decoding.candidates import read_symbols
 from workflow_src.decoding.settings import RefinementSettings
+from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import REFINER
 from workflow_src.types import (
     EOS,
@@ -146,7 +147,7 @@ def prior_of(model: LatentModel | SourceLatentModel, memory, mask: Tensor) -> tu
 def posterior_of(model: LatentModel | SourceLatentModel, memory, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and deviation of q(z|x,y), (B, P, Z) each, at the positions of mask (B, P).
 
-    The y are tokens (B, N), padded, as `outputs` tells them: where latents are those of the target, its P positions.
+    The y are tokens (B, N), padded, as `outputs` returns them: where latents are those of the target, its P positions.
     """
     return model.posterior(memory, tokens) if on_source(model) else model.posterior(memory, tokens, mask)
 
@@ -223,9 +224,9 @@ def translate_batch(
         mask = latent_mask(model, lengths)
         z, _ = model.prior(memory, mask)
     steps, make_step = (steps, make_step) if make_step else (0, _stay)
-    used = torch.full((len(source),), steps, dtype=torch.int64, device=source.device)
     if stop_unchanged and steps:
         return refine_until_unchanged(model, z, make_step, memory, mask, steps, scored, trace, choice)
+    used = [steps] * len(source)
     traces: list[list[list[int]]] = []
 
     def keep(now: Tensor) -> None:
@@ -240,11 +241,12 @@ def translate_batch(
     else:
         # Latents of source positions stand beside source states, which stay as wide as the batch.
         trim = not on_source(model)
-        z, used = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
+        z, taken = refine_until(z, make_step, memory, mask, steps, stop_threshold, keep, trim)
+        used = taken.tolist()
     rows, scores = words(model, memory, z, mask, scored, choice)
     # Sentences that stopped early keep what they had.
     traces += [rows] * (steps + 1 - len(traces))
-    return Hypotheses(rows, scores, used.tolist(), traces if trace else None)
+    return Hypotheses(rows, scores, used, traces if trace else None)
 
 
 def refined(
@@ -279,7 +281,7 @@ def words(
     choice: LengthChoice = MOST_PROBABLE,
 ) -> tuple[list[list[int]], list[float]]:
     """The translations argmax p(y|z,x) and, if `scored`, their mean log p(y_t|z,x) over all positions (else 0)."""
-    tokens, scores = outputs(model, memory, z, mask, scored, choice)
+    tokens, scores = on_cpu(*outputs(model, memory, z, mask, scored, choice))
     return listed(tokens), scores.tolist()
 
 
@@ -377,8 +379,8 @@ def refine_until_unchanged(
     for _ in range(steps):
         z = step.after(tokens) if isinstance(step, DeltaStep) else step(z)
         before, (tokens, scores) = tokens, outputs(model, part, z, mask, scored, choice)
-        places, found = active.tolist(), zip(listed(tokens), scores.tolist(), strict=True)
-        for place, (row, value) in zip(places, found, strict=True):
+        places, translations = active.tolist(), zip(listed(tokens), scores.tolist(), strict=True)
+        for place, (row, value) in zip(places, translations, strict=True):
             rows[place], values[place], used[place] = row, value, used[place] + 1
         traces.append(list(rows))
         going = _differ(before, tokens)

@@ -13,7 +13,7 @@ import contextvars
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -90,12 +90,14 @@ def own_networks(models: Mapping[str, nn.Module], settings: SearchSettings) -> d
 
 
 def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
-    """The program of a search, made for these networks (by role) and settings."""
-    return registry.import_object(registry.search_of(settings).program)(networks, settings, scored)
+    """The program of a search for networks by role and settings."""
+    program = registry.search_of(settings).program
+    assert program, "engines compile only searches that declare a program"
+    return registry.import_object(program)(networks, settings, scored)
 
 
 def graph_key(settings: SearchSettings, *more: Any) -> str:
-    """What tells the graphs of a system's searches apart, as text; `more` is what an engine adds to it."""
+    """The key of a search's graph among those of a system, as text; `more` is what an engine adds to it."""
     search = registry.search_of(settings)
     matters = search.graph(settings) if search.graph else settings.model_dump(mode="json")
     return json.dumps([search.name, matters, *more], sort_keys=True)
@@ -103,7 +105,7 @@ def graph_key(settings: SearchSettings, *more: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Width:
-    """How wide outputs are made (None: as wide as they have to be), and how wide each would have to be, as tensors."""
+    """The width of outputs (None: as wide as they need), and the widths that they would need, as tensors."""
 
     size: int | None
     needed: list[Tensor] = dataclasses.field(default_factory=list)
@@ -121,7 +123,7 @@ _WIDTH: contextvars.ContextVar[Width | None] = contextvars.ContextVar("width", d
 def width_of(size: int | None) -> Iterator[Width]:
     """Within this context `largest` is `size`, whatever lengths are, so that shapes depend on no value.
 
-    What it would have been is noted. Outputs that need more than `size` positions are wrong.
+    The widths that outputs would need are kept. Outputs that need more than `size` positions are wrong.
     """
     width = Width(size)
     before = _WIDTH.set(width)
@@ -137,27 +139,33 @@ def fixed() -> bool:
     return torch.compiler.is_exporting() or (width is not None and width.size is not None)
 
 
-def largest(lengths: Tensor, limit: int) -> int:
-    """The largest of lengths (B,), which are at least 1 and at most `limit`: a size, also in an exported graph."""
+def largest(lengths: Tensor, limit: int, bound: int | None = None) -> int:
+    """The largest of lengths (B,), which are at least 1 and at most `limit`: a size, also in an exported graph.
+
+    A `bound` that shapes give takes its place where values must not be read, or the CPU would wait for a GPU.
+    """
     width = _WIDTH.get()
+    if bound is not None and (fixed() or lengths.is_cuda) and not torch.compiler.is_exporting():
+        return bound
     if width is not None:
         width.needed.append(lengths.amax())
         if width.size is not None:
             return width.size
-    size = lengths.max().item()
+    # While exporting it is a symbol that stands for a number.
+    size = cast(int, lengths.max().item())
     if torch.compiler.is_exporting():
-        # An exporter cannot see the value; it must be told its range.
+        # An exporter cannot see the value; these give it the range.
         torch._check(size >= 1)
         torch._check(size <= limit)
     return size
 
 
-def places(lengths: Tensor, limit: int) -> tuple[Tensor, Tensor]:
+def places(lengths: Tensor, limit: int, bound: int | None = None) -> tuple[Tensor, Tensor]:
     """Places (N,) of the longest of outputs of lengths (B,), and the mask (B, N) of those that an output has.
 
-    Raises ValueError for a length above `limit`.
+    `bound` as in `largest`. Raises ValueError for a length above `limit`.
     """
-    width = largest(lengths, limit)
+    width = largest(lengths, limit, bound)
     check_length(width, limit)
     place = torch.arange(width, device=lengths.device)
     return place, place < lengths[:, None]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.passes import Pass, graph_key, make_pass, own_networks, width_of
 from workflow_src.nn.layers import check_length
+from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, PAD, Hypotheses, max_positions
 
@@ -120,29 +121,35 @@ class CapturedPasses:
         program, graph = self._pass(settings, networks)
         key = graph, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
         ids = filled(sources, *key[1:])
-        # Rows to spare are read no further. A search may have several for a sentence.
-        outputs = [part[: count * (len(part) // len(ids))] for part in self._outputs(key, program, ids)]
+        outputs = self._outputs(key, program, ids, count)
         if program.read_tensors is not None:
-            hypotheses = program.read_tensors(ids[:count].to(self.device), outputs)
+            hypotheses = program.read_tensors(self._sources[key][:count], outputs)
             return Hypotheses(hypotheses.tokens, [0.0] * count, hypotheses.steps, candidates=hypotheses.candidates)
-        arrays = [(part.float() if part.is_floating_point() else part).cpu().numpy() for part in outputs]
+        arrays = [(part.float() if part.is_floating_point() else part).numpy() for part in outputs]
         if program.read is not None:
             hypotheses = program.read(ids[:count].numpy(), arrays)
             return Hypotheses(hypotheses.tokens, [0.0] * count, hypotheses.steps)
         tokens = program.finished(*(part.tolist() for part in arrays))
         return Hypotheses(tokens, [0.0] * count, [program.steps] * count)
 
-    def _outputs(self, key: Key, program: Pass, ids: Tensor) -> tuple[Tensor, ...]:
+    def _outputs(self, key: Key, program: Pass, ids: Tensor, count: int) -> list[Tensor]:
+        """Outputs of the first `count` sentences: on the CPU, or on their device where a search reads them there."""
         if key not in self._sources:
             source = ids.to(self.device)
             self._widths[key] = self._widest(program, source)
             self._sources[key] = source
-        self._sources[key].copy_(ids)
+        self._sources[key].copy_(ids, non_blocking=True)
         while True:
             outputs, needed = self._program(key, program)()
-            wanted = 0 if needed is None else int(needed)
+            # Rows to spare are read no further. A search may have several for a sentence.
+            parts = [part[: count * (len(part) // len(ids))] for part in outputs]
+            parts += [] if needed is None else [needed]
+            if program.read_tensors is None:
+                # With one wait for all.
+                parts = on_cpu(*parts)
+            wanted = 0 if needed is None else int(parts[-1])
             if wanted <= self._widths[key]:
-                return outputs
+                return parts[: len(outputs)]
             check_length(wanted, self.limit)
             # It is not run again.
             del self._programs[key]

@@ -237,7 +237,7 @@ def test_equal_candidates_are_ranked_only_where_scores_are_wanted():
     rescorer = Counted(transformer(V, V, seed=2))
     # The first and the last sentence have one output twice.
     outputs = torch.tensor([[3, 4], [3, 4], [3, 4], [4, 4], [5, 0], [5, 0]])
-    scores = [-1.0, -0.5, -2.0, -3.0, -1.5, -1.0]
+    scores = torch.tensor([-1.0, -0.5, -2.0, -3.0, -1.5, -1.0])
     wanted = winners(outputs, scores, 2, SOURCE, rescorer)
     assert rescorer.asked == 4
     ranked = winners(outputs, scores, 2, SOURCE, rescorer, scored=False)

@@ -7,6 +7,8 @@ a length head predicts the number of slots, one for each subword; with `axe`, so
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -82,6 +84,12 @@ class NonAutoregressiveModel(nn.Module):
         lengths = memory.mask.sum(1)
         return (lengths * self.config.upsample).ceil().long().clamp(max=self.source_embedding.positions.size(0))
 
+    def most_slots(self, width: int) -> int | None:
+        """The most slots of sources (B, width); None where the model predicts lengths."""
+        if self.length is not None:
+            return None
+        return min(math.ceil(width * self.config.upsample), self.source_embedding.positions.size(0))
+
     def copied(self, memory: Memory, slots: Tensor, place: Tensor) -> Tensor:
         """The source states that slots begin with, (B, N, D), from slots (B,) and places (N,) in a sentence."""
         if self.config.copy_source == "soft":
@@ -105,7 +113,7 @@ class NonAutoregressiveModel(nn.Module):
         if self.latents is not None:
             memory = self.latents.added(memory, self.prior(memory)[0] if z is None else z)
         codes = self.source_embedding.positions
-        place, mask = places(slots, codes.size(0))
+        place, mask = places(slots, codes.size(0), self.most_slots(memory.mask.size(1)))
         inputs = self.copied(memory, slots, place)
         if shown is not None:
             symbols = F.embedding(shown.clamp(min=0), self.target_embedding.weight) * self.target_embedding.scale

@@ -53,7 +53,7 @@ def _read(
     scored: bool = True,
     length_penalty: float = 1.0,
 ) -> Hypotheses:
-    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer, scored, length_penalty)
+    return winners(outputs, scores, len(outputs) // len(source), source, rescorer, scored, length_penalty)
 
 
 def program(networks: Mapping[str, Any], settings: ArgmaxSettings, scored: bool) -> Pass:

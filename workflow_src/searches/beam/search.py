@@ -14,6 +14,7 @@ from torch import Tensor
 from workflow_src.decoding.lengths import limits
 from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.decoding.settings import LM, RESCORER
+from workflow_src.runtime.device import on_cpu, on_device
 from workflow_src.searches.beam import BeamSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import BOS, EOS, Hypotheses, LanguageModel, wide
@@ -59,8 +60,9 @@ def n_best(
         scores, origins, tokens = _candidates(decoder.step(tokens), scores, beam, full, fusion)
         ends = tokens == EOS
         done: list[int] = []
-        if bool(ends[:, :beam].any()):
-            _collect(finished, running, scores, origins, ends[:, :beam], history, (position + 1) ** length_penalty)
+        (ending,) = on_cpu(ends[:, :beam])
+        if bool(ending.any()):
+            _collect(finished, running, scores, origins, ending, history, (position + 1) ** length_penalty)
             done = [i for i, sentence in enumerate(running) if full[i] or len(finished[sentence]) >= beam]
             if len(done) == len(running):
                 break
@@ -78,7 +80,7 @@ def n_best(
         decoder.reorder((base + origins).view(-1))
         if done:
             gone = set(done)
-            left = torch.tensor([i for i in range(len(running)) if i not in gone], device=device)
+            left = on_device([i for i in range(len(running)) if i not in gone], device)
             decoder.keep(left)
             running = [sentence for i, sentence in enumerate(running) if i not in gone]
             if fusion:
@@ -130,7 +132,7 @@ def _candidates(
     # Padding and the start symbol (ids below EOS) are no words; their probability stays in the normaliser.
     logits[:, :EOS] = float("-inf")
     if any(full):
-        rows = torch.tensor(full, device=logits.device).repeat_interleave(W)
+        rows = on_device(full, logits.device).repeat_interleave(W)
         logits[rows, EOS + 1 :] = float("-inf")
     wanted = min((FUSED if fusion else 2) * beam, logits.size(1))
     values, tokens = logits.topk(wanted, -1)
@@ -142,10 +144,11 @@ def _candidates(
 
 
 def _collect(finished, running, scores: Tensor, origins: Tensor, ends: Tensor, history: Tensor, divisor: float) -> None:
-    """Add to `found` the hypotheses that end now: those at True in `ends` (B, beam) that are possible at all."""
-    rows, slots = ends.nonzero(as_tuple=True)
-    picked = zip(rows.tolist(), scores[rows, slots].tolist(), history[rows, origins[rows, slots]].tolist(), strict=True)
-    for row, score, tokens in picked:
+    """Add to `finished` the hypotheses that end now: those at `ends` (B, beam), on the CPU, that are possible."""
+    places = ends.nonzero()
+    rows, slots = places.to(scores.device, non_blocking=True).unbind(1)
+    ended = on_cpu(scores[rows, slots], history[rows, origins[rows, slots]])
+    for row, score, tokens in zip(places[:, 0].tolist(), *(part.tolist() for part in ended), strict=True):
         if score > float("-inf"):
             finished[running[row]].append((score / divisor, tokens))
 

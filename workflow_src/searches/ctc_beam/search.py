@@ -39,7 +39,9 @@ class LogitsPass(nn.Module):
         if settings is not None and settings.draws:
             sizes = model.config.max_positions, model.config.latent_dim
             self.temperature = settings.temperature
-            self.noise = noise_table(settings.draws, *sizes, settings.search_seed).to(model.output_bias)
+            self.noise = noise_table(settings.draws, *sizes, settings.search_seed).to(
+                model.output_bias, non_blocking=True
+            )
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         if self.noise is None:

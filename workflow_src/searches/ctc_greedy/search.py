@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.passes import Pass
+from workflow_src.runtime.device import on_cpu
 from workflow_src.searches.ctc_greedy import CtcGreedySettings
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses
@@ -18,7 +19,7 @@ from workflow_src.types import Hypotheses
 @torch.no_grad()
 def ctc_greedy(model, source: Tensor, blank_penalty: float = 0.0, scored: bool = True) -> Hypotheses:
     """Translate source (B, S); scores are mean log-probabilities of a slot's symbol, 0 unless `scored`."""
-    best, slots, *scores = (part.tolist() for part in GreedyPass(model, blank_penalty, scored)(source))
+    best, slots, *scores = (part.tolist() for part in on_cpu(*GreedyPass(model, blank_penalty, scored)(source)))
     outputs = [collapse(row[:count], model.blank) for row, count in zip(best, slots, strict=True)]
     return Hypotheses(outputs, scores[0] if scored else [0.0] * len(outputs))
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.lengths import limits
+from workflow_src.runtime.device import on_cpu, on_device
 from workflow_src.searches.greedy import GreedySettings
 from workflow_src.spec import MODEL
 from workflow_src.types import BOS, EOS, Hypotheses, wide
@@ -39,7 +40,7 @@ def greedy(model, source: Tensor, max_length_ratio: float = 2.0, scored: bool = 
         normaliser = wide(logits).logsumexp(-1) if scored else None
         logits[:, :EOS] = float("-inf")
         if any(position >= longest[i] for i in running):
-            full = torch.tensor([position >= longest[i] for i in running], device=source.device)
+            full = on_device([position >= longest[i] for i in running], source.device)
             logits[full, EOS + 1 :] = float("-inf")
         best, tokens = logits.max(-1)
         if normaliser is not None:
@@ -56,7 +57,7 @@ def greedy(model, source: Tensor, max_length_ratio: float = 2.0, scored: bool = 
         if not left:
             break
         if len(left) <= COMPACT_AT * len(running):
-            keep = torch.tensor(left, device=source.device)
+            keep = on_device(left, source.device)
             decoder.keep(keep)
             tokens = tokens.index_select(0, keep)
             running = [running[row] for row in left]
@@ -66,7 +67,8 @@ def greedy(model, source: Tensor, max_length_ratio: float = 2.0, scored: bool = 
 def _mean_gains(gains: list[tuple[list[int], Tensor]], outputs: list[list[int]]) -> list[float]:
     """Log-probability of each output and its end symbol, divided by their number; idle rows' gains are left out."""
     totals = [0.0] * len(outputs)
-    for position, (running, values) in enumerate(gains):
+    found = on_cpu(*(values for _, values in gains))
+    for position, ((running, _), values) in enumerate(zip(gains, found, strict=True)):
         for sentence, value in zip(running, values.tolist(), strict=True):
             if position <= len(outputs[sentence]):
                 totals[sentence] += value

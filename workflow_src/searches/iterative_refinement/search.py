@@ -16,6 +16,7 @@ from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import Rescorer
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import with_padding
+from workflow_src.runtime.device import on_cpu
 from workflow_src.searches.iterative_refinement import IterativeRefinementSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import Hypotheses
@@ -94,6 +95,7 @@ def _best(
 ) -> Hypotheses:
     """The best of the K candidates (B * K, N) of every sentence, and the passes that its candidates took."""
     each = len(outputs) // len(source)
-    best = winners(outputs, scores.tolist(), each, source, rescorer, scored, settings.length_penalty)
+    outputs, scores, used = on_cpu(outputs, scores, used)
+    best = winners(outputs, scores, each, source, rescorer, scored, settings.length_penalty)
     best.steps = used.view(len(source), -1).amax(1).tolist()
     return best

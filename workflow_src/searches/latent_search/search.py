@@ -24,6 +24,7 @@ from workflow_src.decoding.latent import StepMaker, latent_mask, refine, says_le
 from workflow_src.decoding.ranking import ROWS, Rescorer, best_of, rescored
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.registry import step_maker
+from workflow_src.runtime.device import on_cpu
 from workflow_src.searches.latent_search import LatentSearchSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import PAD, Hypotheses, LatentLengthModel, LatentModel, wide
@@ -162,6 +163,7 @@ def _at_source(
         every = torch.arange(len(z), device=z.device).repeat_interleave(lengths.size(1))
         logits, mask = model.decode(own.select(every), z[every], lengths.flatten())
         outputs, own_scores = read_symbols(model, wide(logits), mask, rescorer is None)
+        outputs, own_scores = on_cpu(outputs, own_scores)
         tokens += unpadded(outputs)
         scores += own_scores.tolist()
     return tokens, scores
@@ -169,17 +171,16 @@ def _at_source(
 
 def _noise(model, source: Tensor, lengths: Tensor, candidates: Candidates) -> Tensor:
     """Noise (B * lengths * samples, T, Z) for candidates in the order sentence, length, sample."""
-    positions = lengths + model.extra_positions
+    source, positions = on_cpu(source, lengths + model.extra_positions)
     longest, width = int(positions.max()), model.config.latent_dim
     per_sentence = lengths.size(1) * candidates.samples
     noise = torch.zeros(source.size(0), per_sentence, longest, width, dtype=torch.float64)
-    own_longest = positions.max(1).values.tolist()
-    for i, (row, length) in enumerate(zip(source.tolist(), own_longest, strict=True)):
+    for i, (row, length) in enumerate(zip(source.tolist(), positions.amax(1).tolist(), strict=True)):
         ids = [token for token in row if token != PAD]
         noise[i, :, :length] = prior_noise(ids, per_sentence, length, width, candidates.seed)
     if candidates.mean_first:
         noise[:, :: candidates.samples] = 0
-    return noise.flatten(0, 1).to(source.device)
+    return noise.flatten(0, 1).to(lengths.device, non_blocking=True)
 
 
 def _source_noise(model, source: Tensor, candidates: Candidates) -> Tensor:
@@ -191,7 +192,7 @@ def _source_noise(model, source: Tensor, candidates: Candidates) -> Tensor:
         noise[i, :, : len(ids)] = prior_noise(ids, candidates.samples, len(ids), width, candidates.seed)
     if candidates.mean_first:
         noise[:, 0] = 0
-    return noise.flatten(0, 1).to(source.device)
+    return noise.flatten(0, 1).to(source.device, non_blocking=True)
 
 
 def _distinct(candidates: list[tuple[tuple[int, ...], float]]) -> dict[tuple[int, ...], float]:

@@ -56,7 +56,7 @@ def _read(
     width = max(outputs.size(1) for outputs, _ in parts)
     outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in parts])
     scores = torch.cat([scores for _, scores in parts])
-    return winners(outputs, scores.tolist(), len(outputs) // len(source), source, rescorer, scored, length_penalty)
+    return winners(outputs, scores, len(outputs) // len(source), source, rescorer, scored, length_penalty)
 
 
 def program(networks: Mapping[str, Any], settings: MaskPredictSettings, scored: bool) -> Pass:

@@ -31,7 +31,7 @@ class DrawsPass(nn.Module):
         self.model, self.settings, self.scored = model, settings, scored
         table = noise_table(settings.draws, model.config.max_positions, model.config.latent_dim, settings.search_seed)
         # In the model's own precision, so that a graph needs no other.
-        self.register_buffer("noise", table.to(model.output_bias), persistent=False)
+        self.register_buffer("noise", table.to(model.output_bias, non_blocking=True), persistent=False)
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         memory, z = drawn(self.model, self.model.encode(source), self.noise, self.settings.temperature)
@@ -52,7 +52,7 @@ def _read(
 ) -> Hypotheses:
     width = max(outputs.size(1) for outputs, _ in parts)
     outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in parts])
-    return winners(outputs, torch.cat([scores for _, scores in parts]).tolist(), draws, source, rescorer, scored)
+    return winners(outputs, torch.cat([scores for _, scores in parts]), draws, source, rescorer, scored)
 
 
 def program(networks: Mapping[str, Any], settings: NpdSettings, scored: bool) -> Pass:

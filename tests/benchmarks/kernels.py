@@ -1,0 +1,139 @@
+"""Operators and synchronisations of every search, for one sentence, counted on a pretended GPU: no time is measured.
+
+    PYTHONPATH=.:tests python tests/benchmarks/kernels.py
+
+prints the table of `docs/kernels.md`. Networks are the presets `tiny` with random weights; counts depend on layers,
+steps and lengths alone. Autoregressive searches write ten subwords.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import yaml
+from pretended_cuda import counted, machine, pretended
+from torch import Tensor, nn
+
+from workflow_src.decoding.batches import search_all
+from workflow_src.decoding.passes import own_networks
+from workflow_src.engines.cuda_graphs import CapturedPasses
+from workflow_src.families.build import build
+from workflow_src.registry import families, import_object, searches
+from workflow_src.types import EOS, Hypotheses
+
+SIZES = {"source": 50, "target": 50, "joint": True}
+SENTENCE = [5, 9, 6, 12, 7, 30]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What is counted: a search of a family's system, with settings; `more` is laid over the family's preset."""
+
+    search: str
+    family: str
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    refiner: str | None = None
+
+    @property
+    def name(self) -> str:
+        return ", ".join([self.search, *(f"{name} {value}" for name, value in self.settings.items())])
+
+
+VAE = {"latent": "vae", "posterior_layers": 1}
+LENGTHS = {"loss": "axe"}
+ROWS = (
+    Row("ctc-greedy", "nat"),
+    Row("ctc-beam", "nat"),
+    Row("npd", "nat", {"draws": 5}, VAE),
+    Row("argmax", "nat", more=LENGTHS),
+    Row("argmax", "nat", {"lengths": 5}, LENGTHS),
+    Row("prior-mean", "lvm"),
+    Row("delta", "lvm", {"steps": 1}),
+    Row("delta", "lvm", {"steps": 4}),
+    Row("score", "lvm", {"steps": 1}, refiner="score"),
+    Row("score", "lvm", {"steps": 4}, refiner="score"),
+    Row("energy", "lvm", {"steps": 1}, refiner="energy"),
+    Row("latent-search", "lvm", {"lengths": 5, "samples": 5, "steps": 1, "refinement": "delta"}),
+    Row("mask-predict", "cmlm", {"iterations": 4, "length_beam": 5}),
+    Row("iterative-refinement", "inat", {"passes": 4}),
+    Row("greedy", "transformer"),
+    Row("beam", "transformer", {"beam": 4}),
+)
+
+
+def network(family: str, more: Mapping[str, Any]) -> nn.Module:
+    """A system's network with random weights; autoregressive ones end no sentence before its limit."""
+    declared = families()[family]
+    preset = yaml.safe_load(declared.presets.read_text(encoding="utf-8"))["tiny"]
+    torch.manual_seed(1)
+    model = build(family, {**preset, **more}, SIZES)
+    if family == "transformer":
+        nn.init.constant_(model.output_bias[EOS], -1e9)
+    return model.eval().requires_grad_(False)
+
+
+def networks(row: Row) -> dict[str, nn.Module]:
+    """By family."""
+    own = {row.family: network(row.family, row.more)}
+    return own | ({row.refiner: network(row.refiner, {})} if row.refiner else {})
+
+
+def search_of(row: Row, device: torch.device) -> Callable[[], Hypotheses]:
+    """The search of the sentence, as a translator calls it."""
+    models = {family: model.to(device) for family, model in networks(row).items()}
+    declared = searches()[row.search]
+    settings = declared.settings(**row.settings)
+    run = import_object(declared.run)
+    roles = own_networks(models, settings)
+
+    def search(source: Tensor) -> Hypotheses:
+        with torch.no_grad():
+            return run(roles, source, settings, False)
+
+    return lambda: search_all(search, [SENTENCE], 64, device)
+
+
+def eager(row: Row) -> Counter[str]:
+    """What a search of one sentence takes without graphs."""
+    search = search_of(row, torch.device("cuda"))
+    search()
+    with counted() as counts:
+        search()
+    return counts
+
+
+def captured(row: Row) -> Counter[str] | None:
+    """What a sentence takes whose graph is captured; None where no graph serves."""
+    device, declared = torch.device("cuda"), searches()[row.search]
+    settings = declared.settings(**row.settings)
+    if declared.program is None or declared.varies(settings):
+        return None
+    passes = CapturedPasses({family: model.to(device) for family, model in networks(row).items()}, device)
+    passes.translate([SENTENCE], settings)
+    with counted() as counts:
+        passes.translate([SENTENCE], settings)
+    return counts
+
+
+def table() -> str:
+    lines = [
+        "| search | operators | views | synchronisations | captured: launches | operators | synchronisations |",
+        "| -- | --: | --: | --: | --: | --: | --: |",
+    ]
+    with pretended():
+        for row in ROWS:
+            counts, graph = eager(row), captured(row)
+            shown = [counts["operators"], counts["views"], counts["synchronisations"]]
+            shown += [graph[name] for name in ("graph launches", "operators", "synchronisations")] if graph else [""] * 3
+            lines.append("| " + " | ".join([row.name, *map(str, shown)]) + " |")
+            import sys; print(row.name, machine.waits[-counts["synchronisations"]:] if not graph else '', file=sys.stderr)
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())
