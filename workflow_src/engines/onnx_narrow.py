@@ -143,23 +143,23 @@ def _packed_product(
 
     def before(reader: onnx.NodeProto, kind: str) -> onnx.NodeProto | None:
         """The only operator of a kind before another one, where nothing else reads what it puts out."""
-        found = {
+        nodes = {
             makers[name].output[0]: makers[name]
             for name in reader.input
             if name in makers and makers[name].op_type == kind
         }
-        parts = [part for part in found.values() if all(len(readers.get(name, ())) == 1 for name in part.output)]
-        return parts[0] if len(parts) == len(found) == 1 else None
+        parts = [part for part in nodes.values() if all(len(readers.get(name, ())) == 1 for name in part.output)]
+        return parts[0] if len(parts) == len(nodes) == 1 else None
 
     chain: list[onnx.NodeProto] = []
     plain = [attribute.name for attribute in node.attribute] == ["num_heads"] and len(node.output) == 1
     if node.op_type != "MultiHeadAttention" or any(node.input[3:]) or not plain:
         return None
     for after, kind in ((-1, "Split"), (0, "Add"), (1, "Mul"), (2, "Mul"), (2, "Cast"), (4, "MatMulInteger")):
-        found = before(node if after < 0 else chain[after], kind)
-        if found is None:
+        previous = before(node if after < 0 else chain[after], kind)
+        if previous is None:
             return None
-        chain.append(found)
+        chain.append(previous)
     split, scale, product = chain[0], chain[3], chain[5]
     narrow = makers.get(product.input[0])
     if narrow is None or narrow.op_type != "DynamicQuantizeLinear" or list(split.output) != list(node.input[:3]):

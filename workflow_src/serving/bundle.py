@@ -120,7 +120,7 @@ def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
             raise ArtifactError(f'{folder}: {name} is of family "{part.get("family")}", which is not declared here.')
     for name in description["searches"]:
         if name not in registry.searches():
-            raise ArtifactError(f'{folder} knows search "{name}", which is not declared here; export the system again.')
+            raise ArtifactError(f'{folder} has search "{name}", which is not declared here; export the system again.')
     known = description["searches"]
     if known and (default := description["defaults"].get("search")) not in known:
         raise ArtifactError(

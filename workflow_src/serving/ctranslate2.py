@@ -58,7 +58,7 @@ class CTranslate2Translator(BaseTranslator):
         threads = threads or cores()
         set_threads(threads)
         subwords = Subwords.load(folder / "subwords")
-        # The library chooses its device itself; the runtime says what was asked for.
+        # The library chooses its device itself; the runtime has the kind of device.
         translator = cls(description, {}, subwords, Runtime(torch.device(kind), torch.float32))
         common = (folder, subwords.names(), part["model"]["max_positions"], device, precision)
         translator.single = Engine(*common, inter_threads=1, intra_threads=threads)

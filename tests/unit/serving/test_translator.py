@@ -351,7 +351,7 @@ SPOILT = {
     ),
     "unknown search": (
         lambda b: rewrite(b, lambda d: d.update(searches=["foo"])),
-        '{b} knows search "foo", which is not declared here; export the system again.',
+        '{b} has search "foo", which is not declared here; export the system again.',
     ),
     "unknown engine": (
         lambda b: rewrite(b, lambda d: d.update(engine="foo")),

@@ -78,7 +78,7 @@ def run(
 
 @torch.no_grad()
 def at_lengths(models: Mapping[str, Any], source: Tensor, _settings: ArgmaxSettings, lengths: Tensor) -> Hypotheses:
-    """Translate source (B, S) at lengths (B,) that are given, such as the references'; scores as without a rescorer."""
+    """Translate source (B, S) at lengths (B,), such as the references'; scores as without a rescorer."""
     model = models[MODEL]
     hidden, mask = model.hidden(model.encode(source), lengths)
     return _read(source, *read_symbols(model, wide(model.logits(hidden)), mask, True), None)

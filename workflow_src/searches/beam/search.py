@@ -91,7 +91,7 @@ def n_best(
     return [sorted(of_sentence, key=lambda pair: pair[0], reverse=True)[:beam] for of_sentence in finished]
 
 
-# Continuations of a hypothesis, for each of the beam, that a language model is asked about.
+# Continuations of a hypothesis, for each of the beam, that a language model scores.
 FUSED = 4
 
 
@@ -168,6 +168,6 @@ def run(
     )
     if RESCORER not in models:
         return beam_search(*arguments)
-    candidates = [{tuple(tokens): score for score, tokens in found} for found in n_best(*arguments)]
+    candidates = [{tuple(tokens): score for score, tokens in hypotheses} for hypotheses in n_best(*arguments)]
     with torch.no_grad():
         return best_of(rescored(models[RESCORER], source, candidates, settings.rescorer_weight))

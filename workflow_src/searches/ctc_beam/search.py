@@ -103,7 +103,7 @@ def searched(
 ) -> Hypotheses:
     """The translations of source (B, S) from as many rows, or of K draws from K times as many.
 
-    An output's score is that of the draw in which it is the largest. Unless `scored`, a rescorer is not asked about
+    An output's score is that of the draw in which it is the largest. Unless `scored`, a rescorer skips
     sentences whose beam has one output at the end.
     """
     each = max(1, settings.draws)

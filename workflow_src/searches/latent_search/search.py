@@ -88,8 +88,8 @@ def latent_search(
     """Translate source (B, S) by latent search, refining with `steps` steps (0 steps, or None: samples as drawn).
 
     Scores are the winners': the rescorer's log p(y|x) / (|y| + 1), end symbol counted, or the model's own mean
-    log p(y_t|z,x). Of equal candidates the first wins, in the order of candidates. Unless `scored`, a rescorer is not
-    asked about sentences all of whose candidates are equal.
+    log p(y_t|z,x). Of equal candidates the first wins, in the order of candidates. Unless `scored`, a rescorer skips
+    sentences all of whose candidates are equal.
     """
     steps = steps if make_step else 0
     if says_lengths(model):

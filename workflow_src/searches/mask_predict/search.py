@@ -101,7 +101,7 @@ def run(
 
 @torch.no_grad()
 def at_lengths(models: Mapping[str, Any], source: Tensor, settings: MaskPredictSettings, lengths: Tensor) -> Hypotheses:
-    """Translate source (B, S) at lengths (B,) that are given, such as the references'; scores as without a rescorer."""
+    """Translate source (B, S) at lengths (B,), such as the references'; scores as without a rescorer."""
     model = models[MODEL]
     symbols, chances, mask = mask_predict(model, model.encode(source), lengths, settings.iterations)
     return _read(source, [(model.output(symbols, mask), mean_chance(chances, mask))], None)
