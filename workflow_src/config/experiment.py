@@ -103,7 +103,7 @@ class TrainingConfig(Frozen):
             )
         return self
 
-    def sized(self, tokens: int) -> TrainingConfig:
+    def sized(self, tokens: int) -> SizedTrainingConfig:
         """These settings with numbers in place of auto, for a text of `tokens` target tokens, end symbols counted."""
         steps = self.max_steps
         if not isinstance(steps, int):
@@ -114,7 +114,16 @@ class TrainingConfig(Frozen):
             "save_every": min(share(steps, SAVES), LONGEST_UNSAVED),
         }
         auto = {name: number for name, number in numbers.items() if getattr(self, name) == AUTO}
-        return self.model_copy(update={"max_steps": steps} | auto)
+        return SizedTrainingConfig.model_validate(self.model_dump() | {"max_steps": steps} | auto)
+
+
+class SizedTrainingConfig(TrainingConfig):
+    """Settings of a training with numbers in place of auto."""
+
+    max_steps: int
+    warmup_steps: int
+    validate_every: int
+    save_every: int
 
 
 class SystemConfig(Frozen):

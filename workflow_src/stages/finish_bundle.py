@@ -54,7 +54,7 @@ def best_rows(rows: Sequence[DevRow]) -> dict[str, dict[str, Any]]:
 
     A best row has `row`, `engine`, `dev_bleu`, and `settings`, with those that dev chose.
     """
-    measured = [
+    measured: list[dict[str, Any]] = [
         {
             "row": row.name,
             "engine": compute_engine(row.settings),
