@@ -216,7 +216,7 @@ def command(entry: Entry) -> str:
     kind = type(settings)
     library, _, compute_type = row["engine"].partition("-")
     asked = {"engine": library, "compute_type": compute_type} if compute_type else {}
-    device, precision, mode = placement(asked)
+    _, precision, mode = placement(asked)
     exports = engines()[library].exports if library in engines() else None
     words = ["--bundle", f"{exports or 'bundles'}/{row['system']}/seed-{row['seed']}", "--search", row["search"]]
     for name in kind.model_fields:

@@ -273,7 +273,7 @@ def measure(
     rows: list[SpeedRow],
     lines: list[str],
     speed: Timing,
-    tell: Callable[[str], None] = lambda text: None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Measured:
     """Time all `rows` on the same `lines`, `speed.repeats` rounds, alternating between rows.
 

@@ -187,7 +187,7 @@ def test_the_legend_says_titles():
 def test_the_legend_stays_in_the_picture(monkeypatch, inner, count, length):
     text = "prior mean (Latents of the source's length), as long as any"
     entries = {f"{number} {text[:length]}": {"marker": "o"} for number in range(count)}
-    monkeypatch.setattr(figures_quality, "legend_entries", lambda lines: entries)
+    monkeypatch.setattr(figures_quality, "legend_entries", lambda _: entries)
     figure = Figure(figsize=(7.2, 5.2), layout="constrained")
     part = figure.subfigures(2, 1)[0] if inner else figure
     figures_quality.legend(part.subplots(), [])
