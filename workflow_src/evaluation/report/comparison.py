@@ -159,7 +159,8 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
     )
 
 
-SYSTEM_HEADS = ("experiment", "system", "family", "preset", "data", "seeds") + (
+SYSTEM_HEADS = (
+    *("experiment", "system", "family", "preset", "data", "seeds"),
     *("parameters", "updates", "target tokens seen", "minutes"),
 )
 # Columns of it that hold words; figures follow.
