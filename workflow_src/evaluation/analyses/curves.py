@@ -78,7 +78,7 @@ def _style(entry: Entry, entries: Sequence[Entry], manifest: Manifest) -> dict[s
 
 
 def curve_label(entry: Entry, entries: Sequence[Entry], manifest: Manifest) -> str:
-    """The search, with its system and the settings that tell it from others that share the search."""
+    """The search, with its system and the settings in which it differs from other entries of the search."""
     own, every = entry.settings, [other.settings for other in entries]
     name = manifest.title(entry.search)
     name += f" · {entry.system}" if differing(own, every, ["system"]) else ""

@@ -183,11 +183,11 @@ def _panel(
     axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(length=2, labelsize=6)
-    said = {name: piece_label(pieces[token]) for name, token in tokens.items()}
+    labels = {name: piece_label(pieces[token]) for name, token in tokens.items()}
     # Two a line: long words would run into the next panel.
     lines = [
-        f"posterior: {said['posterior']} · prior: {said['prior']}",
-        " · ".join(f"{manifest.title(name)}: {said[name]}" for name in paths(content)),
+        f"posterior: {labels['posterior']} · prior: {labels['prior']}",
+        " · ".join(f"{manifest.title(name)}: {labels[name]}" for name in paths(content)),
     ]
     axes.set_title(f"{number}   {lines[0]}\n{lines[1]}", fontsize=6.3)
 

@@ -117,7 +117,7 @@ def _size(pieces: Sequence[str]) -> float:
 
 
 def _assignment(axes: Axes, example: OrderExample, panel: OrderPanel) -> None:
-    """Distances of latents of the first translation (down) and of the second (across), and who fits whom."""
+    """Distances of latents of the first translation (down) and of the second (across), and which fit each other."""
     pieces, size = example.pieces, _size(example.pieces)
     numbers = np.arange(len(pieces))
     axes.pcolormesh(np.array(panel.distances), cmap="Greys", edgecolors="none", rasterized=False)
