@@ -38,7 +38,7 @@ class Sizes(Lenient):
 
 
 class Network(Lenient):
-    """One network of a bundle, and what it is there for: a role of the search."""
+    """A network of a bundle, with its role in searches."""
 
     family: str
     model: dict[str, Any]
@@ -62,9 +62,9 @@ class Needed(Lenient):
 
 
 class Choice(Lenient):
-    """What a finished bundle says of its default search: the experiment, and the row on dev that it comes from, if any.
+    """How the default search of a finished bundle was chosen: the experiment, and the row on dev, if any.
 
-    `rows`: how many rows on dev it was chosen from. `settings`: "search_defaults" where the experiment says them.
+    `rows`: number of rows on dev. `settings`: "search_defaults" where the experiment has these.
     """
 
     experiment: str
@@ -76,13 +76,13 @@ class Choice(Lenient):
 
 
 class Description(Lenient):
-    """What every bundle says of itself; who made it, and what engines add, is not read here."""
+    """The description of a bundle, without its provenance and the entries of engines."""
 
     system: str
     models: dict[str, Network] = Field(min_length=1)
     searches: tuple[str, ...]
     defaults: dict[str, Any]
-    search_defaults: dict[str, dict[str, Any]] = {}
+    search_defaults: dict[str, dict[str, Any]] = Field(default_factory=dict)
     default_from: Choice | None = None
     remove_repetitions: Removal | None = None
     languages: Languages
@@ -92,7 +92,7 @@ class Description(Lenient):
 
     @model_validator(mode="after")
     def _a_network_of_its_own(self):
-        if all(one.role != MODEL for one in self.models.values()):
+        if all(network.role != MODEL for network in self.models.values()):
             raise ValueError(f"no network has the role {MODEL}")
         return self
 
@@ -111,13 +111,13 @@ def read_bundle(folder: Path) -> dict[str, Any]:
 
 
 def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
-    there = {loaded.plugin.name for loaded in registry.plugins()}
-    for plugin in description.get("plugins", []):
-        if plugin["name"] not in there:
+    loaded = {plugin.plugin.name for plugin in registry.plugins()}
+    for needed in description.get("plugins", []):
+        if needed["name"] not in loaded:
             raise ArtifactError(
                 folder,
-                f"needs the plug-in {plugin['name']} {plugin['version']}",
-                f"install it, or name its package ({plugin['module']}) with --plugins",
+                f"needs the plug-in {needed['name']} {needed['version']}",
+                f"install it, or name its package ({needed['module']}) with --plugins",
             )
     for name, part in description["models"].items():
         if part.get("family") not in registry.families():
@@ -140,9 +140,9 @@ def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
 
 def networks(description: dict[str, Any]) -> list[tuple[str, Family]]:
     """Names of a bundle's networks with their families: the system's own, that of its base, then other roles."""
-    found = [(name, registry.families()[part["family"]]) for name, part in description["models"].items()]
+    by_name = [(name, registry.families()[part["family"]]) for name, part in description["models"].items()]
 
-    return sorted(found, key=lambda entry: {MODEL: 0, BASE: 1}.get(description["models"][entry[0]]["role"], 2))
+    return sorted(by_name, key=lambda entry: {MODEL: 0, BASE: 1}.get(description["models"][entry[0]]["role"], 2))
 
 
 def roles(description: dict[str, Any]) -> dict[str, str]:
@@ -152,10 +152,7 @@ def roles(description: dict[str, Any]) -> dict[str, str]:
 
 
 def defaults(description: Mapping[str, Any], search: Search) -> dict[str, Any]:
-    """What a bundle searches with unless it is told otherwise: systems that it carries, and settings of this search.
-
-    Only finished bundles have `search_defaults`.
-    """
+    """Defaults of a search in a bundle: systems that it carries, and settings, if it is finished."""
     own = {name: value for name, value in description["defaults"].items() if name in search.settings.model_fields}
     return own | description.get("search_defaults", {}).get(search.name, {})
 
@@ -168,22 +165,22 @@ def searches(families: list[Family]) -> list[str]:
 def describe(
     family: Family, base: Family | None = None, others: Iterable[Family] = (), models: Iterable[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """What a bundle of a system can do: `searches` and `defaults`; and the plug-ins that it needs, also for `others`:
-    the families of systems in other roles than the base.
+    """Entries of a bundle's description: `searches`, `defaults`, and `plugins` that it needs, also for `others`, the
+    families of systems in other roles than the base.
 
     `models` are settings of the system's and of the base's model; searches that these refuse are left out.
     """
     families = [family, *([base] if base else [])]
     owners = registry.members().owners
-    configs = [(one, one.model.model_validate(model)) for one, model in zip(families, models, strict=False)]
+    configs = [(member, member.model.model_validate(model)) for member, model in zip(families, models, strict=False)]
 
     def refused(name: str) -> bool:
         search = registry.searches()[name]
-        return any(one.refuses(config, search, at_least(search)) for one, config in configs)
+        return any(member.refuses(config, search, at_least(search)) for member, config in configs)
 
     known = [name for name in searches(families) if not refused(name)]
     default = next((name for name in family.searches if name in known), None)
-    needed = [owners.get(("family", one.name)) for one in [*families, *others]] + [
+    needed = [owners.get(("family", member.name)) for member in [*families, *others]] + [
         owners.get(("search", name)) for name in known
     ]
     plugins = {loaded.plugin.name: loaded.record() for loaded in needed if loaded}
@@ -194,7 +191,10 @@ def describe(
 def names(families: dict[str, str]) -> dict[str, str]:
     """Role -> name of a network in a bundle: that of its family, with the role where two are of one family."""
     values = list(families.values())
-    return {role: f"{role}-{one}" if role != MODEL and values.count(one) > 1 else one for role, one in families.items()}
+    return {
+        role: f"{role}-{family}" if role != MODEL and values.count(family) > 1 else family
+        for role, family in families.items()
+    }
 
 
 def load_models(folder: Path, description: dict[str, Any], runtime: Runtime) -> dict[str, nn.Module]:
@@ -228,7 +228,7 @@ def _placed(model: nn.Module, runtime: Runtime) -> nn.Module:
 
 
 def copy_subwords(source: Path, folder: Path) -> list[str]:
-    """Copy the subword models into a bundle, instead of what is there; returns the names of the files in it."""
+    """Copy the subword models into a bundle, in place of older ones; returns the names of their files in it."""
     shutil.rmtree(folder / "subwords", ignore_errors=True)
     for path in sorted(source.iterdir()):
         copy_file(path, folder / "subwords" / path.name)

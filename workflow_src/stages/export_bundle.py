@@ -55,7 +55,7 @@ def run(inputs: Inputs) -> str:
     }
     copied_subwords = copy_subwords(inputs.subwords, folder)
     if Subwords.load(folder / "subwords").digest != subwords.digest:
-        raise ArtifactError(f"the copy {folder}/subwords differs from {inputs.subwords}: export again.")
+        raise ArtifactError(folder / "subwords", f"differs from {inputs.subwords}", "export again")
     about = describe(
         declared[MODEL],
         declared.get(BASE),
