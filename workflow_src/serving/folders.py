@@ -1,22 +1,16 @@
-"""Folders that stages translate with: named on a command line, and opened with the engine that a decode asks for."""
+"""Folders that stages translate with, opened with the engine of a decode."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workflow_src.jobs import Machine, named_paths
+from workflow_src.jobs import Machine
 from workflow_src.registry import default_engine, engines
 
 if TYPE_CHECKING:
     from workflow_src.serving.base import BaseTranslator
-
-
-def bundles(words: list[str]) -> dict[str, Path]:
-    """SYSTEM=FOLDER words as a mapping. Raises ValueError for a word of another form."""
-    return named_paths(words)
 
 
 def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle") -> dict[str, Path]:
@@ -24,19 +18,7 @@ def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle
     return {f"{kind} {system}": folder / "bundle.json" for system, folder in folders.items() if system in needed}
 
 
-def load(folders: dict[str, Path], needed: set[str], arguments: argparse.Namespace) -> dict[str, Any]:
-    """A translator for each needed system that has a folder."""
-    from workflow_src.serving.translator import Translator
-
-    return {
-        # What others exported on this machine changes no analysis.
-        system: Translator.load(folder, arguments.device, arguments.precision, arguments.threads, engine="eager")
-        for system, folder in folders.items()
-        if system in needed
-    }
-
-
-def open_engine(folder: Path, device: str, precision: str, threads: int | None, settings: dict[str, Any]) -> Any:
+def open_engine(folder: Path, device: str, precision: str, threads: int | None, settings: Mapping[str, Any]) -> Any:
     """The translator that a decode's engine and compute type ask for; our own computes eagerly."""
     from workflow_src.serving.translator import Translator
 
@@ -44,7 +26,7 @@ def open_engine(folder: Path, device: str, precision: str, threads: int | None, 
     return Translator.load(folder, device, precision, threads, mode)
 
 
-def placement(settings: dict[str, Any], device: str = "auto", precision: str = "auto") -> tuple[str, str, str]:
+def placement(settings: Mapping[str, Any], device: str = "auto", precision: str = "auto") -> tuple[str, str, str]:
     """Device, precision and engine of `Translator.load` by which a decode's engine and compute type compute."""
     compute_type, engine = settings.get("compute_type"), _engine(settings)
     # A folder that another engine reads has no modes.
@@ -57,7 +39,7 @@ def placement(settings: dict[str, Any], device: str = "auto", precision: str = "
     return "cpu" if on_cpu else device, compute_type or precision, mode
 
 
-def _engine(settings: dict[str, Any]) -> Any:
+def _engine(settings: Mapping[str, Any]) -> Any:
     name = settings.get("engine")
     return engines()[name] if name else default_engine()
 

@@ -41,9 +41,8 @@ class TrainingSettings(Frozen):
     family: str
     preset: str
     data: str
-    # Settings of the family's own classes.
-    model: dict[str, Any]
-    objective: dict[str, Any] = {}
+    model: dict[str, Any] = Field(description="of the family's own class")
+    objective: dict[str, Any] = Field({}, description="of the family's own class")
     training: TrainingConfig | None = Field(None, description="None where the family is counted at once")
     bleu_tokeniser: str = "13a"
 
