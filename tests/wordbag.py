@@ -1,4 +1,4 @@
-"""A package from outside, as text: a family that puts words at positions, a search, an engine and an analysis."""
+"""A package from outside, as text: a family that puts words at positions, a search, an engine, an analysis and a metric."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import Field
 from workflow_src.config.plan.selection import rows
 from workflow_src.evaluation.analyses.content import Content, Record
 from workflow_src.spec import (
-    Analysis, AnalysisSettings, Engine, Family, Frozen, Look, Option, Plugin, Search, SearchSettings, Selection,
+    Analysis, AnalysisSettings, Engine, Family, Frozen, Look, Metric, Option, Plugin, Search, SearchSettings, Selection,
 )
 
 
@@ -80,7 +80,19 @@ ANALYSIS = Analysis(
     select=lambda settings, loaded: Selection.of(rows=rows(loaded)), needs="it reads translations",
     measure="bagged.histogram:measure", content=Histogram, show="bagged.shown:show",
 )
-PLUGIN = Plugin("bagged", "0.3", families=(FAMILY,), searches=(SEARCH,), engines=(ENGINE,), analyses=(ANALYSIS,))
+
+
+class Matching(Frozen):
+    words: int = Field(0, ge=0, description="that are compared, 0 for all")
+
+
+METRIC = Metric(
+    name="exactmatch", title="exact matches", heading="exact", segments="bagged.exact:segments", settings=Matching,
+    unit="%", bounds=(0, 1), decides=True, about="{title} begin as their reference does",
+)
+PLUGIN = Plugin(
+    "bagged", "0.3", families=(FAMILY,), searches=(SEARCH,), engines=(ENGINE,), analyses=(ANALYSIS,), metrics=(METRIC,)
+)
 """
 PRESETS = "miniature: {dim: 8}\nlarger: {dim: 16}\n"
 CODE = '''
@@ -204,7 +216,19 @@ def show(content, manifest):
     caption = f"Sentences of {content.split} by the length of their translation, in subwords."
     return [Block(caption, table=table, figure=draw, label="Lengths of outputs", folded=True)]
 """
+EXACT = """
+import numpy as np
+
+from workflow_src.spec import Segments
+
+
+def segments(texts, settings):
+    pairs = zip(texts.hypotheses, texts.references, strict=True)
+    count = settings.words or None
+    return Segments(np.array([float(ours.split()[:count] == theirs.split()[:count]) for ours, theirs in pairs]))
+"""
 FILES = {
+    "exact.py": EXACT,
     "__init__.py": DECLARATIONS,
     "code.py": CODE,
     "ledger.py": LEDGER,

@@ -23,7 +23,6 @@ from workflow_src.decoding.passes import own_networks
 from workflow_src.engines.cuda_graphs import CapturedPasses
 from workflow_src.families.build import build
 from workflow_src.registry import families, import_object, searches
-from workflow_src.spec import MODEL, REFINER
 from workflow_src.types import EOS, Hypotheses
 
 SIZES = {"source": 50, "target": 50, "joint": True}

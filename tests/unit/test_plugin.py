@@ -186,7 +186,12 @@ def test_a_bundle_whose_plug_in_is_missing_says_so(bundle):
 def scored(bleu):
     """A quality file."""
     variant = {"bleu": bleu, "bleu_ci": [bleu - 1, bleu + 1], "chrf": 50.0, "validity": None}
-    variant |= {"bleu_signature": "tok:13a", "chrf_signature": "nc:6"}
+    variant |= {
+        "bleu_tokenised": bleu,
+        "bleu_intl_lowercase": bleu,
+        "bleu_signature": "tok:13a",
+        "chrf_signature": "nc:6",
+    }
     return {**{name: variant for name in VARIANTS.values()}, "sentences": 9, "mean_steps": 1.0}
 
 

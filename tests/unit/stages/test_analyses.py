@@ -10,11 +10,14 @@ import reports
 import torch
 
 from workflow_src import jobs
+from workflow_src.config.metrics import default_measured
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.decoding.masked import mask_predict
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
+from workflow_src.registry import conventions
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import Corpus, Texts
 from workflow_src.stages import export_bundle, measure_analysis
 from workflow_src.types import EOS
 
@@ -571,8 +574,8 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
     found = run("energies", asked, **told)
     one, two = found["at_reference_lengths"]
     assert (one["system"], one["name"], two["name"], one["repetitions_removed"]) == ("cmlm", "one", "two", removal)
-    score = metrics.score(texts, references)
-    assert one["bleu"] == {key: pytest.approx(getattr(score, key)) for key in metrics.CONVENTIONS.values()}
+    scores = metrics.scores(default_measured(), Texts(texts, references, (), Corpus("de", "en")))
+    assert one["bleu"] == {metric.name: pytest.approx(scores[metric.name]) for metric in conventions().values()}
     assert scored[0] == (texts, references, "en", "13a") and (removal != "none" or one["bleu"]["bleu"] > 5)
     # Lengths leave room for an end symbol, and empty sources have no energy.
     if removal == "subwords":

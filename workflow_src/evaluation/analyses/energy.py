@@ -38,7 +38,7 @@ class ScoredRow(ScoredOutputs):
 
 
 class Bleu(Record):
-    """BLEU as `quality.metrics.CONVENTIONS` count it."""
+    """The main metric by every convention."""
 
     bleu: float
     bleu_tokenised: float | None
