@@ -51,7 +51,7 @@ class Inputs:
     reference: Path
     entries: Mapping[str, Any]
     folders: Mapping[str, Path]
-    machine: Machine = Machine()
+    machine: Machine = dataclasses.field(default_factory=Machine)
     _opened: dict[str, Translator] = dataclasses.field(default_factory=dict, repr=False)
 
     @property
