@@ -16,8 +16,7 @@ from workflow_src.jobs import DeviceJobInputs, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import searches, settings_of
-from workflow_src.serving.folders import bundle_files
-from workflow_src.serving.translator import Translator
+from workflow_src.serving.folders import bundle_files, load
 from workflow_src.spec import Frozen
 
 # The sentences that examples are picked from: enough to find telling ones, few enough to trace in seconds.
@@ -53,19 +52,14 @@ def label(entry: Entry, entries: Sequence[Entry]) -> str:
 
 
 def run(inputs: Inputs) -> str:
-    settings, machine = inputs.settings, inputs.machine
+    settings = inputs.settings
     followed = settings.searches
     sources, references = (lines[:POOL] for lines in read_aligned(inputs.source, inputs.reference))
     entries = [*followed, *settings.beside, *([settings.teacher] if settings.teacher else [])]
     needed = {entry["system"] for entry in entries}
     for system in sorted(needed - set(inputs.bundles)):
         raise ValueError(f'--bundles has no folder for system "{system}"; add {system}=FOLDER.')
-    # By our own code: what other engines exported on this machine changes no example.
-    translators = {
-        system: Translator.load(folder, machine.device, machine.precision, machine.threads, engine="eager")
-        for system, folder in inputs.bundles.items()
-        if system in needed
-    }
+    translators = load(inputs.bundles, needed, inputs.machine)
     # The corpus is normalised already; normalising twice is not always the same as once.
     traces = [
         translators[e["system"]].trace(
