@@ -223,7 +223,7 @@ def _refinement_groups(
     """Curves are drawn on dev where refinement was decoded there, else on the split of the tables."""
     manifest = material.manifest
     on_dev = [manifest.decode(*row.key) for row in manifest.rows if row.split == "dev"]
-    if any(decode.search.traceable for decode in on_dev if decode):
+    if any(decode.search.traceable for decode in on_dev):
         rows = results.build_rows(manifest, material.qualities, material.speed, "dev", where=where)
         return tables.groups(rows, manifest, manifest.report.remove_repetitions), "dev"
     return table, split
