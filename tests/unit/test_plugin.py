@@ -25,7 +25,6 @@ from workflow_src.evaluation.report.results import read_results
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
-from workflow_src.stages import report
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -248,10 +247,10 @@ def report_files(plan, folder):
 TEST = {"name": "a test", "two_sided": True, "trials": 10}
 
 
-def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, monkeypatch):
+def test_it_stands_in_tables_and_figures_by_its_declarations(package, run_stage, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan = planned()
-    report.run(report.make_parser().parse_args(report_files(plan, tmp_path)))
+    run_stage("report", report_files(plan, tmp_path))
     rows = [row for row in read_results(tmp_path / "report/results.json").rows if row.system == "bag"]
     assert {(row.title, row.series, row.value, row.autoregressive) for row in rows} == {
         ("without repetitions", "passes", float(passes), False) for passes in range(3)

@@ -19,7 +19,7 @@ PICTURES = ("learning_curves", "quality_speed", "latencies", "refinement", "time
 
 
 def _build(words):
-    jobs.start(report.run, report.make_parser(), words)
+    jobs.start(report.run, report.Inputs, words=words)
     return Path(words[words.index("--output-folder") + 1])
 
 
