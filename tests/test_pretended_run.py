@@ -17,8 +17,8 @@ from workflow_src.config.compose import CONFIG_FOLDER, read_yaml
 from workflow_src.registry import searches
 
 EXPERIMENT = pretended_cuda.FOLDER / "run.yaml"
-# An operator may have results of 2 MB: batches of speed stop growing there.
-MEMORY = 2 * 2**20
+# An operator may have results of 4 MB: batches of speed stop growing there.
+MEMORY = 4 * 2**20
 
 
 def _variables(folder) -> dict[str, str]:

@@ -18,6 +18,16 @@ def block_rows(hidden: Tensor, classes: int) -> int:
     return max(256, (GPU_CELLS if hidden.is_cuda else CPU_CELLS) // classes)
 
 
+# Rows and columns of cells of a matrix.
+Cells = tuple[Tensor, Tensor]
+
+
+def cells(mask: Tensor, device: torch.device) -> Cells:
+    """Where a mask of the CPU is True, for tensors on a device: to read a mask there, the CPU would have to wait."""
+    rows, columns = mask.nonzero().to(device, non_blocking=True).unbind(1)
+    return rows, columns
+
+
 def smoothed_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,73 @@
+"""Operators and synchronisations on a GPU, exactly, counted on a pretended one (`docs/kernels.md`)."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from benchmarks import kernels
+from miniatures import cmlm, inat, lanmt, lvm, nat, pairs, refiner, tagger, transformer
+from pretended_cuda import counted, pretended
+
+from workflow_src.config.experiment import TrainingConfig
+from workflow_src.families.build import build_objective
+from workflow_src.runtime.device import choose
+from workflow_src.runtime.processes import Group
+from workflow_src.training import update
+from workflow_src.training.update import Part, Updater
+
+ROWS = {row.name: row for row in kernels.ROWS}
+
+
+@pytest.fixture(autouse=True)
+def machine():
+    with pretended() as found:
+        yield found
+
+
+VAE = {"latent": "vae", "latent_dim": 3}
+UPDATES = {
+    "transformer": ("transformer", transformer, {}),
+    "lvm": ("lvm", lvm, {}),
+    "score": ("score", lambda: refiner("score"), {}),
+    "energy": ("energy", lambda: refiner("energy"), {}),
+    "ctc": ("nat", lambda: nat(target_size=12), {}),
+    "ctc, latents, glancing": ("nat", lambda: nat(target_size=12, **VAE), {"glance": "glat"}),
+    "axe": ("nat", lambda: nat(target_size=12, loss="axe", max_length_difference=4), {}),
+    "axe, glancing": ("nat", lambda: nat(target_size=12, loss="axe", max_length_difference=4), {"glance": "random"}),
+    "cross-entropy": ("nat", lambda: nat(target_size=12, loss="ce", max_length_difference=4), {}),
+    "cmlm": ("cmlm", lambda: cmlm(target_size=12), {}),
+    "lanmt": ("lanmt", lanmt, {}),
+    "inat": ("inat", inat, {"guess": "sample"}),
+    "inference-network": ("inference-network", lambda: cmlm(target_size=12), {}),
+}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", UPDATES)
+def test_no_update_waits_for_the_gpu(case, precision, machine, monkeypatch):
+    """Neither a first nor a later one, in one part or two."""
+    family, make, settings = UPDATES[case]
+    runtime = choose("cuda", precision)
+    frozen = copy.deepcopy(lvm()).float().to(runtime.device).eval() if family in ("score", "energy") else None
+    roles = {"energy": copy.deepcopy(transformer()).float().to(runtime.device)} if "inference" in family else {}
+    batch = pairs([3, 9, 1, 6], [4, 5, 2, 7])
+    monkeypatch.setattr(update, "collate", lambda corpus, rows: batch)
+    for accumulate in (1, 2):
+        model = copy.deepcopy(make()).float().to(runtime.device).train()
+        config = TrainingConfig(max_steps=5, accumulate=accumulate, explode_factor=10.0)
+        objective = build_objective(family, settings)
+        updater = Updater(
+            *(model, objective, config, None, runtime, Group(), 1, frozen),
+            split_parts=False,
+            roles=roles,
+        )
+        parts = [Part(np.arange(4), 0, 0, number) for number in range(accumulate)]
+        for step in (0, 4):
+            torch.cuda.set_sync_debug_mode("error")
+            figures = updater(step, parts)
+            torch.cuda.set_sync_debug_mode("default")
+            assert not machine.counts["copies to the host"] and np.isfinite(float(figures["loss"]))
+            machine.counts.clear()
