@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from benchmarks import kernels
-from miniatures import cmlm, inat, lanmt, lvm, nat, pairs, refiner, tagger, transformer
+from miniatures import cmlm, inat, lanmt, lvm, nat, pairs, refiner, transformer
 from pretended_cuda import counted, pretended
 
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.families.build import build_objective
+from workflow_src.registry import searches
 from workflow_src.runtime.device import choose
 from workflow_src.runtime.processes import Group
 from workflow_src.training import update
 from workflow_src.training.update import Part, Updater
 
+TABLE = (Path(__file__).resolve().parents[1] / "docs/kernels.md").read_text(encoding="utf-8")
 ROWS = {row.name: row for row in kernels.ROWS}
 
 
@@ -71,3 +74,29 @@ def test_no_update_waits_for_the_gpu(case, precision, machine, monkeypatch):
             torch.cuda.set_sync_debug_mode("default")
             assert not machine.counts["copies to the host"] and np.isfinite(float(figures["loss"]))
             machine.counts.clear()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_search_takes_what_its_row_of_the_documentation_says(name):
+    (documented,) = [line for line in TABLE.splitlines() if line.startswith(f"| {name} ")]
+    assert kernels.line(ROWS[name]).split() == documented.split()
+
+
+def test_the_table_has_a_row_of_every_search():
+    assert {row.search for row in kernels.ROWS} == set(searches())
+    figures = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1:] for line in TABLE.splitlines()}
+    # One pass whose outputs are as wide as the source says: one wait, also captured.
+    assert [figures["ctc-greedy, nat"][place].strip(" |") for place in (2, 5)] == ["1", "1"]
+    # Ten subwords and an end: a wait at each position, and one for the limits of lengths.
+    assert figures["greedy, transformer"][2] == "12"
+
+
+def test_a_batch_takes_no_more_operators_than_a_sentence():
+    """Nothing on a device is done sentence by sentence."""
+    counts = []
+    for sentences in ([kernels.SENTENCE], [kernels.SENTENCE] * 8):
+        search = kernels.search_of(ROWS["ctc-greedy, nat"], torch.device("cuda"), sentences)
+        with counted() as found:
+            search()
+        counts.append(found)
+    assert counts[0] == counts[1]
