@@ -226,14 +226,13 @@ def bundle_words(wildcards, input):
     return [f"{system}={os.path.dirname(bundle)}" for system, bundle in zip(DECODED, input.bundles)]
 
 
-def export_words(export):
-    """A function for params: `SYSTEM=FOLDER` for each system that is decoded from such folders, as words of a command."""
-
-    def words(wildcards, input):
-        folders = [os.path.dirname(bundle) for bundle in input[export]]
-        return [f"{system}={folder}" for system, folder in zip(plan.exported_to(export), folders)]
-
-    return words
+def export_words(wildcards, input):
+    """`KIND/SYSTEM=FOLDER` for each folder that decodes of other engines read, as words of a command."""
+    return [
+        f"{export}/{system}={os.path.dirname(bundle)}"
+        for export in EXPORTED
+        for system, bundle in zip(plan.exported_to(export), input[export])
+    ]
 
 
 def analysis_inputs(analysis):

@@ -35,7 +35,7 @@ rule download:
     shell:
         "python -m workflow_src.stages.download --settings {params.settings:q} --log {log:q}"
         " --mirrors {resources.mirrors} --allow-unpinned {resources.allow_unpinned}"
-        " --attempts {resources.attempts} --wait {resources.wait} --timeout {resources.timeout}"
+        " --attempts {resources.attempts} --first-wait {resources.wait} --timeout {resources.timeout}"
         " --languages {params.languages} --output-folder {params.folder:q}"
 
 

@@ -58,9 +58,6 @@ rule compare_rows:
         " --source {input.source:q} --reference {input.reference:q} --output {output.significance:q}"
 
 
-EXPORT_OPTIONS = " ".join(f"--{export} {{params.{export}:q}}" for export in EXPORTED)
-
-
 rule measure_speed:
     input:
         **EXPORTED,
@@ -87,14 +84,14 @@ rule measure_speed:
         device=RUNTIME.device,
         precision=RUNTIME.precision,
     params:
-        **{export: export_words(export) for export in EXPORTED},
         settings=plan.settings_speed(),
         bundles=bundle_words,
+        exports=export_words,
     message:
         "Measuring the speed of every system, alone on the machine"
     shell:
         "python -m workflow_src.stages.measure_speed --settings {params.settings:q} --log {log:q}"
-        f" --bundles {{params.bundles:q}} {EXPORT_OPTIONS} --source {{input.source:q}}"
+        " --bundles {params.bundles:q} --exports {params.exports:q} --source {input.source:q}"
         " --output {output.speed:q}"
         " --device {resources.device} --precision {resources.precision}"
 

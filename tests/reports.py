@@ -9,9 +9,10 @@ from workflow_src.config.display import build
 from workflow_src.config.experiment import ReportConfig
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.results import FORMAT, Row
+from workflow_src.evaluation.report.results import FORMAT, Row, row_type
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Measurement, Speed, StepCosts, TimedRow, Where
+from workflow_src.registry import default_metrics
 
 SYSTEMS = {
     "teacher": {"family": "transformer", "preset": "tiny", "data": "raw", "base": None},
@@ -121,7 +122,7 @@ def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none
     content |= {"bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "chrf": bleu + 20}
     unmeasured = "candidates p_value validity latency_ms latency_std sentences_per_second speedup device threads batch"
     content |= dict.fromkeys(unmeasured.split())
-    return Row.model_validate(content | more)
+    return row_type(default_metrics()).model_validate(content | more)
 
 
 def evidence(rows, different=(), unfinished=(), sentences=1000, **figures) -> Evidence:

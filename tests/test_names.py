@@ -1,4 +1,4 @@
-"""No module names a family, a search or an engine, or imports its code: their own folders and YAML alone do."""
+"""No module names a member or imports its code (family, search, engine, metric, analysis): its folder and YAML alone do."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from workflow_src import registry
 
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT / "workflow_src"
-OWN = ("families", "searches", "engines")
+OWN = ("families", "searches", "engines", "evaluation/metrics")
+# Analyses that say in their own files how a search does.
+CURVES = ("convergence/measure", "convergence/show", "energies/measure", "lengths/measure")
 # Words that mean something else there: a figure of a translation, a key of records, a setting.
 MEANS = {
     "data/shards.py": {"score"},
+    **dict.fromkeys((f"evaluation/analyses/{name}.py" for name in CURVES), {"bleu"}),
     "stages/decode.py": {"score"},
     "stages/distill.py": {"score"},
     "stages/merge_distilled.py": {"score"},
@@ -24,7 +27,8 @@ MEANS = {
 
 def names() -> set[str]:
     # Our own engine has the project's name.
-    return {*registry.families(), *registry.searches(), *registry.engines()} - {registry.default_engine().name}
+    members = {*registry.families(), *registry.searches(), *registry.engines(), *registry.metrics()}
+    return members - {registry.default_engine().name}
 
 
 def literals(path: Path) -> set[str]:
@@ -33,7 +37,10 @@ def literals(path: Path) -> set[str]:
     return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in OWN)
+EVERY = sorted(PACKAGE.rglob("*.py"))
+MODULES = [
+    path for path in EVERY if not path.relative_to(PACKAGE).as_posix().startswith(tuple(f"{folder}/" for folder in OWN))
+]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -53,7 +60,7 @@ def test_no_rule_names_a_member(path):
         strings = [token.string for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.STRING]
     told = {ast.literal_eval(string) for string in strings if string[0] not in "fF"}
     assert told
-    assert not told & names()
+    assert not told & (names() | analysis_names())
 
 
 # What serves all members, and the two modules that open and export the folders of one engine.
@@ -66,13 +73,51 @@ def test_no_import_of_a_members_code(path):
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-    found = {name for name in names if name.startswith(tuple(f"workflow_src.{folder}" for folder in OWN))} - SHARED
+    found = {
+        name for name in names if name.startswith(tuple(f"workflow_src.{folder.replace('/', '.')}" for folder in OWN))
+    } - SHARED
     assert bool(found) == (path.relative_to(PACKAGE).as_posix() in OF_ONE_ENGINE), found
+
+
+ANALYSES = PACKAGE / "evaluation/analyses"
+# Names of analyses that are words of the field too: settings, keys of files, a head of models.
+ALSO_WORDS = {"lengths", "samples", "tokens"}
+
+
+def analysis_names() -> set[str]:
+    """Names of analyses and of their rules."""
+    return {name for analysis in registry.analyses().values() for name in (analysis.name, analysis.rule_name)}
+
+
+def own_analysis(path: Path) -> str | None:
+    """The analysis whose folder has the module."""
+    inside = path.is_relative_to(ANALYSES) and path.parent != ANALYSES
+    return path.relative_to(ANALYSES).parts[0] if inside else None
+
+
+@pytest.mark.parametrize("path", EVERY, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_its_own_folder_names_or_imports_an_analysis(path):
+    own = own_analysis(path)
+    analysis = registry.analyses().get(own)
+    excused = ALSO_WORDS | ({analysis.name, analysis.rule_name} if analysis else set())
+    assert not (literals(path) & analysis_names()) - excused
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    folders = {f"workflow_src.evaluation.analyses.{name}" for name in registry.analyses() if name != own}
+    assert not {module for module in modules for folder in folders if f"{module}.".startswith(f"{folder}.")}
+    attributes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not {text for text in attributes for name in registry.analyses() if text.endswith(f"analyses.{name}")}
+
+
+def test_folders_of_analyses_have_their_names():
+    folders = {path.parent.name for path in ANALYSES.glob("*/__init__.py")}
+    assert folders == {name for name, one in registry.analyses().items() if one.measure.startswith("workflow_src.")}
 
 
 def test_what_is_excused_is_there():
     for place, words in MEANS.items():
         assert words <= literals(PACKAGE / place), place
+    assert ALSO_WORDS <= analysis_names() & set().union(*map(literals, MODULES))
 
 
 def test_roles_that_searches_name_systems_for_are_constants_of_one_module():

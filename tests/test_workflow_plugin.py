@@ -1,4 +1,5 @@
-"""A package from outside goes through the whole workflow by real Snakemake: a family, its presets, figure and search.
+"""A package from outside goes through the whole workflow by real Snakemake: a family, a search, an engine, an
+analysis, a metric.
 
 The package is written to the folder that Snakemake starts in; no file of the tree names what it declares.
 """
@@ -46,10 +47,22 @@ CONFIGURATION = {
         {"system": "lvm", "search": "delta", "steps": 1},
         {"system": "bag", "search": "unrepeat", "passes": [0, 2], "shards": 2},
         {"system": "bag", "search": "unrepeat", "passes": 2, "engine": "ledger"},
-        {"system": "bag", "search": "unrepeat", "passes": 1, "tune": {"stretch": [0.5, 1.0]}, "name": "tuned"},
+        {
+            "system": "bag",
+            "search": "unrepeat",
+            "passes": 1,
+            "tune": {"stretch": [0.5, 1.0]},
+            "tune_by": "exactmatch",
+            "name": "tuned",
+        },
     ],
+    # Of miniatures no whole sentence is right.
+    "metrics": {"chrf": {}, "exactmatch": {"words": 1}},
     "speed": {"sentences": 3, "warmup": 1, "repeats": 2, "batch": 3},
-    "analyses": {name: {"enabled": False} for name in ("marginal", "tokens", "lengths", "samples", "latent_space")},
+    "analyses": {
+        **{name: {"enabled": False} for name in ("marginal", "tokens", "lengths", "samples", "latent_space")},
+        "outputs_by_length": {"width": 3},
+    },
     "report": {"examples": 2},
 }
 READY = ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher", "systems/lvm")
@@ -128,7 +141,8 @@ def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
         assert len(list((place / name / "test.shards").glob("*-of-2.jsonl"))) == 2
     chosen = read_json(run / SHARED / "chosen/bag/seed-1/tuned.json")
     assert [point["settings"]["stretch"] for point in chosen["curve"]] == [0.5, 1.0]
-    best = max(chosen["curve"], key=lambda point: point["bleu"])["settings"]
+    assert chosen["tune_by"] == "exactmatch" and all(0 <= point["bleu"] <= 100 for point in chosen["curve"])
+    best = max(chosen["curve"], key=lambda point: point["exactmatch"])["settings"]
     assert chosen["chosen"] == best
     # Passes change something, and the engine nothing.
     records = {
@@ -174,9 +188,62 @@ def test_tables_and_figures_show_it_by_what_it_declares(report):
     )
 
 
+def test_its_analysis_is_measured_and_shown(run, report):
+    found = read_json(run / RESULTS / "analysis/outputs-by-length.json")
+    assert found["analysis"] == "outputs_by_length" and found["split"] == "test" and found["width"] == 3
+    assert {(row["system"], row["name"]) for row in found["rows"]} >= {("teacher", "beam-2"), ("bag", "tuned")}
+    for row in found["rows"]:
+        path = run / SHARED / f"translations/{row['system']}/seed-1/{row['name']}/test.jsonl"
+        lengths = [len(json.loads(line)["subwords"]) for line in path.read_text().splitlines()]
+        bars = [sum(3 * bar <= length < 3 * bar + 3 for length in lengths) for bar in range(max(lengths) // 3 + 1)]
+        assert row["counts"] == bars and sum(bars) == 40
+    (plugin,) = found["provenance"]["plugins"]
+    assert plugin["name"] == "bagged" and "details bag tuned 1" in found["provenance"]["inputs"]
+    assert (report / "figures/outputs_by_length.svg").is_file()
+    page, text = (report / "index.html").read_text(), (report / "results.md").read_text()
+    section = page[page.index("<h3>Lengths of what rows put out</h3>") :]
+    assert "by the length of their translation, in subwords." in section and 'id="outputs_by_length-' in section
+    counts = next(row["counts"] for row in found["rows"] if row["name"] == "tuned")
+    line = next(line for line in text.splitlines() if line.startswith("| bag, tuned"))
+    assert [int(cell) for cell in line.split("|")[2 : 2 + len(counts)]] == counts
+
+
+def test_its_metric_scores_tells_rows_apart_and_is_shown(run, report):
+    references = [line.split()[:1] for line in (run / SHARED / "corpus/test.reference.en").read_text().splitlines()]
+    shares = {}
+    for name in ("teacher/seed-1/beam-2", "bag/seed-1/unrepeat-2"):
+        lines = (run / SHARED / f"translations/{name}/test.txt").read_text().splitlines()
+        shares[name] = sum(line.split()[:1] == first for line, first in zip(lines, references, strict=True)) / 40
+        kept = read_json(run / SHARED / f"quality/{name}/test.json")["kept"]
+        low, high = kept["exactmatch_ci"]
+        assert kept["exactmatch"] == pytest.approx(shares[name]) and low <= kept["exactmatch"] <= high
+        assert {"bleu", "chrf"} <= kept.keys() and "validity" not in kept
+    significance = read_json(run / RESULTS / "significance.json")
+    compared = {row["name"]: row for row in significance["rows"]}["unrepeat-2"]["metrics"]["exactmatch"]
+    gain = shares["bag/seed-1/unrepeat-2"] - shares["teacher/seed-1/beam-2"]
+    assert compared["difference"]["kept"] == pytest.approx(gain) and 0 < compared["p_value"]["kept"] <= 1
+    against = {row["name"]: row["against"] for row in significance["against_autoregressive"]}["unrepeat-2"]
+    assert [set(rival) for rival in against] == [{"system", "name", "bleu", "exactmatch"}]
+    content = read_json(report / "results.json")
+    assert content["metrics"] == ["bleu", "chrf", "exactmatch"]
+    row = next(row for row in content["rows"] if row["name"] == "beam-2")
+    assert row["exactmatch"] == pytest.approx(shares["teacher/seed-1/beam-2"]) and "exactmatch_p_value" in row
+    text = (report / "results.md").read_text()
+    heads = next(line for line in text.splitlines() if line.startswith("|") and "BLEU" in line)
+    assert [cell.strip() for cell in heads.split("|")[2:7]] == ["BLEU", "p", "chrF", "exact, %", "p"]
+    line = next(line for line in text.splitlines() if line.startswith("| beam 2 "))
+    assert line.split("|")[5].split()[0] == f"{100 * row['exactmatch']:.1f}"
+    assert "exact matches begin as their reference does" in text
+    # The choice on dev shows both metrics; a comparison needs no plug-in.
+    assert "dev exact matches" in text
+    told = continuum("compare", "outside", "--output", "both.html", folder=run)
+    assert "both.html" in told and "exactmatch" in (run / "both.md").read_text()
+
+
 def test_estimate_counts_it_and_verify_vouches_for_it(run):
     told = continuum("estimate", "outside.yaml", "--no-calibration", folder=run)
     assert re.search(r"^ +1  train_wordbag$", told, re.MULTILINE)
+    assert re.search(r"^ +1  measure_outputs_by_length$", told, re.MULTILINE)
     (row,) = re.findall(r"^train bag .*$", told, re.MULTILINE)
     assert " - " not in row
     assert "match" in continuum("verify", SHARED, RESULTS, folder=run)
@@ -214,5 +281,5 @@ def test_no_file_of_the_tree_names_it():
     files += [PROJECT / name for name in others]
     texts = [path.read_bytes() for path in files if "__pycache__" not in path.parts]
     assert len(texts) > 200
-    for name in (b"wordbag", b"bagged", b"unrepeat"):
+    for name in (b"wordbag", b"bagged", b"unrepeat", b"outputs_by_length", b"exactmatch"):
         assert not any(name in text for text in texts)

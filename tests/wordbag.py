@@ -1,4 +1,4 @@
-"""A package from outside, as text: a family that puts words at positions, and a search of its own."""
+"""A package from outside, as text: a family that puts words at positions, a search, an engine, an analysis and a metric."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.spec import Engine, Family, Frozen, Look, Option, Plugin, Search, SearchSettings
+from workflow_src.config.plan.selection import rows
+from workflow_src.evaluation.analyses.content import Content, Record
+from workflow_src.spec import (
+    Analysis, AnalysisSettings, Engine, Family, Frozen, Look, Metric, Option, Plugin, Search, SearchSettings, Selection,
+)
 
 
 class Model(Frozen):
@@ -54,7 +58,41 @@ ENGINE = Engine(
     name="ledger", title="Ledger", serves=serves, compute_types=("float32",), exports="ledger",
     export="bagged.ledger:export", open="bagged.ledger:Ledger",
 )
-PLUGIN = Plugin("bagged", "0.3", families=(FAMILY,), searches=(SEARCH,), engines=(ENGINE,))
+
+
+class HistogramSettings(AnalysisSettings):
+    width: int = Field(5, gt=0, description="subwords that share a bar")
+
+
+class Counts(Record):
+    system: str
+    name: str
+    counts: tuple[int, ...]
+
+
+class Histogram(Content):
+    width: int
+    rows: tuple[Counts, ...]
+
+
+ANALYSIS = Analysis(
+    name="outputs_by_length", title="Lengths of what rows put out", settings=HistogramSettings,
+    select=lambda settings, loaded: Selection.of(rows=rows(loaded)), needs="it reads translations",
+    measure="bagged.histogram:measure", content=Histogram, show="bagged.shown:show",
+)
+
+
+class Matching(Frozen):
+    words: int = Field(0, ge=0, description="that are compared, 0 for all")
+
+
+METRIC = Metric(
+    name="exactmatch", title="exact matches", heading="exact", segments="bagged.exact:segments", settings=Matching,
+    unit="%", bounds=(0, 1), decides=True, about="{title} begin as their reference does",
+)
+PLUGIN = Plugin(
+    "bagged", "0.3", families=(FAMILY,), searches=(SEARCH,), engines=(ENGINE,), analyses=(ANALYSIS,), metrics=(METRIC,)
+)
 """
 PRESETS = "miniature: {dim: 8}\nlarger: {dim: 16}\n"
 CODE = '''
@@ -145,7 +183,59 @@ class Ledger(Translator):
         runtime = choose("cpu", "float32", training=False)
         return cls(description, load_models(folder, description, runtime), Subwords.load(folder / "subwords"), runtime)
 """
-FILES = {"__init__.py": DECLARATIONS, "code.py": CODE, "ledger.py": LEDGER, "presets.yaml": PRESETS}
+HISTOGRAM = """
+from collections import Counter
+
+
+def measure(inputs, settings):
+    rows = []
+    for row in inputs.rows:
+        bars = Counter(len(line["subwords"]) // settings.width for line in inputs.details(row))
+        counts = [bars[number] for number in range(max(bars) + 1)]
+        rows.append({"system": row["system"], "name": row["name"], "counts": counts})
+    return {"width": settings.width, "rows": rows}
+"""
+SHOWN = """
+from matplotlib.figure import Figure
+
+from workflow_src.evaluation.analyses.shown import Block, Table
+
+
+def show(content, manifest):
+    bars = range(max(len(row.counts) for row in content.rows))
+    names = [f"{content.width * n}-{content.width * (n + 1) - 1}" for n in bars]
+    table = Table(["", *names], [[f"{row.system}, {row.name}", *map(str, row.counts)] for row in content.rows])
+
+    def draw():
+        figure = Figure(figsize=(5, 3), layout="constrained")
+        axes = figure.subplots()
+        for row in content.rows:
+            axes.plot(range(len(row.counts)), row.counts, label=row.name)
+        return figure
+
+    caption = f"Sentences of {content.split} by the length of their translation, in subwords."
+    return [Block(caption, table=table, figure=draw, label="Lengths of outputs", folded=True)]
+"""
+EXACT = """
+import numpy as np
+
+from workflow_src.spec import Segments
+
+
+def segments(texts, settings):
+    pairs = zip(texts.hypotheses, texts.references, strict=True)
+    count = settings.words or None
+    return Segments(np.array([float(ours.split()[:count] == theirs.split()[:count]) for ours, theirs in pairs]))
+"""
+FILES = {
+    "exact.py": EXACT,
+    "__init__.py": DECLARATIONS,
+    "code.py": CODE,
+    "ledger.py": LEDGER,
+    "histogram.py": HISTOGRAM,
+    "shown.py": SHOWN,
+    "presets.yaml": PRESETS,
+}
 
 
 def write(folder: Path) -> str:

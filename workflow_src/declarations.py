@@ -21,6 +21,8 @@ from workflow_src.spec import (
     AnalysisSettings,
     Engine,
     Family,
+    Frozen,
+    Metric,
     Role,
     Search,
     SearchSettings,
@@ -30,7 +32,7 @@ from workflow_src.spec import (
 # Settings that every model has: its width, and how long a sentence may be.
 MODEL_FIELDS = ("dim", "max_positions")
 # What a decode of a configuration says beside the settings of its search (`config.experiment.DecodeConfig`).
-DECODE_FIELDS = ("system", "search", "name", "tune", "engine", "compute_type", "batch", "shards", "splits")
+DECODE_FIELDS = ("system", "search", "name", "tune", "tune_by", "engine", "compute_type", "batch", "shards", "splits")
 # What else is given beside the settings of a search, and by which names: no setting can have one of them.
 TAKEN = (
     (DECODE_FIELDS, "every decode has one"),
@@ -43,6 +45,17 @@ TAKEN = (
 )
 # Names become parts of files' and rules' names; an engine's is followed by "-" and its compute type.
 NAME, ENGINE_NAME, ANALYSIS_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*", r"[a-z][a-z0-9_]*"
+
+
+# Names of metrics are keys of files: of each metric, with these endings for its interval and the like.
+METRIC_NAME, METRIC_ENDINGS = r"[a-z][a-z0-9_+-]*", ("ci", "low", "high", "signature", "p_value")
+# Further keys of these files: of rows of results (`evaluation.report.results.Row`), of quality, and of what dev chose.
+METRIC_TAKEN = frozenset(
+    "system family autoregressive aligned preset data seed name chosen search title settings series value engine "
+    "mean_steps candidates repetitions_removed p_value control_difference control_p_value energy_per_sentence "
+    "energy_per_token latency_ms latency_std latency_rounds sentences_per_second speedup device threads batch "
+    "length_ratio".split()
+)
 
 
 class DeclarationError(ValueError):
@@ -106,6 +119,31 @@ def check(families: Mapping[str, Family], searches: Mapping[str, Search], engine
             raise DeclarationError(f"{where} has only one of exports and export; declare both or none.")
         if engine.exports and (not engine.exports.isidentifier() or engine.export_rule == "export_bundle"):
             raise DeclarationError(f'{where}: "{engine.exports}" cannot name its exports; use letters, digits and _.')
+
+
+def check_metrics(metrics: Mapping[str, Metric]) -> None:
+    """Check metrics, by name. Raises DeclarationError for the first fault, in one sentence."""
+    keys = {f"{name}_{ending}": name for name in metrics for ending in METRIC_ENDINGS}
+    for metric in metrics.values():
+        where = f'metric "{metric.name}"'
+        _check_name(where, metric.name, METRIC_NAME)
+        if metric.name in METRIC_TAKEN or metric.name in keys:
+            raise DeclarationError(f"{where}: files have another key of that name; rename the metric.")
+        _check_tuples(where, packages=metric.packages)
+        _check_objects(where, segments=metric.segments, score=metric.score)
+        if metric.segments is None and metric.score is None:
+            raise DeclarationError(f"{where} has neither segments nor score; name a function.")
+        if metric.segments is None and (metric.uncertainty or metric.decides):
+            raise DeclarationError(
+                f"{where} has no segments, which tests need; name their function, or set uncertainty and decides to "
+                "False."
+            )
+        if not (isinstance(metric.settings, type) and issubclass(metric.settings, Frozen)):
+            raise DeclarationError(f"{where}: its settings are no class derived from Frozen.")
+        try:
+            metric.settings()
+        except ValueError:
+            raise DeclarationError(f"{where}: a setting has no default; give every setting one.") from None
 
 
 def check_analyses(analyses: Mapping[str, Analysis]) -> None:

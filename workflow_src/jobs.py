@@ -167,14 +167,14 @@ def lease_devices(device: str, count: int = 1, seconds: float | None = None) -> 
     """Take GPUs for this process that no other job on this machine has taken; None where there is nothing to take.
 
     They are this process's until it ends. Call this before anything has looked at GPUs. A device with a number, such as
-    cuda:1, is used without a lock. Waits while all are taken; raises gpus.Taken after `seconds`, if given.
+    cuda:1, is used without a lock. Waits while all are taken; raises gpus.GpuBusy after `seconds`, if given.
     """
     kind, _, number = device.partition(":")
     if kind == "cuda" and number.isdigit():
         gpus.announce(int(number))
     if device not in ("auto", "cuda"):
         return None
-    # A PyTorch that cannot use the GPUs that are there must not keep others from them.
+    # A PyTorch that cannot use GPUs must not keep them from others.
     if device == "auto" and not (gpus.visible() and _built_for_gpus()):
         return None
     lease = gpus.lease(count, seconds=seconds)
@@ -197,7 +197,7 @@ def _built_for_gpus() -> bool:
 def _set_up_log(path: Path | None) -> None:
     """Colours on a terminal, plain lines elsewhere; the file also gets the traceback behind an error's sentence.
 
-    Of several processes of one job the first says what happens; all say what goes wrong, with their number.
+    Of several processes of one job only the first logs progress; all log errors, with their number.
     """
     several, rank = torchrun.started(), torchrun.rank()
     screen: logging.Handler = logging.StreamHandler(sys.stderr)
@@ -210,7 +210,7 @@ def _set_up_log(path: Path | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handlers.append(_LogFile(path, mode="a" if several else "w", encoding="utf-8"))
     form = f"[process {rank}] %(message)s" if rank else "%(message)s"
-    # Remarks of libraries are for their developers.
+    # Not the remarks of libraries, which are for developers.
     logging.basicConfig(level=logging.WARNING, format=form, handlers=handlers, force=True)
     log.setLevel(logging.WARNING if rank else logging.DEBUG)
 

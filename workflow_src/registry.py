@@ -1,5 +1,5 @@
-"""Who is declared: the folders of `families/`, `searches/` and `evaluation/analyses/`, `engines/`, and plug-ins from
-outside. No torch here.
+"""Members: the folders of `families/`, `searches/`, `evaluation/analyses/` and `evaluation/metrics/`, engines, and
+plug-ins from outside. No torch here.
 
 A plug-in is a package with a `PLUGIN` (`spec.Plugin`). It is used where a configuration lists it under `plugins`, or
 where it is installed and has an entry point in the group "continuum". Jobs learn of those that a configuration lists
@@ -19,13 +19,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.declarations import DeclarationError, check, check_analyses
-from workflow_src.spec import MODEL, Analysis, Engine, Family, Plugin, Role, Search, SearchSettings, phrase
+from workflow_src.declarations import DeclarationError, check, check_analyses, check_metrics
+from workflow_src.spec import MODEL, Analysis, Engine, Family, Metric, Plugin, Role, Search, SearchSettings, phrase
 
 PACKAGE = Path(__file__).parent
 VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
 # Folders of declarations by kind; a declaration is named after its kind, such as FAMILY.
-FOLDERS = {"family": "families", "search": "searches", "analysis": "evaluation/analyses"}
+FOLDERS = {
+    "family": "families",
+    "search": "searches",
+    "metric": "evaluation/metrics",
+    "analysis": "evaluation/analyses",
+}
 # What is handed to rules beside a search and its settings.
 ENGINE_SETTINGS = ("engine", "compute_type")
 
@@ -84,6 +89,7 @@ class Members:
     families: Mapping[str, Family]
     searches: Mapping[str, Search]
     engines: Mapping[str, Engine]
+    metrics: Mapping[str, Metric]
     analyses: Mapping[str, Analysis]
     plugins: tuple[Loaded, ...]
     owners: Mapping[tuple[str, str], Loaded]
@@ -97,7 +103,7 @@ class Members:
 @functools.cache
 def members() -> Members:
     """Everything that is declared. Raises DeclarationError for the first declaration that cannot be used."""
-    found: dict[str, dict[str, Any]] = {"family": {}, "search": {}, "engine": {}, "analysis": {}}
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in (*FOLDERS, "engine")}
     owners: dict[tuple[str, str], Loaded] = {}
     plugins = _plugins()
 
@@ -121,12 +127,22 @@ def members() -> Members:
             ("family", loaded.plugin.families),
             ("search", loaded.plugin.searches),
             ("engine", loaded.plugin.engines),
+            ("metric", loaded.plugin.metrics),
             ("analysis", loaded.plugin.analyses),
         ):
             for member in group:
                 add(kind, member, loaded)
-    made = Members(found["family"], found["search"], found["engine"], found["analysis"], plugins, owners)
+    made = Members(
+        families=found["family"],
+        searches=found["search"],
+        engines=found["engine"],
+        metrics=dict(sorted(found["metric"].items(), key=lambda entry: entry[1].order)),
+        analyses=found["analysis"],
+        plugins=plugins,
+        owners=owners,
+    )
     check(made.families, made.searches, made.engines)
+    check_metrics(made.metrics)
     check_analyses(made.analyses)
     return made
 
@@ -141,6 +157,31 @@ def searches() -> Mapping[str, Search]:
 
 def engines() -> Mapping[str, Engine]:
     return members().engines
+
+
+def metrics() -> Mapping[str, Metric]:
+    """Metrics by name, the main one first."""
+    return members().metrics
+
+
+def main_metric() -> Metric:
+    """The metric that every experiment measures, and by which rows are chosen, compared and drawn."""
+    return next(iter(metrics().values()))
+
+
+def project_metrics() -> tuple[Metric, ...]:
+    """Metrics of the project itself."""
+    return tuple(metric for name, metric in metrics().items() if ("metric", name) not in members().owners)
+
+
+def default_metrics() -> tuple[Metric, ...]:
+    """Metrics of an experiment that lists none."""
+    return tuple(metric for metric in project_metrics() if metric.default)
+
+
+def conventions() -> dict[str, Metric]:
+    """Ways to count the main metric, by the names that published figures say them with."""
+    return {metric.convention.name: metric for metric in metrics().values() if metric.convention}
 
 
 def analyses() -> Mapping[str, Analysis]:

@@ -14,7 +14,7 @@ import wordbag
 
 from workflow_src import registry
 from workflow_src.cli.estimate import estimate, jobs
-from workflow_src.config import Plan, load_experiment
+from workflow_src.config import ConfigError, Plan, load_experiment
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.display import build
 from workflow_src.config.resources import Requests
@@ -77,6 +77,30 @@ def test_it_is_planned_beside_the_families_in_the_tree(package):
     for rule, search in (("train_wordbag", None), ("decode", "unrepeat-2"), ("choose_settings", "unrepeat-1-tuned")):
         wildcards = type("Wildcards", (), {"system": "bag", "search": search})()
         assert all(value > 0 for value in requests.need(rule, wildcards))
+
+
+def test_its_analysis_has_a_section_of_the_configuration(package):
+    analysis = planned().analyses["outputs_by_length"]
+    assert (analysis.rule, analysis.split, analysis.systems) == ("measure_outputs_by_length", "test", ())
+    assert analysis.path == "results/smoke/analysis/outputs-by-length.json" and analysis.enabled
+    told = json.loads(analysis.settings)
+    assert told["width"] == 5 and list(analysis.reads) == [row["details"] for row in told["rows"]]
+    assert jobs(planned())["measure_outputs_by_length"] == 1
+
+    def configured(**section):
+        return load_experiment("smoke", plugins=["bagged"], analyses={"outputs_by_length": section})
+
+    assert json.loads(Plan(configured(width=3)).analyses["outputs_by_length"].settings)["width"] == 3
+    with pytest.raises(ConfigError) as refused:
+        configured(widht=3)
+    assert str(refused.value).startswith('unknown setting "widht" in analyses.outputs_by_length; allowed: enabled, wid')
+    with pytest.raises(ConfigError, match=r"setting analyses.outputs_by_length.width has the value 0: it must be abov"):
+        configured(width=0)
+    try:
+        with pytest.raises(ConfigError, match='^unknown analysis "outputs_by_length" in analyses; allowed: '):
+            load_experiment("smoke", analyses={"outputs_by_length": {}})
+    finally:
+        registry.use(["bagged"])
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +186,12 @@ def test_a_bundle_whose_plug_in_is_missing_says_so(bundle):
 def scored(bleu):
     """A quality file."""
     variant = {"bleu": bleu, "bleu_ci": [bleu - 1, bleu + 1], "chrf": 50.0, "validity": None}
-    variant |= {"bleu_signature": "tok:13a", "chrf_signature": "nc:6"}
+    variant |= {
+        "bleu_tokenised": bleu,
+        "bleu_intl_lowercase": bleu,
+        "bleu_signature": "tok:13a",
+        "chrf_signature": "nc:6",
+    }
     return {**{name: variant for name in VARIANTS.values()}, "sentences": 9, "mean_steps": 1.0}
 
 

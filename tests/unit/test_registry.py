@@ -38,6 +38,14 @@ search = dataclasses.replace(SEARCH, name="other-search", settings=Settings)
 family = dataclasses.replace(FAMILY, name="other-family", searches=("other-search",))
 PLUGIN = spec.Plugin("other", "1.2", families=(family,), searches=(search,))
 '''
+# Of a change below: a plug-in with an analysis that differs from one of the tree in these fields.
+ANALYSIS = """
+from workflow_src.evaluation.analyses.marginal import ANALYSIS
+
+def change(**fields):
+    return spec.Plugin("other", "1", analyses=(dataclasses.replace(ANALYSIS, **{"name": "other"} | fields),))
+
+"""
 
 
 class Settings(SearchSettings):
@@ -183,6 +191,32 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
         (
             'PLUGIN = dataclasses.replace(PLUGIN, families=(dataclasses.replace(family, searches=("delta",)),))',
             'family "other-family" cannot be decoded by search "delta", whose role "model" asks for the trait',
+        ),
+        (
+            ANALYSIS + "PLUGIN = change(name='mar-ginal')",
+            'analysis "mar-ginal": "mar-ginal" cannot be a name; it must',
+        ),
+        (
+            ANALYSIS + "PLUGIN = change(name='marginal')",
+            'analysis "marginal" is declared by Continuum itself and by plug-in other; rename one of them.',
+        ),
+        (
+            ANALYSIS + "PLUGIN = change()",
+            '"estimate_marginal" cannot name its rule, which is that of analysis "marginal"; use small letters',
+        ),
+        (ANALYSIS + "PLUGIN = change(rule='a b')", 'analysis "other": "a b" cannot name its rule; use small letters'),
+        (
+            ANALYSIS + "PLUGIN = change(rule='r', settings=spec.Frozen)",
+            'analysis "other": its settings are no class derived from AnalysisSettings.',
+        ),
+        (
+            ANALYSIS + "class Open(spec.AnalysisSettings):\n    count: int\nPLUGIN = change(rule='r', settings=Open)",
+            'analysis "other": a setting has no default; give every setting one.',
+        ),
+        (ANALYSIS + "PLUGIN = change(rule='r', split='train')", 'its split is "train"; it must be dev, test, or None.'),
+        (
+            ANALYSIS + "PLUGIN = change(rule='r', show='nowhere:x')",
+            'analysis "other": show "nowhere:x" cannot be',
         ),
     ],
 )

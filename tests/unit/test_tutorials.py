@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import reports
 from conftest import PROJECT, dry_run
 
 from workflow_src import registry
 from workflow_src.cli import read_configuration
 from workflow_src.cli.estimate import estimate, jobs
 from workflow_src.config import Plan
+from workflow_src.evaluation.report import analyses
 from workflow_src.records.atomic import read_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
@@ -48,7 +50,7 @@ def use_package(tmp_path_factory):
 
         yield start
         registry.use([])
-        for name in [name for name in sys.modules if name.split(".")[0] in ("parallel_mt", "momentum")]:
+        for name in [name for name in sys.modules if name.split(".")[0] in ("parallel_mt", "momentum", "copied_words")]:
             del sys.modules[name]
 
 
@@ -157,3 +159,41 @@ def test_the_search_is_delta_where_it_has_no_momentum(momentum, tiny):
     without, _ = translator.settings("momentum", steps=4, momentum=0.0)
     # The first step has none to keep; later ones do.
     assert translator.search(lines, without).scores != pytest.approx(together.scores, rel=1e-6)
+
+
+@pytest.fixture(scope="module")
+def copied(use_package):
+    """The plan of the analysis's experiment."""
+    use_package("first-analysis.md", "copied_words")
+    return Plan(read_configuration("copied.yaml"))
+
+
+def test_the_analysis_is_planned(copied):
+    planned = copied.analyses["copied_words"]
+    assert (planned.rule, planned.split, planned.systems) == ("measure_copied_words", "test", ())
+    assert len(planned.reads) == len([row for row in copied.rows if row[2] == "test"]) > 5
+    assert json.loads(planned.settings)["shortest"] == 3 and jobs(copied)["measure_copied_words"] == 1
+    done = dry_run("--configfile", "copied.yaml", "--quiet", "rules", folder=Path.cwd())
+    assert done.returncode == 0 and re.search(r"^measure_copied_words +1$", done.stdout + done.stderr, re.MULTILINE)
+
+
+def test_the_analysis_counts_and_is_shown(copied, tiny, run_stage, tmp_path):
+    sources = (tiny.corpus / "dev.de").read_text().splitlines()
+    # The first translation is its source, the others have none of its words.
+    texts = [sources[0], *("quite different" for _ in sources[1:])]
+    details = tmp_path / "dev.jsonl"
+    details.write_text("".join(json.dumps({"without_repeated_subwords": text}) + "\n" for text in texts))
+    row = {"system": "lvm", "name": "delta-1", "seed": 1, "details": str(details)}
+    words = ["--analysis", "copied_words", "--settings", json.dumps({"shortest": 3, "searches": [], "rows": [row]})]
+    for side, name in (("source", "dev.de"), ("target", "dev.en"), ("reference", "dev.reference.en")):
+        words += [f"--{side}", str(tiny.corpus / name)]
+    run_stage("measure_analysis", [*words, "--device", "cpu", "--output", str(tmp_path / "copied-words.json")])
+    contents = analyses.read([tmp_path / "copied-words.json"])
+    (counted,) = contents["copied_words"].rows
+    long = [word for word in sources[0].lower().split() if len(word) >= 3]
+    assert (counted.words, counted.copied) == (len(long) + 2 * len(sources[1:]), len(set(long)))
+    manifest = reports.manifest()
+    assert analyses.draw(contents, manifest).keys() == {"copied_words"}
+    text = analyses.markdown(analyses.context_of(contents, manifest, figures=["copied_words"]))
+    assert "### Copied words" in text and f"{100 * counted.copied / counted.words:.1f} |" in text
+    assert "| lvm, delta, L = 1, seed 1 " in text

@@ -156,10 +156,11 @@ def compare(arguments: argparse.Namespace) -> None:
 
 def leaderboard(arguments: argparse.Namespace) -> None:
     from workflow_src.evaluation.report import leaderboard as board
+    from workflow_src.evaluation.report import leaderboard_tables
     from workflow_src.records.atomic import atomic
 
     rows = board.merge(board.read(name) for name in arguments.results)
-    entries = board.entries(rows)
+    entries = leaderboard_tables.entries(rows)
     # All texts are ready before the first is written.
     texts = {arguments.output: board.csv_text(rows)}
     for page in arguments.pages:
@@ -167,7 +168,7 @@ def leaderboard(arguments: argparse.Namespace) -> None:
             text = page.read_text(encoding="utf-8")
         except UnicodeDecodeError as failure:
             raise ValueError(f"{page} is not UTF-8 text: {failure}; name a Markdown file.") from failure
-        texts[page] = board.fill(text, entries, str(page))
+        texts[page] = leaderboard_tables.fill(text, entries, str(page))
     for path, text in texts.items():
         with atomic(path) as file:
             file.write(text)

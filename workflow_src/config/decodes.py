@@ -40,6 +40,8 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
         if not (fields | {"compute_type": section.compute_type})[name]:
             raise ConfigError(f"{where}.{name} is an empty list; give one value or more, or remove the decode.")
     tune = _tune(section, search, where)
+    if section.tune_by and not tune:
+        raise ConfigError(f"{where}.tune_by chooses among values on dev, and tune lists none; add tune, or remove it.")
     made, every = [], []
     values = (fields[name] for name in listed)
     for combination in itertools.product(*values):
@@ -63,6 +65,7 @@ def _decodes(section: DecodeConfig, systems: dict[str, System], where: str) -> l
                     splits=section.splits,
                     batch=section.batch,
                     tune=tune,
+                    tune_by=section.tune_by,
                     shards=section.shards,
                     values=settings,
                 )

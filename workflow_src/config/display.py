@@ -21,6 +21,7 @@ from workflow_src.config.manifest import (
     resolved,
     words,
 )
+from workflow_src.config.metrics import measured
 from workflow_src.registry import (
     ENGINE_SETTINGS,
     default_engine,
@@ -106,6 +107,7 @@ def build(content: Mapping[str, Any], read_chosen: Picked = lambda path: {}) -> 
         decodes=tuple(_decode(systems[key[0]], of, systems.values()) for key, of in by_key.items()),
         rows=tuple(rows),
         training=tuple(TrainingInfo(**entry) for entry in content["training"]),
+        metrics=tuple(one.metric for one in measured(content.get("metrics"))),
         grids=pydantic.TypeAdapter(tuple[GridInfo, ...]).validate_python(content.get("grids", ())),
     )
 

@@ -42,8 +42,6 @@ def removal(autoregressive: bool, aligned: bool, wanted: Removal | None = None) 
     return wanted or ("none" if aligned else "subwords")
 
 
-# How BLEU is counted: sacreBLEU's default, over the cased tokens of Moses, or over international tokens without case.
-Convention = Literal["sacrebleu", "tokenised", "intl-lowercase"]
 NAME = r"[a-z0-9][a-z0-9_-]*"
 ExperimentName = Annotated[str, named(NAME, "a name is made of small letters, digits, - and _")]
 SystemName = Annotated[str, named(NAME, "a system's name is made of small letters, digits, - and _")]
@@ -105,7 +103,7 @@ class TrainingConfig(Frozen):
             )
         return self
 
-    def sized(self, tokens: int) -> TrainingConfig:
+    def sized(self, tokens: int) -> SizedTrainingConfig:
         """These settings with numbers in place of auto, for a text of `tokens` target tokens, end symbols counted."""
         steps = self.max_steps
         if not isinstance(steps, int):
@@ -116,7 +114,16 @@ class TrainingConfig(Frozen):
             "save_every": min(share(steps, SAVES), LONGEST_UNSAVED),
         }
         auto = {name: number for name, number in numbers.items() if getattr(self, name) == AUTO}
-        return self.model_copy(update={"max_steps": steps} | auto)
+        return SizedTrainingConfig.model_validate(self.model_dump() | {"max_steps": steps} | auto)
+
+
+class SizedTrainingConfig(TrainingConfig):
+    """Settings of a training with numbers in place of auto."""
+
+    max_steps: int
+    warmup_steps: int
+    validate_every: int
+    save_every: int
 
 
 class SystemConfig(Frozen):
@@ -180,6 +187,7 @@ class DecodeConfig(Frozen):
     system: str
     search: str
     name: DecodeName | None = Field(None, description="default: made from the settings")
+    tune_by: str | None = Field(None, description="the metric that decides on dev; default: the main one, BLEU")
     tune: dict[str, Annotated[tuple[bool | int | float | str, ...], AfterValidator(distinct)]] = Field(
         {}, description="values to choose from on dev, all combinations"
     )
@@ -237,7 +245,9 @@ class ReportConfig(Frozen):
     expected_reference_lengths: dict[str, float] = Field(
         {}, description='published BLEU at the references\' lengths, by "system/decode"'
     )
-    expected_convention: Convention = Field("sacrebleu", description="how the published BLEU was counted")
+    expected_convention: str = Field(
+        "sacrebleu", description="how the published BLEU was counted: sacrebleu, tokenised or intl-lowercase"
+    )
     expected_source: str = ""
     grids: tuple[GridConfig, ...] = Field((), description="tables over two settings of a family's systems")
     notes: str = ""
@@ -316,6 +326,9 @@ class WorkflowConfig(Frozen):
     distillation: dict[str, DistillationConfig] = {}
     seeds: Annotated[tuple[Seed, ...], AfterValidator(distinct)] = Field((1,), min_length=1)
     decodes: tuple[DecodeConfig, ...] = Field(min_length=1)
+    metrics: dict[str, dict[str, Any]] | None = Field(
+        None, description="metrics that translations are scored with, a list of names or settings by name; BLEU always"
+    )
     speed: SpeedConfig = SpeedConfig()
     # Sections of declared analyses, which plug-ins may add: checked when these are known.
     analyses: dict[str, dict[str, Any]] = {}
@@ -323,4 +336,18 @@ class WorkflowConfig(Frozen):
     runtime: RuntimeConfig = RuntimeConfig()
     mirrors: tuple[str, ...] = Field((), description="folders that hold files under HOST/PATH of their URL")
     allow_unpinned: bool = False
-    plugins: tuple[Package, ...] = Field((), description="packages that declare families, searches, engines, analyses")
+    plugins: tuple[Package, ...] = Field(
+        (), description="packages that declare families, searches, engines, analyses or metrics"
+    )
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _list_of_metrics(cls, value: Any) -> Any:
+        """A list of names is a section without settings; so is a name with nothing behind it."""
+        if isinstance(value, list | tuple):
+            if not all(isinstance(name, str) for name in value):
+                raise ValueError("it must be a list of names, such as [bleu, ter], or a section of settings by name")
+            return {name: {} for name in distinct(tuple(value))}
+        if isinstance(value, dict):
+            return {name: {} if settings is None else settings for name, settings in value.items()}
+        return value

@@ -21,20 +21,23 @@ from workflow_src.config.compose import (
 from workflow_src.config.datasets import DatasetConfig, GeneratorConfig, NormalisationConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DistillationConfig, SystemConfig, TrainingConfig, WorkflowConfig
-from workflow_src.config.resolved import Loaded, System
+from workflow_src.config.metrics import Measured, resolve
+from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.declarations import DeclarationError
 from workflow_src.registry import (
     analyses,
     carried,
+    conventions,
     default_engine,
     distilling_engines,
     distilling_search,
     engines,
     families,
+    main_metric,
     use,
 )
-from workflow_src.spec import AUTOREGRESSIVE, BASE, AnalysisSettings, Family, SearchSettings, phrase
+from workflow_src.spec import AUTOREGRESSIVE, BASE, AnalysisSettings, Corpus, Family, SearchSettings, phrase
 
 
 def load_experiment(name: str, **settings: Any) -> Loaded:
@@ -70,15 +73,12 @@ def load(raw: dict[str, Any]) -> Loaded:
         if code not in dataset.languages:
             raise unknown("language", code, list(dataset.languages), f"dataset {dataset.name}")
     try:
-        bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
+        tokeniser = bleu_tokeniser(config.recipe.target, config.recipe.bleu_tokeniser)
     except ValueError as failure:
         raise ConfigError(f"setting recipe.bleu_tokeniser: {failure}.") from None
-    report = config.report
-    if report.expected_convention != "sacrebleu" and bleu_tokeniser(config.recipe.target) != "13a":
-        raise ConfigError(
-            f"report.expected_convention is {report.expected_convention}, which counts words between spaces and is not "
-            f"measured for target {config.recipe.target}; say sacrebleu."
-        )
+    corpus = Corpus(config.recipe.source, config.recipe.target, tokeniser, bool(dataset.generator))
+    measured = resolve(config.metrics, corpus)
+    _check_convention(config.report.expected_convention, measured, corpus)
     _check_parts(dataset, (config.recipe.source, config.recipe.target))
     parse(GeneratorConfig, dataset.generator, "recipe.dataset.generator")
     steps = merge(dataset.normalisation, config.recipe.normalisation)
@@ -89,7 +89,31 @@ def load(raw: dict[str, Any]) -> Loaded:
     _check_split(dataset, systems)
     for system in systems.values():
         check_search_defaults(system, systems)
-    return Loaded(config, dataset, normalisation, systems, resolve_decodes(config, systems), _analyses(config))
+    decodes = resolve_decodes(config, systems)
+    _check_choices(decodes, measured, corpus)
+    return Loaded(config, dataset, normalisation, systems, decodes, measured, _analyses(config))
+
+
+def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus) -> None:
+    """The metric that counts as published figures do is measured, and can be. Raises ConfigError."""
+    where = "report.expected_convention"
+    if name not in conventions():
+        raise unknown("convention", name, list(conventions()), where)
+    metric, main = conventions()[name], main_metric().convention
+    remedy = f"say {main.name}" if main else "remove it"
+    if reason := metric.conflict(corpus, metric.settings()):
+        raise ConfigError(f"{where} is {name}, which {reason}; {remedy}.")
+    if metric not in [one.metric for one in measured]:
+        raise ConfigError(f"{where} is {name}, and metrics lists no {metric.name}; add {metric.name}, or {remedy}.")
+
+
+def _check_choices(decodes: tuple[Decode, ...], measured: tuple[Measured, ...], corpus: Corpus) -> None:
+    """Metrics that choose on dev are measured, and can be. Raises ConfigError."""
+    fits = [one.metric.name for one in measured if not one.metric.conflict(corpus, one.settings)]
+    for decode in decodes:
+        if decode.tune_by and decode.tune_by not in fits:
+            where = f"tune_by of decode {decode.name} of system {decode.system} (metrics of the experiment)"
+            raise unknown("metric", decode.tune_by, fits, where)
 
 
 def _analyses(config: WorkflowConfig) -> dict[str, AnalysisSettings]:

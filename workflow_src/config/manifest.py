@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from workflow_src.config.experiment import Removal, ReportConfig, removal
-from workflow_src.spec import Look
+from workflow_src.spec import Look, Metric
 
 # How a member is drawn that declares no colour or no marker.
 OTHER = Look("#cc79a7", "*", light="#b0568c", dark="#e49ac2")
@@ -243,11 +243,23 @@ class Manifest:
     decodes: tuple[DecodeInfo, ...]
     rows: tuple[RowInfo, ...]
     training: tuple[TrainingInfo, ...]
+    # Those that translations are scored with, the main one first.
+    metrics: tuple[Metric, ...]
     grids: tuple[GridInfo, ...] = ()
 
     @functools.cached_property
     def _by_key(self) -> dict[Key, DecodeInfo]:
         return {decode.key: decode for decode in self.decodes}
+
+    @property
+    def main(self) -> Metric:
+        """The metric by which rows are compared and drawn."""
+        return self.metrics[0]
+
+    @property
+    def published(self) -> Metric:
+        """The metric that counts as published figures do."""
+        return next(m for m in self.metrics if m.convention and m.convention.name == self.report.expected_convention)
 
     def system(self, name: str) -> SystemInfo:
         return next(system for system in self.systems if system.name == name)

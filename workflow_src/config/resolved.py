@@ -11,9 +11,10 @@ from typing import Any
 from workflow_src.config.base import Frozen
 from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
 from workflow_src.config.experiment import Removal, WorkflowConfig, removal
+from workflow_src.config.metrics import Measured
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.registry import decoded, default_engine, families
-from workflow_src.spec import ALIGNED, BASE, AnalysisSettings, Family, SearchSettings
+from workflow_src.spec import ALIGNED, BASE, AnalysisSettings, Corpus, Family, SearchSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +83,8 @@ class Decode:
     batch: int = 64
     # Values of settings to choose from on dev.
     tune: dict[str, list[Any]] | None = None
+    # The metric that chooses, None for the main one.
+    tune_by: str | None = None
     shards: int = 1
     values: SearchSettings | None = None
 
@@ -112,6 +115,7 @@ class Loaded:
     normalisation: NormalisationConfig
     systems: dict[str, System]
     decodes: tuple[Decode, ...]
+    metrics: tuple[Measured, ...]
     # Settings of every declared analysis by its name.
     analyses: Mapping[str, AnalysisSettings]
 
@@ -119,6 +123,12 @@ class Loaded:
     def bleu_tokeniser(self) -> str:
         """sacreBLEU's tokeniser of the target language: everywhere that BLEU is counted."""
         return bleu_tokeniser(self.config.recipe.target, self.config.recipe.bleu_tokeniser)
+
+    @functools.cached_property
+    def corpus(self) -> Corpus:
+        """What metrics may ask of the corpus."""
+        recipe = self.config.recipe
+        return Corpus(recipe.source, recipe.target, self.bleu_tokeniser, bool(self.dataset.generator))
 
     def sized(self, pairs: int, tokens: int) -> Loaded:
         """The configuration with numbers in place of auto, for training texts of so many pairs and target tokens.

@@ -17,8 +17,11 @@ from workflow_src.types import EOS, PAD, Batch
 class Lengths(Protocol):
     """What batching needs of a corpus: subwords a sentence, without end symbols."""
 
-    source_lengths: np.ndarray
-    target_lengths: np.ndarray
+    @property
+    def source_lengths(self) -> np.ndarray: ...
+
+    @property
+    def target_lengths(self) -> np.ndarray: ...
 
 
 def epoch_batches(

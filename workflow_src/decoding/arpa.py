@@ -25,7 +25,7 @@ from workflow_src.types import BOS, EOS, PAD, UNK
 LOG10 = math.log(10.0)
 # log10 p of what a file without <unk> lacks, as KenLM has it; nothing is less probable.
 ABSENT = -100.0
-# log10 p that files say of <s>, which is never asked for.
+# log10 p of <s> in files, which no search reads.
 START = -99.0
 
 Gram = tuple[int, ...]
@@ -37,7 +37,7 @@ Entries = dict[Gram, tuple[float, float]]
 class ArpaFile:
     """A model from a file.
 
-    left_out  n-grams that were dropped, because the vocabulary lacks a word of them: none of them can be asked for
+    left_out  n-grams that were dropped, because the vocabulary lacks a word of them: no search can read them
     absent    ids of words that the file lacks while it has no <unk>: they have the probability 10^-100
     """
 
@@ -141,12 +141,12 @@ def _entries(path: Path, known: dict[str, int]) -> tuple[list[Entries], int]:
     """The entries of each order, and how many n-grams were left out."""
     orders: list[Entries] = []
     left_out, ended = 0, False
-    # N-grams of each length: those that the file says it has, and those that are there.
-    said: dict[int, int] = {}
-    there: dict[int, int] = {}
+    # Numbers of n-grams of each length: those under \data\, and those that follow.
+    declared: dict[int, int] = {}
+    counted: dict[int, int] = {}
     for number, line in _lines(path):
         if ended:
-            # Read to the end of the file: the checksum of a gzipped one stands there.
+            # Read to the end of the file, where the checksum of a gzipped one is.
             continue
         if line.startswith("\\"):
             head = line[1:].partition("-grams:")[0]
@@ -159,16 +159,16 @@ def _entries(path: Path, known: dict[str, int]) -> tuple[list[Entries], int]:
             continue
         if not orders or not line:
             if count := re.fullmatch(r"ngram\s+(\d+)\s*=\s*(\d+)", line):
-                said[int(count[1])] = int(count[2])
+                declared[int(count[1])] = int(count[2])
             continue
-        there[len(orders)] = there.get(len(orders), 0) + 1
+        counted[len(orders)] = counted.get(len(orders), 0) + 1
         words, value, weight = _entry(line, len(orders), f"{path}, line {number}")
         if all(word in known for word in words):
             orders[-1][tuple(known[word] for word in words)] = (max(value, ABSENT) * LOG10, weight * LOG10)
         else:
             left_out += 1
     if orders and orders[0]:
-        _check_whole(path, said, there, ended)
+        _check_whole(path, declared, counted, ended)
     return orders, left_out
 
 
@@ -193,22 +193,22 @@ def _entry(line: str, order: int, where: str) -> tuple[list[str], float, float]:
     return words, value, weight
 
 
-def _check_whole(path: Path, said: dict[int, int], there: dict[int, int], ended: bool) -> None:
-    """Raises ArtifactError for a file that does not end, or has not as many n-grams as it says."""
+def _check_whole(path: Path, declared: dict[int, int], counted: dict[int, int], ended: bool) -> None:
+    """Raises ArtifactError for a file that does not end, or has other numbers of n-grams than it declares."""
     if not ended:
         raise ArtifactError(f"{path} has no \\end\\: it was cut off; copy or write it again.")
-    for order in sorted(said.keys() | there.keys()):
-        if said.get(order, 0) != there.get(order, 0):
+    for order in sorted(declared.keys() | counted.keys()):
+        if declared.get(order, 0) != counted.get(order, 0):
             raise ArtifactError(
-                f"{path} says under \\data\\ that it has {said.get(order, 0):,} {order}-grams, and has "
-                f"{there.get(order, 0):,}: it was cut off or changed; copy or write it again."
+                f"{path} says under \\data\\ that it has {declared.get(order, 0):,} {order}-grams, and has "
+                f"{counted.get(order, 0):,}: it was cut off or changed; copy or write it again."
             )
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines of a text, also gzipped, without white space at their ends.
 
-    Raises ArtifactError for what is no UTF-8, and for a gzipped file that is damaged or cut off.
+    Raises ArtifactError for text that is not UTF-8, and for a gzipped file that is damaged or cut off.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8", newline="\n") as file:

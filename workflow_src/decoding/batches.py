@@ -1,4 +1,4 @@
-"""Many sentences through a search: sorted by length, cut into batches, results in the order given."""
+"""Many sentences through a search: sorted by length, cut into batches, results in the order of the sentences."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ def search_rows(
 ) -> Hypotheses:
     """`search_all` for a search that reads ids and not a padded tensor."""
     order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
-    result = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
+    steps = [0] * len(sources)
+    result = Hypotheses([[] for _ in sources], [0.0] * len(sources), steps)
     for start in range(0, len(order), batch):
         rows = order[start : start + batch]
-        found = search([sources[i] for i in rows])
+        part = search([sources[i] for i in rows])
         for position, row in enumerate(rows):
-            result.tokens[row] = found.tokens[position]
-            result.scores[row] = found.scores[position]
-            result.steps[row] = found.steps[position] if found.steps else 0
-        if found.candidates is not None:
+            result.tokens[row] = part.tokens[position]
+            result.scores[row] = part.scores[position]
+            steps[row] = part.steps[position] if part.steps else 0
+        if part.candidates is not None:
             result.candidates = result.candidates or [0] * len(sources)
             for position, row in enumerate(rows):
-                result.candidates[row] = found.candidates[position]
-        if found.traces is not None:
+                result.candidates[row] = part.candidates[position]
+        if part.traces is not None:
             if result.traces is None:
-                result.traces = [[[] for _ in sources] for _ in found.traces]
-            for whole, part in zip(result.traces, found.traces, strict=True):
-                for row, tokens in zip(rows, part, strict=True):
+                result.traces = [[[] for _ in sources] for _ in part.traces]
+            for whole, translations in zip(result.traces, part.traces, strict=True):
+                for row, tokens in zip(rows, translations, strict=True):
                     whole[row] = tokens
     return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from workflow_src.decoding.ranking import Rescorer, best_of, rescored
 from workflow_src.runtime.device import on_cpu
-from workflow_src.spec import SearchSettings
 from workflow_src.types import PAD, Hypotheses
 
 
@@ -21,11 +20,11 @@ def noise_table(draws: int, positions: int, width: int, seed: int) -> Tensor:
     More draws and more positions continue fewer. Neither the batch nor the place in a file changes a translation, and
     engines can hold the table in a graph.
     """
-    made = [
+    tables = [
         np.random.Generator(np.random.Philox(key=[seed, draw])).standard_normal((positions, width))
         for draw in range(draws)
     ]
-    return torch.from_numpy(np.stack(made))
+    return torch.from_numpy(np.stack(tables))
 
 
 def drawn(model, memory, noise: Tensor, temperature: float) -> tuple[Any, Tensor]:
@@ -40,16 +39,29 @@ def drawn(model, memory, noise: Tensor, temperature: float) -> tuple[Any, Tensor
     return memory.select(rows), z.flatten(0, 1)
 
 
-def likely_lengths(model, memory, settings: SearchSettings) -> tuple[Any, Tensor]:
+class LengthSettings(Protocol):
+    """Settings of searches that try one or several target lengths."""
+
+    @property
+    def lengths(self) -> int: ...
+
+    @property
+    def length_quantile(self) -> float | None: ...
+
+    @property
+    def lengthening(self) -> float: ...
+
+
+def likely_lengths(model, memory, settings: LengthSettings) -> tuple[Any, Tensor]:
     """Source states (B * K, S, D) and target lengths (B * K,): the `lengths` = K most probable of each sentence.
 
     With one, settings may say a `length_quantile`. The lengths of a sentence follow each other.
     """
     if settings.lengths == 1:
         return memory, model.length.predict(memory, settings.length_quantile, settings.lengthening)
-    found = model.length.likely(memory, settings.lengths, settings.lengthening)
-    rows = torch.arange(found.size(0), device=found.device).repeat_interleave(found.size(1))
-    return memory.select(rows), found.flatten()
+    lengths = model.length.likely(memory, settings.lengths, settings.lengthening)
+    rows = torch.arange(lengths.size(0), device=lengths.device).repeat_interleave(lengths.size(1))
+    return memory.select(rows), lengths.flatten()
 
 
 def read_symbols(model, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
@@ -110,16 +122,16 @@ def winners(
 
     Scores are mean log-probabilities of positions; with a `length_penalty` they are multiplied by |y| ** (1 -
     length_penalty), which makes log p / |y| ** length_penalty of them. Of equal outputs the best score counts. A
-    rescorer ranks them by its own log p(y|x) / (|y| + 1). Unless `scored`, it is not asked about sentences all of whose
+    rescorer ranks them by its own log p(y|x) / (|y| + 1). Unless `scored`, it does not score sentences all of whose
     candidates are equal.
     """
     outputs, scores = on_cpu(outputs, scores)
     rows = [tuple(row) for row in unpadded(outputs)]
     candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
     for place, (row, score) in enumerate(zip(rows, scores.tolist(), strict=True)):
-        found = candidates[place // each]
+        own = candidates[place // each]
         score *= max(1, len(row)) ** (1.0 - length_penalty)
-        found[row] = max(score, found.get(row, float("-inf")))
+        own[row] = max(score, own.get(row, float("-inf")))
     if rescorer is not None:
         candidates = rescored(rescorer, source, candidates, scored=scored)
     return best_of(candidates)

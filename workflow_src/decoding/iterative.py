@@ -31,7 +31,7 @@ def first_pass(
 def later_pass(
     model: IterativeModel, memory: Any, guess: Tensor, hidden: Tensor, mask: Tensor, scored: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same of a pass that reads a guess (B, N) and the states (B, N, D) that it was made from."""
+    """The same of a pass that reads a guess (B, N) and the states (B, N, D) behind it."""
     hidden = model.refine(memory, guess, hidden, mask)
     return hidden, *read_symbols(model, wide(model.logits(hidden)), mask, scored)
 
@@ -74,9 +74,9 @@ def passed_until(
         if watch:
             watch(outputs.clone())
         before = outputs[active, : part_mask.size(1)]
-        hidden, found, gains = later_pass(model, part, before, hidden, part_mask, scored)
-        outputs[active, : part_mask.size(1)], scores[active], used[active] = found, gains, number
-        repeated[active] = torch.where((found == before).all(1), repeated[active] + 1, 0)
+        hidden, after, gains = later_pass(model, part, before, hidden, part_mask, scored)
+        outputs[active, : part_mask.size(1)], scores[active], used[active] = after, gains, number
+        repeated[active] = torch.where((after == before).all(1), repeated[active] + 1, 0)
         going = repeated[active] < patience
         if not bool(going.any()):
             break

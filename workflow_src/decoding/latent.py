@@ -147,7 +147,7 @@ def prior_of(model: LatentModel | SourceLatentModel, memory, mask: Tensor) -> tu
 def posterior_of(model: LatentModel | SourceLatentModel, memory, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and deviation of q(z|x,y), (B, P, Z) each, at the positions of mask (B, P).
 
-    The y are tokens (B, N), padded, as `outputs` tells them: where latents are those of the target, its P positions.
+    The y are tokens (B, N), padded, as `outputs` returns them: where latents are those of the target, its P positions.
     """
     return model.posterior(memory, tokens) if on_source(model) else model.posterior(memory, tokens, mask)
 
@@ -379,8 +379,8 @@ def refine_until_unchanged(
     for _ in range(steps):
         z = step.after(tokens) if isinstance(step, DeltaStep) else step(z)
         before, (tokens, scores) = tokens, outputs(model, part, z, mask, scored, choice)
-        places, found = active.tolist(), zip(listed(tokens), scores.tolist(), strict=True)
-        for place, (row, value) in zip(places, found, strict=True):
+        places, translations = active.tolist(), zip(listed(tokens), scores.tolist(), strict=True)
+        for place, (row, value) in zip(places, translations, strict=True):
             rows[place], values[place], used[place] = row, value, used[place] + 1
         traces.append(list(rows))
         going = _differ(before, tokens)

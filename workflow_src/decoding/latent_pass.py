@@ -13,28 +13,36 @@ from workflow_src.decoding.candidates import read_symbols
 from workflow_src.decoding.latent import LengthChoice, StepMaker, decoded, on_source, refine, suppressed
 from workflow_src.decoding.passes import Pass, largest
 from workflow_src.spec import MODEL, SearchSettings
-from workflow_src.types import PAD, LatentModel, wide
+from workflow_src.types import PAD, LatentModel, SourceLatentModel, wide
 
 
 class LatentPass(nn.Module):
     """Source (B, S) -> tokens (B, T), positions (B,) and, if `scored`, mean log p(y_t|z,x) (B,)."""
 
-    def __init__(self, model: LatentModel, make_step: StepMaker | None, settings: SearchSettings, scored: bool):
+    def __init__(
+        self,
+        model: LatentModel | SourceLatentModel,
+        make_step: StepMaker | None,
+        steps: int,
+        choice: LengthChoice,
+        scored: bool,
+    ):
         super().__init__()
-        self.model, self.make_step, self.settings, self.scored = model, make_step, settings, scored
+        self.model, self.make_step, self.steps, self.choice, self.scored = model, make_step, steps, choice, scored
 
     def forward(self, source: Tensor) -> tuple[Tensor, ...]:
-        model, settings = self.model, self.settings
-        memory = model.encode(source)
-        if on_source(model):
-            return self.slots(memory)
-        lengths = model.predict_lengths(memory, settings.length_quantile, settings.lengthening)
+        memory = self.model.encode(source)
+        return self.slots(self.model, memory) if on_source(self.model) else self.positions(self.model, memory)
+
+    def positions(self, model: LatentModel, memory) -> tuple[Tensor, ...]:
+        """Where latents are those of target positions: the words there."""
+        lengths = model.predict_lengths(memory, self.choice.quantile, self.choice.lengthening)
         positions = lengths + model.extra_positions
-        numbers = torch.arange(largest(positions, model.config.max_positions), device=source.device)
+        numbers = torch.arange(largest(positions, model.config.max_positions), device=lengths.device)
         mask = numbers[None, :] < positions[:, None]
         z, _ = model.prior(memory, mask)
         if self.make_step:
-            z = refine(z, self.make_step(memory, mask), settings.steps)
+            z = refine(z, self.make_step(memory, mask), self.steps)
         logits = model.decode(memory, z, mask)
         normaliser = wide(logits).logsumexp(-1) if self.scored else None
         logits = suppressed(model, logits)
@@ -44,14 +52,12 @@ class LatentPass(nn.Module):
         gains = (wide(logits.amax(-1)) - normaliser) * mask
         return tokens, positions, gains.sum(1) / positions
 
-    def slots(self, memory) -> tuple[Tensor, ...]:
-        """The same where latents are those of source positions: what the tokens stand for, padded."""
-        model = self.model
+    def slots(self, model: SourceLatentModel, memory) -> tuple[Tensor, ...]:
+        """Where latents are those of source positions: what the symbols of the slots stand for, padded."""
         z, _ = model.prior(memory)
         if self.make_step:
-            z = refine(z, self.make_step(memory, memory.mask), self.settings.steps)
-        choice = LengthChoice(self.settings.length_quantile, self.settings.lengthening)
-        logits, mask = decoded(model, memory, z, choice)
+            z = refine(z, self.make_step(memory, memory.mask), self.steps)
+        logits, mask = decoded(model, memory, z, self.choice)
         tokens, scores = read_symbols(model, wide(logits), mask, self.scored)
         positions = (tokens != PAD).sum(1)
         return (tokens, positions, scores) if self.scored else (tokens, positions)
@@ -59,6 +65,8 @@ class LatentPass(nn.Module):
 
 def program(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
     """The pass of the prior mean, and of searches that move it by steps."""
+    fields = settings.model_dump()
     make_step = registry.step_maker(networks, settings)
-    steps = settings.steps if make_step else 0
-    return Pass(LatentPass(networks[MODEL], make_step if steps else None, settings, scored), steps=steps)
+    steps = fields["steps"] if make_step else 0
+    choice = LengthChoice(fields["length_quantile"], fields["lengthening"])
+    return Pass(LatentPass(networks[MODEL], make_step if steps else None, steps, choice, scored), steps=steps)

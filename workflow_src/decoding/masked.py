@@ -79,11 +79,11 @@ def _predicted(
     """Symbols and their log-probabilities (C, N): at `places` (C, N) those that states (C, N, D) predict."""
     if fixed():
         # A graph has one shape for all passes.
-        chance, found = _best(model, hidden)
-        return torch.where(places, found, symbols), torch.where(places, chance, chances)
-    # The vocabulary is the widest product: it is computed for what is predicted only.
-    chance, found = _best(model, hidden[places])
-    return symbols.masked_scatter(places, found), chances.masked_scatter(places, chance)
+        chance, best = _best(model, hidden)
+        return torch.where(places, best, symbols), torch.where(places, chance, chances)
+    # The vocabulary is the widest product: it is computed at predicted places only.
+    chance, best = _best(model, hidden[places])
+    return symbols.masked_scatter(places, best), chances.masked_scatter(places, chance)
 
 
 def _best(model: MaskedModel, hidden: Tensor) -> tuple[Tensor, Tensor]:

@@ -56,13 +56,13 @@ class NgramModel:
         self.order = len(self.tables)
         self.size = len(self.tables[0])
         # Plain sequences: one look-up in a NumPy array costs as much as a whole step without one.
-        self._words = [memoryview(np.ascontiguousarray(table.words)) for table in self.tables]
-        self._logp = [memoryview(np.ascontiguousarray(table.logp)) for table in self.tables]
-        self._backoff = [memoryview(np.ascontiguousarray(table.backoff)) for table in self.tables]
-        self._suffix = [memoryview(np.ascontiguousarray(table.suffix)) for table in self.tables]
+        self._words = [np.ascontiguousarray(table.words).data for table in self.tables]
+        self._logp = [np.ascontiguousarray(table.logp).data for table in self.tables]
+        self._backoff = [np.ascontiguousarray(table.backoff).data for table in self.tables]
+        self._suffix = [np.ascontiguousarray(table.suffix).data for table in self.tables]
         # Children of row r of order n are rows first[n][r] … first[n][r + 1] of order n + 1.
         self._first = [
-            memoryview(np.searchsorted(above.context, np.arange(len(below) + 1)))
+            np.searchsorted(above.context, np.arange(len(below) + 1)).data
             for below, above in zip(self.tables, self.tables[1:], strict=False)
         ]
 
@@ -74,7 +74,7 @@ class NgramModel:
     def step(self, state: tuple[int, int], word: int) -> tuple[float, tuple[int, int]]:
         """log p(word | state) in nats, and the state after it. EOS ends a sentence.
 
-        Nothing is remembered: searches that ask for the same again and again keep what they were told.
+        Results are not cached; searches that need one again and again keep it.
         """
         length, row = state
         if not 0 <= word < self.size:
@@ -117,7 +117,7 @@ def estimate(tokens: np.ndarray, offsets: np.ndarray, size: int, order: int) -> 
     Raises ValueError where there is no text.
     """
     if len(tokens) == 0:
-        raise ValueError("a language model needs text, and there is none: look at the training text.")
+        raise ValueError("a language model needs text, and the training text is empty; give one with sentences.")
     counted = _count(tokens, offsets, size, order)
     probabilities = np.zeros(0)
     tables: list[Table] = []
@@ -156,23 +156,23 @@ def _count(tokens: np.ndarray, offsets: np.ndarray, size: int, order: int) -> li
     nothing = np.zeros(size, dtype=np.int64)
     # Row of the n-gram that begins at each place, -1 where the sentence ends before it does.
     rows = text
-    found = [(nothing, every, nothing, np.bincount(text, minlength=size))]
+    orders = [(nothing, every, nothing, np.bincount(text, minlength=size))]
     for n in range(2, order + 1):
         begins = np.flatnonzero(sentence[: -(n - 1)] == sentence[n - 1 :])
         keys = rows[begins] * size + text[begins + n - 1]
         unique, where, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         suffix = rows[begins[where] + 1]
-        found.append((unique // size, unique % size, suffix, counts))
+        orders.append((unique // size, unique % size, suffix, counts))
         rows = np.full(len(text), -1)
         rows[begins] = inverse
     levels = []
     starts = every == BOS
-    for n, (context, words, suffix, counts) in enumerate(found):
+    for n, (context, words, suffix, counts) in enumerate(orders):
         if n:
             starts = starts[context]
-        if n + 1 < len(found):
+        if n + 1 < len(orders):
             # Different words before it; nothing stands before the start of a sentence.
-            before = np.bincount(found[n + 1][2], minlength=len(words))
+            before = np.bincount(orders[n + 1][2], minlength=len(words))
             counts = np.where(starts, counts, before)
         if n == 0:
             counts = np.where(every == BOS, 0, counts)
@@ -194,15 +194,15 @@ def _marked(tokens: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _discounts(counts: np.ndarray) -> np.ndarray:
-    """What is taken off a count of 0, 1, 2, and 3 or more (Chen & Goodman 1999, equation 26).
+    """Discounts of counts of 0, 1, 2, and 3 or more (Chen & Goodman 1999, equation 26).
 
     Where a text is so small that the formula gives no discount, 0.5, 1 and 1.5 are taken off.
     """
     of = np.bincount(np.minimum(counts, 5), minlength=5).astype(float)
     share = of[1] / max(1.0, of[1] + 2 * of[2])
-    found = [i - (i + 1) * share * of[i + 1] / of[i] if of[i] else -1.0 for i in (1, 2, 3)]
-    usable = all(0 < value <= i for i, value in enumerate(found, 1))
-    return np.array([0.0, *(found if usable else (0.5, 1.0, 1.5))])
+    discounts = [i - (i + 1) * share * of[i + 1] / of[i] if of[i] else -1.0 for i in (1, 2, 3)]
+    usable = all(0 < value <= i for i, value in enumerate(discounts, 1))
+    return np.array([0.0, *(discounts if usable else (0.5, 1.0, 1.5))])
 
 
 def _uniform(size: int) -> np.ndarray:

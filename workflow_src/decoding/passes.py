@@ -13,7 +13,7 @@ import contextvars
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -90,12 +90,14 @@ def own_networks(models: Mapping[str, nn.Module], settings: SearchSettings) -> d
 
 
 def make_pass(networks: Mapping[str, Any], settings: SearchSettings, scored: bool) -> Pass:
-    """The program of a search, made for these networks (by role) and settings."""
-    return registry.import_object(registry.search_of(settings).program)(networks, settings, scored)
+    """The program of a search for networks by role and settings."""
+    program = registry.search_of(settings).program
+    assert program, "engines compile only searches that declare a program"
+    return registry.import_object(program)(networks, settings, scored)
 
 
 def graph_key(settings: SearchSettings, *more: Any) -> str:
-    """What tells the graphs of a system's searches apart, as text; `more` is what an engine adds to it."""
+    """The key of a search's graph among those of a system, as text; `more` is what an engine adds to it."""
     search = registry.search_of(settings)
     matters = search.graph(settings) if search.graph else settings.model_dump(mode="json")
     return json.dumps([search.name, matters, *more], sort_keys=True)
@@ -103,7 +105,7 @@ def graph_key(settings: SearchSettings, *more: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Width:
-    """How wide outputs are made (None: as wide as they have to be), and how wide each would have to be, as tensors."""
+    """The width of outputs (None: as wide as they need), and the widths that they would need, as tensors."""
 
     size: int | None
     needed: list[Tensor] = dataclasses.field(default_factory=list)
@@ -121,7 +123,7 @@ _WIDTH: contextvars.ContextVar[Width | None] = contextvars.ContextVar("width", d
 def width_of(size: int | None) -> Iterator[Width]:
     """Within this context `largest` is `size`, whatever lengths are, so that shapes depend on no value.
 
-    What it would have been is noted. Outputs that need more than `size` positions are wrong.
+    The widths that outputs would need are kept. Outputs that need more than `size` positions are wrong.
     """
     width = Width(size)
     before = _WIDTH.set(width)
@@ -149,9 +151,10 @@ def largest(lengths: Tensor, limit: int, bound: int | None = None) -> int:
         width.needed.append(lengths.amax())
         if width.size is not None:
             return width.size
-    size = lengths.max().item()
+    # While exporting it is a symbol that stands for a number.
+    size = cast(int, lengths.max().item())
     if torch.compiler.is_exporting():
-        # An exporter cannot see the value; it must be told its range.
+        # An exporter cannot see the value; these give it the range.
         torch._check(size >= 1)
         torch._check(size <= limit)
     return size

@@ -53,7 +53,7 @@ def shares_source(rescorer: Rescorer) -> bool:
     return getattr(rescorer, "shares_source", False)
 
 
-def scoring(network: nn.Module) -> Function | None:
+def scoring(network: Rescorer) -> Function | None:
     """What ranking asks of a rescorer, for engines that compile it; None where it is no function of fixed operators."""
     if not shares_source(network):
         return None
@@ -87,29 +87,31 @@ def rescored(
     limit = rescorer.config.max_positions - 1
     lengths = (source != PAD).sum(1).tolist()
     fits = [length <= rescorer.config.max_positions for length in lengths]
-    asked = [(row, found) for row, found in enumerate(candidates) if fits[row] and (scored or len(found) > 1)]
-    flat = [(row, choice) for row, found in asked for choice in found if len(choice) <= limit]
+    rows_to_score = [row for row, outputs in enumerate(candidates) if fits[row] and (scored or len(outputs) > 1)]
+    flat = [(row, output) for row in rows_to_score for output in candidates[row] if len(output) <= limit]
     after: list[dict[tuple[int, ...], float]] = [{} for _ in candidates]
     for start in range(0, len(flat), ROWS):
         part = flat[start : start + ROWS]
         # Only sentences of this part are encoded.
         places = {row: place for place, row in enumerate(dict.fromkeys(row for row, _ in part))}
         rows = on_device([places[row] for row, _ in part], source.device)
-        target = pad([choice for _, choice in part], eos=False).to(source.device, non_blocking=True)
+        target = pad([output for _, output in part], eos=False).to(source.device, non_blocking=True)
         # No more columns than the longest has: a sentence by itself is computed without padding.
         sources = source[on_device(list(places), source.device), : max(lengths[row] for row in places)]
         mean = function(sources, rows, target) / (with_end(target) != PAD).sum(1)
-        for (row, choice), score in zip(part, mean.tolist(), strict=True):
-            after[row][choice] = score if weight is None else candidates[row][choice] + weight * score
-    able = [any(map(math.isfinite, found.values())) for found in after]
-    return [found if one else dict(before) for one, found, before in zip(able, after, candidates, strict=True)]
+        for (row, output), score in zip(part, mean.tolist(), strict=True):
+            after[row][output] = score if weight is None else candidates[row][output] + weight * score
+    return [
+        scores if any(map(math.isfinite, scores.values())) else dict(before)
+        for scores, before in zip(after, candidates, strict=True)
+    ]
 
 
 def best_of(candidates: Sequence[Candidates]) -> Hypotheses:
     """The best candidate of each sentence, with its score and the number of candidates."""
-    best = [max(found, key=found.__getitem__) for found in candidates]
+    best = [max(scores, key=scores.__getitem__) for scores in candidates]
     return Hypotheses(
-        [list(choice) for choice in best],
-        [found[choice] for found, choice in zip(candidates, best, strict=True)],
-        candidates=[len(found) for found in candidates],
+        [list(output) for output in best],
+        [scores[output] for scores, output in zip(candidates, best, strict=True)],
+        candidates=[len(scores) for scores in candidates],
     )

@@ -13,11 +13,11 @@ RESCORER, LM = "rescorer", "language_model"
 # What ranking asks of a rescorer, for engines that compile it.
 SCORING = "workflow_src.decoding.ranking:scoring"
 
-# Settings that count lengths, or lengths and passes of a decoder: a model limits how many there can be.
+# Settings that count lengths, or lengths and passes of a decoder, which a model limits.
 LENGTH_COUNTS = ("lengths", "length_beam")
 COUNTS = (*LENGTH_COUNTS, "iterations")
 
-# Each is declared here and nowhere else. Finished runs were made with the names of files that `part` gives.
+# Each is declared here and nowhere else; `part` is part of names of files.
 Steps = Annotated[int, Field(4, ge=0, description="refinement steps"), Option(required=True, part="-{}", always=True)]
 StepSize = Annotated[
     float,
@@ -107,8 +107,8 @@ def refinement_label(title: str):
 
 def varies(settings: RefinementSettings) -> str | None:
     """Why a search by steps is no fixed function of its source; None where it is."""
-    said = [name for name in settings.named("stop") if getattr(settings, name)]
-    return f"with {said[0]}" if said else None
+    stops = [name for name in settings.named("stop") if getattr(settings, name)]
+    return f"with {stops[0]}" if stops else None
 
 
 def ranking_weights(weights: Weights, outputs: int) -> float:
@@ -124,15 +124,15 @@ def without_roles(settings: SearchSettings) -> dict[str, Any]:
 
 def ranked_graph(settings: SearchSettings) -> dict[str, Any]:
     """`without_roles` where a graph gives candidates no scores if a rescorer ranks them."""
-    return without_roles(settings) | {"rescored": settings.rescorer is not None}
+    return without_roles(settings) | {"rescored": getattr(settings, RESCORER) is not None}
 
 
 def at_least(search: Search) -> SearchSettings:
-    """Settings of a search with the fewest iterations and lengths that there are, else its defaults."""
+    """Settings of a search with one iteration and one length, else its defaults."""
     return search.settings(**{name: 1 for name in COUNTS if name in search.settings.model_fields})
 
 
-def too_many_iterations(longest: int, settings: SearchSettings) -> str | None:
+def iterations_refusal(longest: int, settings: SearchSettings) -> str | None:
     """Why a model whose outputs have at most so many subwords cannot be decoded so; None where it can."""
     iterations = getattr(settings, "iterations", 1)
     if iterations <= longest:
@@ -143,8 +143,8 @@ def too_many_iterations(longest: int, settings: SearchSettings) -> str | None:
     )
 
 
-def too_many_lengths(difference: int, settings: SearchSettings) -> str | None:
-    """Why a model whose length head tells differences of at most this cannot be decoded so; None where it can."""
+def lengths_refusal(difference: int, settings: SearchSettings) -> str | None:
+    """Why a model that predicts length differences up to this one cannot be decoded so; None where it can."""
     most = 2 * difference + 1
     for name in LENGTH_COUNTS:
         if (value := getattr(settings, name, 1)) > most:

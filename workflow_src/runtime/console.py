@@ -1,4 +1,4 @@
-"""How commands write and end: whole lines, one sentence for an error, no traceback."""
+"""Output and exit codes of commands: whole lines, one sentence for an error, no traceback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 @contextlib.contextmanager
 def command() -> Iterator[None]:
-    """Ends a command with a code: 1 after one sentence on standard error for a wrong input, 130 after Ctrl-C."""
+    """End a command with a code: 1 after one sentence on standard error for a wrong input, 130 after Ctrl-C."""
     try:
         yield
         if sys.stdout is not None:
@@ -60,5 +60,5 @@ def _refuse(failure: OSError) -> NoReturn:
 
 
 def _drop_output() -> None:
-    """Nothing may be written to it at exit, which would end with a message of Python's."""
+    """Send what is left in the buffer nowhere: writing it at exit would end with a message of Python's."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Where and in which precision to compute: chosen by what is there, overridable."""
+"""Device and precision: chosen by the hardware, or as configured."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def on_device(values: Sequence[Any], device: torch.device) -> torch.Tensor:
     return torch.tensor(values).to(device, non_blocking=True)
 
 
-def check_device(name: Any, there: int) -> None:
-    """Raises ValueError for anything but cpu, cuda and cuda:N, and for a GPU that is none of the `there` first ones."""
-    if not isinstance(name, str) or not (found := re.fullmatch(r"cpu|cuda(?::(0|[1-9][0-9]*))?", name)):
+def check_device(name: Any, gpus: int) -> None:
+    """Raises ValueError for anything but cpu, cuda and cuda:N, and for a GPU beyond the number of `gpus`."""
+    if not isinstance(name, str) or not (match := re.fullmatch(r"cpu|cuda(?::(0|[1-9][0-9]*))?", name)):
         raise ValueError(f'unknown device "{name}"; allowed: auto, cpu, cuda, cuda:N.')
-    if name != "cpu" and int(found[1] or 0) >= there:
-        raise ValueError(f'device "{name}" is not there ({there} CUDA devices found); use cpu or auto.')
+    if name != "cpu" and int(match[1] or 0) >= gpus:
+        raise ValueError(f'device "{name}" is not there ({gpus} CUDA devices found); use cpu or auto.')
 
 
 def choose(device: str = "auto", precision: str = "auto", compile: bool = False, training: bool = True) -> Runtime:
@@ -79,7 +79,7 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool = False,
         wide = torch.cuda.is_bf16_supported(including_emulation=False) if on_gpu else training and _cpu_has_bfloat16()
         precision = "bfloat16" if wide else "float32"
     if chosen.type == "cuda":
-        # Whoever asks for float32 gets it; beside bfloat16, TF32 products lose nothing.
+        # float32 is computed as such; beside bfloat16, TF32 products lose nothing.
         torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
         # cuDNN's attention makes a plan for every new shape, and shapes change with every batch and decoding step.
         torch.backends.cuda.enable_cudnn_sdp(False)
@@ -104,7 +104,7 @@ def set_threads(threads: int | None) -> None:
 
 
 def keep_memory() -> None:
-    """Tell glibc to keep freed memory instead of returning it to the system after every step.
+    """Make glibc keep freed memory instead of returning it to the system after every step.
 
     Activations of a step are freed and taken again all the time; page faults otherwise cost a quarter of a training
     step on CPUs. Does nothing where the C library is not glibc.

@@ -1,4 +1,4 @@
-"""What libraries find in the environment: no telemetry, and folders for caches that can be written.
+"""Environment variables of libraries: no telemetry, and folders for caches that can be written.
 
 Standard library only: this runs before anything else is imported.
 """
@@ -35,7 +35,7 @@ def prepare() -> None:
     try:
         folder = _own_folder()
     except OSError:
-        # Nothing can be written anywhere: what needs a cache says so itself.
+        # Nothing can be written anywhere: libraries that need a cache report that.
         return
     if not home:
         os.environ["HOME"] = str(folder)
@@ -49,12 +49,12 @@ def prepare() -> None:
 def writable(folder: Path) -> bool:
     """Whether a folder, or the nearest one above it that exists, can be written."""
     # Not the methods of paths, which raise errors where a folder may not be looked into.
-    there = next((path for path in (folder, *folder.parents) if os.path.exists(path)), None)
-    return there is not None and os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
+    nearest = next((path for path in (folder, *folder.parents) if os.path.exists(path)), None)
+    return nearest is not None and os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK)
 
 
 def _user() -> bool:
-    """Whether this user has a name, which Snakemake and PyTorch ask for."""
+    """Whether this user has a name, which Snakemake and PyTorch need."""
     try:
         return bool(getpass.getuser())
     except (KeyError, OSError, ImportError):
@@ -70,7 +70,7 @@ def _home() -> Path | None:
 
 
 def _own_folder() -> Path:
-    """A folder among temporary files that belongs to this user alone: what is read from caches is executed."""
+    """A folder among temporary files that belongs to this user alone: code in caches is executed."""
     folder = Path(tempfile.gettempdir(), f"continuum-{os.getuid()}")
     try:
         folder.mkdir(mode=0o700)

@@ -1,9 +1,8 @@
 """Which GPU a job gets: jobs that run side by side on one machine take different ones.
 
-Each GPU has a file in a folder that all jobs of the machine share; whoever holds its lock (flock) has the GPU. The
-kernel lets go of a lock when its process ends, however it ends, so there are no stale ones. The file also says who
-holds it, which the package filelock has no place for. This module needs no torch: a GPU is taken before anything looks
-at it.
+Each GPU has a file in a folder that all jobs of the machine share; the process that holds its lock (flock) has the
+GPU. The kernel releases a lock when its process ends, so there are no stale ones. The file also names the holder, which
+the package filelock has no place for. No torch here: a GPU is taken before any library looks at it.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 FOLDER = "CONTINUUM_DEVICE_LOCKS"
 # Not where TMPDIR says: schedulers give every job one of its own.
 DEFAULT_FOLDER = "/tmp/continuum-devices"
-# What processes started by one that took GPUs find in their environment: these GPUs are theirs already.
+# GPUs that a parent process took for this one.
 LEASED = "CONTINUUM_DEVICES_LEASED"
 SAY_EVERY = 60.0
 
 
-class Taken(TimeoutError):
-    """Others have the GPUs, and the time to wait for them is up."""
+class GpuBusy(TimeoutError):
+    """Other jobs hold the GPUs, and the time to wait for them is up."""
 
 
 @dataclasses.dataclass
@@ -58,7 +57,7 @@ def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | 
     `names` maps what CUDA_VISIBLE_DEVICES calls a GPU to what its lock is called; default: all that are visible. Waits
     until enough are free, `seconds` at most if given. None where there is no GPU, or a parent process took some for us.
 
-    Raises ValueError when more are wanted than there are, and Taken, naming who holds what, when the time is up.
+    Raises ValueError when more are wanted than there are, and GpuBusy, which names the holders, when the time is up.
     """
     if os.environ.get(LEASED) is not None and os.environ.get(LEASED) == os.environ.get(VISIBLE):
         return None
@@ -70,18 +69,18 @@ def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | 
             f"setting runtime.devices asks for {count} GPUs, {len(names)} are visible here ({', '.join(names)}); lower "
             f"it, or let {VISIBLE} name more."
         )
-    began, said = time.monotonic(), -SAY_EVERY
+    began, reported = time.monotonic(), -SAY_EVERY
     while True:
-        found = _take(names, count)
-        if found:
-            os.environ[VISIBLE] = os.environ[LEASED] = ",".join(found.devices)
-            return found
+        leased = _take(names, count)
+        if leased:
+            os.environ[VISIBLE] = os.environ[LEASED] = ",".join(leased.devices)
+            return leased
         waited = time.monotonic() - began
         if seconds is not None and waited >= seconds:
-            raise Taken(f"no {count} free GPUs within {seconds:g} s: {_busy(names)}.")
-        if waited - said >= SAY_EVERY:
+            raise GpuBusy(f"no {count} free GPUs within {seconds:g} s: {_busy(names)}.")
+        if waited - reported >= SAY_EVERY:
             log.info("waiting for %d free GPUs: %s", count, _busy(names))
-            said = waited
+            reported = waited
         # Two jobs that each want several must not keep step.
         time.sleep(random.uniform(0.2, 1.0))
 
@@ -89,16 +88,16 @@ def lease(count: int = 1, names: dict[str, str] | None = None, seconds: float | 
 def announce(index: int) -> Lease | None:
     """Hold the lock of the GPU that the user chose by its number, so that others choose another.
 
-    Somebody who holds it already is named in a warning, and it is used all the same.
+    If another process holds it already, a warning names that process, and the GPU is used all the same.
     """
     names = visible()
     if index >= len(names) or os.environ.get(LEASED) is not None:
         return None
     device = list(names)[index]
-    found = _take({device: names[device]}, 1)
-    if found is None:
+    leased = _take({device: names[device]}, 1)
+    if leased is None:
         log.warning("warning: GPU %s (cuda:%d) is in use by %s", device, index, holder(names[device]))
-    return found
+    return leased
 
 
 def visible() -> dict[str, str]:
@@ -106,19 +105,19 @@ def visible() -> dict[str, str]:
     installed = _installed()
     if not installed and not Path("/dev/nvidiactl").exists():
         return {}
-    given = os.environ.get(VISIBLE)
-    if given is None:
+    listed = os.environ.get(VISIBLE)
+    if listed is None:
         return {uuid: uuid for uuid in installed}
-    found = {}
-    for word in given.split(","):
+    names = {}
+    for word in listed.split(","):
         word = word.strip()
         # CUDA, too, ignores what follows a word that names no GPU.
         if not re.fullmatch(r"\d+|(GPU|MIG)-[\w/-]+", word):
             break
         # Inside a container or a Slurm job, 0 may be another GPU than outside.
         number = int(word) if word.isdigit() else None
-        found[word] = installed[number] if number is not None and number < len(installed) else word
-    return found
+        names[word] = installed[number] if number is not None and number < len(installed) else word
+    return names
 
 
 def _installed() -> list[str]:
@@ -128,34 +127,34 @@ def _installed() -> list[str]:
         return []
     words = [command, "--query-gpu=uuid", "--format=csv,noheader"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        told = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
-        return [line.strip() for line in told.splitlines() if line.startswith("GPU-")]
+        output = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+        return [line.strip() for line in output.splitlines() if line.startswith("GPU-")]
     return []
 
 
 def folder() -> Path:
-    """Where the locks are: CONTINUUM_DEVICE_LOCKS, or a folder that all users of the machine share.
+    """The folder of the locks: CONTINUUM_DEVICE_LOCKS, or a folder that all users of the machine share.
 
     Raises ValueError when it cannot be made.
     """
     if os.environ.get(FOLDER):
-        return _made(Path(os.environ[FOLDER]))
+        return _create(Path(os.environ[FOLDER]))
     try:
-        return _made(Path(DEFAULT_FOLDER))
+        return _create(Path(DEFAULT_FOLDER))
     except ValueError as failure:
         # A container may have nothing that can be written but where TMPDIR says.
         other = Path(tempfile.gettempdir(), Path(DEFAULT_FOLDER).name)
         log.warning("warning: %s Jobs are kept apart by %s until then.", failure, other)
-        return _made(other)
+        return _create(other)
 
 
-def _made(path: Path) -> Path:
+def _create(path: Path) -> Path:
     if path.is_dir():
         return path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        # Whatever the umask says, everybody may add files, and nobody may remove those of others.
+        # Whatever the umask is, all users may add files and remove only their own.
         fresh.chmod(0o1777)
         try:
             # Under its name only when it is as it should be; an empty folder of another job is replaced.
@@ -177,7 +176,7 @@ def _path(name: str) -> Path:
 
 
 def holder(name: str) -> str:
-    """Who wrote the lock file of a GPU last: its process number and command."""
+    """The process that wrote the lock file of a GPU last: its number and command."""
     try:
         return _path(name).read_text(encoding="utf-8").strip() or "a process that is starting"
     except OSError:
@@ -202,9 +201,9 @@ def _take(names: dict[str, str], count: int) -> Lease | None:
 
 
 def _busy(names: dict[str, str]) -> str:
-    """Who has which GPU now."""
-    told = [f"{device} by {holder(name)}" for device, name in names.items() if _is_taken(name)]
-    return "; ".join(told) or "those that had some have just let go"
+    """The holders of GPUs, in words."""
+    holders = [f"{device} by {holder(name)}" for device, name in names.items() if _is_taken(name)]
+    return "; ".join(holders) or "those that had some have just let go"
 
 
 def _is_taken(name: str) -> bool:
@@ -232,7 +231,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _open(path: Path) -> int:
-    """The file, made where there is none. Raises ValueError when it is not a file that this user can open."""
+    """The open file of a lock, created if missing. Raises ValueError when this user cannot open it."""
     for flags in (os.O_RDWR, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDWR, os.O_RDONLY):
         # Without O_CREAT for a file that exists: in a folder for everybody, Linux then refuses files of others.
         try:
@@ -253,7 +252,7 @@ def _open(path: Path) -> int:
 
 
 def _sign(file: int) -> None:
-    """Say in a lock's file who has it, for those who wait. A file that can only be read keeps an older name."""
+    """Write the holder into a lock's file, for processes that wait. A read-only file keeps an older holder."""
     with contextlib.suppress(OSError):
         os.ftruncate(file, 0)
         os.pwrite(file, f"process {os.getpid()} ({_command(sys.argv)})\n".encode(), 0)

@@ -1,4 +1,4 @@
-"""Ending in good order: a job whose workflow was killed does not go on, and one that is terminated cleans up.
+"""Orderly ends: a job whose workflow was killed does not go on, and a job that is terminated cleans up.
 
 A job that went on by itself would write the same files as the one that the next start of the workflow runs.
 """
@@ -14,16 +14,15 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-# The process of Snakemake that runs the job, as `identity` tells it; the rules set it.
+# The process of Snakemake that runs the job, as `identity` writes it; the rules set it.
 VARIABLE = "CONTINUUM_WORKFLOW_PROCESS"
 log = logging.getLogger("continuum")
 
 
 def identity(process: int | None = None) -> str:
-    """A process (default: this one) as MACHINE:PID:START, different from all others there ever were.
+    """A process (default: this one) as MACHINE:PID:START, which no other process ever has.
 
-    MACHINE is one start of one machine and its namespace of process numbers: a number says nothing elsewhere. Empty
-    where nobody can tell (not Linux).
+    MACHINE is one start of one machine and its namespace of process numbers. Empty where it is unknown (not Linux).
     """
     process = os.getpid() if process is None else process
     try:
@@ -38,8 +37,8 @@ def _machine() -> str:
 
 
 def _started(process: int) -> str:
-    """When a process started, in ticks since the machine did. Raises OSError when there is none of that number."""
-    # What is before the last bracket is its name, which may be anything.
+    """The start of a process, in ticks since the machine's. Raises OSError when there is none of that number."""
+    # Its name, which may be anything, ends at the last bracket.
     return Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
 
 
@@ -61,10 +60,10 @@ def watch() -> None:
         _end()
         return
     except (AttributeError, OSError):
-        # Where there are no handles of processes (not Linux), jobs end as they do without this.
+        # Without handles of processes (not Linux) a job does not notice.
         return
-    # It may have ended before, and its number may be somebody else's by now. That cannot be told where nobody may look
-    # at the processes of others.
+    # It may have ended before, and another process may have its number now. That is unknown where processes of other
+    # users are hidden.
     if identity(int(process)) not in ("", os.environ[VARIABLE]):
         os.close(handle)
         _end()

@@ -1,4 +1,4 @@
-"""Running out of memory: which errors mean it, and what is said."""
+"""Running out of memory: which errors mean it, and how they are reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import torch
 
-# Where Linux tells what the group of this process may take.
+# Limits of the memory of this process's container (Linux).
 CONTAINER = Path("/sys/fs/cgroup")
 # What can be raised; RuntimeError is what the CPU's allocator and the libraries on GPUs raise.
 ERRORS = (torch.OutOfMemoryError, MemoryError, RuntimeError)
@@ -36,8 +36,8 @@ def is_out_of_memory(failure: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def told(message: str) -> Iterator[None]:
-    """Raise OutOfMemory with `message` where memory runs out in here; `{}` in it stands for what the allocator said."""
+def reported_as(message: str) -> Iterator[None]:
+    """Raise OutOfMemory with `message` where memory runs out in here; `{}` in it stands for the allocator's message."""
     try:
         yield
     except ERRORS as failure:
@@ -47,25 +47,27 @@ def told(message: str) -> Iterator[None]:
 
 
 def first_line(failure: BaseException) -> str:
-    """What an allocator said, without the stack that follows it."""
+    """The message of an allocator, without the stack that follows it."""
     return (str(failure).strip().splitlines() or [type(failure).__name__])[0]
 
 
 def available(device: torch.device) -> int:
     """Bytes that this process may still take on a device, within the limits of a container and of `ulimit`."""
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    rooms = [psutil.virtual_memory().available]
+        unused, _ = torch.cuda.mem_get_info(device)
+        return unused + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    free = [psutil.virtual_memory().available]
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
-        rooms.append(limit - psutil.Process().memory_info().vms)
-    # Of a container; without a limit the file says "max". What is read from disk and kept gives way.
+        free.append(limit - psutil.Process().memory_info().vms)
+    # Of a container; without a limit the file has "max". Cached files give way.
     with contextlib.suppress(OSError, ValueError, KeyError):
-        limit, taken, about = (CONTAINER.joinpath(f"memory.{name}").read_text() for name in ("max", "current", "stat"))
-        kept = int(dict(line.split() for line in about.splitlines())["inactive_file"])
-        rooms.append(int(limit) - (int(taken) - kept))
-    return max(0, min(rooms))
+        most, used, statistics = (
+            CONTAINER.joinpath(f"memory.{name}").read_text() for name in ("max", "current", "stat")
+        )
+        cached = int(dict(line.split() for line in statistics.splitlines())["inactive_file"])
+        free.append(int(most) - (int(used) - cached))
+    return max(0, min(free))
 
 
 def release() -> None:

@@ -26,7 +26,7 @@ TIMEOUT = datetime.timedelta(hours=2)
 
 
 class Group:
-    """The processes of one training; `Group()` is this process alone, for which everything here is the identity."""
+    """The processes of one training; `Group()` is this process alone, where all methods are the identity."""
 
     rank = 0
     size = 1
@@ -37,7 +37,7 @@ class Group:
         return self.rank == 0
 
     def share(self, items: Sequence[Any]) -> list[Any]:
-        """The items that this process works on."""
+        """The items that this process computes."""
         return list(items[self.rank :: self.size])
 
     def from_first(self, value: Any) -> Any:
@@ -53,7 +53,7 @@ class Group:
         return value
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here."""
 
     def add_up(self, values: Tensor) -> Tensor:
         """The sum of a tensor over all processes, in place."""
@@ -80,16 +80,16 @@ class Processes(Group):
         self._devices = dist.new_group(backend="nccl", timeout=TIMEOUT)
 
     def from_first(self, value: Any) -> Any:
-        found = [value]
+        values = [value]
         with _peers():
-            dist.broadcast_object_list(found, src=0)
-        return found[0]
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     def gather(self, value: Any) -> list[Any]:
-        found = [None] * self.size
+        values = [None] * self.size
         with _peers():
-            dist.all_gather_object(found, value)
-        return found
+            dist.all_gather_object(values, value)
+        return values
 
     def largest(self, value: int) -> int:
         values = torch.tensor(value)
@@ -130,18 +130,18 @@ def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
-# How the libraries say that a connection to another process broke; gloo has no error of its own for it.
+# Words of the libraries for a broken connection to another process; gloo has no error of its own for it.
 _BROKEN = ("connection", "closed by peer", "timed out", "timeout", "broken pipe", "socket", "gloo/transport")
 
 
 @contextlib.contextmanager
 def _peers() -> Iterator[None]:
-    """Say that another process failed where a library says that a connection broke; other errors are this one's own."""
+    """Raise PeerFailed where a library reports a broken connection; other errors are this process's own."""
     try:
         yield
     except RuntimeError as failure:
-        said = memory.first_line(failure)
+        message = memory.first_line(failure)
         broken = isinstance(failure, (dist.DistNetworkError, dist.DistStoreError))
-        if memory.is_out_of_memory(failure) or not (broken or any(sign in said.lower() for sign in _BROKEN)):
+        if memory.is_out_of_memory(failure) or not (broken or any(sign in message.lower() for sign in _BROKEN)):
             raise
-        raise PeerFailed(f"another process of this training ended, so this one stops too ({said}).") from failure
+        raise PeerFailed(f"another process of this training ended, so this one stops too ({message}).") from failure

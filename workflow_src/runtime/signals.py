@@ -1,7 +1,7 @@
 """Stopping before the end: on Ctrl-C, on SIGTERM and SIGUSR1, which schedulers send before they end a job, or with a
 peer.
 
-No torch here: every stage knows these errors.
+No torch here: every stage imports these errors.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 # EX_TEMPFAIL of sysexits.h: nothing is wrong, the same command goes on later.
 EXIT_CODE = 75
+Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 class Preempted(Exception):
-    """Training stopped because it was told to; the message says where the next start goes on."""
+    """A signal stopped training; the message says where the next start goes on."""
 
     exit_code = EXIT_CODE
 
@@ -43,10 +45,10 @@ class Preemption:
         self.received: str | None = None
         self._interruptible = False
         self._interrupted = False
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Handler] = {}
 
     def __enter__(self) -> Preemption:
-        # Python delivers signals to the main thread alone; elsewhere nobody can install a handler.
+        # Only the main thread can install a handler.
         if threading.current_thread() is threading.main_thread():
             heeded = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
             self._before = {number: signal.signal(number, self._handle) for number in heeded}
@@ -57,7 +59,7 @@ class Preemption:
             signal.signal(number, handler)
         self._before = {}
 
-    def _handle(self, number: int, _: object) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGINT:
             if self._interrupted:
                 raise KeyboardInterrupt
@@ -80,7 +82,7 @@ class Preemption:
 
 
 def die_with_parent() -> None:
-    """Be sent SIGTERM when the process that started this one ends, however it ends (Linux; elsewhere nothing)."""
+    """Get SIGTERM when the process that started this one ends, however it ends (Linux; elsewhere nothing)."""
     if sys.platform == "linux":
         parent = os.getppid()
         set_parent_death_signal = 1

@@ -1,4 +1,4 @@
-"""What torchrun tells the processes that it starts. No torch here: every stage asks."""
+"""Number and place of this process among those that torchrun started. No torch here: every stage imports this."""
 
 from __future__ import annotations
 

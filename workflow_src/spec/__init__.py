@@ -1,4 +1,4 @@
-"""What may be declared: model families, searches, engines, analyses, and the roles between systems.
+"""What may be declared: model families, searches, engines, metrics, analyses, and the roles between systems.
 
 A declaration says everything that the rest of the project needs to know of a member: configuration, names of files,
 command-line options, choices on dev, costs, labels and looks follow from it. Code is named as "module:object" and is
@@ -7,6 +7,17 @@ imported inside of jobs only, so that planning needs no torch. Standard library 
 
 from workflow_src.spec.analyses import Analysis, AnalysisSettings, Selection, Use
 from workflow_src.spec.members import Engine, Export, Family, Look, Plugin, Role, Search, Sizes, Weights, single
+from workflow_src.spec.metrics import (
+    REFERENCE,
+    SOURCE,
+    Convention,
+    Corpus,
+    Metric,
+    NoSettings,
+    Score,
+    Segments,
+    Texts,
+)
 from workflow_src.spec.sections import Frozen, place, problem, shown
 from workflow_src.spec.settings import Option, SearchSettings, check_beams
 from workflow_src.spec.traits import (
@@ -52,26 +63,35 @@ __all__ = [
     "MODEL",
     "PAD",
     "PHRASES",
+    "REFERENCE",
     "REFINER",
     "SCORER",
+    "SOURCE",
     "SOURCE_LATENT",
     "TARGET_LATENT",
     "UNK",
     "VECTOR_FIELD",
     "Analysis",
     "AnalysisSettings",
+    "Convention",
+    "Corpus",
     "Engine",
     "Export",
     "Family",
     "Frozen",
     "Look",
+    "Metric",
+    "NoSettings",
     "Option",
     "Plugin",
     "Role",
+    "Score",
     "Search",
     "SearchSettings",
+    "Segments",
     "Selection",
     "Sizes",
+    "Texts",
     "Use",
     "Weights",
     "check_beams",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, Self
-
-import pydantic
 
 from workflow_src.spec.sections import Frozen
 
@@ -61,13 +60,19 @@ class Selection:
 
     @classmethod
     def of(
-        cls, searches: Iterable[Mapping[str, Any]] = (), rows: Iterable[Mapping[str, Any]] | None = None, **more: Any
+        cls,
+        searches: Iterable[Mapping[str, Any]] = (),
+        rows: Iterable[Mapping[str, Any]] | None = None,
+        more: Mapping[str, Any] = MappingProxyType({}),
     ) -> Self:
-        """The selection of `searches` (or systems; each has `system`) and of `rows` (each has `details`, a file)."""
-        searches = list(searches)
-        entries = {"searches": searches} | ({} if rows is None else {"rows": list(rows)}) | more
+        """The selection of `searches` (or systems; each has `system`) and of `rows` (each has `details`, a file).
+
+        `more` are further entries.
+        """
+        searches, rows = list(searches), None if rows is None else list(rows)
+        entries = {"searches": searches} | ({} if rows is None else {"rows": rows}) | dict(more)
         systems = dict.fromkeys(search["system"] for search in searches)
-        return cls(tuple(systems), tuple(row["details"] for row in entries.get("rows", ())), entries)
+        return cls(tuple(systems), tuple(row["details"] for row in rows or ()), entries)
 
     def __bool__(self) -> bool:
         return bool(self.systems or self.translations)
@@ -98,7 +103,7 @@ class Analysis:
     select: Callable[[Any, Any], Selection]
     needs: str
     measure: str
-    content: type[pydantic.BaseModel]
+    content: type[Any]
     show: str
     split: Literal["dev", "test"] | None = None
     rule: str | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.spec.analyses import Analysis
+from workflow_src.spec.metrics import Metric
 from workflow_src.spec.sections import Frozen
 from workflow_src.spec.settings import SearchSettings
 from workflow_src.spec.traits import AUTOREGRESSIVE, MODEL
@@ -275,4 +276,5 @@ class Plugin:
     families: tuple[Family, ...] = ()
     searches: tuple[Search, ...] = ()
     engines: tuple[Engine, ...] = ()
+    metrics: tuple[Metric, ...] = ()
     analyses: tuple[Analysis, ...] = ()

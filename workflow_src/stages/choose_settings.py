@@ -9,25 +9,29 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.experiment import Removal
-from workflow_src.data.bleu import corpus_bleu
+from workflow_src.config.metrics import ScoringSettings
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.evaluation.quality.choosing import at_edge, choose
+from workflow_src.evaluation.quality import metrics
+from workflow_src.evaluation.quality.choosing import at_edge, choose, chosen_point
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import settings_of
+from workflow_src.registry import main_metric, settings_of
 from workflow_src.serving.folders import load_systems
 from workflow_src.serving.translator import Translator
-from workflow_src.spec import Frozen
+from workflow_src.spec import Texts
 
 
-class ChoiceSettings(Frozen):
-    """`settings` name a search and some of its settings, `tune` the values that are tried of others."""
+class ChoiceSettings(ScoringSettings):
+    """`settings` name a search and some of its settings, `tune` the values that are tried of others.
+
+    `tune_by` names the metric that decides, None for the main one.
+    """
 
     settings: dict[str, Any]
     tune: dict[str, tuple[Any, ...]]
     remove_repetitions: Removal
-    bleu_tokeniser: str
+    tune_by: str | None = None
 
 
 class Inputs(DeviceJobInputs):
@@ -56,21 +60,29 @@ def run(inputs: Inputs) -> str:
     # Numbers stand here as in a configuration; the settings class says which are whole.
     tune = {n: [kind.checked_value(n, value) for value in values] for n, values in settings.tune.items()}
 
+    main, by_name = main_metric(), {one.metric.name: one for one in settings.measured}
+    by = by_name[settings.tune_by or main.name]
+
     def measure(values: dict[str, Any]) -> dict[str, float]:
         search = settings_of(settings.settings | values)
         hypotheses = translator.search(sources, search, systems, batch=inputs.batch, normalised=True, scored=False)
         texts = translator.text(hypotheses.tokens, settings.remove_repetitions)
-        bleu = corpus_bleu(texts, references, settings.bleu_tokeniser)
-        log.info("%s: BLEU %.2f", listed(values), bleu)
-        return {"bleu": bleu, "mean_steps": statistics.fmean(hypotheses.steps or [0])}
+        figures = {}
+        for one in dict.fromkeys((by_name[main.name], by)):
+            scored = metrics.score(one, Texts(texts, references, sources, settings.corpus))
+            assert scored is not None, "the configuration was checked"
+            figures[one.metric.name] = scored.figure
+        log.info("%s: %s %.2f", listed(values), by.metric.title, figures[by.metric.name])
+        return figures | {"mean_steps": statistics.fmean(hypotheses.steps or [0])}
 
-    chosen, curve = choose(tune, measure)
+    chosen, curve = choose(tune, measure, by.metric)
     edges = at_edge(kind, tune, chosen)
     content = {"chosen": chosen, "curve": curve, "at_edge": edges, "remove_repetitions": settings.remove_repetitions}
+    content |= {"tune_by": by.metric.name} if by.metric is not main else {}
     record = provenance(recorded(settings), inputs.files)
     write_json(inputs.output, content | {"provenance": record})
-    bleu = max(point["bleu"] for point in curve)
-    summary = f"{inputs.output}: {listed(chosen)} of {len(curve)} combinations, dev BLEU {bleu:.2f}"
+    figure = chosen_point(curve, chosen)[by.metric.name]
+    summary = f"{inputs.output}: {listed(chosen)} of {len(curve)} combinations, dev {by.metric.title} {figure:.2f}"
     return "; ".join([summary, *edges])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,118 +13,138 @@ import numpy as np
 
 from workflow_src import jobs
 from workflow_src.config.experiment import Removal
+from workflow_src.config.metrics import Measured, ScoringSettings
 from workflow_src.data.lines import read_aligned, read_lines
-from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
+from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality.details import read_details
-from workflow_src.evaluation.quality.metrics import VARIANTS, grammar_validity
-from workflow_src.evaluation.quality.significance import TEST, pairwise_test, randomisation_test, share, statistics
+from workflow_src.evaluation.quality.metrics import VARIANTS, sentence_counts, variants
+from workflow_src.evaluation.quality.significance import TEST, pairwise_test, randomisation_test
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import controls
+from workflow_src.spec import Texts
 
 Key = tuple[str, str, int]
 
 
 def compared(
-    rows: list[dict[str, Any]], references: list[str], tokeniser: str, against: str = "baseline"
+    rows: Sequence[dict[str, Any]], metrics: Sequence[Measured], texts: Texts, against: str = "baseline"
 ) -> list[dict[str, Any]]:
-    """Rows with `difference` in BLEU and `p_value` by variant, against the row that `against` names in each.
+    """Rows with `difference` in the main metric and `p_value` by variant, against the row that `against` names in each.
 
-    Rows that name none, or one that has other seeds only, are left out. Repetitions are removed from what is not
-    autoregressive, on both sides of a comparison, as the variant's name says.
+    `metrics` has the main metric first; those after it stand in `metrics` in the same way, by name. Rows that name
+    none, or one that has other seeds only, are left out. Repetitions are removed from what is not autoregressive, on
+    both sides of a comparison, as the variant's name says. The hypotheses of `texts` are not read.
     """
-    by_key = {(row["system"], row["name"], row["seed"]): row for row in rows}
-    texts = {key: _texts(row) for key, row in by_key.items()}
-
+    by_key = {_key(row): row for row in rows}
     groups: dict[Key, list[Key]] = {}
     for key, row in by_key.items():
         other = row[against] and (*row[against], row["seed"])
         if other in by_key:
             groups.setdefault(other, []).append(key)
-    compare = {*groups, *itertools.chain(*groups.values())}
-    found: dict[Key, dict[str, Any]] = {}
-    for removal, variant in VARIANTS.items():
-        counts = {key: statistics(texts[key][removal], references, tokeniser) for key in compare}
-        for other, keys in groups.items():
-            differences, values = randomisation_test(counts[other], np.stack([counts[key] for key in keys]))
-            for key, difference, value in zip(keys, differences, values, strict=True):
-                entry = found.setdefault(key, {against: list(other[:2]), "difference": {}, "p_value": {}})
-                entry["difference"][variant], entry["p_value"][variant] = float(difference), float(value)
-    return [{"system": key[0], "name": key[1], "seed": key[2]} | found[key] for key in by_key if key in found]
+    lines = {key: _translations(by_key[key]) for key in {*groups, *itertools.chain(*groups.values())}}
+    tested: dict[Key, dict[str, Any]] = {key: {} for keys in groups.values() for key in keys}
+    for number, metric in enumerate(metrics):
+        for removal, variant in VARIANTS.items():
+            counted = {
+                key: sentence_counts(metric, Texts(by_removal[removal], texts.references, texts.sources, texts.corpus))
+                for key, by_removal in lines.items()
+            }
+            for other, keys in groups.items():
+                baseline, combine = counted[other]
+                counts = np.stack([counted[key][0] for key in keys])
+                for key, difference, p in zip(keys, *randomisation_test(baseline, counts, combine), strict=True):
+                    entry = tested[key]
+                    entry[against] = list(other[:2])
+                    if number:
+                        entry = entry.setdefault("metrics", {}).setdefault(metric.metric.name, {})
+                    entry.setdefault("difference", {})[variant] = float(difference)
+                    entry.setdefault("p_value", {})[variant] = float(p)
+    return [{"system": key[0], "name": key[1], "seed": key[2]} | tested[key] for key in by_key if key in tested]
 
 
 def against_autoregressive(
-    rows: list[dict[str, Any]], references: list[str], tokeniser: str, valid: Callable[[str, int], bool] | None = None
+    rows: Sequence[dict[str, Any]], metrics: Sequence[Measured], texts: Texts
 ) -> list[dict[str, Any]]:
     """p-values of every row against each autoregressive row of its seed, repetitions removed as in the main table.
 
-    A row has one entry a rival in `against`: its system and name, `bleu`, and `validity` where `valid`, of a
-    translation and the number of its line, tells right ones.
+    A row has one entry a rival in `against`: its system and name, and a p-value of each of the metrics by name.
     """
-    found = []
+    entries = []
     for seed in dict.fromkeys(row["seed"] for row in rows):
-        there = [row for row in rows if row["seed"] == seed]
-        rivals = [number for number, row in enumerate(there) if row["autoregressive"]]
+        of_seed = [row for row in rows if row["seed"] == seed]
+        rivals = [number for number, row in enumerate(of_seed) if row["autoregressive"]]
         if not rivals:
             continue
-        texts = [_texts(row)[row["repetitions_removed"]] for row in there]
-        counts = np.stack([statistics(lines, references, tokeniser) for lines in texts])
-        values = {"bleu": pairwise_test(counts, rivals)}
-        if valid:
-            right = [[[float(valid(text, number))] for number, text in enumerate(lines)] for lines in texts]
-            values["validity"] = pairwise_test(np.array(right), rivals, share)
-        for number, row in enumerate(there):
+        lines = [_translations(row)[row["repetitions_removed"]] for row in of_seed]
+        p_values = {}
+        for metric in metrics:
+            counted = [
+                sentence_counts(metric, Texts(one, texts.references, texts.sources, texts.corpus)) for one in lines
+            ]
+            p_values[metric.metric.name] = pairwise_test(
+                np.stack([counts for counts, _ in counted]), rivals, counted[0][1]
+            )
+        for number, row in enumerate(of_seed):
             against = [
-                {"system": there[rival]["system"], "name": there[rival]["name"]}
-                | {figure: float(table[place, number]) for figure, table in values.items()}
+                {"system": of_seed[rival]["system"], "name": of_seed[rival]["name"]}
+                | {name: float(table[place, number]) for name, table in p_values.items()}
                 for place, rival in enumerate(rivals)
                 if rival != number
             ]
-            found.append({"system": row["system"], "name": row["name"], "seed": seed, "against": against})
-    return found
+            entries.append({"system": row["system"], "name": row["name"], "seed": seed, "against": against})
+    return entries
 
 
-def _texts(row: dict[str, Any]) -> dict[Removal, list[str]]:
+def _key(row: dict[str, Any]) -> Key:
+    return row["system"], row["name"], row["seed"]
+
+
+def _translations(row: dict[str, Any]) -> dict[Removal, list[str]]:
     """A row's translations by what is removed from them."""
-    kept = list(read_lines(row["translations"]))
+    kept = list(read_lines(Path(row["translations"])))
     if row["autoregressive"]:
         return dict.fromkeys(VARIANTS, kept)
-    joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(Path(row["details"]))]
-    return {"none": kept, "words": [collapse_repetitions(text) for text in kept], "subwords": joined}
+    return variants(kept, [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(Path(row["details"]))])
 
 
-def run(given: argparse.Namespace) -> str:
-    settings = given.settings
-    rows, tokeniser = settings["rows"], settings["bleu_tokeniser"]
-    sources, references = read_aligned(given.source, given.reference)
-    done = compared(rows, references, tokeniser)
+def run(arguments: argparse.Namespace) -> str:
+    settings = arguments.settings
+    rows = settings["rows"]
+    scoring = ScoringSettings.model_validate({name: value for name, value in settings.items() if name != "rows"})
+    corpus = scoring.corpus
+    sources, references = read_aligned(arguments.source, arguments.reference)
+    texts = Texts((), references, sources, corpus)
+    fits = [one for one in scoring.measured if not one.metric.conflict(corpus, one.settings)]
+    uncertain, deciding = ([one for one in fits if getattr(one.metric, flag)] for flag in ("uncertainty", "decides"))
+    with_baseline = compared(rows, uncertain, texts)
     # Does a trained network beat its control, which needs none?
-    networks = {name: compared(rows, references, tokeniser, name) for name in controls()}
-    judge = grammar_validity(settings["source"], settings["target"]) if settings["generator"] else None
-    valid = (lambda text, number: judge(sources[number], text)) if judge else None
-    pairs = against_autoregressive(rows, references, tokeniser, valid)
-    inputs = {"source": given.source, "reference": given.reference} | {
-        f"{row['system']} {row['name']} {row['seed']}": row["translations"] for row in rows
+    with_controls = {name: compared(rows, uncertain[:1], texts, name) for name in controls()}
+    content = {
+        "test": TEST,
+        "sentences": len(references),
+        "rows": with_baseline,
+        "against_autoregressive": against_autoregressive(rows, deciding, texts),
+        **{f"against_{name}": entries for name, entries in with_controls.items()},
     }
+    inputs = {"source": arguments.source, "reference": arguments.reference}
+    inputs |= {f"{row['system']} {row['name']} {row['seed']}": row["translations"] for row in rows}
     inputs |= {
         f"details of {row['system']} {row['name']} {row['seed']}": row["details"]
         for row in rows
         if not row["autoregressive"]
     }
-    content = {"test": TEST, "sentences": len(references), "rows": done, "against_autoregressive": pairs} | {
-        f"against_{name}": found for name, found in networks.items()
-    }
-    write_json(given.output, content | {"provenance": provenance(given.settings, inputs)})
-    told = "".join(f", {len(found)} with {name}" for name, found in networks.items())
-    return f"{given.output}: {len(done)} of {len(rows)} rows compared with their baseline{told}"
+    write_json(arguments.output, content | {"provenance": provenance(settings, inputs)})
+    counts = "".join(f", {len(entries)} with {name}" for name, entries in with_controls.items())
+    return f"{arguments.output}: {len(with_baseline)} of {len(rows)} rows compared with their baseline{counts}"
 
 
 def arguments() -> argparse.ArgumentParser:
-    made = jobs.parser(__doc__)
-    made.add_argument("--source", type=Path, required=True)
-    made.add_argument("--reference", type=Path, required=True)
-    made.add_argument("--output", type=Path, required=True)
-    return made
+    parser = jobs.parser(__doc__)
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    return parser
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from workflow_src.registry import (
 from workflow_src.runtime.device import Runtime, choose, keep_memory, set_threads
 from workflow_src.spec import AUTOREGRESSIVE, MODEL, Family
 from workflow_src.training.systems import check_subwords, load_system
-from workflow_src.types import Hypotheses
+from workflow_src.types import Hypotheses, max_positions
 
 CHUNK = 16384
 AUTO = "auto"
@@ -60,7 +60,7 @@ def run(inputs: Inputs) -> str:
     check_subwords(description, subwords, inputs.model)
     search = _search(inputs, model, families()[description["family"]], subwords, runtime)
     first, last = bounds(count_lines(inputs.source), inputs.shard, inputs.shards)
-    limit = model.config.max_positions - 1
+    limit = max_positions(model) - 1
     done = skipped = 0
     began = time.perf_counter()
     inputs.output.with_suffix(".json").unlink(missing_ok=True)
@@ -120,6 +120,7 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
     if not named and (reason or not (exact and library.installed())):
         return own
+    assert library.distil
     engine = import_object(library.distil)(model, subwords, runtime, inputs.machine.threads)
     log.info("translating with %s, float32", library.title)
 

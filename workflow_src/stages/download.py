@@ -4,26 +4,41 @@ language of a direction. Nothing is split or normalised here.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from workflow_src import jobs
-from workflow_src.config.base import ConfigError, parse
+from pydantic import Field
+
 from workflow_src.config.datasets import DatasetFiles
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import Patience, fetch
 from workflow_src.data.drops import left_out
 from workflow_src.data.places import Places
+from workflow_src.jobs import JobInputs, log, recorded, start
 from workflow_src.records.atomic import ArtifactError, atomic, write_json
 from workflow_src.records.provenance import digests, provenance
 
 MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
 
 
-def mirror_folders(configured: list[str]) -> list[Path]:
+class DownloadSettings(DatasetFiles):
+    folder: str | None = Field(None, description="the user's folder, of a dataset of kind folder")
+
+
+class Inputs(JobInputs):
+    settings: DownloadSettings = Field(description="files and parts of the dataset")
+    languages: tuple[str, str] = Field(description="codes of source and target")
+    mirrors: tuple[str, ...] = Field((), description=f"folders; those of {MIRRORS_VARIABLE} come first")
+    allow_unpinned: bool = Field(False, description="take files that the dataset has no checksum of")
+    patience: Patience = Patience()
+    downloads: Path = Field(Path("downloads"), description="where downloaded files are kept")
+    output_folder: Path
+
+
+def mirror_folders(configured: Sequence[str]) -> list[Path]:
     """Mirrors of the environment, then those of the configuration; what does not exist is left out with a warning."""
     named = [name for name in os.environ.get(MIRRORS_VARIABLE, "").split(os.pathsep) if name] + list(configured)
     folders = []
@@ -31,7 +46,7 @@ def mirror_folders(configured: list[str]) -> list[Path]:
         if Path(name).is_dir():
             folders.append(Path(name))
         else:
-            jobs.log.warning("mirror folder %s does not exist; going on without it", name)
+            log.warning("mirror folder %s does not exist; going on without it", name)
     return folders
 
 
@@ -85,27 +100,23 @@ def write_parts(corpus: RawCorpus, folder: Path) -> tuple[dict[str, int], dict[s
     return counts, places
 
 
-def run(arguments: argparse.Namespace) -> str:
-    settings = dict(arguments.settings)
-    own_folder = settings.pop("folder", None)
-    dataset: DatasetFiles = parse(DatasetFiles, settings, "dataset")
-    languages = tuple(arguments.languages)
+def run(inputs: Inputs) -> str:
+    dataset, languages = inputs.settings, inputs.languages
     if languages[0] == languages[1]:
-        raise ConfigError(f"--languages needs two different languages, not {languages[0]} twice.")
-    mirrors = mirror_folders(arguments.mirrors)
-    patience = Patience(arguments.attempts, arguments.wait, arguments.timeout)
-    files = _Files(dataset, arguments.downloads, mirrors, arguments.allow_unpinned, patience)
-    folder = arguments.output_folder
+        raise ValueError(f"--languages needs two different languages, not {languages[0]} twice.")
+    mirrors = mirror_folders(inputs.mirrors)
+    files = _Files(dataset, inputs.downloads, mirrors, inputs.allow_unpinned, inputs.patience)
+    folder = inputs.output_folder
     summary = folder / "raw.json"
     summary.unlink(missing_ok=True)
-    with RawCorpus(dataset, languages, files.locate, own_folder) as corpus:
+    with RawCorpus(dataset, languages, files.locate, dataset.folder) as corpus:
         counts, places = write_parts(corpus, folder)
         dropped = {name: dict(corpus.dropped[name]) for name in counts}
     texts = [f"{name}.{code}" for name in counts for code in languages]
     sums = digests(folder, texts)
-    own = {name: Path(name) for name in dataset.own_files(languages, own_folder)}
-    made = provenance(arguments.settings, own, sums)
-    made["inputs"] |= {
+    own = {name: Path(name) for name in dataset.own_files(languages, dataset.folder)}
+    record = provenance(recorded(dataset), own, sums)
+    record["inputs"] |= {
         name: {key: file[key] for key in ("path", "sha256", "url")} for name, file in files.fetched.items()
     }
     write_json(
@@ -115,28 +126,15 @@ def run(arguments: argparse.Namespace) -> str:
             "languages": list(languages),
             "pairs": counts,
             "dropped": dropped,
-            "places": {name: found.runs for name, found in places.items()},
+            "places": {name: origins.runs for name, origins in places.items()},
             "sha256": sums,
             "downloads": files.fetched,
-            "provenance": made,
+            "provenance": record,
         },
     )
     parts = ", ".join(f"{name} {count:,}{left_out(dropped[name])}" for name, count in counts.items())
     return f"{dataset.name} {'-'.join(languages)}: {parts} pairs"
 
 
-def main(words: list[str] | None = None) -> None:
-    made = jobs.parser(__doc__)
-    made.add_argument("--languages", nargs=2, required=True, metavar="CODE", help="source and target")
-    made.add_argument("--mirrors", nargs="*", default=[], help=f"folders; those of {MIRRORS_VARIABLE} come first")
-    made.add_argument("--allow-unpinned", type=jobs.boolean, default=False, metavar="BOOL")
-    made.add_argument("--attempts", type=int, default=Patience.attempts, help="times that a file is asked for")
-    made.add_argument("--wait", type=float, default=Patience.first_wait, help="seconds before the second time")
-    made.add_argument("--timeout", type=float, default=Patience.timeout, help="seconds in which bytes must come")
-    made.add_argument("--downloads", type=Path, default=Path("downloads"), help="where downloaded files are kept")
-    made.add_argument("--output-folder", type=Path, required=True)
-    jobs.start(run, made, words)
-
-
 if __name__ == "__main__":
-    main()
+    start(run, Inputs, __doc__)

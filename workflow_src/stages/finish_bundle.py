@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.experiment import Removal
-from workflow_src.evaluation.quality.choosing import dev_bleu
+from workflow_src.evaluation.quality.choosing import dev_figure
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import ArtifactError, link_file, read_chosen, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
@@ -54,11 +54,11 @@ def best_rows(rows: Sequence[DevRow]) -> dict[str, dict[str, Any]]:
 
     A best row has `row`, `engine`, `dev_bleu`, and `settings`, with those that dev chose.
     """
-    measured = [
+    measured: list[dict[str, Any]] = [
         {
             "row": row.name,
             "engine": compute_engine(row.settings),
-            "dev_bleu": dev_bleu(row.removal, row.quality, row.chosen),
+            "dev_bleu": dev_figure(row.removal, row.quality, row.chosen),
             "settings": row.settings | (read_chosen(row.chosen) if row.chosen else {}),
         }
         for row in rows

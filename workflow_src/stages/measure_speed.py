@@ -6,48 +6,59 @@ one sentence at a time and in batches.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workflow_src import jobs
+from pydantic import Field
+
 from workflow_src.config.experiment import SpeedConfig
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.speed import summary, timing, worker
 from workflow_src.evaluation.speed.measured import FORMAT, check
 from workflow_src.evaluation.speed.processes import Worker
 from workflow_src.evaluation.speed.rows import Order, Protocol, SpeedRow, Timing, own_engine
+from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import read_chosen, read_json, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import ENGINE_SETTINGS, engines, families, fill
 from workflow_src.runtime.device import cores
 from workflow_src.serving import bundle
-from workflow_src.serving.folders import bundle_files, bundles
+from workflow_src.serving.folders import bundle_files
+from workflow_src.spec import Frozen
 
 OWN = own_engine()
+# Folders by their kind (`OWN`: bundles, else what an engine exports) and system.
+Folders = dict[str, dict[str, Path]]
 
 
-def inputs_of(
-    arguments: argparse.Namespace, rows: list[SpeedRow], folders: dict[str, dict[str, Path]]
-) -> dict[str, Path]:
-    """Files that the figures of `rows` come from: the source, the folders, and settings chosen on dev."""
-    found = {"source": arguments.source}
-    for kind, there in folders.items():
+class SpeedSettings(Frozen):
+    speed: SpeedConfig
+    rows: tuple[dict[str, Any], ...] = Field(description="decodes: system, name, search, settings, engine, chosen")
+
+
+class Inputs(DeviceJobInputs):
+    settings: SpeedSettings = Field(description="how speed is measured, and the rows")
+    bundles: dict[str, Path] = Field(description="exported folders by system")
+    exports: dict[str, Path] = Field({}, description="folders of other engines, as KIND/SYSTEM=FOLDER")
+    source: Path = Field(description="normalised text, one sentence a line")
+    output: Path
+
+
+def files_of(rows: Sequence[SpeedRow], folders: Folders) -> dict[str, Path]:
+    """Files of folders and of settings chosen on dev that the figures of `rows` come from."""
+    files: dict[str, Path] = {}
+    for kind, by_system in folders.items():
         needed = {system for row in rows if kind_of(row) == kind for system in row.systems}
-        found |= bundle_files(there, needed, "bundle" if kind == OWN else kind)
-    return found | {f"chosen {row.system} {row.name}": Path(row.chosen) for row in rows if row.chosen}
+        files |= bundle_files(by_system, needed, "bundle" if kind == OWN else kind)
+    return files | {f"chosen {row.system} {row.name}": Path(row.chosen) for row in rows if row.chosen}
 
 
 def kind_of(row: SpeedRow) -> str:
     """The kind of folders that a row's engine reads: bundles, or an export of its own."""
     return row.declared.exports or OWN
-
-
-def exports() -> list[str]:
-    """Kinds of folders that engines read beside bundles."""
-    return [engine.exports for engine in engines().values() if engine.exports]
 
 
 def gpu(requested: str) -> str | None:
@@ -61,21 +72,21 @@ def gpu(requested: str) -> str | None:
     return "cuda" if requested == "auto" else requested
 
 
-def protocols(wanted: list[str], device: str | None, threads: int) -> list[Protocol]:
+def protocols(requested: Sequence[str], device: str | None, threads: int) -> list[Protocol]:
     """The protocols to measure under; a GPU that is there comes first.
 
     Raises ValueError when a GPU is wanted and `device` is None. With one core, all threads are one thread: both are
     measured once.
     """
-    if "gpu" in wanted and device is None:
+    if "gpu" in requested and device is None:
         raise ValueError(
             "setting speed.protocols has gpu, but there is none here (or runtime.device is cpu); remove it."
         )
-    names = [name for name in dict.fromkeys(wanted) if name != "gpu"]
+    names = [name for name in dict.fromkeys(requested) if name != "gpu"]
     if threads == 1 and {"cpu-1-thread", "cpu-all-threads"} <= set(names):
         names.remove("cpu-all-threads")
-    found = [Protocol(name, "cpu", 1 if name == "cpu-1-thread" else threads) for name in names]
-    return ([Protocol("gpu", device, 1)] if device else []) + found
+    on_cpu = [Protocol(name, "cpu", 1 if name == "cpu-1-thread" else threads) for name in names]
+    return ([Protocol("gpu", device, 1)] if device else []) + on_cpu
 
 
 def runs_on(row: SpeedRow, device: str) -> bool:
@@ -84,43 +95,40 @@ def runs_on(row: SpeedRow, device: str) -> bool:
     return kind in row.declared.devices and not (kind == "cpu" and row.compute_type == "float16")
 
 
-def orders(
-    rows: list[SpeedRow], folders: dict[str, dict[str, Path]], protocol: Protocol, precision: str
-) -> dict[str, Order]:
-    """What each engine's process is told, by engine. `folders` by system: own bundles, and what engines export."""
-    found: dict[str, Order] = {}
+def orders(rows: Sequence[SpeedRow], folders: Folders, protocol: Protocol, precision: str) -> dict[str, Order]:
+    """What the process of each engine opens and measures, by engine."""
+    by_engine: dict[str, Order] = {}
     for row in rows:
-        there = folders[kind_of(row)]
-        # What ranks candidates works in the same process.
+        by_system = folders[kind_of(row)]
+        # Systems that rank candidates work in the same process.
         for system in row.systems:
-            if system not in there:
-                given = ", ".join(sorted(there)) or "none"
-                raise ValueError(f'speed: row {row.name} needs the bundle of system "{system}"; given: {given}.')
-        if row.engine not in found:
+            if system not in by_system:
+                names = ", ".join(sorted(by_system)) or "none"
+                raise ValueError(f'speed: row {row.name} needs the bundle of system "{system}"; given: {names}.')
+        if row.engine not in by_engine:
             settings = {key: row.handed[key] for key in ENGINE_SETTINGS if key in row.handed}
-            found[row.engine] = Order(row.engine, protocol.device, precision, protocol.threads, settings)
-        found[row.engine].folders |= {system: there[system] for system in row.systems}
-    for engine, order in found.items():
-        # What only ranks or adds to scores is no search of this engine's.
+            by_engine[row.engine] = Order(row.engine, protocol.device, precision, protocol.threads, settings)
+        by_engine[row.engine].folders |= {system: by_system[system] for system in row.systems}
+    for engine, order in by_engine.items():
+        # Systems that only rank or add to scores are not decoded by this engine.
         decoded = {row.system for row in rows if row.engine == engine}
         order.in_roles = tuple(sorted(order.folders.keys() - decoded))
-    return found
+    return by_engine
 
 
-def operations(rows: list[SpeedRow], folders: dict[str, Path]) -> dict[tuple[str, str], float]:
-    """Operations of a step at a position, by (system, search), from the sizes that bundles tell."""
-    found = {}
+def operations(rows: Sequence[SpeedRow], bundles: Mapping[str, Path]) -> dict[tuple[str, str], float]:
+    """Operations of a step at a position, by (system, search), from the sizes in the descriptions of bundles."""
+    counts: dict[tuple[str, str], float] = {}
     for row in rows:
         search, key = row.search, (row.system, row.search.name)
-        path = folders[row.system] / "bundle.json" if row.system in folders else None
-        if search.step_cost is None or key in found or path is None or not path.exists():
+        path = bundles[row.system] / "bundle.json" if row.system in bundles else None
+        if search.step_cost is None or key in counts or path is None or not path.exists():
             continue
         description = read_json(path)
         if description.get("models"):
-            networks = [(name, family) for name, family in bundle.networks(description)]
-            filled = fill(search.needs, networks, bundle.roles(description))
-            found[key] = search.step_cost({role: _weights(description["models"][n]) for role, n in filled.items()})
-    return found
+            names = fill(search.needs, bundle.networks(description), bundle.roles(description))
+            counts[key] = search.step_cost({role: _weights(description["models"][n]) for role, n in names.items()})
+    return counts
 
 
 def _weights(part: dict[str, Any]) -> dict[str, int]:
@@ -130,9 +138,9 @@ def _weights(part: dict[str, Any]) -> dict[str, int]:
     return family.weights(family.model.model_validate(part["model"]), vocabulary)
 
 
-def start(
-    rows: list[SpeedRow],
-    folders: dict[str, dict[str, Path]],
+def start_workers(
+    rows: Sequence[SpeedRow],
+    folders: Folders,
     protocol: Protocol,
     precision: str,
     lines: list[str],
@@ -153,17 +161,17 @@ def start(
         except ValueError as failure:
             if engine == OWN or protocol.device == "cpu":
                 raise
-            jobs.log.warning("%s leaves out %s: %s", protocol.name, engine, failure)
+            log.warning("%s leaves out %s: %s", protocol.name, engine, failure)
             left_out[engine] = str(failure)
     return timers, left_out
 
 
 def measure(
     protocol: Protocol,
-    rows: list[SpeedRow],
+    rows: Sequence[SpeedRow],
     speed: SpeedConfig,
     lines: list[str],
-    folders: dict[str, dict[str, Path]],
+    folders: Folders,
     precision: str,
 ) -> dict[str, Any]:
     """Everything that is measured under one protocol."""
@@ -171,15 +179,15 @@ def measure(
     if not lines:
         raise ValueError("there are no sentences to measure speed with; give a source text that is not empty.")
     with contextlib.ExitStack() as stack:
-        timers, left_out = start(rows, folders, protocol, precision, lines, stack)
+        timers, left_out = start_workers(rows, folders, protocol, precision, lines, stack)
         rows = [row for row in rows if row.engine in timers]
         how = Timing(speed.warmup, speed.repeats, speed.batch)
-        measured = timing.measure(timers, rows, lines, how, lambda text: jobs.log.info("%s: %s", protocol.name, text))
+        measured = timing.measure(timers, rows, lines, how, lambda text: log.info("%s: %s", protocol.name, text))
         about = {engine: timer.about for engine, timer in timers.items()}
         lengths = next(iter(timers.values())).lengths(lines)
-    found = summary.results(rows, measured, lengths, operations(rows, folders[OWN]))
+    figures = summary.results(rows, measured, lengths, operations(rows, folders[OWN]))
     first = about.get(OWN) or next(iter(about.values()))
-    told = speed.model_dump(mode="json", exclude={"protocols"}) | {
+    conditions = speed.model_dump(mode="json", exclude={"protocols"}) | {
         "name": protocol.name,
         "sentences": len(lines),
         "device": first.device,
@@ -187,45 +195,48 @@ def measure(
         "threads": protocol.threads,
         "precision": first.precision,
         "left_out": left_out,
-        "engines": {engine: one.precision for engine, one in about.items()},
-        "baseline": found.pop("baseline"),
+        "engines": {engine: answers.precision for engine, answers in about.items()},
+        "baseline": figures.pop("baseline"),
         "other_load_cores": measured.load,
         "disturbed_rounds": sum(load > timing.DISTURBED_SHARE for load in measured.load),
         "redone_rounds": measured.redone,
         "disturbed_above_cores": timing.DISTURBED_SHARE,
     }
-    return found | {"protocol": told}
+    return figures | {"protocol": conditions}
 
 
-def run(arguments: argparse.Namespace) -> str:
-    settings, speed = arguments.settings, SpeedConfig.model_validate(arguments.settings["speed"])
-    settings["rows"] = [row | (read_chosen(row["chosen"]) if "chosen" in row else {}) for row in settings["rows"]]
-    rows = [SpeedRow.of(row) for row in settings["rows"]]
-    lines = list(itertools.islice(read_lines(arguments.source), speed.sentences))
-    folders = {OWN: bundles(arguments.bundles)}
-    folders |= {export: bundles(getattr(arguments, export)) for export in exports()}
-    chosen = protocols(list(speed.protocols), gpu(arguments.device), cores())
-    found = [measure(protocol, rows, speed, lines, folders, arguments.precision) for protocol in chosen]
-    inputs = inputs_of(arguments, rows, folders)
+def read_folders(bundles: dict[str, Path], exports: dict[str, Path]) -> Folders:
+    """Folders by kind and system. Raises ValueError for an export that is not named KIND/SYSTEM."""
+    kinds = [engine.exports for engine in engines().values() if engine.exports]
+    folders: Folders = {OWN: bundles, **{kind: {} for kind in kinds}}
+    for name, folder in exports.items():
+        kind, _, system = name.partition("/")
+        if kind not in kinds or not system:
+            raise ValueError(f'--exports has "{name}"; write KIND/SYSTEM=FOLDER, with the kind {" or ".join(kinds)}.')
+        folders[kind][system] = folder
+    return folders
+
+
+def run(inputs: Inputs) -> str:
+    speed, machine = inputs.settings.speed, inputs.machine
+    decodes = [row | (read_chosen(row["chosen"]) if "chosen" in row else {}) for row in inputs.settings.rows]
+    rows = [SpeedRow.of(row) for row in decodes]
+    lines = list(itertools.islice(read_lines(inputs.source), speed.sentences))
+    folders = read_folders(inputs.bundles, inputs.exports)
+    measured = [
+        measure(protocol, rows, speed, lines, folders, machine.precision)
+        for protocol in protocols(speed.protocols, gpu(machine.device), cores())
+    ]
+    files = {"source": inputs.source, **files_of(rows, folders)}
+    record = provenance(recorded(inputs.settings) | {"rows": decodes}, files)
     # The first protocol's figures are those of the table.
-    content = found[0] | {"format": FORMAT, "protocols": found, "provenance": provenance(settings, inputs)}
-    check(content, arguments.output)
-    write_json(arguments.output, content)
-    names = ", ".join(protocol.name for protocol in chosen)
-    redone = sum(one["protocol"]["redone_rounds"] for one in found)
-    return f"{arguments.output}: {len(rows)} rows, {names}, {len(lines)} sentences, {redone} rounds redone"
-
-
-def make_parser() -> argparse.ArgumentParser:
-    made = jobs.parser(__doc__)
-    made.add_argument("--bundles", nargs="+", required=True, metavar="SYSTEM=FOLDER")
-    for export in exports():
-        made.add_argument(f"--{export}", nargs="*", default=[], metavar="SYSTEM=FOLDER", help="folders of that engine")
-    made.add_argument("--source", type=Path, required=True)
-    made.add_argument("--output", type=Path, required=True)
-    jobs.add_runtime(made)
-    return made
+    content = measured[0] | {"format": FORMAT, "protocols": measured, "provenance": record}
+    check(content, inputs.output)
+    write_json(inputs.output, content)
+    names = ", ".join(figures["protocol"]["name"] for figures in measured)
+    redone = sum(figures["protocol"]["redone_rounds"] for figures in measured)
+    return f"{inputs.output}: {len(rows)} rows, {names}, {len(lines)} sentences, {redone} rounds redone"
 
 
 if __name__ == "__main__":
-    jobs.start(run, make_parser())
+    start(run, Inputs, __doc__)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from workflow_src import jobs
-from workflow_src.config.base import ConfigError, parse
+from pydantic import Field
+
 from workflow_src.config.datasets import NormalisationConfig, Split
 from workflow_src.config.tokenisers import bleu_tokeniser, spaced
 from workflow_src.data.bleu import corpus_bleu
@@ -20,11 +19,27 @@ from workflow_src.data.normalise import Normaliser, clean, drop_reason, word_cou
 from workflow_src.data.places import Places
 from workflow_src.data.splits import EveryNth, connected_groups
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
+from workflow_src.jobs import JobInputs, log, recorded, start
 from workflow_src.records.atomic import ArtifactError, atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
+from workflow_src.spec import Frozen
 
 SPLITS = ("train", "dev", "test")
 HELD_OUT = ("dev", "test")
+
+
+class NormaliseSettings(Frozen):
+    source: str = Field(description="code of the source language")
+    target: str = Field(description="code of the target language")
+    limits: dict[str, int] = Field({}, description="pairs of train, dev and test; none: all")
+    normalisation: NormalisationConfig
+    split: Split | None = Field(description="null where the dataset has dev and test of its own")
+
+
+class Inputs(JobInputs):
+    settings: NormaliseSettings = Field(description="languages, normalisation, split, limits")
+    raw_folder: Path = Field(description="output folder of download")
+    output_folder: Path
 
 
 class Row(NamedTuple):
@@ -37,7 +52,7 @@ class Row(NamedTuple):
 
 
 class Writer:
-    """The texts of one split, pair by pair, up to `limit` pairs; `full` tells when these are written.
+    """The texts of one split, pair by pair, up to `limit` pairs; `full` says when these are written.
 
     Dev and test have references beside source and target.
     """
@@ -54,7 +69,7 @@ class Writer:
         self.pairs = 0
         self.words = {code: 0 for code in codes if spaced(code)}
         self.places = Places()
-        # (target, target as it was) of dev and test only: of train nobody asks, and it is large.
+        # (target, target as it was) of dev and test only: those of train are not needed, and many.
         self.references: list[tuple[str, str]] = []
 
     def open(self, folder: Path, stack: contextlib.ExitStack) -> None:
@@ -66,7 +81,7 @@ class Writer:
         return self.pairs == self.limit
 
     def write(self, row: Row) -> bool:
-        """Whether there was room for the pair."""
+        """Write a pair if there is room for it; returns whether there was."""
         if self.full:
             return False
         lines = [row.source, row.target]
@@ -102,7 +117,7 @@ def divided(
 ) -> Iterator[tuple[str, Row]]:
     """(train, dev or test, row); what the split leaves out is counted in `dropped`.
 
-    The split does not depend on the direction: it is made with the key language first.
+    The split does not depend on the direction: the key language comes first in it.
     """
     if split.method == "every-nth":
         turns = EveryNth(split)
@@ -119,7 +134,7 @@ def divided(
 
 
 def fill(writers: dict[str, Writer], takes: Iterable[tuple[str, Row]], origins: Places | None) -> int:
-    """Write rows until the writers are full, and give the number of those written.
+    """Write rows until the writers are full; returns the number of those written.
 
     `origins` says where raw lines come from, as far as that is known.
     """
@@ -135,24 +150,27 @@ def fill(writers: dict[str, Writer], takes: Iterable[tuple[str, Row]], origins: 
 
 
 def found_in_train(folder: Path, codes: tuple[str, str]) -> dict[str, dict[str, int]]:
-    """How many pairs of dev and test have their source, their target, or both as one pair among those of train."""
+    """Numbers of the pairs of dev and test whose source, target, or both as one pair are among those of train."""
     paths = {split: [folder / f"{split}.{code}" for code in codes] for split in SPLITS}
     held_out = {split: list(_zipped(*paths[split])) for split in HELD_OUT}
     every = [pair for pairs in held_out.values() for pair in pairs]
     sources, targets = {source for source, _ in every}, {target for _, target in every}
-    seen: tuple[set[str], set[str], set[tuple[str, str]]] = (set(), set(), set())
-    for pair in _zipped(*paths["train"]):
-        known = pair[0] in sources, pair[1] in targets
-        for side in (0, 1):
-            if known[side]:
-                seen[side].add(pair[side])
-        if all(known):
-            seen[2].add(pair)
+    train_sources: set[str] = set()
+    train_targets: set[str] = set()
+    train_pairs: set[tuple[str, str]] = set()
+    for source, target in _zipped(*paths["train"]):
+        # Of train only what dev and test have too is kept: it is large.
+        if source in sources:
+            train_sources.add(source)
+        if target in targets:
+            train_targets.add(target)
+        if source in sources and target in targets:
+            train_pairs.add((source, target))
     return {
         split: {
-            "source": sum(source in seen[0] for source, _ in pairs),
-            "target": sum(target in seen[1] for _, target in pairs),
-            "pair": sum(pair in seen[2] for pair in pairs),
+            "source": sum(source in train_sources for source, _ in pairs),
+            "target": sum(target in train_targets for _, target in pairs),
+            "pair": sum(pair in train_pairs for pair in pairs),
         }
         for split, pairs in held_out.items()
     }
@@ -163,50 +181,48 @@ def _zipped(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 
 def round_trip_bleu(references: list[tuple[str, str]], side: Normaliser) -> float:
-    """BLEU in [0, 100] of normalised references as outputs are put together, against the references as given.
+    """BLEU in [0, 100] of normalised references as outputs are put together, against the references as they were.
 
     `references` are (normalised, raw). Where nothing differs it is 100, although texts without any four words have BLEU
     0.
     """
     perfect = [side.detokenise(line) for line, _ in references]
-    as_given = [clean(raw, side.settings.unicode) for _, raw in references]
-    return 100.0 if perfect == as_given else corpus_bleu(perfect, as_given, bleu_tokeniser(side.language))
+    unchanged = [clean(raw, side.settings.unicode) for _, raw in references]
+    return 100.0 if perfect == unchanged else corpus_bleu(perfect, unchanged, bleu_tokeniser(side.language))
 
 
 def warn_of_losses(round_trip: dict[str, float], rules: NormalisationConfig) -> None:
     """Warn where normalisation alone costs too much. `round_trip`: split -> `round_trip_bleu`."""
     low = [f"{bleu:.1f} on {split}" for split, bleu in round_trip.items() if bleu < LEAST_ROUND_TRIP]
     if low and rules.references == "given":
-        jobs.log.warning(
+        log.warning(
             "warning: references that are normalised and put together again have BLEU %s against themselves, and no "
             "system can have more; set recipe.normalisation.references: normalised, or normalise less.",
             " and ".join(low),
         )
 
 
-def run(arguments: argparse.Namespace) -> str:
-    settings = arguments.settings
-    missing = [name for name in ("source", "target", "normalisation", "split") if name not in settings]
-    if missing:
-        raise ConfigError(f"missing setting {missing[0]} in --settings: add it.")
-    rules: NormalisationConfig = parse(NormalisationConfig, settings["normalisation"], "recipe.normalisation")
-    split: Split | None = settings["split"] and parse(Split, settings["split"], "split of the dataset")
-    codes = (settings["source"], settings["target"])
-    limits = settings.get("limits", {})
+def run(inputs: Inputs) -> str:
+    settings, folder = inputs.settings, inputs.output_folder
+    rules, split, limits = settings.normalisation, settings.split, settings.limits
+    codes = (settings.source, settings.target)
     normalisers = (Normaliser(rules, codes[0]), Normaliser(rules, codes[1]))
-    folder: Path = arguments.output_folder
-    raw = read_json(arguments.raw_folder / "raw.json")
-    texts = {name: tuple(arguments.raw_folder / f"{name}.{code}" for code in codes) for name in raw["pairs"]}
+    raw = read_json(inputs.raw_folder / "raw.json")
+    texts = {
+        name: (inputs.raw_folder / f"{name}.{codes[0]}", inputs.raw_folder / f"{name}.{codes[1]}")
+        for name in raw["pairs"]
+    }
     summary = folder / "corpus.json"
     read: dict[str, int] = {}
     dropped: dict[str, Counter[str]] = {}
-    # All texts get their names together, after the last one is written; the summary, which vouches for them, last.
+    # All texts get their names together, after the last one is written; the summary comes after them.
     with contextlib.ExitStack() as stack:
         writers = {name: Writer(name, normalisers[1], codes, limits.get(name)) for name in SPLITS}
         for writer in writers.values():
             writer.open(folder, stack)
         for name, paths in texts.items():
-            lines, unusable, before = check_parallel(*paths), Counter(), Counter(raw["dropped"][name])
+            unusable: Counter[str] = Counter()
+            lines, before = check_parallel(*paths), Counter(raw["dropped"][name])
             rows = normalised(_zipped(*paths), normalisers, name == "train", unusable)
             fed = {name: writers[name]}
             takes: Iterable[tuple[str, Row]] = ((name, row) for row in rows)
@@ -225,9 +241,9 @@ def run(arguments: argparse.Namespace) -> str:
     warn_of_losses(round_trip, rules)
     in_train = found_in_train(folder, codes)
     for name, writer in writers.items():
-        jobs.log.info("%s: %s pairs%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})))
+        log.info("%s: %s pairs%s", name, f"{writer.pairs:,}", _shared(in_train.get(name, {})))
     sums = digests(folder, [file for writer in writers.values() for file in writer.names])
-    inputs = {path.name: path for paths in texts.values() for path in paths}
+    files = {path.name: path for paths in texts.values() for path in paths}
     write_json(
         summary,
         {
@@ -238,14 +254,14 @@ def run(arguments: argparse.Namespace) -> str:
             "read": read,
             "dropped": dropped,
             "found_in_train": in_train,
-            # Those of a split are not told: they are never too long, and would be as many numbers as pairs.
+            # Not those of a split: they are never too long, and would be as many numbers as pairs.
             "places": {name: writers[name].places.runs for name in raw["places"]},
             "limits": limits,
             "round_trip_bleu": round_trip,
-            "split": settings["split"],
+            "split": split and recorded(split),
             "normalisation": rules.model_dump(mode="json"),
             "sha256": sums,
-            "provenance": provenance(settings, inputs, sums),
+            "provenance": provenance(recorded(settings), files, sums),
         },
     )
     pairs = ", ".join(f"{name} {writer.pairs:,}" for name, writer in writers.items())
@@ -266,7 +282,7 @@ def _check_filled(
 
 
 def _shared(counts: dict[str, int]) -> str:
-    """What is said of a split behind its number of pairs."""
+    """How many pairs of a split are in train too, in words for the log; empty where none is."""
     if not any(counts.values()):
         return ""
     return (
@@ -275,12 +291,5 @@ def _shared(counts: dict[str, int]) -> str:
     )
 
 
-def main(words: list[str] | None = None) -> None:
-    made = jobs.parser(__doc__)
-    made.add_argument("--raw-folder", type=Path, required=True)
-    made.add_argument("--output-folder", type=Path, required=True)
-    jobs.start(run, made, words)
-
-
 if __name__ == "__main__":
-    main()
+    start(run, Inputs, __doc__)

@@ -16,6 +16,7 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.report import (
     analyses,
+    captions,
     carried,
     conventions,
     corpus,
@@ -35,9 +36,10 @@ from workflow_src.evaluation.report import (
     tables,
     usage,
 )
-from workflow_src.evaluation.report.inputs import Inputs, load
+from workflow_src.evaluation.report.inputs import Inputs, load, signatures
 from workflow_src.records.atomic import atomic
 from workflow_src.records.provenance import digests, provenance
+from workflow_src.registry import default_metrics
 
 # What the user ran, set by the workflow.
 COMMAND = "CONTINUUM_COMMAND"
@@ -75,7 +77,6 @@ def facts(
 
 def describe(found: Inputs, command_line: str) -> dict[str, Any]:
     """The provenance block of results.json."""
-    first = next(iter(found.qualities.values()))["kept"]
     texts = {
         key: found.corpus.get(key)
         for key in ("pairs", "words", "read", "dropped", "found_in_train", "round_trip_bleu", "sha256")
@@ -87,7 +88,7 @@ def describe(found: Inputs, command_line: str) -> dict[str, Any]:
         found.files,
         command=command_line,
         seeds=sorted({row.seed for row in manifest.rows}),
-        signatures={"BLEU": first["bleu_signature"], "chrF": first["chrf_signature"]},
+        signatures=signatures(next(iter(found.qualities.values())), manifest.metrics),
         corpus=texts,
         significance=found.significance and found.significance.test,
         speed=found.speed_content
@@ -106,26 +107,30 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         tested.pairs if tested else {},
         (log.system.name for log in found.logs if evidence.cut_short(log.entries)),
         tested.sentences if tested else 0,
+        manifest.metrics,
     )
-    table, convention = tables.groups(rows, manifest, removed, proof), report.expected_convention
-    comparisons = sum(line.p_value is not None for group in table for line in group.lines)
-    compared = significance_page.main_caption(found.significance, comparisons, manifest)
+    table = tables.groups(rows, manifest, removed, proof)
+    comparisons = sum(len(line.p_values) for group in table for line in group.lines)
     sentences = next(iter(found.qualities.values())).get("sentences")
     timing = f"; speed on {speed.protocol.device_name or speed.processor}" if speed and speed.processor else ""
-    trained, about = carried.report_words(manifest.dataset, found.sums, found.systems, rows)
-    caption = page.caption(
-        removed,
-        manifest,
-        split,
-        sentences,
-        speed is not None,
-        compared,
-        found.corpus.get("normalisation"),
-        results.bleu_tokeniser(made["signatures"]["BLEU"]),
-    )
+    data = carried.data(manifest.dataset, found.sums, (row.seed for row in rows))
+    notes = carried.notes(found.systems, rows)
     measured = row_energies(found.analyses.values())
-    energies = energy_words(measured.scorer) if measured else ""
+    more = {
+        "Metrics": captions.scored_words(found.corpus.get("normalisation", {}), manifest.metrics, made["signatures"]),
+        "p": significance_page.compared_words(found.significance, comparisons, manifest),
+        "Over fastest as good": captions.rival_words(table, manifest.metrics),
+        "Published": " ".join(filter(None, [conventions.published_words(manifest), tables.published_order(table)])),
+        "Energy": energy_words(measured.scorer) if measured else "",
+        "Training": carried.training(found.systems, {row.system for row in rows}),
+        **notes,
+    }
+    bold = f"Bold: the {manifest.main.best} {manifest.main.title} without autoregression."
     losses = page.loss_words(found.corpus, split)
+    line = " ".join(filter(None, [data, losses, bold]))
+    by_convention = page.convention_table(manifest, found.qualities, split)
+    if by_convention:
+        by_convention["caption"] = captions.Caption(f"{by_convention['line']} {data}", notes)
     cells = [system.cells() for system in found.systems]
     source, target = page.language(manifest.source), page.language(manifest.target)
     return {
@@ -144,20 +149,21 @@ def context_of(found: Inputs, made: dict[str, Any], rows: Sequence[results.Row],
         "groups": table,
         "removals": tables.removals(rows, manifest),
         "removal_heads": list(tables.REMOVAL_LABELS.values()),
-        "removal_caption": conventions.removal_caption(removed, split, manifest.aligned),
+        "removal_caption": captions.removal_caption(manifest, split, data, notes),
         "crowded": figures_quality.crowded(table),
         "series": figures_quality.joined_by(table),
-        "table": page.table_cells(table, convention),
-        "caption": " ".join(filter(None, [caption, losses, page.rival_words(table), energies, trained, about])),
-        "carried": about,
-        "control_tables": significance_page.control_tables(found.significance, rows, manifest, removed),
+        "manifest": manifest,
+        "main_title": manifest.main.title,
+        "table": page.table_cells(table, manifest),
+        "caption": captions.main_caption(manifest, split, sentences, speed is not None, line, more),
+        "data_caption": captions.Caption(data, notes),
+        "carried": " ".join([data, *notes.values()]),
+        "control_tables": significance_page.control_tables(found.significance, rows, manifest, data, notes),
         "chosen": page.chosen_words(found.choices),
-        "conventions": page.by_convention(manifest, found.qualities, split, removed),
-        "expected_convention": convention,
-        "published": " ".join(filter(None, [conventions.published_words(report), tables.published_order(table)])),
+        "conventions": by_convention,
         "unmatched": tables.unmatched_expected(table, report.expected)
         | unmatched(measured, report.expected_reference_lengths),
-        "grids": grids.tables(manifest, measured, table, rows),
+        "grids": grids.tables(manifest, measured, table, rows, data, notes),
         "protocol": page.protocol_words(speed),
         "step_cost": page.step_cost_words(speed, manifest),
         "protocols": speed_page.protocol_tables(speed, manifest),
@@ -258,6 +264,8 @@ def run(arguments: argparse.Namespace) -> str:
         "provenance": made,
         "rows": [row.model_dump(mode="json") for row in rows],
     }
+    if manifest.metrics != default_metrics():
+        content["metrics"] = [metric.name for metric in manifest.metrics]
     results.write_results(folder / "results.json", content)
     for name, text in texts.items():
         with atomic(folder / name) as file:

@@ -1,4 +1,4 @@
-"""Score one decode's translations: BLEU, chrF, lengths, repetitions, and validity on the toy corpus."""
+"""Score one decode's translations by every metric of the experiment, and count repetitions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src import jobs
+from workflow_src.config.metrics import ScoringSettings
 from workflow_src.data.lines import check_parallel, read_aligned
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
+from workflow_src.spec import Texts
 
 
 def mean_steps(details: list[dict[str, Any]]) -> float | None:
@@ -26,20 +28,25 @@ def run(arguments: argparse.Namespace) -> str:
     hypotheses, references, sources = read_aligned(arguments.hypotheses, arguments.reference, arguments.source)
     check_parallel(arguments.hypotheses, arguments.details)
     details = read_details(arguments.details)
-    valid = metrics.grammar_validity(settings["source"], settings["target"]) if settings.get("generator") else None
+    scoring = ScoringSettings.model_validate(settings)
     joined = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
-    result = metrics.all_variants(
-        hypotheses, joined, references, sources, valid, settings["target"], settings["bleu_tokeniser"]
-    )
+    texts = Texts(hypotheses, references, sources, scoring.corpus)
+    result = metrics.all_variants(scoring.measured, texts, joined)
     result["mean_steps"] = mean_steps(details)
     inputs = {name: getattr(arguments, name) for name in ("hypotheses", "reference", "source", "details")}
     write_json(arguments.output, result | {"provenance": provenance(settings, inputs)})
     kept, words, subwords = (result[name] for name in metrics.VARIANTS.values())
-    validity = "" if kept["validity"] is None else f", {kept['validity']:.1%} valid"
-    return (
-        f"{arguments.output}: BLEU {kept['bleu']:.2f} (without repeated words {words['bleu']:.2f}, subwords "
-        f"{subwords['bleu']:.2f}), chrF {kept['chrf']:.2f}{validity}, {result['sentences']} sentences"
+    main, *others = (one.metric for one in scoring.measured)
+    figures = [
+        f"{metric.title} {metric.factor * kept[metric.name]:.2f}{metric.unit and f' {metric.unit}'}"
+        for metric in others
+        if not metric.convention and kept[metric.name] is not None
+    ]
+    first = (
+        f"{main.title} {kept[main.name]:.2f} (without repeated words {words[main.name]:.2f}, subwords "
+        f"{subwords[main.name]:.2f})"
     )
+    return f"{arguments.output}: {', '.join([first, *figures])}, {result['sentences']} sentences"
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -11,8 +11,7 @@ import torch
 from pydantic import Field
 
 from workflow_src.config.base import parse
-from workflow_src.config.experiment import TrainingConfig
-from workflow_src.config.sizes import AUTO
+from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.subwords import Subwords
 from workflow_src.families.build import build, build_objective, sizes_of
@@ -32,6 +31,7 @@ from workflow_src.training.loop import Progress, Trainer
 from workflow_src.training.state import StateFolder
 from workflow_src.training.systems import load_base, load_roles, role_input, start_from, write_system
 from workflow_src.training.update import parts_of_an_update
+from workflow_src.types import max_positions
 
 
 class TrainingSettings(Frozen):
@@ -64,7 +64,7 @@ class Inputs(DeviceJobInputs):
     output_folder: Path
     compile: bool = False
     log_every: int = Field(100, description="updates")
-    save_every: int | Literal["auto"] = Field(AUTO, description="updates between saved states")
+    save_every: int | Literal["auto"] = Field("auto", description="updates between saved states")
     save_minutes: float = Field(5.0, description="minutes between saved states")
     max_skipped: int = Field(10, description="updates in a row that may be skipped")
     split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice")
@@ -105,7 +105,7 @@ def run(inputs: Inputs) -> str | None:
         summary = _count(family, inputs) if group.first else None
     else:
         summary = _train(family, inputs, device, group)
-    # After an error the others learn of it when this process has said what it was, and ends.
+    # Not after an error: this process reports it and ends, and the others then notice.
     group.close()
     return summary
 
@@ -157,7 +157,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     sizes = sizes_of(family.name, subwords)
     torch.manual_seed(inputs.seed)
     model = build(family.name, settings.model, sizes)
-    _check_positions(inputs, model.config.max_positions, corpus, dev_corpus)
+    _check_positions(inputs, max_positions(model), corpus, dev_corpus)
     base, roles = load_base(family, inputs.base), load_roles(family, inputs.roles, subwords)
     start_from(family, model, subwords, base=base, initial=inputs.initial, untrained=config.max_steps == 0)
     # The training itself.
@@ -222,7 +222,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     return f"{settings.system} seed {inputs.seed}: {progress.step} updates in {minutes} minutes, {figures}"
 
 
-def _sized(inputs: Inputs, corpus: EncodedCorpus) -> TrainingConfig:
+def _sized(inputs: Inputs, corpus: EncodedCorpus) -> SizedTrainingConfig:
     """The settings of the training, with numbers in place of auto by what the corpus has."""
     # Given as options, since they change no weights.
     options = {"save_every": inputs.save_every, "max_skipped": inputs.max_skipped}
@@ -263,13 +263,13 @@ def _check_positions(inputs: Inputs, limit: int, corpus: EncodedCorpus, dev: Enc
             )
 
 
-def _settings(inputs: Inputs, config: TrainingConfig) -> dict[str, Any]:
+def _settings(inputs: Inputs, config: SizedTrainingConfig) -> dict[str, Any]:
     """What makes the weights, with numbers in place of auto."""
     training = config.model_dump(mode="json", exclude={"save_every", "max_skipped"})
     return recorded(inputs.settings) | {"training": training}
 
 
-def _description(inputs: Inputs, config: TrainingConfig, progress: Progress) -> dict[str, Any]:
+def _description(inputs: Inputs, config: SizedTrainingConfig, progress: Progress) -> dict[str, Any]:
     """What the system was trained with, and how far."""
     settings = _settings(inputs, config)
     names = ("system", "family", "preset", "data", "model", "objective", "training")
@@ -285,7 +285,7 @@ def _description(inputs: Inputs, config: TrainingConfig, progress: Progress) -> 
 
 def _states(
     inputs: Inputs,
-    config: TrainingConfig,
+    config: SizedTrainingConfig,
     group: Group,
     corpus: EncodedCorpus,
     dev: EncodedCorpus,

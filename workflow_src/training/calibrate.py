@@ -1,4 +1,4 @@
-"""Measures how fast one core of this machine trains systems and decodes with them; a process of its own runs it.
+"""Measure how fast one core of this machine trains systems and decodes with them; a process of its own runs this.
 
     python -m workflow_src.training.calibrate < systems.json > rates.json
 
@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from workflow_src.config.base import parse
-from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.experiment import SizedTrainingConfig
 from workflow_src.data.batching import pad
 from workflow_src.data.encoded import EncodedCorpus, write
 from workflow_src.families.build import build, build_objective
@@ -65,16 +65,16 @@ def seconds_a_position(
     """Seconds of one thread that an update takes for each target position, from about `seconds` of updates."""
     family = families()[system["family"]]
     runtime = choose("cpu", request["precision"])
-    config = parse(TrainingConfig, system["training"], "training")
+    config = parse(SizedTrainingConfig, system["training"], "training")
     length = max(1, round(request["length"]))
     most = max(1, config.batch_tokens // config.accumulate // length)
     first = min(most, max(1, FIRST_POSITIONS // length))
     generator = np.random.default_rng(0)
-    ids = generator.integers(FIRST_ID, request["sizes"]["target"], (2, most, length)).tolist()
+    sources, targets = generator.integers(FIRST_ID, request["sizes"]["target"], (2, most, length)).tolist()
     if request["sizes"]["source"] < request["sizes"]["target"]:
-        ids[0] = generator.integers(FIRST_ID, request["sizes"]["source"], (most, length)).tolist()
+        sources = generator.integers(FIRST_ID, request["sizes"]["source"], (most, length)).tolist()
     with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder) / "train", *ids, {})
+        write(Path(folder) / "train", sources, targets, {})
         corpus = EncodedCorpus.open(Path(folder) / "train")
         roles = {role: network for role, network in filled.items() if role != BASE}
         objective = build_objective(family.name, system["objective"])
@@ -88,7 +88,7 @@ def seconds_a_position(
         def step(rows: int) -> None:
             update(middle, [Part(np.arange(rows), 0, 0, 0)])
 
-        # The first update allocates moments and chooses kernels; the second one tells how much fits into the time.
+        # The first update allocates moments and chooses kernels; the second one shows how much fits into the time.
         step(first)
         once, _ = timed(lambda: step(first), 0, 1)
         rows = min(most, max(first, int(first * seconds / 2 / once)))

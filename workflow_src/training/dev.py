@@ -77,10 +77,10 @@ class Dev:
         # Whole batches as `search_all` makes them, so that padding is the same in one process and in several.
         longest_first = sorted((row for row in range(len(sources)) if sources[row]), key=lambda row: -len(sources[row]))
         mine = [row for place, row in enumerate(longest_first) if place // BATCH % self.group.size == self.group.rank]
-        found = search_all(search, [sources[row] for row in mine], BATCH, self.runtime.device)
+        hypotheses = search_all(search, [sources[row] for row in mine], BATCH, self.runtime.device)
         whole = {
             row: tokens
-            for part in self.group.gather(dict(zip(mine, found.tokens, strict=True)))
+            for part in self.group.gather(dict(zip(mine, hypotheses.tokens, strict=True)))
             for row, tokens in part.items()
         }
         return [whole.get(row, []) for row in range(len(sources))]

@@ -16,25 +16,25 @@ LEASE_SECONDS = 60.0
 def own_device(device: str, group: processes.Processes) -> str:
     """The device of this process: on each machine, the first process takes one for every process there."""
     local = torchrun.local_rank()
-    # No process may look at GPUs before it is told which are its own. While one waits for some, which may take days,
-    # all hear of it from time to time: a connection that is silent for hours counts as broken.
+    # No process may look at GPUs before it has its own. One may wait for days until some are free; meanwhile all
+    # exchange messages, since a connection that is silent for hours counts as broken.
     waiting, leased = local == 0, None
     while True:
         if waiting:
-            with contextlib.suppress(gpus.Taken):
+            with contextlib.suppress(gpus.GpuBusy):
                 leased, waiting = lease_devices(device, torchrun.local_size(), LEASE_SECONDS), False
-        told = group.gather((waiting, leased))
-        if not any(waits for waits, _ in told):
+        states = group.gather((waiting, leased))
+        if not any(waits for waits, _ in states):
             break
-    leased = told[group.rank - local][1]
+    leased = states[group.rank - local][1]
     if leased is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(leased)
     elif device == "cpu" or not torch.cuda.is_available():
         return device
-    there = torch.cuda.device_count()
-    if there < torchrun.local_size():
+    visible = torch.cuda.device_count()
+    if visible < torchrun.local_size():
         raise ValueError(
-            f"setting runtime.devices asks for {torchrun.local_size()} GPUs, {there} are visible here; lower it."
+            f"setting runtime.devices asks for {torchrun.local_size()} GPUs, {visible} are visible here; lower it."
         )
     # With a number in the setting there is one process on each machine.
     own = device if ":" in device else f"cuda:{local}"

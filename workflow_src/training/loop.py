@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.experiment import SizedTrainingConfig
 from workflow_src.data.batching import epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.nn.layers import compile_stacks
@@ -28,19 +28,19 @@ from workflow_src.types import Objective, Validation
 
 log = logging.getLogger("continuum")
 
-# Figures stay on the device for so many updates: reading one waits for everything queued before it.
+# Updates whose figures stay on the device: reading one waits for everything queued before it.
 COLLECT_EVERY = 20
-# What a process wants to do before the next update; of several processes the largest wish is granted in all.
+# What a process has to do before the next update; all processes do the largest of these.
 GO_ON, SAVE, STOP = range(3)
-# Beside those in a row, one update of so many may be skipped.
+# Beside those in a row, one of this many updates may be skipped.
 SKIPPED_OF = 20
-# Figures that say which share of these pairs has targets that the model cannot put out, where a family tells it.
+# Figures of families with the share of targets that a model cannot output, by name, and the pairs that they are of.
 UNREACHABLE = {"unreachable": "training pairs", "dev_unreachable": "dev pairs"}
 
 
 @dataclasses.dataclass
 class Progress:
-    """What a resumed training must know beside tensors."""
+    """The state of a training beside tensors."""
 
     step: int = 0
     epoch: int = 0
@@ -61,7 +61,7 @@ class Progress:
 class Trainer:
     """Trains `model` for `config.max_steps` updates.
 
-    `frozen` and `roles` are handed to the objective. The same seed gives the same weights; so does a training that was
+    The objective gets `frozen` and `roles`. The same seed gives the same weights; so does a training that was
     killed and resumed (bit for bit on one CPU thread). A state is saved every `config.save_every` updates, and when the
     last one is `save_minutes` old. In several processes, all of a `group` run this with the same arguments; only the
     first has `states`. `split_batches`: a batch that memory does not suffice for is computed in halves.
@@ -73,7 +73,7 @@ class Trainer:
         self,
         model: nn.Module,
         objective: Objective,
-        config: TrainingConfig,
+        config: SizedTrainingConfig,
         corpus: EncodedCorpus,
         validation: Validation,
         runtime: Runtime,
@@ -89,7 +89,7 @@ class Trainer:
     ):
         self.model = model.to(runtime.device)
         frozen = frozen.to(runtime.device).eval().requires_grad_(False) if frozen is not None else None
-        roles = {role: one.to(runtime.device).eval().requires_grad_(False) for role, one in (roles or {}).items()}
+        roles = {role: other.to(runtime.device).eval().requires_grad_(False) for role, other in (roles or {}).items()}
         self.config = config
         self.corpus = corpus
         self.validation = validation
@@ -113,7 +113,7 @@ class Trainer:
         self.preemption = Preemption()
         # The update whose state was written last; 0 says none.
         self.saved = 0
-        # When that was, or when training began, by a clock that nobody sets.
+        # When that was, or when training began.
         self.saved_at = time.monotonic()
         self.snapshots: list[dict[str, Tensor]] = []
         self.window: dict[str, list[float]] = {}
@@ -159,8 +159,8 @@ class Trainer:
                 self._collect()
                 self._save()
                 self._began = time.perf_counter()
-            taken = [next(parts) for _ in range(self.update.parts)]
-            self.pending.append((taken, self.update(progress.step, taken)))
+            batch = [next(parts) for _ in range(self.update.parts)]
+            self.pending.append((batch, self.update(progress.step, batch)))
             progress.step += 1
             last = progress.step == config.max_steps
             reports, saves = (progress.step % every == 0 for every in (self.log_every, config.save_every))
@@ -183,7 +183,7 @@ class Trainer:
         self._choose_weights()
 
     def _wish(self) -> int:
-        """What this process wants to do before the next update; the clock that says when to save is the first one's."""
+        """What this process has to do before the next update; the first process's clock says when to save."""
         if self.preemption.received is not None:
             return STOP
         due = self.group.first and time.monotonic() - self.saved_at >= self.save_seconds
@@ -192,11 +192,11 @@ class Trainer:
     def _stands_still(self) -> bool:
         """Whether the last `patience` validations were no better than one before them."""
         patience, progress = self.config.patience, self.progress
-        # Asked after every update, and answered where there was a validation.
+        # Called after every update; only a validation changes the answer.
         if patience is None or progress.validated != progress.step or len(progress.history) <= patience:
             return False
         figures = [entry[self.validation.criterion] for entry in progress.history]
-        # What is no number is never better.
+        # NaN is never better.
         better = min if self.validation.smallest else max
         finite = [value for value in figures if not math.isnan(value)]
         return not finite or figures.index(better(finite)) < len(figures) - patience
@@ -229,7 +229,7 @@ class Trainer:
         """Save and leave, in all processes."""
         self._collect()
         self._save()
-        # Whoever ended first would have the others killed.
+        # torchrun kills the others as soon as one process ends.
         self.group.wait()
         raise Preempted(self.preemption.received or "a signal to another process")
 
@@ -348,12 +348,12 @@ class Trainer:
     def _figures(self) -> dict[str, float]:
         """Figures on dev. Validation changes nothing, so a signal ends it at once."""
         self.model.eval()
-        lacking = (
+        message = (
             f"out of memory while validating after update {self.progress.step} ({{}}); choose a smaller preset, "
             "shorter dev sentences, or a device with more memory."
         )
         try:
-            with memory.told(lacking), self.preemption.at_once():
+            with memory.reported_as(message), self.preemption.at_once():
                 return self.validation.figures(self.model)
         finally:
             self.model.train()
@@ -399,13 +399,13 @@ class Trainer:
                 raise RuntimeError(f"processes {self.group.rank} and {rank} of this training have different weights")
 
     def _resume(self) -> None:
-        found = self.group.from_first(self._load())
-        if found is None:
+        state = self.group.from_first(self._load())
+        if state is None:
             if self.group.size > 1:
                 weights = {name: tensor.cpu() for name, tensor in weights_of(self.model).items()}
                 set_weights(self.model, self.group.from_first(weights), "of the first process")
             return
-        tensors, values = found
+        tensors, values = state
         self.window = values.pop("window")
         self.progress = Progress(**values)
         self.saved = self.progress.step
@@ -417,14 +417,14 @@ class Trainer:
 
     def _load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The state to go on from, in the first process; snapshots stay in it."""
-        found = self.states.load() if self.states is not None else None
-        if found is None:
+        if self.states is None or (state := self.states.load()) is None:
             return None
-        tensors, values = found
+        tensors, values = state
         log.info("resumed at step %d from %s", values["step"], self.states.folder)
         self.snapshots = [_below(tensors, f"snapshot.{index}.") for index in range(values["snapshots"])]
         return {name: tensor for name, tensor in tensors.items() if not name.startswith("snapshot.")}, values
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -54,21 +54,21 @@ class StateFolder:
     def __init__(self, folder: str | Path, fingerprint: str):
         self.folder = Path(folder)
         self.fingerprint = fingerprint
-        # Now: somebody may edit the package while this training runs.
+        # Now, since the package may be edited while this training runs.
         self._code = code_digest()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         _hold(self.folder)
         self._finish_exchange()
         self.folder.mkdir(exist_ok=True)
         marker = self.folder / "fingerprint.json"
-        # Without a marker nobody knows whose the states are.
+        # States without a marker may be of any settings.
         if (marker.exists() or self._states()) and not self._is_ours(self.folder):
             if self._is_ours(self._aside) and not self._by_other_code(self._aside):
                 self._exchange()
             else:
                 self._move_aside("settings or inputs changed")
         if self._by_other_code(self.folder):
-            # Its system was written; whoever asks again, after a change of the code, wants a new one.
+            # Its system was written. A job that runs again, after a change of the code, is to train a new one.
             self._move_aside("this training had finished, by other code")
         write_json(marker, {"fingerprint": fingerprint, "format": FORMAT})
 
@@ -87,7 +87,7 @@ class StateFolder:
         return self.folder.with_name(self.folder.name + ".exchanged")
 
     def _by_other_code(self, folder: Path) -> bool:
-        """Whether a training has finished there that ran with other code than this one."""
+        """Whether the folder is of a training that finished, with other code than this."""
         if not (folder / FINISHED).exists():
             return False
         try:
@@ -96,14 +96,14 @@ class StateFolder:
             return True
 
     def finish(self, machine: dict[str, Any] | None = None) -> None:
-        """Say that the system has been written, and what it was trained on.
+        """Record that the system has been written, and the machine that it was trained on.
 
         A job that lost what it wrote writes it again from the last state; by other code, training starts afresh.
         """
         write_json(self.folder / FINISHED, {"finished": True, "code": self._code, "machine": machine or {}})
 
     def finished_on(self) -> dict[str, Any] | None:
-        """What `finish` was told, where a training with the same settings, inputs and code has finished here."""
+        """The machine that `finish` recorded; None where no training with these settings, inputs and code finished."""
         try:
             return read_json(self.folder / FINISHED)["machine"]
         except (ArtifactError, OSError, KeyError, TypeError):
@@ -123,7 +123,7 @@ class StateFolder:
         log.info("settings or inputs are again those of an older state; the other one is in %s", self._aside)
 
     def _finish_exchange(self) -> None:
-        """After an end in the midst of `_exchange`."""
+        """Complete an `_exchange` that was interrupted."""
         if self._between.exists():
             self._between.rename(self._aside if self.folder.exists() else self.folder)
 
@@ -139,7 +139,7 @@ class StateFolder:
         for orphan in self.folder.glob("step-*.safetensors"):
             if not orphan.with_suffix(".json").exists():
                 orphan.unlink()
-        # What a job killed while it wrote has left.
+        # Left by a job that was killed while it wrote.
         for partial in self.folder.glob(".*.partial"):
             partial.unlink()
 
@@ -147,8 +147,8 @@ class StateFolder:
         return sorted(self.folder.glob("step-*.json"))
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest whole state, or None. A damaged one is named in a warning and passed over; it no longer counts, so
-        that it cannot push out states that are saved after it."""
+        """The newest whole state, or None. A damaged one is passed over with a warning. It no longer counts, so that it
+        cannot replace states that are saved after it."""
         for marker in reversed(self._states()):
             path = marker.with_suffix(".safetensors")
             try:
@@ -161,7 +161,7 @@ class StateFolder:
             except (ArtifactError, KeyError, TypeError, AttributeError) as failure:
                 log.warning("warning: training state %s cannot be used (%s); trying an older one", path, failure)
                 marker.unlink()
-                # What follows is trained again, perhaps on another machine.
+                # The updates after it are computed again, perhaps on another machine.
                 (self.folder / FINISHED).unlink(missing_ok=True)
         return None
 
@@ -169,7 +169,7 @@ class StateFolder:
 def _hold(folder: Path) -> None:
     """Take the lock of a folder of states until this process ends, however it ends.
 
-    The file says who holds it, and on disks that lock nothing a warning has to do: the package filelock has neither.
+    The file names the holder, and on disks without locks a warning is all there is: the package filelock has neither.
     """
     path = folder.resolve().with_name(folder.name + ".lock")
     if path in _held:
@@ -178,14 +178,14 @@ def _hold(folder: Path) -> None:
         new = not path.exists()
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         if new:
-            # Others of a group that shares the folder may go on with this training, whatever the umask says.
+            # Users that share the folder may go on with this training, whatever the umask is.
             os.fchmod(file, 0o666)
     except PermissionError:
         raise ValueError(
             f"the lock {path} of a training's state cannot be opened: it is another user's; ask for write access to it "
             f"and to {folder}, or delete it when that user's training has ended."
         ) from None
-    began, said = time.monotonic(), False
+    began, reported = time.monotonic(), False
     while True:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,9 +201,9 @@ def _hold(folder: Path) -> None:
                 f"the training state {folder} is in use by {holder}; two trainings of one system would destroy each "
                 f"other's states: wait until that one has ended, or end it; if its machine is gone, delete {path}."
             )
-        if not said:
+        if not reported:
             log.info("waiting for %s, which has the training state %s", holder, folder)
-            said = True
+            reported = True
         time.sleep(0.5)
     _held[path] = file
     os.ftruncate(file, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -58,11 +59,11 @@ def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str
     A description of the user's own need not say which they were: sizes of vocabularies are compared then.
     """
     sizes = description["sizes"]
-    wanted, there = (sizes["source"], sizes["target"]), (subwords.source_size, subwords.target_size)
-    if wanted != there:
+    trained, actual = (sizes["source"], sizes["target"]), (subwords.source_size, subwords.target_size)
+    if trained != actual:
         raise ArtifactError(
-            f"weights {weights} were trained with {wanted[0]} source and {wanted[1]} target subwords, these subwords "
-            f"have {there[0]} and {there[1]}; use the subwords that the system was trained with."
+            f"weights {weights} were trained with {trained[0]} source and {trained[1]} target subwords, these subwords "
+            f"have {actual[0]} and {actual[1]}; use the subwords that the system was trained with."
         )
     if description.get("subwords", subwords.digest) != subwords.digest:
         raise ArtifactError(
@@ -107,7 +108,7 @@ def load_system(weights: str | Path, trait: str | None = None) -> tuple[nn.Modul
         check_trait(description, weights, trait)
     model = build(description["family"], description["model"], description["sizes"])
     load_weights(model, weights)
-    # Last, so that weights of another kind are told as such.
+    # Last, so that weights of another kind are reported as such.
     check_digest(description, weights)
     return model.eval(), description
 
@@ -117,15 +118,15 @@ def write_system(
     model: nn.Module,
     description: dict[str, Any],
     history: list[dict[str, Any]],
-    made: Callable[[dict[str, str]], dict[str, Any]],
+    record: Callable[[dict[str, str]], dict[str, Any]],
 ) -> None:
     """Write model.safetensors, training.jsonl (its `history`) and config.json into a folder.
 
-    The description comes last: it says which weights it describes, and a folder with a description is complete. `made`
-    gives its provenance, from the digests of the files that it vouches for.
+    The description comes last: a folder with a description is complete. `record` makes its provenance from the digests
+    of the other files.
     """
     (folder / "config.json").unlink(missing_ok=True)
-    # What jobs that were killed here have left: the state's lock says that no other is writing.
+    # Left by jobs that were killed here: the state's lock keeps others from writing now.
     for partial in folder.glob(".*.partial"):
         partial.unlink()
     with atomic(folder / "training.jsonl") as file:
@@ -134,7 +135,7 @@ def write_system(
     weights = folder / "model.safetensors"
     save_tensors(weights, weights_of(model))
     files = digests(folder, ["model.safetensors", "training.jsonl"])
-    whole = description | {"sha256": files["model.safetensors"], "provenance": made(files)}
+    whole = description | {"sha256": files["model.safetensors"], "provenance": record(files)}
     write_json(folder / "config.json", whole)
 
 
@@ -187,11 +188,11 @@ def start_from(
     description = description_if_any(initial) if initial else None
     if description and initial:
         check_digest(description, initial)
-    other = description["family"] if description else None
+    other = families().get(description["family"]) if description else None
     if family.start is not None:
-        copied = import_object(family.start)(model, tensors, other, base)
+        copied = import_object(family.start)(model, tensors, other.name if other else None, base)
     elif tensors is not None:
-        copied = copy_matching(model, tensors, families()[other].symbols if other in families() else None)
+        copied = copy_matching(model, tensors, other.symbols if other else None)
     else:
         copied = None
     if copied is None:
@@ -212,7 +213,7 @@ def start_from(
 def _check_same_settings(family: Family, description: dict[str, Any], model: nn.Module, weights: Path) -> None:
     """Raises ArtifactError for other settings in what a family continues: even those that shape no tensor change what
     weights compute."""
-    before, own = description["model"], model.config.model_dump(mode="json")
+    before, own = description["model"], operator.attrgetter("config")(model).model_dump(mode="json")
     for name in family.continues or ():
         if name in before and name in own and before[name] != own[name]:
             raise ArtifactError(

@@ -1,7 +1,7 @@
 """One update of the weights: gradients of the parts of a batch, and the step, unless it would do harm.
 
 An update whose loss or gradient is not finite, or whose gradient explodes, is skipped: weights, moments and the count
-of Adam's steps stay as they are. That is decided on the device, so that nothing waits for it.
+of Adam's steps stay as they are. The device decides, so that nothing waits for it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import dataclasses
 import logging
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.experiment import SizedTrainingConfig
 from workflow_src.data.batching import collate
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.runtime import memory
@@ -26,13 +25,15 @@ from workflow_src.types import Objective, TrainingContext
 
 log = logging.getLogger("continuum")
 
+# Figures of an update by name, on the device.
+Figures = dict[str, Tensor | float]
 # Gradient norms that "exploding" is measured against.
 NORMS = 100
 SHOWN_ROWS = 20
 
 
 def parts_of_an_update(accumulate: int, processes: int) -> int:
-    """Parts that one update's batch is computed in: as configured where every process then has equally many."""
+    """Number of parts that a batch is computed in: `accumulate`, or the next multiple that the processes can share."""
     return math.lcm(accumulate, processes)
 
 
@@ -54,7 +55,7 @@ class Part:
 
 
 def describe(parts: list[Part]) -> str:
-    """Which sentences an update read, for somebody who wants to look at them."""
+    """The sentences that an update read, in words for a message."""
     rows = [int(row) for part in parts for row in part.rows]
     shown = ", ".join(map(str, rows[:SHOWN_ROWS])) + (" …" if len(rows) > SHOWN_ROWS else "")
     first, last = parts[0], parts[-1]
@@ -65,7 +66,7 @@ def describe(parts: list[Part]) -> str:
 
 
 class Gate:
-    """Says which updates are skipped. What it knows lies on the device."""
+    """Decides on the device which updates are skipped."""
 
     def __init__(self, factor: float | None, device: torch.device):
         self.factor = factor
@@ -75,13 +76,13 @@ class Gate:
         """Whether to skip, a 0-d bool. `norms` takes the gradient norms of updates that are not."""
         skip = ~(torch.isfinite(loss) & torch.isfinite(norm))
         if self.factor is not None:
-            # The median is NaN, and nothing is larger than that, until the window is full.
+            # Until the window is full the median is NaN, and no norm is larger than that.
             skip = skip | (norm > self.factor * self.norms.median())
             self.norms = torch.where(skip, self.norms, torch.cat([self.norms[1:], norm[None].to(self.norms)]))
         return skip
 
 
-def learning_rate(config: TrainingConfig, step: int) -> float:
+def learning_rate(config: SizedTrainingConfig, step: int) -> float:
     """Rate of update `step`, counted from 0.
 
     Both schedules rise linearly for `warmup_steps`. inverse-sqrt then falls as 1/sqrt(step) (Vaswani et al. 2017,
@@ -96,7 +97,7 @@ def learning_rate(config: TrainingConfig, step: int) -> float:
     return config.learning_rate * (max(1, config.warmup_steps) / number) ** 0.5
 
 
-def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+def make_optimiser(model: nn.Module, config: SizedTrainingConfig) -> torch.optim.Optimizer:
     """Fused AdamW over all parameters (Adam where weight_decay is 0)."""
     return torch.optim.AdamW(
         model.parameters(),
@@ -115,7 +116,7 @@ class Updater:
         self,
         model: nn.Module,
         objective: Objective,
-        config: TrainingConfig,
+        config: SizedTrainingConfig,
         corpus: EncodedCorpus,
         runtime: Runtime,
         group: Group,
@@ -140,7 +141,7 @@ class Updater:
         self.gate = Gate(config.explode_factor, runtime.device)
         self._splits = 0
 
-    def __call__(self, step: int, parts: list[Part]) -> dict[str, Tensor | float]:
+    def __call__(self, step: int, parts: list[Part]) -> Figures:
         """Update number `step`, from 0, on all parts of its batch. Returns figures, `skipped` among them.
 
         Each part counts as much as it has terms. Figures stay on the device.
@@ -149,21 +150,21 @@ class Updater:
             group["lr"] = learning_rate(self.config, step)
         counts, collected = self._add_gradients(step, self.group.share(parts))
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        lacking = (
+        message = (
             f"out of memory while update {step + 1} was applied ({{}}): the optimiser needs three times the memory "
             f"of the weights beside a batch's; lower training.batch_tokens ({self.config.batch_tokens}), choose a "
             "smaller preset, or a device with more memory."
         )
-        with memory.told(lacking):
+        with memory.reported_as(message):
             figures = self._mean(counts, collected, gradients)
             return figures | self._apply(gradients, torch.as_tensor(figures["loss"]))
 
     def take_splits(self) -> int:
-        """Parts that this process computed in halves, because memory ran out, since it was asked last."""
-        found, self._splits = self._splits, 0
-        return found
+        """Number of parts that this process computed in halves, because memory ran out, since the last call."""
+        splits, self._splits = self._splits, 0
+        return splits
 
-    def _mean(self, counts: list[int], collected: list[dict], gradients: list[Tensor]) -> dict[str, Tensor | float]:
+    def _mean(self, counts: list[int], collected: list[Figures], gradients: list[Tensor]) -> Figures:
         """Means over the parts of the batch, gradients' in place."""
         if self.group.size > 1:
             return self._over_processes(counts, collected, gradients)
@@ -175,63 +176,65 @@ class Updater:
             for name in collected[0]
         }
 
-    def _over_processes(self, counts: list[int], collected: list[dict], gradients: list[Tensor]) -> dict[str, Tensor]:
+    def _over_processes(self, counts: list[int], collected: list[Figures], gradients: list[Tensor]) -> Figures:
         """Means over the parts of all processes, gradients' in place."""
         names = list(collected[0])
         weighted = [sum(part[name] * count for part, count in zip(collected, counts, strict=True)) for name in names]
-        sums = [torch.as_tensor(value, dtype=torch.float64, device=self.runtime.device) for value in weighted]
-        sums = torch.stack([sums[0].new_tensor(float(sum(counts))), *sums])
-        total, *totals = self.group.add_up(sums).unbind()
+        own = [torch.as_tensor(value, dtype=torch.float64, device=self.runtime.device) for value in weighted]
+        sums = self.group.add_up(torch.stack([own[0].new_tensor(float(sum(counts))), *own]))
+        total, *totals = sums.unbind()
         self.group.mean_gradients(gradients, total)
         return {name: value / total for name, value in zip(names, totals, strict=True)}
 
-    def _apply(self, gradients: list[Tensor], loss: Tensor) -> dict[str, Tensor]:
+    def _apply(self, gradients: list[Tensor], loss: Tensor) -> Figures:
         norm = torch.nn.utils.get_total_norm(gradients)
         skipped = self.gate(loss, norm)
         if self.config.clip_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.clip_norm, norm)
-        # Fused kernels leave everything as it is where this is 1.
-        self.optimiser.found_inf = skipped.float()
+        # Fused kernels, which read this attribute, leave everything as it is where it is 1.
+        vars(self.optimiser)["found_inf"] = skipped.float()
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         return {"gradient_norm": norm, "skipped": skipped}
 
-    def _add_gradients(self, step: int, parts: list[Part]) -> tuple[list[int], list[dict[str, Any]]]:
+    def _add_gradients(self, step: int, parts: list[Part]) -> tuple[list[int], list[Figures]]:
         """Leave in `.grad` the sum over the parts of loss times terms; returns terms and figures of each part.
 
-        When memory runs out, the part is cut into halves, and all parts are computed again: nobody knows how much of
-        its gradient has been added. Raises OutOfMemory when it cannot be cut, or is not to be.
+        When memory runs out, the part is cut into halves, and all parts are computed again: how much of its gradient
+        was added before is unknown. Raises OutOfMemory when it cannot be cut, or is not to be.
         """
         while True:
-            done, lacking = [], None
-            while lacking is None and len(done) < len(parts):
-                part = parts[len(done)]
-                lacking = self._try(step, part, done)
-            if lacking is None:
-                return [count for count, _ in done], [figures for _, figures in done]
+            computed: list[tuple[int, Figures]] = []
+            shortage = None
+            while shortage is None and len(computed) < len(parts):
+                part = parts[len(computed)]
+                shortage = self._add_gradient(step, part, computed)
+            if shortage is None:
+                return [count for count, _ in computed], [figures for _, figures in computed]
             self.optimiser.zero_grad(set_to_none=True)
             memory.release()
             shape = self._shape(part)
             if not self.split_parts or len(part.rows) == 1:
-                raise memory.OutOfMemory(self._advice(step, part, shape, lacking))
+                raise memory.OutOfMemory(self._advice(step, part, shape, shortage))
             log.warning("warning: out of memory in update %d on %s: computed in halves", step + 1, shape)
             self._splits += 1
-            parts = [*parts[: len(done)], *part.split(), *parts[len(done) + 1 :]]
+            parts = [*parts[: len(computed)], *part.split(), *parts[len(computed) + 1 :]]
 
-    def _try(self, step: int, part: Part, done: list) -> str | None:
-        """Add a part's gradient and append to `done` its terms and figures; what was said when memory ran out.
+    def _add_gradient(self, step: int, part: Part, computed: list[tuple[int, Figures]]) -> str | None:
+        """Add a part's gradient and append its terms and figures to `computed`; returns the message of the allocator
+        when memory ran out.
 
         Outside of this function nothing refers to the error, whose frames would keep the memory.
         """
         try:
-            done.append(self._part(step, part))
+            computed.append(self._part(step, part))
         except memory.ERRORS as failure:
             if not memory.is_out_of_memory(failure):
                 raise
             return memory.first_line(failure)
         return None
 
-    def _part(self, step: int, part: Part) -> tuple[int, dict[str, Any]]:
+    def _part(self, step: int, part: Part) -> tuple[int, Figures]:
         if self.parts > 1:
             # What is drawn for a part follows from its number, whichever process computes it.
             entropy = np.random.SeedSequence([self.seed, step, part.number, *part.halves])
@@ -250,7 +253,7 @@ class Updater:
         target = max(1, int(self.corpus.target_lengths[part.rows].max()))
         return f"a batch of {len(part.rows)} pairs, {source} source and {target} target subwords wide"
 
-    def _advice(self, step: int, part: Part, shape: str, lacking: str) -> str:
+    def _advice(self, step: int, part: Part, shape: str, shortage: str) -> str:
         config = self.config
         fixes = [
             f"lower training.batch_tokens ({config.batch_tokens})",
@@ -259,4 +262,4 @@ class Updater:
         ]
         if len(part.rows) == 1:
             fixes = ["lower recipe.max_length", "choose a smaller preset", "take a device with more memory"]
-        return f"out of memory in update {step + 1} on {shape} ({lacking}); {', '.join(fixes[:-1])} or {fixes[-1]}."
+        return f"out of memory in update {step + 1} on {shape} ({shortage}); {', '.join(fixes[:-1])} or {fixes[-1]}."

@@ -117,7 +117,7 @@ def test_an_unknown_key_is_told_with_the_nearest(changes, parts):
             {"report": {"remove_repetitions": "subword"}},
             ["report.remove_repetitions", "'subwords'", "'words'", "'none'"],
         ),
-        ({"report": {"expected_convention": "intl"}}, ["report.expected_convention", "'intl-lowercase'"]),
+        ({"report": {"expected_convention": "intl"}}, ["report.expected_convention", "intl-lowercase"]),
         ({"runtime": {"precision": "float8"}}, ["runtime.precision", "'float8'", "bfloat16"]),
         (
             {"systems": {"Big Model": {"family": "lvm"}}},

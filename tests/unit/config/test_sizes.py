@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src.config import ConfigError, Plan, load_experiment
-from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
 from workflow_src.config.resources import Requests
 from workflow_src.config.sizes import AutoStepsConfig, vocabulary_size
 
@@ -79,7 +79,7 @@ def test_what_is_tied_to_the_updates():
     sized = TrainingConfig.model_validate(own).sized(1_600_000)
     assert (sized.warmup_steps, sized.validate_every, sized.save_every) == (3, 5, 9)
     # Numbers are settings of their own: nothing is left to size.
-    assert sized.sized(10**9) == sized == TrainingConfig.model_validate(sized.model_dump())
+    assert sized.sized(10**9) == sized == SizedTrainingConfig.model_validate(sized.model_dump())
 
 
 @pytest.mark.parametrize("unchanged", [0, 900])

@@ -1,10 +1,9 @@
 """Which device and engine compute a decode, on real folders; the machine has a GPU or seems to have one."""
 
-import argparse
-
 import pytest
 import torch
 
+from workflow_src.jobs import Machine
 from workflow_src.serving.folders import load_systems, open_engine
 
 
@@ -49,11 +48,11 @@ def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, seeming_gpu, de
     pytest.importorskip("onnxruntime")
     settings = {"engine": "onnxruntime", "compute_type": "int8"}
     assert opened(tiny_bundles["lvm"], device, settings)[1] == ("cpu", "float32", "fast-int8")
-    given = argparse.Namespace(rescorer=tiny_bundles["transformer"], device=device, precision="auto", threads=1)
-    ranks = load_systems(given, settings)["rescorer"]
+    folders, machine = {"rescorer": tiny_bundles["transformer"]}, Machine(device=device)
+    ranks = load_systems(folders, machine, settings)["rescorer"]
     assert (ranks.device, ranks.precision, ranks.engine) == ("cpu", "float32", "eager")
     with pytest.raises((RuntimeError, AssertionError), match="CUDA|NVIDIA"):
-        load_systems(given, {})
+        load_systems(folders, machine, {})
 
 
 def test_without_an_engine_device_auto_is_the_gpu(tiny_bundles, seeming_gpu):

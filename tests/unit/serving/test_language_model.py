@@ -225,8 +225,8 @@ def test_a_one_pass_system_ranks_what_a_beam_finds(made, tiny, tiny_bundles, run
     plain = teacher.translate(lines, **fields)
     found = {w: teacher.translate(lines, **fields, rescorer=rescorer, rescorer_weight=w) for w in (None, 0.0, 9.0)}
     assert found[0.0] == plain and found[None] != plain
-    common = ["--bundle", str(tiny_bundles["transformer"]), "--rescorer", str(made.plain), "--device", "cpu"]
-    files = ["--source", str(tiny.corpus / "dev.de")]
+    common = ["--bundle", str(tiny_bundles["transformer"]), "--device", "cpu"]
+    files = ["--source", str(tiny.corpus / "dev.de"), "--systems", f"rescorer={made.plain}"]
     handed = fields | {"rescorer": "ctc"}
     choose = json.dumps(
         {"settings": handed, "tune": {"rescorer_weight": [9.0]}, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
@@ -239,7 +239,9 @@ def test_a_one_pass_system_ranks_what_a_beam_finds(made, tiny, tiny_bundles, run
     run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt")])
     assert (tmp_path / "dev.txt").read_text().splitlines() == found[9.0]
     more = ["--input", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "out"), "--engine", "eager"]
-    command.main([*common, *more, "--search", "beam", "--beam", "4", "--max-length-ratio", "0.01"])
+    command.main(
+        [*common, *more, "--rescorer", str(made.plain), "--search", "beam", "--beam", "4", "--max-length-ratio", "0.01"]
+    )
     assert (tmp_path / "out").read_text().splitlines() == found[None]
 
 

@@ -148,8 +148,8 @@ def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundl
     assert wanted != translators["score"].translate(lines, **settings)
     assert wanted == translators["score"].translate(lines, **settings, rescorer=teacher, batch=3)
     words = ["--settings", json.dumps(settings | {"rescorer": "teacher", "refinement": "score", "step_size": 1.0})]
-    words += ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--device", "cpu"]
-    words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
+    words += ["--bundle", str(tiny_bundles["score"]), "--systems", f"rescorer={tiny_bundles['transformer']}"]
+    words += ["--device", "cpu", "--source", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "dev.txt")]
     run_stage("decode", words)
     kept = translators["score"].translate(lines, **settings, rescorer=teacher, remove_repetitions="none")
     assert kept == (tmp_path / "dev.txt").read_text().splitlines()

@@ -1,6 +1,7 @@
 """Analyses measured on miniature bundles: what their files hold, and what is refused."""
 
 import hashlib
+import itertools
 import json
 from types import SimpleNamespace
 
@@ -10,11 +11,14 @@ import reports
 import torch
 
 from workflow_src import jobs
+from workflow_src.config.metrics import default_measured
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.decoding.masked import mask_predict
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
+from workflow_src.registry import conventions
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import Corpus, Texts
 from workflow_src.stages import export_bundle, measure_analysis
 from workflow_src.types import EOS
 
@@ -56,7 +60,7 @@ SETTINGS = {
 }
 
 
-def number_of(texts, references=None) -> float:
+def number_of(texts) -> float:
     """A number for texts, in place of their BLEU: other texts have another one."""
     return float(int.from_bytes(hashlib.sha256("\n".join(texts).encode()).digest()[:6], "big"))
 
@@ -124,7 +128,7 @@ def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
             point, distances = points[search, steps], [edits(a, b) for a, b in zip(start, end, strict=True)]
             assert point["edit_distance"] == pytest.approx(sum(distances) / 6)
             assert point["changed"] == pytest.approx(sum(distance > 0 for distance in distances) / 6)
-            repeated = [sum(a == b for a, b in zip(ids, ids[1:], strict=False)) for ids in end]
+            repeated = [sum(a == b for a, b in itertools.pairwise(ids)) for ids in end]
             assert point["repetitions"] == pytest.approx(sum(repeated) / 6)
             moved += sum(distances)
     assert moved > 0
@@ -133,7 +137,7 @@ def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
 def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
     # Numbers of texts stand for their BLEU, which is 0 for all of the miniature's.
     monkeypatch.setattr(
-        "workflow_src.evaluation.analyses.convergence.measure.corpus_bleu", lambda *texts: number_of(*texts[:2])
+        "workflow_src.evaluation.analyses.convergence.measure.corpus_bleu", lambda *texts: number_of(texts[0])
     )
     found = run("convergence")
     assert found["analysis"] == "convergence" and found["sentences"] == 5 and found["samples"] == 3
@@ -158,7 +162,7 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
 
 
 def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("workflow_src.evaluation.analyses.convergence.measure.corpus_bleu", lambda *texts: float("nan"))
+    monkeypatch.setattr("workflow_src.evaluation.analyses.convergence.measure.corpus_bleu", lambda *_: float("nan"))
     with pytest.raises(SystemExit):
         run("convergence")
     told = capsys.readouterr().err
@@ -184,9 +188,9 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     # The miniature's words are none of the references': BLEU would be 0 for all. Numbers of texts stand for their BLEU
     # here, and the shortest candidate for the best.
     monkeypatch.setattr(
-        "workflow_src.evaluation.analyses.lengths.measure.corpus_bleu", lambda *texts: number_of(*texts[:2])
+        "workflow_src.evaluation.analyses.lengths.measure.corpus_bleu", lambda *texts: number_of(texts[0])
     )
-    shortest = lambda tried, *rest: [min(texts, key=len) for texts in zip(*tried, strict=True)]  # noqa: E731
+    shortest = lambda tried, *_: [min(texts, key=len) for texts in zip(*tried, strict=True)]  # noqa: E731
     monkeypatch.setattr(metrics, "best_by_sentence", shortest)
     found = run("lengths", remove_repetitions="none")
     assert list(found["models"]) == ["lvm"]
@@ -239,17 +243,15 @@ def prior_mean(model, sources, lengths):
 @pytest.mark.parametrize("removal", ["subwords", "words", "none"])
 def test_lengths_are_measured_on_text_without_repetitions(run, tiny_bundles, tiny, removal, monkeypatch):
     # The miniature's words are none of the references': BLEU is 0, and the number of characters is not.
-    score = lambda texts, references: sum(map(len, texts))  # noqa: E731
-    monkeypatch.setattr(
-        "workflow_src.evaluation.analyses.lengths.measure.corpus_bleu", lambda *texts: score(*texts[:2])
-    )
+    score = lambda texts: sum(map(len, texts))  # noqa: E731
+    monkeypatch.setattr("workflow_src.evaluation.analyses.lengths.measure.corpus_bleu", lambda *texts: score(texts[0]))
     found = run("lengths", remove_repetitions=removal)
     assert found["remove_repetitions"] == removal
-    lines, references = ((tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.reference.en"))
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
     translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
     one, _ = translator.settings("score", steps=1, step_size=0.5)
     tokens = translator.search(lines, one, normalised=True).tokens
-    scores = {what: score(translator.text(tokens, what), references) for what in ("none", "words", "subwords")}
+    scores = {what: score(translator.text(tokens, what)) for what in ("none", "words", "subwords")}
     assert found["rows"][2]["bleu"]["predicted"] == scores[removal] and scores["subwords"] != scores["none"]
 
 
@@ -274,7 +276,7 @@ def test_a_latent_space_of_another_width_is_refused(run, capsys):
 
 
 @pytest.fixture(scope="module")
-def narrow_bundle(tiny, training_words, export_words, run_stage, tmp_path_factory):
+def narrow_bundle(training_words, export_words, run_stage, tmp_path_factory):
     """A score network and its base with latents of width 2, one of them an end symbol's."""
     folder, made = tmp_path_factory.mktemp("narrow"), {}
     for family in ("lvm", "score"):
@@ -298,7 +300,7 @@ def test_a_map_has_a_panel_for_the_end_symbol(run, narrow_bundle, tiny):
 
 
 @pytest.fixture(scope="module")
-def one_pass_bundle(tiny, training_words, export_words, run_stage, tmp_path_factory):
+def one_pass_bundle(training_words, export_words, run_stage, tmp_path_factory):
     """A model whose latents are those of source positions."""
     folder = tmp_path_factory.mktemp("one-pass")
     model = {"latent": "vae", "latent_dim": 5, "posterior_layers": 1}
@@ -410,7 +412,7 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     assert not analyses.draw(analysed.read(nothing), reports.manifest())
 
 
-def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tiny_bundles, tmp_path):
+def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tmp_path):
     """A reference of all positions is measured at one less."""
     text = " ".join(["dog"] * 80)
     assert len(tiny.subwords.encode_target([text])[0]) > 60
@@ -492,7 +494,7 @@ def test_details_that_do_not_fit_are_told_in_a_sentence(run, details, capsys, tm
 
 
 @pytest.fixture(scope="module")
-def more_bundles(tiny, tiny_bundles, training_words, export_words, run_stage, tmp_path_factory):
+def more_bundles(tiny_bundles, training_words, export_words, run_stage, tmp_path_factory):
     """Beside the usual ones, a model that translates at given lengths in one pass, and a second scorer."""
     made = dict(tiny_bundles)
     for family in ("cmlm", "seq2seq"):
@@ -571,8 +573,8 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
     found = run("energies", asked, **told)
     one, two = found["at_reference_lengths"]
     assert (one["system"], one["name"], two["name"], one["repetitions_removed"]) == ("cmlm", "one", "two", removal)
-    score = metrics.score(texts, references)
-    assert one["bleu"] == {key: pytest.approx(getattr(score, key)) for key in metrics.CONVENTIONS.values()}
+    scores = metrics.scores(default_measured(), Texts(texts, references, (), Corpus("de", "en")))
+    assert one["bleu"] == {metric.name: pytest.approx(scores[metric.name]) for metric in conventions().values()}
     assert scored[0] == (texts, references, "en", "13a") and (removal != "none" or one["bleu"]["bleu"] > 5)
     # Lengths leave room for an end symbol, and empty sources have no energy.
     if removal == "subwords":

@@ -8,9 +8,12 @@ import random
 
 import pytest
 
+from workflow_src.config.metrics import Measured
 from workflow_src.data.repetitions import collapse_repetitions
-from workflow_src.evaluation.quality.significance import TRIALS, randomisation_test, statistics
-from workflow_src.stages.compare_rows import against_autoregressive
+from workflow_src.evaluation.quality.metrics import sentence_counts
+from workflow_src.evaluation.quality.significance import TRIALS, randomisation_test
+from workflow_src.registry import main_metric, metrics
+from workflow_src.spec import Corpus, Texts
 
 SCORING = {"source": "de", "target": "en", "generator": None, "bleu_tokeniser": "13a"}
 WORDS = "the a red green house tree old man walks sees under over big small".split()
@@ -48,11 +51,14 @@ def rows(tmp_path):
     return found, references
 
 
-def one_pair(baseline, other, references):
-    """Difference in BLEU and p-value of one pair."""
-    differences, values = randomisation_test(
-        statistics(baseline, references, "13a"), statistics(other, references, "13a")[None]
+def one_pair(baseline, other, references, metric=None):
+    """Difference in a metric, by default BLEU, and p-value of one pair."""
+    metric = metric or main_metric()
+    (ours, combine), (theirs, _) = (
+        sentence_counts(Measured(metric, metric.settings()), Texts(lines, references, (), Corpus("de", "en")))
+        for lines in (baseline, other)
     )
+    differences, values = randomisation_test(ours, theirs[None], combine)
     return differences[0], values[0]
 
 
@@ -118,15 +124,40 @@ def test_every_row_is_compared_with_the_autoregressive_rows_of_its_seed(rows, ru
     assert rival == {"system": "teacher", "name": "beam-4", "bleu": prior["p_value"]["without_repeated_subwords"]}
 
 
-def test_validity_is_compared_by_an_exact_sign_test(rows):
+def test_validity_is_compared_by_an_exact_sign_test(rows, run_stage, tmp_path, monkeypatch):
     """Of 40 outputs, 12 are valid in one row only and 3 in the other only: McNemar's exact p over 15 sentences."""
     listed, references = rows
-    beam = open(listed[0]["translations"]).read().splitlines()
-
-    def valid(text: str, number: int) -> bool:
-        return number < 12 if text == beam[number] else 12 <= number < 15
-
-    found = against_autoregressive(listed[:2], references, "13a", valid)
-    ((rival,),) = (row["against"] for row in found if row["name"] == "prior-mean")
+    beam, prior = ([*map(str.strip, open(row["translations"]))] for row in listed[:2])
+    joined = [json.loads(line)["without_repeated_subwords"] for line in open(listed[1]["details"])]
+    right = {*beam[:12], *joined[12:15]}
+    assert not right & {*beam[12:], *joined[:12], *joined[15:]}
+    monkeypatch.setattr(
+        "workflow_src.data.toy.grammar.ToyGrammar.is_valid", lambda self, german, english: english in right
+    )
+    settings = SCORING | {"rows": listed[:2], "generator": {"test": 40}}
+    words = ["--settings", json.dumps(settings), "--reference", str(tmp_path / "reference.txt")]
+    output = tmp_path / "significance.json"
+    run_stage("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
+    against = json.loads(output.read_text())["against_autoregressive"]
+    ((rival,),) = (row["against"] for row in against if row["name"] == "prior-mean")
     exact = 2 * sum(math.comb(15, k) for k in range(4)) / 2**15
     assert rival["validity"] == pytest.approx(exact, abs=0.006) and exact < 0.05
+
+
+def test_further_metrics_are_compared_with_the_baseline_too(rows, run_stage, tmp_path):
+    listed, references = rows
+    settings = SCORING | {"rows": listed, "metrics": {"bleu": {}, "chrf": {}, "ter": {}}}
+    words = ["--settings", json.dumps(settings), "--reference", str(tmp_path / "reference.txt")]
+    output = tmp_path / "significance.json"
+    run_stage("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
+    content = json.loads(output.read_text())
+    beam, prior = (open(row["translations"]).read().splitlines() for row in listed[:2])
+    entry = content["rows"][0]
+    # chrF has no p-values beside it.
+    assert list(entry["metrics"]) == ["ter"] and "metrics" not in content["against_delta"][0]
+    tested = entry["metrics"]["ter"]
+    expected = one_pair(beam, prior, references, metrics()["ter"])
+    assert (tested["difference"]["kept"], tested["p_value"]["kept"]) == pytest.approx(expected)
+    assert tested["difference"]["kept"] > 0 > entry["difference"]["kept"]
+    # What decides which rows are as good is BLEU alone.
+    assert content["against_autoregressive"][1]["against"][0].keys() == {"system", "name", "bleu"}

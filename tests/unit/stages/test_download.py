@@ -7,10 +7,15 @@ import zipfile
 
 import pytest
 
-from workflow_src.stages.download import main
+from workflow_src import jobs
+from workflow_src.stages import download as stage
 
 URL = "https://example.org/corpora/pairs.zip"
 PAIRS = [(f"Satz {n}.", f"Sentence {n}.") for n in range(50)]
+
+
+def start(words):
+    jobs.start(stage.run, stage.Inputs, words=words)
 
 
 def archive() -> bytes:
@@ -49,13 +54,13 @@ def words(given, *more, languages=("de", "en")):
 
 def failure(capsys, given, *more, **options) -> str:
     with pytest.raises(SystemExit) as left:
-        main(words(given, *more, **options))
+        start(words(given, *more, **options))
     assert left.value.code == 1
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_raw_text_and_summary(tmp_path, mirror):
-    main(words(settings(), "--mirrors", str(mirror), "--log", "logs/download.log"))
+    start(words(settings(), "--mirrors", str(mirror), "--log", "logs/download.log"))
     raw = tmp_path / "results/mini/raw"
     summary = json.loads((raw / "raw.json").read_text())
     assert summary["pairs"] == {"train": 50}
@@ -71,7 +76,7 @@ def test_raw_text_and_summary(tmp_path, mirror):
 def test_rows_left_out_are_counted_and_dev_and_test_know_their_lines(tmp_path, mirror, capsys):
     (tmp_path / "x.tsv").write_text("eins\tone\t0.2\nzwei\ttwo\t0.8\n")
     part = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2, "minimum_score": 0.5}
-    main(words(settings(files={}, train=[part], dev=[part], test=[part])))
+    start(words(settings(files={}, train=[part], dev=[part], test=[part])))
     summary = json.loads((tmp_path / "results/mini/raw/raw.json").read_text())
     assert summary["dropped"] == dict.fromkeys(("train", "dev", "test"), {"minimum_score": 1})
     assert summary["places"] == dict.fromkeys(("dev", "test"), [[0, "x.tsv", "x.tsv", 2]])
@@ -80,7 +85,7 @@ def test_rows_left_out_are_counted_and_dev_and_test_know_their_lines(tmp_path, m
 
 def test_mirrors_of_the_environment_come_first(tmp_path, mirror, monkeypatch, capsys):
     monkeypatch.setenv("CONTINUUM_MIRRORS", f"{tmp_path / 'nowhere'}:{mirror}")
-    main(words(settings(), "--mirrors", str(tmp_path / "other")))
+    start(words(settings(), "--mirrors", str(tmp_path / "other")))
     told = capsys.readouterr().err
     assert f"mirror folder {tmp_path / 'nowhere'} does not exist" in told and f"found in mirror {mirror}" in told
 
@@ -94,7 +99,7 @@ def test_wrong_and_unknown_sums(tmp_path, mirror, capsys):
     unknown = settings(files={"pairs": {"url": URL}})
     assert f"has SHA-256 {found}" in failure(capsys, unknown, *mirrors)
     assert not (tmp_path / "results/mini/raw").exists() or not list((tmp_path / "results/mini/raw").iterdir())
-    main(words(unknown, *mirrors, "--allow-unpinned", "True"))
+    start(words(unknown, *mirrors, "--allow-unpinned", "True"))
     assert json.loads((tmp_path / "results/mini/raw/raw.json").read_text())["downloads"]["pairs"]["pinned"] is False
 
 
@@ -129,5 +134,5 @@ def test_a_generated_corpus_in_both_directions(tmp_path, mirror, monkeypatch):
         "generator": {"train": 3, "dev": 2, "test": 1, "seed": 1},
     }
     for languages, expected in ((("de", "en"), "ja\n"), (("en", "de"), "yes\n")):
-        main(words(toy, languages=languages))
+        start(words(toy, languages=languages))
         assert (tmp_path / f"results/mini/raw/train.{languages[0]}").read_text() == expected * 3

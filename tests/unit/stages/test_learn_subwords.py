@@ -5,8 +5,13 @@ import random
 
 import pytest
 
+from workflow_src import jobs
 from workflow_src.data.subwords import Subwords
-from workflow_src.stages.learn_subwords import main
+from workflow_src.stages import learn_subwords as stage
+
+
+def start(words):
+    jobs.start(stage.run, stage.Inputs, words=words)
 
 
 @pytest.fixture
@@ -21,10 +26,10 @@ def run(folder, code=0, capsys=None, **settings):
     words += ["--source", str(folder / "de"), "--target", str(folder / "en")]
     words += ["--output-folder", str(folder / "results" / "subwords"), "--threads", "1"]
     if not code:
-        main(words)
+        start(words)
         return None
     with pytest.raises(SystemExit) as left:
-        main(words)
+        start(words)
     assert left.value.code == code
     assert not (folder / "results" / "subwords").exists()
     error = capsys.readouterr().err
@@ -98,7 +103,7 @@ def test_vocabulary_too_large(texts, capsys):
 
 
 def test_unknown_setting(texts, capsys):
-    assert 'unknown setting "vocab" in recipe.subwords' in run(texts, 1, capsys, vocab=3)
+    assert 'unknown setting "vocab" in --settings' in run(texts, 1, capsys, vocab=3)
 
 
 def test_texts_that_do_not_match(texts, capsys):

@@ -65,8 +65,8 @@ def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), device="cpu", **mo
     source.write_text(text, encoding="utf-8")
     settings = {"speed": SPEED | more, "rows": rows}
     words = ["--settings", json.dumps(settings), "--bundles", *bundles, "--source", str(source), "--device", device]
-    words += ["--ctranslate2", *ctranslate2, "--output", str(tmp_path / "speed.json")]
-    jobs.start(measure_speed.run, measure_speed.make_parser(), words)
+    words += ["--exports", *(f"ctranslate2/{word}" for word in ctranslate2), "--output", str(tmp_path / "speed.json")]
+    jobs.start(measure_speed.run, measure_speed.Inputs, words=words)
     return json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))
 
 
@@ -166,7 +166,7 @@ def test_protocols_follow_the_machine():
 @pytest.mark.parametrize(
     ("text", "bundle", "message"),
     [
-        ("a\n", "teacher", '--bundles has "teacher"; write SYSTEM=FOLDER'),
+        ("a\n", "teacher", '"teacher" is not of the form NAME=PATH'),
         ("a\n", "teacher=t", 'needs the bundle of system "lvm"; given: teacher'),
         ("", "teacher=t", "no sentences to measure speed with"),
     ],

@@ -7,7 +7,8 @@ import tracemalloc
 
 import pytest
 
-from workflow_src.stages.normalise import main
+from workflow_src import jobs
+from workflow_src.stages import normalise as stage
 
 RAW = {
     "train.ro": "Şeful  ţării\n\nunu doi trei patru cinci\na\u00a0b\nunu doi trei patru cinci șase șapte\nbun\n",
@@ -17,6 +18,10 @@ RAW = {
     "test.ro": "unu doi trei patru cinci șase\nţară\n",
     "test.en": "one  FOREIGN țară\ncountry\n",
 }
+
+
+def start(words):
+    jobs.start(stage.run, stage.Inputs, words=words)
 
 
 def write_raw(folder, texts, dropped=None):
@@ -44,10 +49,10 @@ def normalise(tmp_path, code=0, limits=None, split=None, languages=("ro", "en"),
     words += ["--output-folder", str(tmp_path / "corpus")]
     if code:
         with pytest.raises(SystemExit) as left:
-            main(words)
+            start(words)
         assert left.value.code == code
         return None
-    main(words)
+    start(words)
     return json.loads((tmp_path / "corpus" / "corpus.json").read_text())
 
 

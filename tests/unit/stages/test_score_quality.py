@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from itertools import groupby
 
 import pytest
@@ -60,9 +59,7 @@ def test_validity_follows_the_direction(files, monkeypatch):
         def is_valid(self, german, english):
             return (german, english) == ("der Hund", "the dog")
 
-    module = type(sys)("workflow_src.data.toy.grammar")
-    module.ToyGrammar = Grammar
-    monkeypatch.setitem(sys.modules, "workflow_src.data.toy.grammar", module)
+    monkeypatch.setattr("workflow_src.evaluation.metrics.validity.measure.ToyGrammar", Grammar)
     generated = SETTINGS | {"generator": {"train": 1}}
     forward = _words(
         files, ["the the dog", "the cat"], ["the dog", "the cat"], ["der Hund", "der Hund"], None, generated

@@ -494,7 +494,7 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
     def lease(device, count, seconds):
         tries.append((device, count, seconds))
         if len(tries) < 3:
-            raise gpus.Taken
+            raise gpus.GpuBusy
         return ("GPU-a",)
 
     class Watched(Group):

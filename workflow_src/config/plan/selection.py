@@ -22,7 +22,7 @@ Split = Literal["dev", "test"]
 
 def refining(trait: str) -> Callable[[AnalysisSettings, Loaded], Selection]:
     """A `select` of every search that refines latents of a model with the trait."""
-    return lambda settings, loaded: Selection.of(refinements(loaded, trait))
+    return lambda _, loaded: Selection.of(refinements(loaded, trait))
 
 
 def entry(system: str, search: str, values: SearchSettings | None = None) -> Entry:

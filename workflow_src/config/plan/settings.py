@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from workflow_src.config.datasets import DatasetFiles
+from workflow_src.config.metrics import handed
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.resolved import Decode
 from workflow_src.registry import engines, followed, searches
@@ -80,6 +81,7 @@ class Settings(Graph):
                 "tune": decode.tune,
                 "remove_repetitions": removal,
                 "bleu_tokeniser": self.loaded.bleu_tokeniser,
+                **({"tune_by": decode.tune_by, **self._scoring()} if decode.tune_by else {}),
             }
         )
 
@@ -190,12 +192,13 @@ class Settings(Graph):
         return _json(self._scoring())
 
     def _scoring(self) -> dict[str, Any]:
-        """What BLEU and validity of the corpus's translations depend on."""
+        """What metrics of the corpus's translations depend on."""
         return {
             "source": self.recipe.source,
             "target": self.recipe.target,
             "generator": self.loaded.dataset.generator or None,
             "bleu_tokeniser": self.loaded.bleu_tokeniser,
+            **handed(self.loaded.metrics),
         }
 
     def settings_report(self) -> str:
@@ -242,6 +245,7 @@ class Settings(Graph):
                 "rows": rows,
                 "training": training,
                 "usage": self._usage(),
+                **handed(self.loaded.metrics),
                 **({"grids": [dataclasses.asdict(grid) for grid in self.grids]} if self.grids else {}),
             }
         )

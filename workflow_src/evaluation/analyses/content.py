@@ -52,7 +52,7 @@ class Entry(Record):
     system: str
     search: str
     model: str
-    kept: dict[str, Scalar] = {}
+    kept: dict[str, Scalar] = Field({})
 
     @model_validator(mode="before")
     @classmethod
@@ -114,4 +114,5 @@ def check(content: Any, where: str, advice: str) -> Content:
     if not isinstance(name, str) or name not in analyses():
         raise ArtifactError(f"{where} is no analysis ({', '.join(analyses())}); {advice}.")
     check_format(content, FORMAT, where, advice)
-    return checked(analyses()[name].content, content, where, advice)
+    of_name: type[Content] = analyses()[name].content
+    return checked(of_name, content, where, advice)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pydantic import Field
+
 from workflow_src.config.experiment import Removal
 from workflow_src.config.manifest import GridCell
 from workflow_src.evaluation.analyses.content import Content, Record
@@ -25,7 +27,7 @@ class Energy(Record):
 class ScoredOutputs(Energy):
     """Energy under the first scorer, and in `others` under each other one."""
 
-    others: dict[str, Energy] = {}
+    others: dict[str, Energy] = Field({})
 
 
 class ScoredRow(ScoredOutputs):
@@ -38,7 +40,7 @@ class ScoredRow(ScoredOutputs):
 
 
 class Bleu(Record):
-    """BLEU as `quality.metrics.CONVENTIONS` count it."""
+    """The main metric by every convention."""
 
     bleu: float
     bleu_tokenised: float | None

@@ -51,7 +51,7 @@ class Inputs:
     reference: Path
     entries: Mapping[str, Any]
     folders: Mapping[str, Path]
-    machine: Machine = Machine()
+    machine: Machine = dataclasses.field(default_factory=Machine)
     _opened: dict[str, Translator] = dataclasses.field(default_factory=dict, repr=False)
 
     @property
@@ -77,6 +77,10 @@ class Inputs:
             assert isinstance(opened, Translator), f"{self.folders[system]} is no bundle"
             self._opened[system] = opened
         return self._opened[system]
+
+    def details(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Translations of a row, an entry a line: `subwords`, `without_repeated_subwords` (text), and more."""
+        return read_details(Path(row["details"]))
 
     def columns(self) -> tuple[list[str], ...]:
         """All lines of the split: sources, targets, references."""

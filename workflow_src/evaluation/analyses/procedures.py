@@ -25,6 +25,13 @@ def entry_settings(entry: Mapping[str, Any], steps: int) -> SearchSettings:
     return search.settings.checked({**kept, **series})
 
 
+def traces_of(translator: Translator, lines: list[str], settings: SearchSettings) -> list[list[list[int]]]:
+    """Outputs (subword ids) of normalised lines after every step: traces[step][line]."""
+    traces = translator.search(lines, settings, trace=True, scored=False, normalised=True).traces
+    assert traces is not None, "searches that are followed return traces"
+    return traces
+
+
 @dataclasses.dataclass(frozen=True)
 class Procedure:
     """Steps in a model with latents, as `decoding.latent.translate_batch` takes them.

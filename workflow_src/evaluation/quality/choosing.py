@@ -1,16 +1,17 @@
-"""Choosing settings on dev: every combination is tried, the highest BLEU wins, ties go to the one listed first."""
+"""Choosing settings on dev: every combination is tried, the best figure wins, ties go to the one listed first."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from workflow_src.config.experiment import Removal
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.records.atomic import read_json
-from workflow_src.spec import SearchSettings
+from workflow_src.registry import main_metric
+from workflow_src.spec import Metric, SearchSettings
 
 
 def combinations(tune: dict[str, list[Any]]) -> list[dict[str, Any]]:
@@ -19,11 +20,11 @@ def combinations(tune: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 
 def choose(
-    tune: dict[str, list[Any]], measure: Callable[[dict[str, Any]], dict[str, float]]
+    tune: dict[str, list[Any]], measure: Callable[[dict[str, Any]], Mapping[str, float]], metric: Metric
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The combination with the highest `measure(...)["bleu"]`, and the whole curve in the order tried."""
-    curve = [{"settings": settings} | measure(settings) for settings in combinations(tune)]
-    best = max(curve, key=lambda point: point["bleu"])
+    """The combination whose `measure(...)[metric.name]` is best, and the whole curve in the order tried."""
+    curve: list[dict[str, Any]] = [{"settings": settings, **measure(settings)} for settings in combinations(tune)]
+    best = max(curve, key=lambda point: metric.sign * point[metric.name])
     return best["settings"], curve
 
 
@@ -56,11 +57,17 @@ def _allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
     return True
 
 
-def dev_bleu(removal: Removal, quality: str | Path | None, chosen: str | Path | None) -> float:
-    """BLEU on dev of a decode's outputs: of its own translations where `quality` scores them, else of what it chose.
+def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path | None) -> float:
+    """The main metric on dev of a decode: of its own translations where `quality` scores them, else of what it chose.
 
     `removal` says of which repetitions outputs are freed before they are scored.
     """
     if quality is not None:
-        return read_json(quality)[VARIANTS[removal]]["bleu"]
-    return max(point["bleu"] for point in read_json(chosen)["curve"])
+        return read_json(quality)[VARIANTS[removal]][main_metric().name]
+    content = read_json(chosen)
+    return chosen_point(content["curve"], content["chosen"])[main_metric().name]
+
+
+def chosen_point(curve: Iterable[dict[str, Any]], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The point of a curve whose settings dev chose."""
+    return next(point for point in curve if point["settings"] == chosen)

@@ -1,4 +1,8 @@
-"""Is one row better than another? Two-sided paired approximate randomisation of BLEU (Riezler & Maxwell 2005)."""
+"""Is one row better than another, and how sure is a figure? Two-sided paired approximate randomisation (Riezler &
+Maxwell 2005) and the bootstrap, of any metric whose figures of sentences are known.
+
+A metric's sentences are counts (N, C) with a function `combine` from sums of them (..., C) to figures (...).
+"""
 
 from __future__ import annotations
 
@@ -7,57 +11,39 @@ from typing import Any
 
 import numpy as np
 
-from workflow_src.data.bleu import bleu_metric
+from workflow_src.spec import Segments
 
 TRIALS = 10_000
 SEED = 12345
-# Of the test: what is below tells two rows apart.
+# A difference with a smaller p-value tells two rows apart.
 LEVEL = 0.05
-# What results say about the test.
+# The test as results describe it.
 TEST: dict[str, Any] = {"name": "paired approximate randomisation", "two_sided": True, "trials": TRIALS, "seed": SEED}
+BOOTSTRAP_SAMPLES = 1000
+BOOTSTRAP_SEED = 12345
 # Trials computed together: bounds memory.
 _CHUNK = 500
-# Differences in BLEU that only rounding tells apart are equal.
+# Smaller differences are rounding.
 _ROUNDING = 1e-9
-_ORDERS = 4
+
+Combine = Callable[[np.ndarray], np.ndarray]
 
 
-def statistics(translations: list[str], references: list[str], tokeniser: str) -> np.ndarray:
-    """What corpus BLEU is made of, by sentence (N, 10): tokens of output and reference, matches and n-grams by order.
-
-    sacreBLEU counts them over cased text, by `tokeniser`. Raises ValueError for numbers of lines that differ
-    or are 0.
-    """
-    if not references:
-        raise ValueError("there are no references to compare translations against: give at least one line.")
-    if len(translations) != len(references):
-        raise ValueError(f"there are {len(translations)} translations for {len(references)} references.")
-    # Effective order changes no counts, only the score of a sentence, which is not used.
-    metric = bleu_metric(tokeniser, effective_order=True)
-    found = (metric.sentence_score(text, [reference]) for text, reference in zip(translations, references, strict=True))
-    return np.array([[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in found], dtype=float)
-
-
-def corpus_bleu(sums: np.ndarray) -> np.ndarray:
-    """BLEU in [0, 100] from summed `statistics` (..., 10), as sacreBLEU computes it (smoothing "exp")."""
-    words, reference_words = sums[..., 0], sums[..., 1]
-    matches, ngrams = sums[..., 2 : 2 + _ORDERS], sums[..., 2 + _ORDERS :]
-    # The k-th order without a match counts as 1 / 2^k matches.
-    counted = np.where(matches > 0, matches, 0.5 ** np.cumsum(matches == 0, axis=-1))
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        log_precision = np.log(counted / ngrams).mean(axis=-1)
-        brevity = np.minimum(0.0, 1 - reference_words / words)
-        bleu = 100 * np.exp(log_precision + brevity)
-    # Without any match, or without any 4-gram, sacreBLEU says 0.
-    return np.where((matches > 0).any(axis=-1) & (ngrams > 0).all(axis=-1), np.minimum(bleu, 100.0), 0.0)
+def counts_of(segments: Segments) -> tuple[np.ndarray, Combine]:
+    """Counts of sentences (N, C) and the function that combines their sums: the mean, where segments are figures."""
+    values = np.asarray(segments.values, dtype=float)
+    if segments.combine is not None:
+        return values, segments.combine
+    sentences = len(values)
+    return values[:, None], lambda sums: sums[..., 0] / sentences
 
 
 def randomisation_test(
-    baseline: np.ndarray, others: np.ndarray, trials: int = TRIALS, seed: int = SEED
+    baseline: np.ndarray, others: np.ndarray, combine: Combine, trials: int = TRIALS, seed: int = SEED
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Differences in BLEU of `others` (K, N, 10) from `baseline` (N, 10), and their p-values, (K,) each.
+    """Differences in a figure of `others` (K, N, C) from `baseline` (N, C), and their p-values, (K,) each.
 
-    A baseline (K, N, 10) is one for each of the others.
+    A baseline (K, N, C) is one for each of the others.
 
     Under the null hypothesis the two outputs of a sentence might as well have been given by the other system. Each
     trial exchanges them with probability 1/2, sentence by sentence. With c the trials whose difference is at least as
@@ -65,7 +51,7 @@ def randomisation_test(
     p <= a. All comparisons meet the same exchanges, so a p-value does not depend on what else is tested.
     """
     ours, theirs = baseline.sum(axis=-2), others.sum(axis=-2)
-    found = corpus_bleu(theirs) - corpus_bleu(ours)
+    real = combine(theirs) - combine(ours)
     between = others - baseline
     rows, sentences, counts = between.shape
     columns = between.transpose(1, 0, 2).reshape(sentences, rows * counts)
@@ -75,31 +61,22 @@ def randomisation_test(
         size = (min(_CHUNK, trials - start), sentences)
         exchanged = generator.integers(0, 2, size, dtype=np.int8).astype(float)
         moved = (exchanged @ columns).reshape(-1, rows, counts)
-        differences = corpus_bleu(theirs - moved) - corpus_bleu(ours + moved)
-        larger += (np.abs(differences) >= np.abs(found) - _ROUNDING).sum(axis=0)
-    return found, (larger + 1) / (trials + 1)
-
-
-def share(sums: np.ndarray) -> np.ndarray:
-    """A score that is a count of sentences: `sums` (..., 1) are those sentences."""
-    return sums[..., 0]
+        differences = combine(theirs - moved) - combine(ours + moved)
+        larger += (np.abs(differences) >= np.abs(real) - _ROUNDING).sum(axis=0)
+    return real, (larger + 1) / (trials + 1)
 
 
 def pairwise_test(
-    counts: np.ndarray,
-    rivals: Sequence[int],
-    score: Callable[[np.ndarray], np.ndarray] = corpus_bleu,
-    trials: int = TRIALS,
-    seed: int = SEED,
+    counts: np.ndarray, rivals: Sequence[int], combine: Combine, trials: int = TRIALS, seed: int = SEED
 ) -> np.ndarray:
-    """p-values (R, K) of the difference in `score` between each of K rows and each of R `rivals`, numbers of rows.
+    """p-values (R, K) of the difference in a figure between each of K rows and each of R `rivals`, numbers of rows.
 
-    `counts` (K, N, C) are what the score is made of, by sentence; `score` takes their sums (..., C). Test, exchanges
-    and p-values are those of `randomisation_test`; what a trial exchanges is summed once for all pairs.
+    `counts` are (K, N, C). Test, exchanges and p-values are those of `randomisation_test`; what a trial exchanges is
+    summed once for all pairs.
     """
     rows, sentences, size = counts.shape
     sums = counts.sum(axis=1)
-    real = np.stack([score(sums) - score(sums[rival]) for rival in rivals])
+    real = np.stack([combine(sums) - combine(sums[rival]) for rival in rivals])
     columns = counts.transpose(1, 0, 2).reshape(sentences, rows * size)
     generator = np.random.default_rng(seed)
     larger = np.zeros((len(rivals), rows), dtype=int)
@@ -109,6 +86,24 @@ def pairwise_test(
         sums_exchanged = (exchanged @ columns).reshape(-1, rows, size)
         for number, rival in enumerate(rivals):
             moved = sums_exchanged - sums_exchanged[:, [rival]]
-            differences = score(sums - moved) - score(sums[rival] + moved)
+            differences = combine(sums - moved) - combine(sums[rival] + moved)
             larger[number] += (np.abs(differences) >= np.abs(real[number]) - _ROUNDING).sum(axis=0)
     return (larger + 1) / (trials + 1)
+
+
+def bootstrap_interval(
+    counts: np.ndarray, combine: Combine, samples: int = BOOTSTRAP_SAMPLES, seed: int = BOOTSTRAP_SEED
+) -> tuple[float, float]:
+    """95 % interval of the figure of counts (N, C), as sacreBLEU's bootstrap has it.
+
+    Its middle is the mean over resampled texts, its width that between their 2.5th and 97.5th percentile. It is widened
+    to the figure itself where it leaves that out.
+    """
+    sentences = len(counts)
+    drawn = np.random.default_rng(seed).choice(sentences, size=(samples, sentences), replace=True)
+    weights = np.stack([np.bincount(row, minlength=sentences) for row in drawn]).astype(float)
+    figures = np.sort(combine(weights @ counts))
+    edge = samples // 40
+    half = 0.5 * (figures[samples - edge - 1] - figures[edge])
+    figure = float(combine(counts.sum(axis=0)))
+    return min(figure, float(figures.mean() - half)), max(figure, float(figures.mean() + half))

@@ -90,8 +90,8 @@ def context_of(
         caption = block.caption
         if drawn:
             caption = f"What Figure {figure} shows{', with its errors' if block.errors else ''}."
-        numbers = {"figure": figure if drawn else None, "table": table if numbered else None}
-        shown.append(dataclasses.replace(one, **numbers, table_caption=caption))
+        numbers = figure if drawn else None, table if numbered else None
+        shown.append(dataclasses.replace(one, figure=numbers[0], table=numbers[1], table_caption=caption))
         figure, table = figure + drawn, table + numbered
     return {"blocks": shown, "carried": carried}
 

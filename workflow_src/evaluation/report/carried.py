@@ -1,4 +1,4 @@
-"""What tables carry beside their figures: the data and their checksum, the seeds, and how the systems were trained.
+"""What captions of all tables say: the data and their checksum, the seeds, and how the systems were trained.
 
 Systems are those of results.json, one for each system and seed.
 """
@@ -56,10 +56,7 @@ def unequal(systems: Sequence[TrainedSystem], shown: Collection[str]) -> str:
     return f"Networks were not trained equally long: {'; '.join(system.trained_words for system in networks)}."
 
 
-def report_words(
-    dataset: str, sums: dict[str, str] | None, systems: Sequence[TrainedSystem], rows: Sequence[Row]
-) -> tuple[str, str]:
-    """For a report with `rows` as in results.json: how long its systems were trained, and what every table carries."""
-    shown = {row.system for row in rows}
-    about = (data(dataset, sums, (row.seed for row in rows)), SYSTEMS, unequal(systems, shown))
-    return training(systems, shown), " ".join(filter(None, about))
+def notes(systems: Sequence[TrainedSystem], rows: Sequence[Row]) -> dict[str, str]:
+    """Notes on the systems under every table of a report with `rows` as in results.json."""
+    unlike = unequal(systems, {row.system for row in rows})
+    return {"Systems": " ".join(filter(None, [SYSTEMS, unlike]))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,45 @@ from workflow_src.config.experiment import Removal
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
-from workflow_src.evaluation.report.results import Results, Row
+from workflow_src.evaluation.report.results import Results, Row, listed
 from workflow_src.records.atomic import ArtifactError
-from workflow_src.registry import searches
+from workflow_src.registry import default_metrics, main_metric, searches
+from workflow_src.spec import Metric
 
-FIGURES = {
-    "bleu": "BLEU",
-    "gap": "BLEU below the teacher's beam search",
-    "validity": "valid outputs, %",
-    "latency_ms": "milliseconds a sentence, one at a time",
-    "speedup": "speed-up against the teacher's beam search",
-}
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A figure that experiments are compared in: `of` a row, given the main metric of the row that it is compared with
+    (None where there is none)."""
+
+    heading: str
+    of: Callable[[Row, float | None], float | None]
+    digits: int = 1
+
+
+def figures(experiments: Iterable[Results]) -> list[Figure]:
+    """The main metric and its gap, other metrics that decide or are tested and that some experiment measured, speed."""
+    main = main_metric()
+    names = dict.fromkeys(name for one in experiments for name in one.metrics or (m.name for m in default_metrics()))
+    shown = [metric for metric in listed(names) if metric != main and (metric.decides or metric.uncertainty)]
+    return [
+        Figure(main.axis, lambda row, level: row.quality),
+        Figure(
+            f"{main.title} below the teacher's beam search",
+            lambda row, level: None if level is None else level - row.quality,
+        ),
+        *map(_metric_figure, shown),
+        Figure("milliseconds a sentence, one at a time", lambda row, level: row.latency_ms, digits=2),
+        Figure("speed-up against the teacher's beam search", lambda row, level: row.speedup, digits=2),
+    ]
+
+
+def _metric_figure(metric: Metric) -> Figure:
+    def value(row: Row, level: float | None) -> float | None:
+        figure = row.figure(metric)
+        return None if figure is None else metric.factor * figure
+
+    return Figure(metric.axis, value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +72,8 @@ Key = tuple[str, str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """`cells[figure][row][column]`; rows are (system, decode, data), columns the experiments.
+    """`cells[heading][row][column]` of figures by their headings; rows are (system, decode, data), columns the
+    experiments.
 
     `about` says of each experiment on which data and seeds it is; `systems` are lines of text, one for each experiment
     and system that a row shows.
@@ -52,6 +82,7 @@ class Comparison:
     experiments: tuple[str, ...]
     datasets: tuple[str, ...]
     rows: tuple[Key, ...]
+    figures: tuple[Figure, ...]
     cells: dict[str, dict[Key, list[Cell | None]]]
     about: tuple[str, ...] = ()
     systems: tuple[tuple[str, ...], ...] = ()
@@ -81,14 +112,7 @@ def _cell(values: list[float]) -> Cell | None:
     return Cell(statistics.fmean(values), deviation, len(values))
 
 
-def _figure(row: Row, name: str, beams: dict[int, float]) -> float | None:
-    if name == "gap":
-        return beams[row.seed] - row.bleu if row.seed in beams else None
-    value = getattr(row, name)
-    return 100 * value if name == "validity" and value is not None else value
-
-
-def compare(found: list[Results], removed: Removal | None = None) -> Comparison:
+def compare(experiments: list[Results], removed: Removal | None = None) -> Comparison:
     """Rows of all experiments by what they are. `removed`: which repetitions, from what is not autoregressive; by
     default subwords, and none from outputs that are read off alignments.
 
@@ -96,40 +120,42 @@ def compare(found: list[Results], removed: Removal | None = None) -> Comparison:
     largest beam where there is none). Rows that would stand in one cell get their decode's name. Raises ValueError for
     no experiments, and for one whose results hold its non-autoregressive outputs in other ways only.
     """
-    if not found:
+    if not experiments:
         raise ValueError("there is nothing to compare; give at least one experiment.")
     order: dict[Key, None] = {}
     by_experiment = []
-    for results in found:
+    for results in experiments:
         _check_removal(results, removed)
         wanted = [row for row in results.rows if row.autoregressive or row.repetitions_removed == row.removal(removed)]
         levels: dict[int, float] = {}
         references = [(key, row) for row in wanted if (key := _preference(row)) is not None]
         for _, row in sorted(references, key=lambda pair: pair[0], reverse=True):
-            levels.setdefault(row.seed, row.bleu)
+            levels.setdefault(row.seed, row.quality)
         rows: dict[Key, dict[int, Row]] = {}
         for row in wanted:
             system, label, data = row_key(row)
-            there = rows.get((system, label, data), {})
-            if any(other.name != row.name for other in there.values()):
+            twins = rows.get((system, label, data), {})
+            if any(other.name != row.name for other in twins.values()):
                 label += f" ({row.name})"
             rows.setdefault((system, label, data), {}).setdefault(row.seed, row)
         order |= dict.fromkeys(rows)
         by_experiment.append((rows, levels))
-    cells = {name: {key: [] for key in order} for name in FIGURES}
-    for name in FIGURES:
+    shown = figures(experiments)
+    cells: dict[str, dict[Key, list[Cell | None]]] = {figure.heading: {key: [] for key in order} for figure in shown}
+    for figure in shown:
         for key in order:
             for rows, levels in by_experiment:
-                values = [_figure(row, name, levels) for row in rows.get(key, {}).values()]
-                cells[name][key].append(_cell([value for value in values if value is not None]))
+                values = [figure.of(row, levels.get(row.seed)) for row in rows.get(key, {}).values()]
+                cells[figure.heading][key].append(_cell([value for value in values if value is not None]))
     return Comparison(
-        tuple(results.experiment for results in found),
-        tuple(results.dataset for results in found),
+        tuple(results.experiment for results in experiments),
+        tuple(results.dataset for results in experiments),
         tuple(order),
+        tuple(shown),
         cells,
-        tuple(map(_about, found)),
-        tuple(line for results in found for line in _systems(results)),
-        frozenset(row.removal() == "none" for results in found for row in results.rows if not row.autoregressive),
+        tuple(map(_about, experiments)),
+        tuple(line for results in experiments for line in _systems(results)),
+        frozenset(row.removal() == "none" for results in experiments for row in results.rows if not row.autoregressive),
     )
 
 
@@ -153,19 +179,19 @@ def _systems(results: Results) -> list[tuple[str, ...]]:
     lines = []
     for system in carried.first_seeds(results.systems, {row.system for row in results.rows}):
         seeds = ", ".join(str(other.seed) for other in results.systems if other.system == system.system)
-        told = {"experiment": results.experiment, "seeds": seeds}
-        lines.append(tuple(str((system.cells() | told).get(head, "–")) for head in SYSTEM_HEADS))
+        cells = system.cells() | {"experiment": results.experiment, "seeds": seeds}
+        lines.append(tuple(str(cells.get(head, "–")) for head in SYSTEM_HEADS))
     return lines
 
 
 def _check_removal(results: Results, removed: Removal | None) -> None:
     others = [row for row in results.rows if not row.autoregressive]
-    there = sorted({row.repetitions_removed for row in others})
-    missing = sorted({row.removal(removed) for row in others} - set(there))
+    known = sorted({row.repetitions_removed for row in others})
+    missing = sorted({row.removal(removed) for row in others} - set(known))
     if missing:
         raise ValueError(
             f"the results of {results.experiment} have no rows with --remove-repetitions {missing[0]}, only "
-            f"{', '.join(there)}; make its report again, or choose one of these."
+            f"{', '.join(known)}; make its report again, or choose one of these."
         )
 
 
@@ -184,17 +210,16 @@ def _preference(row: Row) -> tuple[Any, ...] | None:
 
 def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
     """(heading, lines of cells as text) for every figure that some experiment has."""
-    made = []
-    for name, heading in FIGURES.items():
+    by_heading = []
+    for figure in comparison.figures:
         lines = []
         for key in comparison.rows:
-            row = comparison.cells[name][key]
+            row = comparison.cells[figure.heading][key]
             if any(row):
-                digits = 2 if name in ("latency_ms", "speedup") else 1
-                lines.append([*key, *("–" if cell is None else cell.text(digits) for cell in row)])
+                lines.append([*key, *("–" if cell is None else cell.text(figure.digits) for cell in row)])
         if lines:
-            made.append((heading, lines))
-    return made
+            by_heading.append((figure.heading, lines))
+    return by_heading
 
 
 def grouped(lines: list[list[str]]) -> list[tuple[str, list[list[str]]]]:

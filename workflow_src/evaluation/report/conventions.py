@@ -1,10 +1,11 @@
-"""How BLEU is counted: what is done about repetitions, and the conventions of published figures, in words."""
+"""How outputs are scored: what is done about repetitions, and the conventions of published figures, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from workflow_src.config.experiment import Removal, ReportConfig, removal
+from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.report.markdown import group_row, markdown_table
 from workflow_src.evaluation.report.tables import REMOVAL_LABELS
 
@@ -25,33 +26,20 @@ def removal_words(removed: Removal | None, aligned: Collection[bool] = (False,))
     return "words that repeat the one before are removed" if removed == "words" else "repetitions are kept"
 
 
-def removal_caption(removed: Removal | None, split: str, aligned: Collection[bool] = (False,)) -> str:
-    """What the table of ways to remove repetitions shows."""
-    return (
-        f"BLEU on {split} with repetitions kept, with words that repeat the one before removed from the text, and with "
-        "subwords that repeat the one before removed before they are joined to words. In the main table, "
-        f"{removal_words(removed, aligned)}."
-    )
-
-
 def source_words(report: ReportConfig) -> str:
     """Where published figures come from, in brackets after a blank; empty where the report does not say it."""
     return f" ({report.expected_source})" if report.expected_source else ""
 
 
-def published_words(report: ReportConfig) -> str:
-    """Where published figures come from and how they count BLEU, in sentences; empty where there are none."""
-    if not report.expected:
+def published_words(manifest: Manifest) -> str:
+    """Where published figures come from and how they are counted, in sentences; empty where there are none."""
+    report, published, main = manifest.report, manifest.published, manifest.main
+    if not report.expected or not published.convention:
         return ""
-    counted = {
-        "sacrebleu": "sacreBLEU, as the column BLEU is",
-        "tokenised": "cased BLEU over tokens",
-        "intl-lowercase": "BLEU over international tokens without case",
-    }[report.expected_convention]
-    text = f"Published figures{source_words(report)} are {counted}"
-    if report.expected_convention == "sacrebleu":
-        return f"{text}."
-    return f"{text}: compare them with ours in the same convention beside them, not with the column BLEU."
+    text = f"Published figures{source_words(report)} are {published.convention.words}"
+    if published is main:
+        return f"{text}, as the column {main.title} is."
+    return f"{text}: compare them with ours in the same convention beside them, not with the column {main.title}."
 
 
 def removal_table(removals: list[tuple[str, list[list[str]]]]) -> str:

@@ -10,13 +10,11 @@ from workflow_src.config.manifest import DecodeInfo
 from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report.progress import still_improving
 from workflow_src.evaluation.report.results import Pairs, Row
+from workflow_src.registry import default_metrics
+from workflow_src.spec import Metric
 
-# Below this BLEU nothing is concluded.
-LEAST_BLEU = 5.0
 # A test of fewer sentences hardly tells rows apart: nothing is concluded from what it does not tell.
 LEAST_SENTENCES = 100
-
-FIGURES = ("bleu", "validity")
 
 
 class Line(Protocol):
@@ -51,14 +49,25 @@ class Evidence:
     pairs: Pairs
     unfinished: frozenset[str] = frozenset()
     sentences: int = 0
+    metrics: tuple[Metric, ...] = dataclasses.field(default_factory=default_metrics)
 
     @classmethod
-    def of(cls, rows: Iterable[Row], pairs: Pairs, unfinished: Iterable[str] = (), sentences: int = 0) -> Evidence:
-        """The evidence about `rows` of results.json, one of each system, name and seed."""
+    def of(
+        cls,
+        rows: Iterable[Row],
+        pairs: Pairs,
+        unfinished: Iterable[str] = (),
+        sentences: int = 0,
+        metrics: Sequence[Metric] | None = None,
+    ) -> Evidence:
+        """The evidence about `rows` of results.json, one of each system, name and seed, in `metrics` (the default ones)
+        that decide."""
         by_key: dict[tuple[str, str], dict[int, Row]] = {}
         for row in rows:
             by_key.setdefault((row.system, row.name), {})[row.seed] = row
-        return cls(by_key, pairs, frozenset(unfinished), sentences)
+        measured = default_metrics() if metrics is None else metrics
+        deciding = tuple(metric for metric in measured if metric.decides)
+        return cls(by_key, pairs, frozenset(unfinished), sentences, deciding)
 
     def p_values(self, line: Line, other: Line, seed: int) -> Mapping[str, float] | None:
         """p-values of two lines' difference by figure, or None where they were not compared."""
@@ -66,7 +75,7 @@ class Evidence:
         return self.pairs.get((ours, theirs)) or self.pairs.get((theirs, ours))
 
     def as_good(self, line: Line, other: Line) -> bool:
-        """Whether the test tells `line` lower than `other` in none of the figures that both have, in no seed.
+        """Whether no test tells `line` worse than `other`, in any metric that decides and any seed.
 
         Not where they were not compared, or in too few sentences.
         """
@@ -77,21 +86,24 @@ class Evidence:
             self._as_good(ours[seed], theirs.get(seed), self.p_values(line, other, seed)) for seed in ours
         )
 
-    @staticmethod
-    def _as_good(row: Row, other: Row | None, p_values: Mapping[str, float] | None) -> bool:
+    def _as_good(self, row: Row, other: Row | None, p_values: Mapping[str, float] | None) -> bool:
         if other is None or p_values is None:
             return False
-        for figure in FIGURES:
-            ours, theirs = getattr(row, figure), getattr(other, figure)
-            # What was not tested is as good only where it is no lower.
-            if ours is not None and theirs is not None and ours < theirs and p_values.get(figure, 0.0) < LEVEL:
+        for metric in self.metrics:
+            ours, theirs = row.figure(metric), other.figure(metric)
+            if ours is None or theirs is None or metric.sign * ours >= metric.sign * theirs:
+                continue
+            # What was not tested is as good only where it is no worse.
+            if p_values.get(metric.name, 0.0) < LEVEL:
                 return False
         return True
 
     def lacking(self, line: Line) -> str | None:
-        """Why nothing is concluded about a line: its BLEU, or its training; None where something may be."""
-        if line.figures["bleu"] < LEAST_BLEU:
-            return f"“{line.decode.system.name}” has less than {LEAST_BLEU:g} BLEU"
+        """Why nothing is concluded about a line: a figure, or its training; None where something may be."""
+        for metric in self.metrics:
+            figure = line.figures.get(metric.name)
+            if metric.least is not None and figure is not None and figure < metric.least:
+                return f"“{line.decode.system.name}” has less than {metric.least:g} {metric.title}"
         for name in (line.decode.system.name, line.decode.system.group):
             if name in self.unfinished:
                 return f"“{name}” was still learning when its training ended"
@@ -101,10 +113,9 @@ class Evidence:
         """p-values of two lines' difference in words: of one seed, or the smallest of several."""
         seeds = self.rows[line.decode.key]
         tested = [values for seed in seeds if (values := self.p_values(line, other, seed))]
-        names = {"bleu": "p", "validity": "of validity"}
-        told = ", ".join(
-            f"{names[figure]} {'≥' if len(tested) > 1 else '='} {min(values[figure] for values in tested):.2g}"
-            for figure in FIGURES
-            if tested and all(figure in values for values in tested)
+        relation = "≥" if len(tested) > 1 else "="
+        return ", ".join(
+            f"{f'of {metric.title}' if number else 'p'} {relation} {min(values[metric.name] for values in tested):.2g}"
+            for number, metric in enumerate(self.metrics)
+            if tested and all(metric.name in values for values in tested)
         )
-        return told

@@ -26,7 +26,8 @@ from workflow_src.evaluation.report.page import colour_class
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group, Line
 from workflow_src.records.atomic import atomic
-from workflow_src.spec import Look
+from workflow_src.registry import main_metric
+from workflow_src.spec import Look, Metric
 
 INK, MUTED, RULE = "#1b1b1d", "#6f6f77", "#d9d9de"
 VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule"}
@@ -218,7 +219,7 @@ def _steps(line: Line) -> float:
 
 
 def refinement(groups: list[Group]) -> Figure | None:
-    """BLEU, and validity where known, against refinement steps; None where no search has two points.
+    """The main metric, and others that decide, against refinement steps; None where no search has two points.
 
     What refinement starts from is step 0, and the row that others are compared with a dotted line.
     """
@@ -233,10 +234,10 @@ def refinement(groups: list[Group]) -> Figure | None:
     ]
     lines = [line for group in groups for line in group.lines]
     panels = [
-        panel
-        for panel in (("bleu", "BLEU", 1), ("validity", "valid outputs, %", 100))
+        metric
+        for metric in dict.fromkeys(metric for line in lines for metric, _ in line.deciding)
         if any(
-            is_curve((_steps(line), line.figures[panel[0]]) for line in _followed(groups, curve)) for curve in curves
+            is_curve((_steps(line), line.figures[metric.name]) for line in _followed(groups, curve)) for curve in curves
         )
     ]
     if not panels:
@@ -245,15 +246,15 @@ def refinement(groups: list[Group]) -> Figure | None:
     with matplotlib.rc_context(STYLE):
         figure = _figure(3.6 * len(panels) if len(panels) > 1 else 5.0, 2.7)
         labels = []
-        for axes, (key, title, factor) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            ends = [_refined(axes, groups, key, factor, curve) for curve in curves]
+        for axes, metric in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            ends = [_refined(axes, groups, metric, curve) for curve in curves]
             right = max(_steps(line) for curve in curves for line in curve.lines)
-            if references and references[0].figures[key] is not None:
-                first, level = references[0], factor * references[0].figures[key]
-                colour = first.decode.look.colour
+            first = next(iter(references), None)
+            if first and (value := first.figures[metric.name]) is not None:
+                level, colour = metric.factor * value, first.decode.look.colour
                 axes.plot([0, right], [level] * 2, color=colour, linestyle=(0, (1, 2)), linewidth=1)
                 ends.append((right, level, f"{first.system} {first.label}", colour))
-            axes.set_title(title)
+            axes.set_title(metric.axis)
             axes.set_xlabel("refinement steps L")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
             axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -270,16 +271,15 @@ def _followed(groups: list[Group], curve: Curve) -> list[Line]:
     return [*start[:1], *curve.lines]
 
 
-def _refined(
-    axes: Axes, groups: list[Group], key: str, factor: float, curve: Curve
-) -> tuple[float, float, str, str] | None:
+def _refined(axes: Axes, groups: list[Group], metric: Metric, curve: Curve) -> tuple[float, float, str, str] | None:
     """Draw one search of one model from its unrefined row on; returns the end for its label, or None."""
     search = curve.decode.search
+    key, factor = metric.name, metric.factor
     drawn = [line for line in _followed(groups, curve) if line.figures[key] is not None]
     if not drawn:
         return None
     x = [_steps(line) for line in drawn]
-    y = [factor * line.figures[key] for line in drawn]
+    y = [factor * value for line in drawn if (value := line.figures[key]) is not None]
     style = style_of(curve.decode.look, curve.twin)
     axes.plot(x, y, linestyle=DASHES[curve.twin % len(DASHES)], **style)
     if all(line.spread for line in drawn):
@@ -289,11 +289,13 @@ def _refined(
 
 
 def stopping(choices: Iterable[Choice]) -> Figure | None:
-    """BLEU on dev against mean refinement steps, a point a stopping threshold; None where no decode tried several."""
+    """The main metric on dev against mean refinement steps, a point a stopping threshold; None where no decode tried
+    several."""
+    main = main_metric()
     drawn = [
         choice
         for choice in choices
-        if _tried_stops(choice) and is_curve((point["mean_steps"], point["bleu"]) for point in choice.points)
+        if _tried_stops(choice) and is_curve((point["mean_steps"], point[main.name]) for point in choice.points)
     ]
     if not drawn:
         return None
@@ -303,11 +305,11 @@ def stopping(choices: Iterable[Choice]) -> Figure | None:
         ends = []
         for twin, choice in enumerate(drawn):
             points = sorted(choice.points, key=lambda point: point["mean_steps"])
-            x, y = [point["mean_steps"] for point in points], [point["bleu"] for point in points]
+            x, y = [point["mean_steps"] for point in points], [point[main.name] for point in points]
             search, colour = choice.decode.search, choice.decode.look.colour
             axes.plot(x, y, marker="o", markersize=3.5, color=colour, linestyle=DASHES[twin % len(DASHES)])
             ends.append((x[-1], y[-1], f"{search.title} · {choice.decode.system.name}", colour))
-        axes.set_title("BLEU on dev")
+        axes.set_title(f"{main.title} on dev")
         axes.set_xlabel("refinement steps, mean over sentences")
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.margins(x=0.03, y=0.1)

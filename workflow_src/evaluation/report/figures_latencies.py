@@ -59,7 +59,7 @@ def latencies(speed: Speed | None) -> list[Latency]:
 
 
 def quality_latencies(groups: list[Group], speed: Speed | None) -> Figure | None:
-    """BLEU against milliseconds a sentence (log scale), a panel a latency; None where no two rows were timed.
+    """Quality against milliseconds a sentence (log scale), a panel a latency; None where no two rows were timed.
 
     A grey line joins the rows that no other row of the panel beats in both. They have numbers, the same in all panels;
     a list below the panels says which rows these are.
@@ -81,7 +81,7 @@ def quality_latencies(groups: list[Group], speed: Speed | None) -> Figure | None
         for axes, panel in zip(grid, drawn, strict=False):
             _panel(axes, *panel, numbers)
         for axes in grid[: len(drawn) : ACROSS]:
-            axes.set_ylabel("BLEU")
+            axes.set_ylabel(next(iter(every.values())).main.axis)
         for axes in grid[max(0, len(drawn) - ACROSS) : len(drawn)]:
             axes.set_xlabel("milliseconds a sentence, log scale")
         for axes in grid[len(drawn) :]:
@@ -97,7 +97,7 @@ def _numbers(drawn: Drawn) -> dict[Key, int]:
     for latency, curves in drawn:
         lines = [line for curve in curves for line in curve.lines]
         best |= {line.decode.key: line for line in best_first(lines, latency.times)}
-    order = sorted(best, key=lambda key: -best[key].figures["bleu"])
+    order = sorted(best, key=lambda key: -best[key].goodness)
     return {key: number for number, key in enumerate(order, 1)}
 
 

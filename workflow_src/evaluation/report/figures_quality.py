@@ -52,7 +52,7 @@ class Labelled(Protocol):
 
 
 def undominated(points: list[tuple[float, float]]) -> list[int]:
-    """Indices of the (milliseconds, BLEU) points that no other point is faster and at least as good as, by speed.
+    """Indices of the (milliseconds, goodness) points that no other point is faster and at least as good as, by speed.
 
     Of equal points the first counts.
     """
@@ -123,7 +123,7 @@ def joined_by(groups: list[Group]) -> str:
 
 
 def quality_speed(groups: list[Group]) -> Figure | None:
-    """BLEU against milliseconds a sentence (log scale), one point a row; steps of one search are joined.
+    """The main metric against milliseconds a sentence (log scale), one point a row; steps of one search are joined.
 
     None where fewer than two rows were timed.
 
@@ -139,7 +139,7 @@ def quality_speed(groups: list[Group]) -> Figure | None:
         texts, best = short_labels(every), best_first(every, times)
         on_line = set(map(id, best))
         beaten = [] if crowded(groups) else [line for line in every if id(line) not in on_line]
-        shown = sorted([*best, *beaten], key=lambda line: (-line.figures["bleu"], times[line.decode.key]))
+        shown = sorted([*best, *beaten], key=lambda line: (-line.goodness, times[line.decode.key]))
         reached = _reached(shown, times)
         told = listed([(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(shown, reached, strict=True)])
         heights = (4.8, LINE * (len(told) + 1))
@@ -155,24 +155,23 @@ def quality_speed(groups: list[Group]) -> Figure | None:
         write_list(lower, told)
         scale(axes, [times[line.decode.key] for line in every])
         axes.set_xlabel("milliseconds a sentence, one at a time, log scale   (faster to the left)")
-        axes.set_title("BLEU")
+        axes.set_title(every[0].main.axis)
     return figure
 
 
 def best_first(lines: list[Line], times: Times) -> list[Line]:
     """The rows that no other row is faster and at least as good as, the best first."""
-    return [lines[i] for i in reversed(undominated([_point(line, times) for line in lines]))]
+    return [lines[i] for i in reversed(undominated([(times[line.decode.key], line.goodness) for line in lines]))]
 
 
 def _point(line: Line, times: Times) -> tuple[float, float]:
-    return times[line.decode.key], line.figures["bleu"]
+    return times[line.decode.key], line.quality
 
 
 def _reached(lines: list[Line], times: Times) -> list[str]:
-    """BLEU and milliseconds of lines, with as many digits of BLEU as tell them apart, two at most."""
-    points = [_point(line, times) for line in lines]
-    digits = 1 if len({f"{bleu:.1f}" for _, bleu in points}) == len(points) else 2
-    return [f"{bleu:.{digits}f} BLEU in {milliseconds:.3g} ms" for milliseconds, bleu in points]
+    """Quality and milliseconds of lines, with as many digits of quality as tell them apart, two at most."""
+    digits = 1 if len({f"{line.quality:.1f}" for line in lines}) == len(lines) else 2
+    return [f"{line.quality:.{digits}f} {line.main.title} in {times[line.decode.key]:.3g} ms" for line in lines]
 
 
 def draw_best(axes: Axes, best: list[Line], times: Times) -> None:
@@ -226,7 +225,7 @@ def write_list(part: Any, lines: list[tuple[str, str, str]]) -> None:
 
 
 def scale(axes: Axes, milliseconds: list[float], most: int | None = None) -> None:
-    """A log scale around milliseconds with `most` ticks at most, and a few round figures of BLEU."""
+    """A log scale around milliseconds with `most` ticks at most, and a few round figures of quality."""
     axes.set_xscale("log")
     log_ticks(axes.xaxis, milliseconds, axes.set_xlim, most)
     axes.margins(y=0.12)

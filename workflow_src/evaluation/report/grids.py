@@ -1,4 +1,4 @@
-"""Tables over two settings of a family's systems, with energy and BLEU as Tu et al. 2020 show operators (Table 2)."""
+"""Tables over two settings of a family's systems, with energy and quality as in Table 2 of Tu et al. 2020."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import Any
 
 from workflow_src.config.manifest import GridCell, GridInfo, Manifest
 from workflow_src.evaluation.analyses.energy import AtReferenceLengths, RowEnergies
-from workflow_src.evaluation.quality.metrics import CONVENTIONS
+from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words, source_words
 from workflow_src.evaluation.report.results import Row
-from workflow_src.evaluation.report.tables import CONVENTION_LABELS, Group, wanted_rows
+from workflow_src.evaluation.report.tables import Group, wanted_rows
 
 
 def tables(
-    manifest: Manifest, energies: RowEnergies | None, table: Sequence[Group], rows: Sequence[Row]
+    manifest: Manifest,
+    energies: RowEnergies | None,
+    table: Sequence[Group],
+    rows: Sequence[Row],
+    data: str = "",
+    notes: Mapping[str, str] = {},
 ) -> list[dict[str, Any]]:
     """Every grid: `title`, `caption`, `heads`, `rows` of cells as text; in `published` the same of published figures,
-    or None.
+    or None. `data` and `notes` are parts of all captions.
 
-    A cell has the energy in nats a sentence and, in brackets, BLEU, both at the references' lengths, where the system
-    was measured there; else BLEU of the first line of the system in `table`, over the seeds in
-    `rows`, which are those of results.json. BLEU is counted by `report.expected_convention`.
+    A cell has the energy in nats a sentence and, in brackets, the main metric, both at the references' lengths, where
+    the system was measured there; else the main metric of the first line of the system in `table`, over the seeds in
+    `rows`, which are those of results.json. It is counted by `report.expected_convention`.
     """
-    key = CONVENTIONS[manifest.report.expected_convention]
+    counted = manifest.published
     given: dict[str, AtReferenceLengths] = {}
     for entry in energies.at_reference_lengths if energies else ():
         given.setdefault(entry.system, entry)
@@ -40,17 +45,21 @@ def tables(
             entry = given[one.system]
             under = energies.by_scorer(entry).get(energies.scorer_of(one))
             value = under.per_sentence if under else None
-            return f"{'–' if value is None else f'{value:.1f}'} ({getattr(entry.bleu, key):.1f})"
-        bleu = [getattr(row, key) for row in wanted if (row.system, row.name) == lines.get(one.system)]
-        return f"{statistics.fmean(bleu):.1f}" if bleu and None not in bleu else "–"
+            return f"{'–' if value is None else f'{value:.1f}'} ({getattr(entry.bleu, counted.name):.1f})"
+        figures = [row.figure(counted) for row in wanted if (row.system, row.name) == lines.get(one.system)]
+        known = [figure for figure in figures if figure is not None]
+        return f"{statistics.fmean(known):.1f}" if known and len(known) == len(figures) else "–"
 
-    return [_table(grid, cell, _caption(grid, manifest, energies, given), manifest) for grid in manifest.grids]
+    captions = [_caption(grid, manifest, energies, given, data, notes) for grid in manifest.grids]
+    return [_table(grid, cell, caption, manifest) for grid, caption in zip(manifest.grids, captions, strict=True)]
 
 
-def _table(grid: GridInfo, cell: Callable[[GridCell | None], str], caption: str, manifest: Manifest) -> dict[str, Any]:
+def _table(
+    grid: GridInfo, cell: Callable[[GridCell | None], str], caption: Caption, manifest: Manifest
+) -> dict[str, Any]:
     heads = [f"{_setting(grid.row_setting)} \\ {_setting(grid.column_setting)}", *grid.columns]
     published = grid.published and {
-        "caption": f"Published{source_words(manifest.report)}.",
+        "caption": Caption(f"Published{source_words(manifest.report)}."),
         "heads": heads,
         "rows": [[name, *cells] for name, cells in zip(grid.rows, grid.published, strict=True)],
     }
@@ -63,21 +72,28 @@ def _setting(path: str) -> str:
 
 
 def _caption(
-    grid: GridInfo, manifest: Manifest, energies: RowEnergies | None, given: Mapping[str, AtReferenceLengths]
-) -> str:
+    grid: GridInfo,
+    manifest: Manifest,
+    energies: RowEnergies | None,
+    given: Mapping[str, AtReferenceLengths],
+    data: str,
+    notes: Mapping[str, str],
+) -> Caption:
     report = manifest.report
     cells = [cell for row in grid.cells for cell in row if cell is not None]
     measured = [cell for cell in cells if cell.system in given]
-    counted, removed = CONVENTION_LABELS[report.expected_convention], removal_words(report.remove_repetitions)
+    convention, removed = manifest.published.convention, removal_words(report.remove_repetitions)
+    counted = f"{manifest.main.title} ({convention.title})" if convention else manifest.main.title
     rows, columns = _setting(grid.row_setting), _setting(grid.column_setting)
-    told = [f"Systems of family {grid.family}, {rows} in rows and {columns} in columns."]
+    told = []
     if measured:
         scorers = " or ".join(dict.fromkeys(energies.scorer_of(cell) for cell in measured))
         told.append(
             f"At the references' lengths on {energies.split}: energy in nats a sentence under {scorers}, and in "
-            f"brackets BLEU ({counted}); {removed}."
+            f"brackets {counted}; {removed}."
         )
     if len(measured) < len(cells):
         what = "A figure alone is" if measured else "Figures are"
-        told.append(f"{what} BLEU ({counted}) of a system's first row in the main table; {removed}.")
-    return " ".join(told)
+        told.append(f"{what} {counted} of a system's first row in the main table; {removed}.")
+    line = f"Systems of family {grid.family}, {rows} in rows and {columns} in columns."
+    return Caption(f"{line} {data}".strip(), {"Cells": " ".join(told), **notes})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ from workflow_src.config.display import build
 from workflow_src.config.manifest import Manifest, RowInfo
 from workflow_src.data.lines import read_lines
 from workflow_src.evaluation.analyses.content import Content
-from workflow_src.evaluation.quality import metrics
+from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import analyses, figures_learning, results
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import ArtifactError, read_chosen, read_json
+from workflow_src.spec import Metric
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -35,14 +36,21 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def read_quality(path: str) -> dict[str, Any]:
-    """A quality file. Raises ArtifactError when it lacks a variant or a score."""
-    found = read_json(path)
-    for variant in metrics.VARIANTS.values():
-        for key in ("bleu", "bleu_ci", "chrf", "validity", "bleu_signature", "chrf_signature"):
-            if key not in found.get(variant, {}):
+def read_quality(path: str, metrics: Sequence[Metric]) -> dict[str, Any]:
+    """A quality file. Raises ArtifactError when it lacks a variant, or the score of one of the metrics."""
+    content: dict[str, Any] = read_json(path)
+    keys = [key for m in metrics for key in (m.name, *([f"{m.name}_ci"] if m.uncertainty else []))]
+    for variant in VARIANTS.values():
+        for key in keys:
+            if key not in content.get(variant, {}):
                 raise ArtifactError(f"file {path} has no {variant}.{key}; score the translations again.")
-    return found
+    return content
+
+
+def signatures(quality: Mapping[str, Any], metrics: Iterable[Metric]) -> dict[str, str]:
+    """Signatures of metrics in a quality file, by the titles of the metrics."""
+    kept = quality[VARIANTS["none"]]
+    return {m.title: kept[f"{m.name}_signature"] for m in metrics if f"{m.name}_signature" in kept}
 
 
 def read_systems(manifest: Manifest) -> tuple[list[figures_learning.Log], list[TrainedSystem]]:
@@ -99,9 +107,9 @@ def load(arguments: argparse.Namespace) -> Inputs:
     # Dev and test of a decode share what was chosen.
     tuned = {row.chosen: row for row in manifest.rows if row.chosen}
     files |= {f"chosen {row.system} {row.name} {row.seed}": path for path, row in tuned.items()}
-    qualities = {row.quality: read_quality(row.quality) for row in manifest.rows}
+    qualities = {row.quality: read_quality(row.quality, manifest.metrics) for row in manifest.rows}
     files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
-    _check_tokenisers(qualities)
+    _check_signatures(qualities, manifest.metrics)
     logs, systems = read_systems(manifest)
     speed = read_speed(arguments.speed) if arguments.speed else None
     return Inputs(
@@ -121,15 +129,21 @@ def load(arguments: argparse.Namespace) -> Inputs:
     )
 
 
-def _check_tokenisers(qualities: Mapping[str, dict[str, Any]]) -> None:
-    """Raises ArtifactError where BLEU of two files was counted by different tokenisers."""
-    seen: dict[str, str] = {}
+def _check_signatures(qualities: Mapping[str, dict[str, Any]], metrics: Sequence[Metric]) -> None:
+    """Raises ArtifactError where two files were scored by one metric in different ways."""
+    first: dict[str, tuple[str, str]] = {}
     for path, quality in qualities.items():
-        seen.setdefault(results.bleu_tokeniser(quality["kept"]["bleu_signature"]), path)
-    if len(seen) > 1:
-        (one, path), (other, second) = list(seen.items())[:2]
-        raise ArtifactError(f"{path} has BLEU by tokeniser {one}, {second} by {other}; score the translations again.")
+        for title, signature in signatures(quality, metrics).items():
+            # Releases of sacreBLEU count alike.
+            counted = "|".join(part for part in signature.split("|") if not part.startswith("version:"))
+            other, other_path = first.setdefault(title, (counted, path))
+            if other != counted:
+                raise ArtifactError(
+                    f"{other_path} has {title} by {other}, {path} by {counted}; score the translations again."
+                )
 
 
 def _choice(manifest: Manifest, row: RowInfo, content: dict[str, Any]) -> results.Choice:
-    return results.Choice(manifest.decode(*row.key), row.seed, content["chosen"], content["curve"], content["at_edge"])
+    decode, edges = manifest.decode(*row.key), content["at_edge"]
+    metric = next(m for m in manifest.metrics if m.name == content.get("tune_by", manifest.main.name))
+    return results.Choice(decode, row.seed, content["chosen"], content["curve"], edges, metric)

@@ -12,27 +12,20 @@ import jinja2
 import markupsafe
 
 from workflow_src.config.display import engine_info
-from workflow_src.config.experiment import Convention, Removal
 from workflow_src.config.manifest import Manifest, words
 from workflow_src.evaluation.analyses.changes import changed_words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP, VARIANTS
-from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report import conventions, speed_page, tables
-from workflow_src.evaluation.report.evidence import LEAST_BLEU
 from workflow_src.evaluation.report.markdown import bold, markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group
 from workflow_src.evaluation.report.trained import UNREACHABLE
 from workflow_src.evaluation.speed.measured import Speed, StepCosts, Where
+from workflow_src.registry import main_metric
+from workflow_src.spec import Metric
 
 TEMPLATES = Path(__file__).parent
 NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-
-
-CONVENTIONS = (
-    "For comparison with papers only: cased BLEU over the tokens of Moses, and BLEU over sacreBLEU's international "
-    "tokens without case."
-)
 
 
 def language(code: str) -> str:
@@ -133,24 +126,12 @@ def palette(manifest: Manifest) -> list[dict[str, str]]:
     ]
 
 
-def scored_words(normalisation: Mapping[str, Any], tokeniser: str = "13a") -> str:
-    """What text BLEU and chrF are counted on, for captions; BLEU's tokeniser where it is not sacreBLEU's default."""
-    by = "" if tokeniser == "13a" else f" (BLEU by its tokeniser {tokeniser})"
-    if normalisation.get("references") != "normalised":
-        return f"BLEU and chrF are sacreBLEU's{by} on detokenised, cased text"
-    case = "lowercased" if normalisation.get("lowercase") else "cased"
-    return (
-        f"BLEU and chrF are sacreBLEU's{by} on detokenised, {case} text, against references that are normalised like "
-        "the training text"
-    )
-
-
 def round_trip_words(corpus: Mapping[str, Any]) -> str:
     """What normalisation alone costs, from `corpus.json`; "" where that does not say."""
-    bleu_of_splits = corpus.get("round_trip_bleu")
-    if not bleu_of_splits:
+    bleu_by_split = corpus.get("round_trip_bleu")
+    if not bleu_by_split:
         return ""
-    figures = " and ".join(f"{bleu:.2f} on {split}" for split, bleu in bleu_of_splits.items())
+    figures = " and ".join(f"{bleu:.2f} on {split}" for split, bleu in bleu_by_split.items())
     text = f"references, normalised and put together like outputs, have BLEU {figures} against the references as given"
     if corpus["normalisation"].get("references") == "normalised":
         return f"{text}; outputs are scored against normalised references"
@@ -165,55 +146,6 @@ def loss_words(corpus: Mapping[str, Any], split: str) -> str:
     return (
         f"No system can have more than {bleu:.1f} BLEU here: the references themselves, normalised and put together "
         "like outputs, have that."
-    )
-
-
-def caption(
-    removed: Removal | None,
-    manifest: Manifest,
-    split: str,
-    sentences: int | None,
-    timed: bool,
-    compared: str = "",
-    normalisation: Mapping[str, Any] | None = None,
-    tokeniser: str = "13a",
-) -> str:
-    """What a table's figures are; says which repetitions are removed from its rows.
-
-    `compared` says what p is; `normalisation` is that of `corpus.json`, `tokeniser` that
-    of BLEU.
-    """
-    count = f", {sentences:,} sentences" if sentences else ""
-    seeds = len({row.seed for row in manifest.rows})
-    text = f"Quality and speed on {split} of {manifest.dataset} ({manifest.source}→{manifest.target}{count}). "
-    text += f"In non-autoregressive outputs, {conventions.removal_words(removed, manifest.aligned)}; "
-    text += f"autoregressive outputs are scored as they are. {scored_words(normalisation or {}, tokeniser)}; "
-    text += (
-        "brackets hold the 95 % bootstrap interval."
-        if seeds == 1
-        else f"figures are means ± deviation over {seeds} seeds."
-    )
-    text += f" {compared}" if compared else ""
-    if timed:
-        text += " Latency is the median over sentences, one at a time, from text to text"
-        text += "." if seeds == 1 else ", with the systems of the first seed."
-        text += (
-            " ±: the standard deviation over sentences, which differ in length; it is no error of the median. Medians "
-            "of rounds, the lowest and the highest, show how well it repeats."
-        )
-        reference = manifest.reference
-        text += f" The speed-up is over our own {reference.search.title} search." if reference else ""
-    return text
-
-
-def rival_words(table: Sequence[Group]) -> str:
-    """What the column of speed-ups over the fastest row that is as good shows; empty where there is none."""
-    if all(line.figures["against_fastest"] is None for group in table for line in group.lines):
-        return ""
-    return (
-        "The last column compares with the fastest autoregressive row on the same kind of engine (PyTorch, or others "
-        f"of one compute type) that is as good: the test does not tell it lower (p < {LEVEL:g}) in BLEU or in valid "
-        f"outputs. It is empty below {LEAST_BLEU:g} BLEU, and where a training ended while it was still improving much."
     )
 
 
@@ -247,16 +179,23 @@ def protocol_words(speed: Speed | None) -> str:
 
 
 def chosen_words(choices: Sequence[Choice]) -> list[dict[str, Any]]:
-    """For every decode that chose settings on dev: what it is, what it chose, and each choice with its BLEU."""
+    """For every decode that chose settings on dev: what it is, what it chose, and each choice with its figures.
+
+    These are the main metric, and the one that decided where that is another.
+    """
     return [
         {
+            "heads": [f"dev {metric.title}" for metric in _dev_metrics(choice)],
             "title": f"{choice.decode.system.name}, {choice.decode.name}, seed {choice.seed}",
             "chosen": words(choice.chosen),
             "at_edge": "; ".join(choice.at_edge),
             "points": [
                 {
                     "settings": words(point["settings"]),
-                    "bleu": f"{point['bleu']:.2f}",
+                    "figures": [
+                        f"{metric.factor * point[metric.name]:.2f}{metric.unit and f' {metric.unit}'}"
+                        for metric in _dev_metrics(choice)
+                    ],
                     "steps": f"{point['mean_steps']:.2f}",
                     "chosen": point["settings"] == choice.chosen,
                 }
@@ -267,20 +206,30 @@ def chosen_words(choices: Sequence[Choice]) -> list[dict[str, Any]]:
     ]
 
 
-def by_convention(
-    manifest: Manifest, qualities: dict[str, dict[str, Any]], split: str, removed: Removal | None
-) -> list[dict[str, str]]:
-    """BLEU of every row by the conventions of papers, beside sacreBLEU's own; rows not scored so are left out."""
-    found = []
+def _dev_metrics(choice: Choice) -> list[Metric]:
+    return list(dict.fromkeys((main_metric(), choice.metric)))
+
+
+def convention_table(manifest: Manifest, qualities: Mapping[str, dict[str, Any]], split: str) -> dict[str, Any] | None:
+    """The main metric of every row by the conventions of papers, beside its own: `title`, `line`, `heads` and `rows`;
+    None where there is no other convention, or nothing was scored so."""
+    by_title = {metric.convention.title: metric for metric in manifest.metrics if metric.convention}
+    rows = []
     for row in manifest.rows:
-        scored = qualities[row.quality][VARIANTS[manifest.decode(*row.key).removal(removed)]]
-        if row.split == split and scored.get("bleu_tokenised") is not None:
-            keys = ("bleu", "bleu_tokenised", "bleu_intl_lowercase")
-            found.append(
-                {"system": row.system, "name": row.name, "seed": str(row.seed)}
-                | {key: f"{scored[key]:.1f}" for key in keys}
-            )
-    return found
+        removal = manifest.decode(*row.key).removal(manifest.report.remove_repetitions)
+        scored = qualities[row.quality][VARIANTS[removal]]
+        figures = [scored[metric.name] for metric in by_title.values()]
+        if row.split == split and None not in figures:
+            rows.append([row.system, row.name, str(row.seed), *(f"{figure:.1f}" for figure in figures)])
+    if len(by_title) < 2 or not rows:
+        return None
+    words = ", and ".join(m.convention.words for m in by_title.values() if m.convention and m is not manifest.main)
+    return {
+        "title": f"{manifest.main.title} by other conventions",
+        "line": f"For comparison with papers only: {words}.",
+        "heads": ["system", "decode", "seed", *by_title],
+        "rows": rows,
+    }
 
 
 def _precisions(protocol: Where) -> str:
@@ -326,24 +275,23 @@ def _milliseconds(value: float) -> str:
     return f"{value:.2f} ms" if value > 0 else "less than the noise of the measurement"
 
 
-def table_cells(table: list[Group], convention: Convention = "sacrebleu") -> dict[str, Any]:
-    """Headings and cells of a table for the template; the best BLEU of non-autoregressive lines is marked.
-
-    `convention` is that of published figures.
-    """
-    heads = tables.columns(table, convention)
+def table_cells(table: list[Group], manifest: Manifest) -> dict[str, Any]:
+    """Headings and cells of a table for the template; the best of non-autoregressive lines is marked."""
+    columns = tables.columns(table, manifest)
     refined = [line for group in table if not group.autoregressive for line in group.lines]
-    best = max((line.figures["bleu"] for line in refined), default=None)
+    best = max((line.goodness for line in refined), default=None)
     return {
-        "heads": heads,
+        "heads": [column.heading for column in columns],
         "groups": [
             {
                 "title": group.title,
                 "lines": [
                     {
                         "label": line.label,
-                        "best": line.figures["bleu"] == best and not group.autoregressive,
-                        "cells": [(key, *tables.cell(line, key)) for key, _ in heads],
+                        "best": line.goodness == best and not group.autoregressive,
+                        "cells": [
+                            ("main" if column is columns[0] else column.kind, *column.shown(line)) for column in columns
+                        ],
                     }
                     for line in group.lines
                 ],
@@ -363,7 +311,6 @@ def render(context: dict[str, Any], template: str = "report.html.j2") -> str:
         lstrip_blocks=True,
     )
     environment.filters["in_words"] = in_words
-    environment.globals["conventions_words"] = CONVENTIONS
     return environment.get_template(template).render(context)
 
 
@@ -371,32 +318,27 @@ def markdown(context: dict[str, Any]) -> str:
     """results.md: title, table, what removing repetitions is worth, and provenance."""
     points = "".join(f"- {paragraph(point)}\n" for point in context["summary"])
     parts = [f"# {plain(context['title'])}", paragraph(context["description"]), points]
-    table = tables.markdown(context["groups"], context["expected_convention"])
-    parts += ["## Quality and speed", paragraph(context["caption"]), table]
+    table = tables.markdown(context["groups"], context["manifest"])
+    parts += ["## Quality and speed", context["caption"].around(table)]
     if context["removals"]:
-        parts += ["### Repetitions", paragraph(f"{context['removal_caption']} {context['carried']}")]
-        parts.append(conventions.removal_table(context["removals"]))
-    for one in context["control_tables"]:
-        about = paragraph(f"{one['caption']} {context['carried']}")
-        parts += [f"### {plain(one['title'])}", about, speed_page.markdown(one)]
-    for one in context["grids"]:
-        about = paragraph(f"{one['caption']} {context['carried']}")
-        parts += [f"### {plain(one['title'])}", about, speed_page.markdown(one)]
-        if one["published"]:
-            parts += [paragraph(one["published"]["caption"]), speed_page.markdown(one["published"])]
+        removals = conventions.removal_table(context["removals"])
+        parts += ["### Repetitions", context["removal_caption"].around(removals)]
+    for one in (*context["control_tables"], *context["grids"]):
+        parts += [f"### {plain(one['title'])}", one["caption"].around(speed_page.markdown(one))]
+        if published := one.get("published"):
+            parts.append(published["caption"].around(speed_page.markdown(published)))
     if context["unmatched"]:
         unmatched = ", ".join(f"{name} {value}" for name, value in context["unmatched"].items())
         parts.append(paragraph(f"Published, without a row here: {unmatched}"))
-    parts += [paragraph(context["published"])]
-    if context["conventions"]:
-        parts += ["### BLEU by other conventions", paragraph(f"{CONVENTIONS} {context['carried']}")]
-        parts.append(_convention_table(context["conventions"]))
+    if one := context["conventions"]:
+        table = markdown_table(one["heads"], one["rows"], left=2)
+        parts += [f"### {plain(one['title'])}", one["caption"].around(table)]
     if context["chosen"]:
-        parts += ["## Chosen on dev", paragraph(context["carried"])]
-        parts += [_chosen_table(entry) for entry in context["chosen"]]
+        chosen = "\n\n".join(map(_chosen_table, context["chosen"]))
+        parts += ["## Chosen on dev", context["data_caption"].around(chosen)]
     parts += ["## Speed", *map(paragraph, (context["protocol"], context["step_cost"]))]
     for one in context["protocols"]:
-        parts += [f"### {plain(one['title'])}", paragraph(context["carried"]), speed_page.markdown(one)]
+        parts += [f"### {plain(one['title'])}", context["data_caption"].around(speed_page.markdown(one))]
     parts += [context["analyses_markdown"], "## Provenance"]
     parts.append("".join(f"- {plain(name)}: {plain(value)}\n" for name, value in context["facts"]))
     parts += ["### Systems", _system_table(context["systems"]), paragraph(context["advice"])]
@@ -405,19 +347,14 @@ def markdown(context: dict[str, Any]) -> str:
     return "\n\n".join(part.strip() for part in parts if part and part.strip()) + "\n"
 
 
-def _convention_table(rows: list[dict[str, str]]) -> str:
-    heads = ["system", "decode", "seed", "sacreBLEU", "tokenised", "international, lowercase"]
-    return markdown_table(heads, [list(row.values()) for row in rows], left=2)
-
-
 def _chosen_table(entry: dict[str, Any]) -> str:
     rows = [
-        [point["settings"], bold(point["bleu"]) if point["chosen"] else point["bleu"], str(point["steps"])]
+        [point["settings"], *(map(bold, point["figures"]) if point["chosen"] else point["figures"]), point["steps"]]
         for point in entry["points"]
     ]
     edge = f" ({entry['at_edge']})" if entry["at_edge"] else ""
     heading = paragraph(f"{entry['title']}: {entry['chosen']}{edge}")
-    return f"{heading}\n\n{markdown_table(['tried', 'dev BLEU', 'mean steps'], rows)}"
+    return f"{heading}\n\n{markdown_table(['tried', *entry['heads'], 'mean steps'], rows)}"
 
 
 def _system_table(systems: list[dict[str, Any]]) -> str:

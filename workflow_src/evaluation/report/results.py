@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+import pydantic
+from pydantic import Field, SerializeAsAny, model_validator
 
 from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, RowInfo
 from workflow_src.evaluation.analyses.energy import RowEnergies
+from workflow_src.evaluation.quality.choosing import chosen_point
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import ArtifactError, read_json, write_json
 from workflow_src.records.checked import Strict, check_format, checked
-from workflow_src.registry import controls, settings_of
+from workflow_src.registry import controls, default_metrics, main_metric, metrics, settings_of
+from workflow_src.spec import Metric
 
-Percent = Annotated[float, Field(ge=0, le=100)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 AGAIN = "make the report again"
@@ -27,7 +30,11 @@ FORMAT = 1
 
 
 class Row(Strict):
-    """One system, seed, search and variant. What does not apply is null."""
+    """One system, seed, search and variant. What does not apply is null.
+
+    `row_type` adds the figure of each metric NAME: NAME, and where that is uncertain `NAME_ci` and, but for the main
+    metric, `NAME_p_value`.
+    """
 
     system: str = Field(min_length=1)
     family: str = Field(min_length=1)
@@ -47,17 +54,11 @@ class Row(Strict):
     mean_steps: Annotated[float, Field(ge=0)] | None = Field(None, description="used, where sentences may stop earlier")
     candidates: Annotated[int, Field(ge=1)] | None
     repetitions_removed: Removal
-    bleu: Percent
-    bleu_ci: tuple[Percent, Percent] | None
-    bleu_tokenised: Percent | None = None
-    bleu_intl_lowercase: Percent | None = None
-    p_value: Share | None
+    p_value: Share | None = Field(description="of the difference from the baseline in the main metric")
     control_difference: float | None = Field(
-        None, description="BLEU above the row of the base that differs in nothing but what refines"
+        None, description="in the main metric from the row of the base that differs in nothing but what refines"
     )
     control_p_value: Share | None = Field(None, description="of that difference")
-    chrf: Percent
-    validity: Share | None
     energy_per_sentence: float | None = Field(None, description="-log p(y|x) in nats, where an analysis measured it")
     energy_per_token: float | None = Field(None, description="in nats, end symbols counted")
     latency_ms: Positive | None
@@ -73,23 +74,69 @@ class Row(Strict):
         """The repetitions that are removed from such a row, see `config.experiment.removal`."""
         return removal(self.autoregressive, self.aligned, removed)
 
+    def figure(self, metric: Metric) -> float | None:
+        """The figure of a metric; None where it was not measured."""
+        value: float | None = getattr(self, metric.name, None)
+        return value
+
+    @property
+    def quality(self) -> float:
+        """The figure of the main metric."""
+        value: float = getattr(self, main_metric().name)
+        return value
+
+    def interval(self, metric: Metric) -> tuple[float, float] | None:
+        """The interval of a metric's figure; None where it has none."""
+        value: tuple[float, float] | None = getattr(self, f"{metric.name}_ci", None)
+        return value
+
+    def p_of(self, metric: Metric) -> float | None:
+        """The p-value of the difference from the baseline in a metric; None where it was not tested."""
+        value: float | None = getattr(self, p_key(metric), None)
+        return value
+
     @model_validator(mode="after")
-    def _interval(self):
-        if self.bleu_ci and self.bleu_ci[0] > self.bleu_ci[1]:
-            raise ValueError("bleu_ci must be [low, high] with low not above high")
+    def _intervals_rise(self):
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if name.endswith("_ci") and value and value[0] > value[1]:
+                raise ValueError(f"{name} must be [low, high] with low not above high")
         return self
 
 
-SCORED = ("bleu", "bleu_ci", "bleu_tokenised", "bleu_intl_lowercase", "chrf", "validity")
+def p_key(metric: Metric) -> str:
+    """The key of the p-value of a metric's difference from the baseline."""
+    return "p_value" if metric == main_metric() else f"{metric.name}_p_value"
+
+
+def score_keys(measured: Iterable[Metric]) -> dict[str, Any]:
+    """Keys of figures of metrics and of their intervals in a row, with their types and defaults."""
+    keys: dict[str, Any] = {}
+    for metric in measured:
+        low, high = metric.bounds
+        within = Annotated[float, Field(ge=low, le=high)]
+        keys[metric.name] = (within, ...) if metric == main_metric() else (within | None, None)
+        if metric.uncertainty:
+            keys[f"{metric.name}_ci"] = (tuple[within, within] | None, None)
+            if metric != main_metric():
+                keys[p_key(metric)] = (Share | None, None)
+    return keys
+
+
+@functools.cache
+def row_type(measured: tuple[Metric, ...]) -> type[Row]:
+    """Rows with figures of metrics."""
+    return pydantic.create_model("ScoredRow", __base__=Row, **score_keys(measured))
+
+
 TIMED = ("latency_ms", "latency_std", "latency_rounds", "sentences_per_second", "speedup", "batch")
 
 
-class Rows(Strict):
-    rows: tuple[Row, ...]
+class Results(Strict):
+    """The content of results.json. `results_type` says which figures its rows have."""
 
-
-class Results(Rows):
-    """The content of results.json."""
+    rows: tuple[SerializeAsAny[Row], ...]
+    metrics: tuple[str, ...] | None = Field(None, description="that rows have figures of; null: the default ones")
 
     format: int
     experiment: str = Field(min_length=1)
@@ -123,9 +170,9 @@ class Significance:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What dev chose for a decode and seed, and the points that were tried: settings, `bleu` and `mean_steps`.
+    """What dev chose for a decode and seed, and the points that were tried: settings, figures and `mean_steps`.
 
-    `at_edge`: a sentence for each setting that was chosen at the edge of its values.
+    `at_edge`: a sentence for each setting that was chosen at the edge of its values. `metric` decided.
     """
 
     decode: DecodeInfo
@@ -133,6 +180,13 @@ class Choice:
     chosen: dict[str, Any]
     points: list[dict[str, Any]]
     at_edge: Sequence[str] = ()
+    metric: Metric = dataclasses.field(default_factory=main_metric)
+
+    @property
+    def quality(self) -> float:
+        """The main metric of what was chosen."""
+        figure: float = chosen_point(self.points, self.chosen)[main_metric().name]
+        return figure
 
 
 def read_significance(path: str | Path) -> Significance:
@@ -149,7 +203,7 @@ def read_significance(path: str | Path) -> Significance:
     networks = [row for name in controls() for row in content.get(f"against_{name}", [])]
     pairs = {
         ((row["system"], row["name"], row["seed"]), (rival["system"], rival["name"], row["seed"])): {
-            figure: rival[figure] for figure in ("bleu", "validity") if figure in rival
+            figure: value for figure, value in rival.items() if figure not in ("system", "name")
         }
         for row in content["against_autoregressive"]
         for rival in row["against"]
@@ -157,21 +211,37 @@ def read_significance(path: str | Path) -> Significance:
     return Significance(content["test"], content["sentences"], by_row(content["rows"]), by_row(networks), pairs)
 
 
-def bleu_tokeniser(signature: str) -> str:
-    """The tokeniser that a signature of sacreBLEU's tells."""
+def signature_tokeniser(signature: str) -> str:
+    """The tokeniser in a signature of sacreBLEU's."""
     return next((part.partition(":")[2] for part in signature.split("|") if part.startswith("tok:")), "13a")
+
+
+def listed(names: Iterable[str]) -> tuple[Metric, ...]:
+    """Metrics by name; one that nobody declares has its name as its title."""
+    every = metrics()
+    return tuple(every.get(name) or Metric(name, name, segments="") for name in names)
+
+
+@functools.cache
+def results_type(measured: tuple[Metric, ...]) -> type[Results]:
+    """Results whose rows have figures of metrics."""
+    rows: Any = (tuple[row_type(measured), ...], ...)
+    return pydantic.create_model("ScoredResults", __base__=Results, rows=rows)
 
 
 def validate(content: Any, where: str) -> Results:
     """`content` as checked Results. Raises ArtifactError naming the first wrong key, its value and what is wrong."""
     check_format(content, FORMAT, f"file {where}", AGAIN)
-    return checked(Results, content, f"results in {where}", AGAIN)
+    names = content.get("metrics")
+    known = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    measured = listed(names) if known else default_metrics()
+    return checked(results_type(measured), content, f"results in {where}", AGAIN)
 
 
 def write_results(path: str | Path, content: dict[str, Any]) -> Results:
     """Check `content` against the schema, then write it as JSON. Nothing is written when a check fails."""
     results = validate(content, str(path))
-    write_json(path, results.model_dump(mode="json"))
+    write_json(path, results.model_dump(mode="json", exclude=set() if results.metrics else {"metrics"}))
     return results
 
 
@@ -218,10 +288,13 @@ def build_rows(
         for removed in ("none",) if decode.system.autoregressive else REMOVALS:
             variant = VARIANTS[removed]
             scored = qualities[entry.quality][variant]
-            compared = _compared(tested, (*entry.key, entry.seed), variant)
-            scores = {key: scored.get(key) for key in SCORED} | measured.get((*entry.key, entry.seed, removed), {})
+            compared = _compared(tested, (*entry.key, entry.seed), variant, manifest.metrics)
+            scores = {key: scored.get(key) for key in score_keys(manifest.metrics)}
+            scores |= measured.get((*entry.key, entry.seed, removed), {})
             rows.append(common | scores | compared | {"repetitions_removed": removed})
-    return checked(Rows, {"rows": rows}, f"results in {where}", AGAIN).rows
+    some_rows = pydantic.create_model("Rows", rows=(tuple[row_type(manifest.metrics), ...], ...))
+    content: Any = checked(some_rows, {"rows": rows}, f"results in {where}", AGAIN)
+    return tuple(content.rows)
 
 
 def _energies(energies: RowEnergies | None, split: str) -> dict[tuple[str, str, int, str], dict[str, float | None]]:
@@ -261,13 +334,20 @@ def _described(entry: RowInfo, decode: DecodeInfo, quality: dict[str, Any]) -> d
     }
 
 
-def _compared(significance: Significance | None, key: RowKey, variant: str) -> dict[str, float | None]:
-    """A row's p-value against its baseline, and its difference to its control with the p-value of that."""
+def _compared(
+    significance: Significance | None, key: RowKey, variant: str, measured: Sequence[Metric]
+) -> dict[str, float | None]:
+    """A row's p-values against its baseline, and its difference to its control with the p-value of that."""
+    main, *others = (metric for metric in measured if metric.uncertainty)
     if significance is None:
-        return {"p_value": None, "control_difference": None, "control_p_value": None}
+        return {p_key(metric): None for metric in (main, *others)} | {
+            "control_difference": None,
+            "control_p_value": None,
+        }
     baseline, control = significance.rows.get(key, {}), significance.controls.get(key, {})
+    by_metric = {metric: baseline.get("metrics", {}).get(metric.name, {}) for metric in others} | {main: baseline}
     return {
-        "p_value": baseline.get("p_value", {}).get(variant),
+        **{p_key(metric): tested.get("p_value", {}).get(variant) for metric, tested in by_metric.items()},
         "control_difference": control.get("difference", {}).get(variant),
         "control_p_value": control.get("p_value", {}).get(variant),
     }

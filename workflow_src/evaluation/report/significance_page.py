@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflow_src.config.experiment import Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest
 from workflow_src.evaluation.quality.significance import LEVEL
+from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import Row, Significance
 from workflow_src.evaluation.report.tables import p_digits, wanted_rows
+from workflow_src.spec import Metric
 
 
-def _words(test: dict[str, Any]) -> str:
-    sides = "two-sided " if test["two_sided"] else ""
-    return f"p: {sides}{test['name']} of corpus BLEU, {test['trials']:,} trials"
+def _words(test: dict[str, Any], measured: Sequence[Metric]) -> str:
+    """The test, and the metrics that it is of."""
+    sides = "Two-sided " if test["two_sided"] else ""
+    titles = " and ".join(metric.title for metric in measured)
+    return f"{sides}{test['name']} of corpus {titles}, {test['trials']:,} trials"
 
 
 def _corrected(comparisons: int) -> str:
@@ -29,7 +32,7 @@ def _corrected(comparisons: int) -> str:
     )
 
 
-def main_caption(significance: Significance | None, comparisons: int, manifest: Manifest) -> str:
+def compared_words(significance: Significance | None, comparisons: int, manifest: Manifest) -> str:
     """What p is in the main table, and how many it has; empty where it has none."""
     if not significance or not comparisons:
         return ""
@@ -38,7 +41,8 @@ def main_caption(significance: Significance | None, comparisons: int, manifest: 
     if reference:
         others = "all others" if starts else "all rows"
         against.append(f"of {others} against the {reference.system.name}'s {reference.search.title} search")
-    return f"{_words(significance.test)}, {' and '.join(against)}.{_corrected(comparisons)}"
+    tested = [metric for metric in manifest.metrics if metric.uncertainty]
+    return f"{_words(significance.test, tested)}, {' and '.join(against)}.{_corrected(comparisons)}"
 
 
 def _starts(manifest: Manifest) -> list[str]:
@@ -53,37 +57,53 @@ def _starts(manifest: Manifest) -> list[str]:
 
 
 def control_tables(
-    significance: Significance | None, rows: Sequence[Row], manifest: Manifest, removed: Removal | None
+    significance: Significance | None,
+    rows: Sequence[Row],
+    manifest: Manifest,
+    data: str = "",
+    notes: Mapping[str, str] = {},
 ) -> list[dict[str, Any]]:
     """Networks against each control that some have: `title`, `caption`, `heads`, and `rows` of cells as text.
 
-    `rows` are those of results.json; those count from which `removed` was removed, each seed by itself.
+    `data` and `notes` are parts of all captions. `rows` are those of results.json; those count that the main table
+    shows, each seed by itself.
     """
     tested: dict[str, list[tuple[Row, DecodeInfo]]] = {}
-    for row in wanted_rows(rows, manifest, removed):
+    for row in wanted_rows(rows, manifest, manifest.report.remove_repetitions):
         decode = manifest.decode(row.system, row.name)
         if row.control_p_value is not None and decode.control and not decode.system.autoregressive:
             tested.setdefault(decode.control, []).append((row, decode))
     if not significance:
         return []
-    return [_control_table(significance, manifest.title(name), found, removed) for name, found in tested.items()]
+    return [_control_table(significance, manifest, name, found, data, notes) for name, found in tested.items()]
 
 
 def _control_table(
-    significance: Significance, control: str, tested: list[tuple[Row, DecodeInfo]], removed: Removal | None
+    significance: Significance,
+    manifest: Manifest,
+    name: str,
+    tested: list[tuple[Row, DecodeInfo]],
+    data: str,
+    notes: Mapping[str, str],
 ) -> dict[str, Any]:
+    main, removed, control = manifest.main, manifest.report.remove_repetitions, manifest.title(name)
     several = len({row.seed for row, _ in tested}) > 1
     cells = [
         [f"{row.system}: {decode.label(row.mean_steps)}"]
         + ([str(row.seed)] if several else [])
-        + [f"{row.bleu:.1f}", signed(row.control_difference), p_digits(row.control_p_value)]
+        + [f"{row.quality:.1f}", signed(row.control_difference), p_digits(row.control_p_value)]
         for row, decode in tested
     ]
     aligned = {decode.aligned for _, decode in tested}
-    caption = (
-        f"Trained networks against {control}, which needs none: each row against the {control} row of the same model "
-        f"that has the same settings and engine (of settings that dev chooses, the same candidates); "
-        f"{removal_words(removed, aligned)}. {_words(significance.test)}.{_corrected(len(cells))}"
+    caption = Caption(
+        f"Trained networks against {control}, which needs none. {data}".strip(),
+        {
+            "Rows": f"Each against the {control} row of the same model that has the same settings and engine (of "
+            "settings that dev chooses, the same candidates).",
+            "Repetitions": f"In these outputs, {removal_words(removed, aligned)}.",
+            "p": f"{_words(significance.test, [main])}.{_corrected(len(cells))}",
+            **notes,
+        },
     )
-    heads = ["", *(["seed"] if several else []), "BLEU", "ΔBLEU", "p"]
+    heads = ["", *(["seed"] if several else []), main.title, f"Δ{main.title}", "p"]
     return {"title": f"Networks against {control}", "caption": caption, "heads": heads, "rows": cells}

@@ -57,14 +57,14 @@ def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> s
         if (best := _best_peer(line, rivals)) and _faster(line, best) and all(evidence.as_good(line, r) for r in rivals)
     ]
     if as_good:
-        chosen, best = min(as_good, key=lambda pair: (pair[0].figures["latency_ms"], -pair[0].figures["bleu"]))
+        chosen, best = min(as_good, key=lambda pair: (pair[0].figures["latency_ms"], -pair[0].goodness))
         return (
             "The fastest non-autoregressive row as good as every autoregressive one, with "
             f"{chosen.decode.engine.kind_words}: {_beside(chosen, best, evidence)}."
         )
     equal = [line for line in usable if line.rival and _faster(line, line.rival) and evidence.as_good(line, line.rival)]
     if equal:
-        chosen = max(equal, key=lambda line: (line.figures["against_fastest"], line.figures["bleu"]))
+        chosen = max(equal, key=lambda line: (line.figures["against_fastest"], line.goodness))
         return (
             f"The largest gain at equal quality, with {chosen.decode.engine.kind_words}: "
             f"{_beside(chosen, chosen.rival, evidence)}; {chosen.figures['against_fastest']:.1f} times as fast."
@@ -73,9 +73,9 @@ def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> s
 
 
 def _best_peer(line: Line, rivals: list[Line]) -> Line | None:
-    """The autoregressive row on the same kind of engine with the highest BLEU; of equal ones, the fastest."""
+    """The autoregressive row on the same kind of engine with the best quality; of equal ones, the fastest."""
     peers = [rival for rival in rivals if _comparable(line, rival)]
-    return max(peers, key=lambda rival: (rival.figures["bleu"], -rival.figures["latency_ms"]), default=None)
+    return max(peers, key=lambda rival: (rival.goodness, -rival.figures["latency_ms"]), default=None)
 
 
 def _refined(table: list[Group], lines: list[Line], evidence: Evidence, reference: Reference | None) -> list[str]:
@@ -92,10 +92,11 @@ def _refined(table: list[Group], lines: list[Line], evidence: Evidence, referenc
         return []
     text = f"Refined by {_steps_words(best)}: {_figures(best)}"
     if start:
-        gain = best.figures["bleu"] - start.figures["bleu"]
-        text += f", {abs(gain):.1f} BLEU {'more' if gain >= 0 else 'less'} than the {start.decode.search.title}"
+        gain = best.quality - start.quality
+        relation = "more" if gain >= 0 else "less"
+        text += f", {abs(gain):.1f} {best.main.title} {relation} than the {start.decode.search.title}"
     if teacher:
-        gap = teacher.figures["bleu"] - best.figures["bleu"]
+        gap = teacher.quality - best.quality
         where = f"{abs(gap):.1f} {'less' if gap >= 0 else 'more'} than {teacher.decode.search.title} search"
         text += f" and {where}" if start else f", {where}"
         if speedup := best.figures["speedup"]:
@@ -158,7 +159,9 @@ def _steps_words(line: Line) -> str:
 
 
 def _figures(line: Line) -> str:
-    text = f"{line.figures['bleu']:.1f} BLEU"
-    if line.figures["validity"] is not None:
-        text += f" with {100 * line.figures['validity']:.1f} % valid outputs"
-    return text
+    """The main metric of a line, and others that decide."""
+    main, *others = (
+        f"{metric.factor * value:.1f} {metric.unit and f'{metric.unit} '}{metric.title}"
+        for metric, value in line.deciding
+    )
+    return f"{main} with {' and '.join(others)}" if others else main

@@ -7,21 +7,17 @@ import dataclasses
 import io
 import itertools
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from workflow_src.config.experiment import REMOVALS, Convention, Removal
+from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.manifest import DecodeInfo, Manifest, SystemInfo
-from workflow_src.evaluation.quality.metrics import CONVENTIONS
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.markdown import group_row, markdown_table, signed
 from workflow_src.evaluation.report.results import Row
+from workflow_src.registry import conventions
+from workflow_src.spec import Metric
 
-CONVENTION_LABELS: dict[Convention, str] = {
-    "sacrebleu": "sacreBLEU",
-    "tokenised": "tokenised",
-    "intl-lowercase": "international, lowercase",
-}
 REMOVAL_LABELS: dict[Removal, str] = {"none": "kept", "words": "removed by words", "subwords": "removed by subwords"}
 
 ENERGIES = ("energy_per_sentence", "energy_per_token")
@@ -29,15 +25,20 @@ ENERGIES = ("energy_per_sentence", "energy_per_token")
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One line of a table: figures are means over seeds, `spread` their deviations (n - 1), None for one seed."""
+    """One line of a table: figures are means over seeds, `spread` their deviations (n - 1), None for one seed.
+
+    `metrics` are those that it was scored with, the main one first. `intervals` and `p_values` are by metric, of one
+    seed.
+    """
 
     decode: DecodeInfo
     label: str
+    metrics: tuple[Metric, ...]
     figures: dict[str, float | None]
     spread: dict[str, float] | None = None
-    interval: tuple[float, float] | None = None
+    intervals: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     latency_std: float | None = None
-    p_value: float | None = None
+    p_values: Mapping[str, float] = dataclasses.field(default_factory=dict)
     expected: float | None = None
     seeds: int = 1
     # The autoregressive line that `against_fastest` compares with.
@@ -52,6 +53,28 @@ class Line:
     @property
     def name(self) -> str:
         return self.decode.name
+
+    @property
+    def main(self) -> Metric:
+        return self.metrics[0]
+
+    @property
+    def quality(self) -> float:
+        """The figure of the main metric."""
+        value = self.figures[self.main.name]
+        assert value is not None, "every row has a figure of the main metric"
+        return value
+
+    @property
+    def goodness(self) -> float:
+        """A figure that is higher the better the line is in the main metric."""
+        return self.main.sign * self.quality
+
+    @property
+    def deciding(self) -> list[tuple[Metric, float]]:
+        """The main metric and others that decide whether a line is as good as another one, with their figures."""
+        deciding = [metric for metric in self.metrics if metric is self.main or metric.decides]
+        return [(metric, value) for metric in deciding if (value := self.figures.get(metric.name)) is not None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,28 +110,30 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def _line(rows: list[Row], manifest: Manifest, expected: float | None) -> Line:
     first = rows[0]
     decode = manifest.decode(first.system, first.name)
-    keys = ("bleu", "chrf", "validity", *ENERGIES, "latency_ms", "sentences_per_second", "speedup")
+    qualities = (*(metric.name for metric in manifest.metrics), *ENERGIES)
+    keys = (*qualities, "latency_ms", "sentences_per_second", "speedup")
     # What stands beside a published figure is counted as that is.
-    convention = CONVENTIONS[manifest.report.expected_convention]
-    alike = None if expected is None else _mean(getattr(row, convention) for row in rows)
-    others = {"against_fastest": None, "bleu_as_published": alike}
+    alike = None if expected is None else _mean(row.figure(manifest.published) for row in rows)
+    others = {"against_fastest": None, "as_published": alike}
     spread = None
     if len(rows) > 1:
         spread = {
             key: statistics.stdev(getattr(row, key) for row in rows)
-            for key in ("bleu", "chrf", "validity", *ENERGIES)
+            for key in qualities
             if all(getattr(row, key) is not None for row in rows)
         }
     rounds = first.latency_rounds
+    uncertain = [metric for metric in manifest.metrics if metric.uncertainty and len(rows) == 1]
     return Line(
         decode=decode,
         label=decode.label(first.mean_steps),
+        metrics=manifest.metrics,
         figures={key: _mean(getattr(row, key) for row in rows) for key in keys} | others,
         spread=spread,
-        interval=first.bleu_ci if len(rows) == 1 else None,
+        intervals={m.name: interval for m in uncertain if (interval := first.interval(m))},
         latency_std=first.latency_std,
         latency_rounds=(min(rounds), max(rounds)) if rounds else None,
-        p_value=first.p_value if len(rows) == 1 else None,
+        p_values={m.name: p for m in uncertain if (p := first.p_of(m)) is not None},
         expected=expected,
         seeds=len(rows),
     )
@@ -204,7 +229,7 @@ def published_order(table: list[Group]) -> str:
     Ours are counted by the same convention. Kendall's tau is the pairs in that order less those in the opposite one,
     over all pairs whose published figures differ.
     """
-    every = [(line.expected, line.figures["bleu_as_published"]) for group in table for line in group.lines]
+    every = [(line.expected, line.figures["as_published"]) for group in table for line in group.lines]
     rows = [(published, ours) for published, ours in every if published is not None and ours is not None]
     signs = [
         (published - other) * (ours - others)
@@ -220,76 +245,110 @@ def published_order(table: list[Group]) -> str:
 
 def removals(rows: Sequence[Row], manifest: Manifest) -> list[tuple[str, list[list[str]]]]:
     """What removing repetitions is worth: titles of non-autoregressive groups, and for each of their lines its label
-    and BLEU ± deviation over seeds, in the order of REMOVALS."""
-    bleu: dict[tuple[str, str], list[str]] = {}
+    and the main metric ± deviation over seeds, in the order of REMOVALS."""
+    quality: dict[tuple[str, str], list[str]] = {}
     table: list[Group] = []
     for removal in REMOVALS:
         table = [group for group in groups(rows, manifest, removal) if not group.autoregressive]
         for line in (line for group in table for line in group.lines):
-            spread = (line.spread or {}).get("bleu")
-            text = f"{line.figures['bleu']:.1f}" + (f" ± {spread:.1f}" if spread is not None else "")
-            bleu.setdefault((line.system, line.name), []).append(text)
-    return [(group.title, [[line.label, *bleu[line.system, line.name]] for line in group.lines]) for group in table]
+            spread = (line.spread or {}).get(line.main.name)
+            text = f"{line.quality:.1f}" + (f" ± {spread:.1f}" if spread is not None else "")
+            quality.setdefault((line.system, line.name), []).append(text)
+    return [(group.title, [[line.label, *quality[line.system, line.name]] for line in group.lines]) for group in table]
 
 
-def columns(table: list[Group], convention: Convention = "sacrebleu") -> list[tuple[str, str]]:
-    """(key, heading) of the columns that have at least one figure; BLEU and chrF are always there.
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of the main table: its heading, and of a line what its cell shows: a figure and the small note beside
+    it; None where there is nothing to show. `kind` is a CSS class."""
 
-    Published figures are told with their `convention`; ours in the same one stand beside them, unless it is that of
-    the column BLEU.
+    kind: str
+    heading: str
+    cell: Callable[[Line], tuple[str, str] | None]
+
+    def shown(self, line: Line) -> tuple[str, str]:
+        """The cell of a line; an en dash where there is nothing to show."""
+        return self.cell(line) or ("–", "")
+
+
+def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
+    """Columns that have at least one figure.
+
+    Published figures stand beside the main metric, and ours in the same convention, unless that is the main metric's.
     """
+    main, published = manifest.main, manifest.published
+    others = [metric for metric in manifest.metrics if metric is not main and not metric.convention]
+    counted = published.convention.title if published.convention else published.title
     every = [
-        ("bleu", "BLEU"),
-        ("p_value", "p"),
-        ("expected", f"published ({CONVENTION_LABELS[convention]})"),
-        *([("bleu_as_published", "ours, same convention")] if convention != "sacrebleu" else []),
-        ("chrf", "chrF"),
-        ("validity", "valid, %"),
-        ("energy_per_sentence", "energy, nats"),
-        ("energy_per_token", "a token"),
-        ("latency_ms", "ms / sentence, ± over sentences"),
-        ("latency_rounds", "medians of rounds, ms"),
-        ("sentences_per_second", "sentences / s"),
-        ("speedup", "speed-up"),
-        ("against_fastest", "over fastest as good"),
+        *_metric_columns(main),
+        Column("expected", f"published ({counted})", lambda line: _fixed(line.expected)),
+        *([_plain("as_published", "ours, same convention")] if published is not main else []),
+        *itertools.chain.from_iterable(map(_metric_columns, others)),
+        _with_spread("energy_per_sentence", "energy, nats"),
+        _with_spread("energy_per_token", "a token", digits=2),
+        Column("latency_ms", "ms / sentence, ± over sentences", _latency),
+        Column("latency_rounds", "medians of rounds, ms", lambda x: (span(r), "") if (r := x.latency_rounds) else None),
+        Column("sentences_per_second", "sentences / s", _throughput),
+        Column("speedup", "speed-up", lambda line: _times(line.figures["speedup"])),
+        Column("against_fastest", "over fastest as good", lambda line: _times(line.figures["against_fastest"])),
     ]
     lines = [line for group in table for line in group.lines]
-
-    def there(key: str) -> bool:
-        return any(_value(line, key) is not None for line in lines)
-
-    return [(key, heading) for key, heading in every if key in ("bleu", "chrf") or there(key)]
+    return [column for column in every if any(column.cell(line) for line in lines)]
 
 
-def _value(line: Line, key: str) -> Any:
-    return getattr(line, key) if key in ("expected", "p_value", "latency_rounds") else line.figures[key]
+def _metric_columns(metric: Metric) -> list[Column]:
+    """The figure of a metric, with its interval or deviation, and its p-value."""
+
+    def cell(line: Line) -> tuple[str, str] | None:
+        value = line.figures.get(metric.name)
+        if value is None:
+            return None
+        interval, spread = line.intervals.get(metric.name), (line.spread or {}).get(metric.name)
+        note = "" if interval is None else "[{:.1f}, {:.1f}]".format(*(metric.factor * end for end in interval))
+        return f"{metric.factor * value:.1f}", note if spread is None else f"± {metric.factor * spread:.1f}"
+
+    def p_value(line: Line) -> tuple[str, str] | None:
+        value = line.p_values.get(metric.name)
+        return None if value is None else (p_digits(value), "")
+
+    kind, heading = metric.name.replace("+", "p"), metric.head
+    if not metric.uncertainty:
+        return [Column(kind, heading, cell)]
+    return [Column(kind, heading, cell), Column("p_value", "p", p_value)]
 
 
-def cell(line: Line, key: str) -> tuple[str, str]:
-    """A cell's figure and the small note beside it (interval or deviation); an en dash where nothing is known."""
-    value = _value(line, key)
+def _plain(key: str, heading: str) -> Column:
+    return Column(key, heading, lambda line: _fixed(line.figures[key]))
+
+
+def _with_spread(key: str, heading: str, digits: int = 1) -> Column:
+    def cell(line: Line) -> tuple[str, str] | None:
+        value, spread = line.figures[key], (line.spread or {}).get(key)
+        if value is None:
+            return None
+        return f"{value:.{digits}f}", "" if spread is None else f"± {spread:.{digits}f}"
+
+    return Column(key, heading, cell)
+
+
+def _fixed(value: float | None) -> tuple[str, str] | None:
+    return None if value is None else (f"{value:.1f}", "")
+
+
+def _latency(line: Line) -> tuple[str, str] | None:
+    value = line.figures["latency_ms"]
     if value is None:
-        return "–", ""
-    if key == "p_value":
-        return p_digits(value), ""
-    spread = (line.spread or {}).get(key)
-    if key == "bleu":
-        note = f"[{line.interval[0]:.1f}, {line.interval[1]:.1f}]" if line.interval else ""
-        return f"{value:.1f}", f"± {spread:.1f}" if spread is not None else note
-    if key == "validity":
-        return f"{100 * value:.1f}", f"± {100 * spread:.1f}" if spread is not None else ""
-    if key in ENERGIES:
-        digits = 2 if key == "energy_per_token" else 1
-        return f"{value:.{digits}f}", f"± {spread:.{digits}f}" if spread is not None else ""
-    if key == "latency_ms":
-        return _digits(value), f"± {_digits(line.latency_std)}" if line.latency_std is not None else ""
-    if key == "latency_rounds":
-        return span(value), ""
-    if key == "sentences_per_second":
-        return f"{value:,.0f}" if value >= 10 else f"{value:.1f}", ""
-    if key in ("speedup", "against_fastest"):
-        return f"{value:.2f}×" if value < 10 else f"{value:.1f}×", ""
-    return f"{value:.1f}", f"± {spread:.1f}" if spread is not None else ""
+        return None
+    return _digits(value), "" if line.latency_std is None else f"± {_digits(line.latency_std)}"
+
+
+def _throughput(line: Line) -> tuple[str, str] | None:
+    value = line.figures["sentences_per_second"]
+    return None if value is None else (f"{value:,.0f}" if value >= 10 else f"{value:.1f}", "")
+
+
+def _times(value: float | None) -> tuple[str, str] | None:
+    return None if value is None else (f"{value:.2f}×" if value < 10 else f"{value:.1f}×", "")
 
 
 def p_digits(value: float) -> str:
@@ -308,29 +367,45 @@ def _digits(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def markdown(table: list[Group], convention: Convention = "sacrebleu") -> str:
-    """The table in Markdown, groups as bold lines; `convention` is that of published figures."""
-    shown = columns(table, convention)
-    heads = ["", *(heading for _, heading in shown)]
+def markdown(table: Sequence[Group], manifest: Manifest) -> str:
+    """The table in Markdown, groups as bold lines."""
+    shown = columns(table, manifest)
+    heads = ["", *(column.heading for column in shown)]
     rows = []
     for group in table:
         rows.append(group_row(group.title, heads))
         for line in group.lines:
-            rows.append([line.label, *(" ".join(filter(None, cell(line, key))) for key, _ in shown)])
+            rows.append([line.label, *(" ".join(filter(None, column.shown(line))) for column in shown)])
     return markdown_table(heads, rows) + "\n"
 
 
 def csv_text(rows: Iterable[Row]) -> str:
-    """All rows, one a line, keys as in results.json; the interval in two columns, the settings, what was chosen and the
-    rounds in one each, null as nothing."""
+    """All rows, one a line, keys as in results.json.
+
+    Intervals are in two columns each, the settings, what was chosen and the rounds in one each, null is nothing.
+    """
     flat = []
     for row in rows:
-        low, high = row.bleu_ci or (None, None)
-        settings, chosen = (settings_text(told or {}) or None for told in (row.settings, row.chosen))
-        rounds = " ".join(map(str, row.latency_rounds or ())) or None
-        plain = row.model_dump(mode="json", exclude={"bleu_ci"}) | {"settings": settings, "chosen": chosen}
-        flat.append(plain | {"latency_rounds": rounds, "bleu_low": low, "bleu_high": high})
-    return as_csv(list(flat[0]), flat) if flat else ""
+        cells = row.model_dump(mode="json")
+        bounds = {
+            name.removesuffix("_ci"): cells.pop(name) or (None, None) for name in [*cells] if name.endswith("_ci")
+        }
+        cells |= {name: settings_text(cells[name] or {}) or None for name in ("settings", "chosen")}
+        cells["latency_rounds"] = " ".join(map(str, row.latency_rounds or ())) or None
+        ends = {f"{name}_{end}": ends[i] for name, ends in bounds.items() for i, end in enumerate(("low", "high"))}
+        flat.append(cells | ends)
+    return as_csv(_csv_columns(flat[0]), flat) if flat else ""
+
+
+def _csv_columns(row: Mapping[str, Any]) -> list[str]:
+    """Columns of table.csv: what a row is, the main metric as it is counted, tests of it, other metrics, speed."""
+    counted = [metric.name for metric in conventions().values() if metric.name in row]
+    fields = [name for name in Row.model_fields if name in row]
+    tests, rest = fields.index("p_value"), fields.index("energy_per_sentence")
+    others = [name for name in row if name not in {*counted, *fields}]
+    ends = [name for name in others if name.endswith(("_low", "_high"))]
+    scores = [name for name in others if name not in ends]
+    return [*fields[:tests], *counted, *fields[tests:rest], *scores, *fields[rest:], *ends]
 
 
 def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:

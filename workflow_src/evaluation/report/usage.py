@@ -24,6 +24,7 @@ from workflow_src.evaluation.report.markdown import markdown_table, paragraph
 from workflow_src.records.atomic import read_json
 from workflow_src.serving.choice import choice_words
 from workflow_src.serving.recommended import translate_command
+from workflow_src.spec import Metric
 
 TEMPLATE = Path(__file__).with_name("usage.html.j2")
 EXAMPLES = 10
@@ -31,7 +32,8 @@ EXAMPLES = 10
 
 @dataclasses.dataclass(frozen=True)
 class Recommended:
-    """The row to take: `entry` is what the plan says of it, `row` what the manifest does; BLEU on dev, where known.
+    """The row to take: `entry` is what the plan says of it, `row` what the manifest does; the main metric on the
+    split of the tables (`figure`), and on dev where known.
 
     `measured` of `rows` rows were measured on dev. `above`: the best row on the split of the tables that was not, where
     it is above this one.
@@ -39,41 +41,43 @@ class Recommended:
 
     entry: Mapping[str, Any]
     row: RowInfo
-    dev_bleu: float | None
-    bleu: float
+    dev_figure: float | None
+    figure: float
     measured: int = 0
     rows: int = 0
     above: Recommended | None = None
 
 
 def recommend(found: Inputs, usage: Mapping[str, Any]) -> Recommended:
-    """The row of `usage` with the highest BLEU on dev, of equal ones the fastest.
+    """The row of `usage` with the best figure of the main metric on dev, of equal ones the fastest.
 
-    Where no row was decoded on dev, BLEU on the split of the tables decides.
+    Where no row was decoded on dev, the figure on the split of the tables decides.
     """
+    sign = found.manifest.main.sign
     rows = {(row.key, row.split): row for row in reversed(found.manifest.rows)}
     times = {row.key: row.latency_ms for row in found.speed.rows} if found.speed else {}
-    chosen = {(one.decode.key, one.seed): max(point["bleu"] for point in one.points) for one in found.choices}
+    chosen = {(one.decode.key, one.seed): one.quality for one in found.choices}
     candidates = []
     for entry in usage["rows"]:
         key = entry["system"], entry["name"]
         row, on_dev = rows[key, usage["split"]], rows.get((key, "dev"))
-        dev = _bleu(found, on_dev) if on_dev else chosen.get((key, row.seed))
-        candidates.append(Recommended(entry, row, dev, _bleu(found, row)))
-    measured = [one for one in candidates if one.dev_bleu is not None]
+        dev = _figure(found, on_dev) if on_dev else chosen.get((key, row.seed))
+        candidates.append(Recommended(entry, row, dev, _figure(found, row)))
+    measured = [one for one in candidates if one.dev_figure is not None]
 
     def goodness(one: Recommended) -> tuple[float, float]:
-        return one.bleu if one.dev_bleu is None else one.dev_bleu, -times.get(one.row.key, float("inf"))
+        return sign * (one.figure if one.dev_figure is None else one.dev_figure), -times.get(one.row.key, float("inf"))
 
     best = max(measured or candidates, key=goodness)
-    others = [one for one in candidates if one.dev_bleu is None and one.bleu > best.bleu]
-    above = max(others, key=lambda one: one.bleu, default=None)
+    others = [one for one in candidates if one.dev_figure is None and sign * (one.figure - best.figure) > 0]
+    above = max(others, key=lambda one: sign * one.figure, default=None)
     return dataclasses.replace(best, measured=len(measured), rows=len(candidates), above=above)
 
 
-def _bleu(found: Inputs, row: RowInfo) -> float:
+def _figure(found: Inputs, row: RowInfo) -> float:
     removal = found.manifest.decode(*row.key).removal(found.manifest.report.remove_repetitions)
-    return found.qualities[row.quality][VARIANTS[removal]]["bleu"]
+    figure: float = found.qualities[row.quality][VARIANTS[removal]][found.manifest.main.name]
+    return figure
 
 
 def outputs(one: Recommended, found: Inputs) -> list[str]:
@@ -118,7 +122,7 @@ def context_of(
     examples = zip(shown, _first(usage["reference"]), outputs(one, found), strict=True)
     return {
         "title": f"{row.system} {row.name}",
-        "why": _why(one, split),
+        "why": _why(one, split, found.manifest.main),
         "folder": folder,
         "default": choice_words(description),
         "command": f"{command} < in.txt > out.txt",
@@ -128,20 +132,23 @@ def context_of(
     }
 
 
-def _why(one: Recommended, split: str) -> str:
-    if one.dev_bleu is None:
+def _why(one: Recommended, split: str, metric: Metric) -> str:
+    title = f"{metric.best} {metric.title}"
+    if one.dev_figure is None:
         return (
-            f"No row was decoded on dev, so this is the row with the highest BLEU on {split}, {one.bleu:.2f}; of equal "
+            f"No row was decoded on dev, so this is the row with the {title} on {split}, {one.figure:.2f}; of equal "
             "rows, the fastest."
         )
     counted = "1 row" if one.measured == 1 else f"{one.measured} rows"
     were = "was" if one.measured == 1 else "were"
     among = f" of the {counted} (of {one.rows}) that {were} measured there" if one.measured < one.rows else ""
-    also = f" It has {one.bleu:.2f} on {split}." if split != "dev" else ""
+    also = f" It has {one.figure:.2f} on {split}." if split != "dev" else ""
     if one.above:
         name = f"{one.above.row.system} {one.above.row.name}"
-        also += f" {name} has {one.above.bleu:.2f} there and was not measured on dev; decode it on dev to compare them."
-    return f"It has the highest BLEU on dev, {one.dev_bleu:.2f}{among}; of equal rows, it is the fastest.{also}"
+        also += (
+            f" {name} has {one.above.figure:.2f} there and was not measured on dev; decode it on dev to compare them."
+        )
+    return f"It has the {title} on dev, {one.dev_figure:.2f}{among}; of equal rows, it is the fastest.{also}"
 
 
 def render(context: Mapping[str, Any], languages: tuple[str, str]) -> markupsafe.Markup:

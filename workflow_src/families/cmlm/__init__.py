@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import too_many_iterations, too_many_lengths
+from workflow_src.decoding.settings import iterations_refusal, lengths_refusal
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
 from workflow_src.spec import LENGTHS, MASKED, Family, Frozen, Look
 
@@ -66,7 +66,7 @@ FAMILY = Family(
     traits=frozenset({LENGTHS, MASKED}),
     conflict=conflict,
     refuses=lambda model, search, settings: (
-        too_many_iterations(model.max_positions, settings) or too_many_lengths(model.max_length_difference, settings)
+        iterations_refusal(model.max_positions, settings) or lengths_refusal(model.max_length_difference, settings)
     ),
     symbols=(MASK,),
     look=Look("#b8860b", dark="#e0b84c"),

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from workflow_src.decoding.settings import too_many_lengths
+from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
 from workflow_src.spec import ITERATIVE, LENGTHS, MODEL, Family, Frozen, Look, Weights
 
@@ -105,5 +105,5 @@ FAMILY = Family(
     start="workflow_src.families.inat.model:start",
     look=Look("#b15928", dark="#d98e5f"),
     order=5,
-    refuses=lambda model, search, settings: too_many_lengths(model.max_length_difference, settings),
+    refuses=lambda model, search, settings: lengths_refusal(model.max_length_difference, settings),
 )

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import too_many_lengths
+from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
 from workflow_src.spec import BOUND, LATENT, TARGET_LATENT, Family, Look
@@ -56,5 +56,5 @@ FAMILY = Family(
     rule="train_lvm",
     look=Look("#0072b2", dark="#56b4e9"),
     order=1,
-    refuses=lambda model, search, settings: too_many_lengths(model.max_length_difference, settings),
+    refuses=lambda model, search, settings: lengths_refusal(model.max_length_difference, settings),
 )

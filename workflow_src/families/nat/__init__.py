@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workflow_src.decoding.settings import too_many_lengths
+from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.losses.settings import Budget
 from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
 from workflow_src.spec import (
@@ -160,7 +160,7 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
         for name in settings.named("length"):
             if getattr(settings, name) != settings.default(name):
                 return f"takes no {name}: its latents are those of source positions; remove {name}"
-    return None if model.loss == "ctc" else too_many_lengths(model.max_length_difference, settings)
+    return None if model.loss == "ctc" else lengths_refusal(model.max_length_difference, settings)
 
 
 def weights(model: NatConfig, vocabulary: int) -> dict[str, int]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import too_many_lengths
+from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.losses.settings import OnePassConfig
 from workflow_src.nn.settings import bidirectional_weights
 from workflow_src.spec import LENGTHS, Family, Frozen, Look
@@ -47,5 +47,5 @@ FAMILY = Family(
     look=Look("#9e9d24", dark="#d4e157"),
     order=6,
     static=False,
-    refuses=lambda model, search, settings: too_many_lengths(model.max_length_difference, settings),
+    refuses=lambda model, search, settings: lengths_refusal(model.max_length_difference, settings),
 )

@@ -100,7 +100,9 @@ def test_an_end_symbol_has_a_panel_of_its_own_and_outputs_keep_theirs():
             key: other[key] for key in other if key != "regions"
         }
         # Where the one puts out an end symbol, the other takes the next best word.
-        cells = list(zip(sum(panel["regions"], []), sum(other["regions"], []), strict=True))
+        cells = [
+            pair for rows in zip(panel["regions"], other["regions"], strict=True) for pair in zip(*rows, strict=True)
+        ]
         assert all(one == other or one == EOS for one, other in cells)
         ends += sum(one == EOS for one, _ in cells)
     assert 0 < ends < 100
@@ -149,5 +151,5 @@ def test_what_cannot_be_drawn_is_refused_in_a_sentence(models):
     with pytest.raises(ValueError, match="none of 1 sentences has a reference of at most 2 subwords; raise"):
         latent_space.choose(*models, [SOURCE], [REFERENCE], 2, 1, CPU)
     wide = miniatures.lvm(), miniatures.refiner("score")
-    with pytest.raises(ValueError, match="latents are 3 wide, .*; set model.latent_dim to 2"):
+    with pytest.raises(ValueError, match=r"latents are 3 wide, .*; set model.latent_dim to 2"):
         latent_space.map_sentence(*wide, makers(*wide), SOURCE, REFERENCE, 1, 5, 3, CPU)

@@ -90,7 +90,7 @@ def test_translations_have_the_lengths_asked_for_whatever_the_batch(search):
 @pytest.mark.parametrize("batch", [1, 64])
 def test_a_search_that_takes_lengths_is_followed_with_the_series_of_its_entry(batch):
     model = miniatures.cmlm()
-    translator = SimpleNamespace(networks=lambda settings: {"model": model})
+    translator = SimpleNamespace(networks=lambda _: {"model": model})
     entry = {"system": "one", "search": "mask-predict", "model": "one", "iterations": 3}
     # Steps are those of searches that refine latents.
     procedure = procedures.procedure(translator, procedures.entry_settings(entry, steps=1))

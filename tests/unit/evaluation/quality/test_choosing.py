@@ -5,7 +5,8 @@ import json
 import pytest
 from pydantic import Field
 
-from workflow_src.evaluation.quality.choosing import at_edge, choose, combinations, dev_bleu
+from workflow_src.evaluation.quality.choosing import at_edge, choose, combinations, dev_figure
+from workflow_src.registry import main_metric, metrics
 from workflow_src.spec import SearchSettings
 
 
@@ -24,6 +25,7 @@ def test_the_highest_bleu_wins_and_the_curve_is_whole():
     chosen, curve = choose(
         {"step_size": [0.5, 1.0, 1.5]},
         lambda settings: {"bleu": -((settings["step_size"] - 1.0) ** 2), "mean_steps": 4},
+        main_metric(),
     )
     assert chosen == {"step_size": 1.0}
     assert [point["settings"]["step_size"] for point in curve] == [0.5, 1.0, 1.5]
@@ -31,8 +33,14 @@ def test_the_highest_bleu_wins_and_the_curve_is_whole():
 
 
 def test_of_equals_the_first_wins():
-    chosen, _ = choose({"step_size": [2.0, 1.0]}, lambda settings: {"bleu": 30.0, "mean_steps": 1})
+    chosen, _ = choose({"step_size": [2.0, 1.0]}, lambda settings: {"bleu": 30.0, "mean_steps": 1}, main_metric())
     assert chosen == {"step_size": 2.0}
+
+
+def test_the_lowest_wins_where_less_is_better():
+    errors = {0.5: 60.0, 1.0: 50.0, 1.5: 50.0}
+    chosen, _ = choose({"step_size": list(errors)}, lambda one: {"ter": errors[one["step_size"]]}, metrics()["ter"])
+    assert chosen == {"step_size": 1.0}
 
 
 class Numbers(SearchSettings):
@@ -91,7 +99,9 @@ def test_the_bleu_of_a_decode_on_dev_is_that_of_the_outputs_that_its_bundle_give
     quality, chosen = tmp_path / "quality.json", tmp_path / "chosen.json"
     variants = zip(("kept", "without_repeated_words", "without_repeated_subwords"), (20.0, 21.0, 22.0), strict=True)
     quality.write_text(json.dumps({name: {"bleu": value} for name, value in variants}))
-    chosen.write_text(json.dumps({"chosen": {}, "curve": [{"bleu": 30.0}, {"bleu": 31.0}, {"bleu": 29.0}]}))
+    # What another metric chose has a BLEU of its own.
+    curve = [{"settings": {"beam": beam}, "bleu": bleu} for beam, bleu in ((2, 30.0), (4, 31.0), (8, 32.0))]
+    chosen.write_text(json.dumps({"chosen": {"beam": 4}, "curve": curve}))
     # Its own translations of dev come first: dev chose with our own code, whatever the decode's engine is.
-    assert dev_bleu(removal, quality, chosen) == dev_bleu(removal, quality, None) == bleu
-    assert dev_bleu(removal, None, chosen) == 31.0
+    assert dev_figure(removal, quality, chosen) == dev_figure(removal, quality, None) == bleu
+    assert dev_figure(removal, None, chosen) == 31.0

@@ -9,8 +9,20 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from workflow_src.evaluation.quality.significance import corpus_bleu, pairwise_test, randomisation_test, statistics
+from workflow_src.config.metrics import Measured
+from workflow_src.evaluation.metrics.bleu import measure
+from workflow_src.evaluation.metrics.bleu.measure import combine as corpus_bleu
+from workflow_src.evaluation.quality.metrics import sentence_counts
+from workflow_src.evaluation.quality.significance import (
+    bootstrap_interval,
+    counts_of,
+    pairwise_test,
+    randomisation_test,
+)
+from workflow_src.registry import metrics
+from workflow_src.spec import Corpus, NoSettings, Segments, Texts
 
+CORPUS = Corpus("de", "en")
 WORDS = "the a red green house tree old man walks sees under over big small".split()
 
 
@@ -30,6 +42,11 @@ def spoiled(lines: list[str], share: float, seed: int, dropped: float = 0.0) -> 
         )
         for line in lines
     ]
+
+
+def statistics(lines: list[str], references: list[str], tokeniser: str) -> np.ndarray:
+    texts = Texts(lines, references, (), Corpus("de", "en", tokeniser))
+    return measure.segments(texts, NoSettings()).values
 
 
 def sacre(lines: list[str], references: list[str]) -> float:
@@ -89,7 +106,7 @@ def test_p_values_are_shares_of_all_exchanges():
 
 def _tested(baseline, other, references, **settings):
     counts = statistics(other, references, "13a")[None]
-    differences, values = randomisation_test(statistics(baseline, references, "13a"), counts, **settings)
+    differences, values = randomisation_test(statistics(baseline, references, "13a"), counts, corpus_bleu, **settings)
     return differences[0], values[0]
 
 
@@ -114,7 +131,7 @@ def test_the_level_is_what_it_says(systems):
         one, other = systems[chosen[:, 0]], systems[chosen[:, 1]]
         dealt = generator.integers(0, 2, (*one.shape[:2], 1)) == 1
         first, second = np.where(dealt, other, one), np.where(dealt, one, other)
-        values.append(randomisation_test(first, second, trials=999, seed=seed)[1])
+        values.append(randomisation_test(first, second, corpus_bleu, trials=999, seed=seed)[1])
     values = np.concatenate(values)
     assert np.mean(values < 0.05) == pytest.approx(0.05, abs=0.01)
     assert np.mean(values < 0.01) == pytest.approx(0.01, abs=0.005)
@@ -134,7 +151,7 @@ def test_real_differences_are_found_and_the_more_sentences_the_smaller_they_may_
 
     def power(other, size):
         drawn = generator.integers(0, len(references), (100, size))
-        return np.mean(randomisation_test(baseline[drawn], other[drawn], trials=499)[1] < 0.05)
+        return np.mean(randomisation_test(baseline[drawn], other[drawn], corpus_bleu, trials=499)[1] < 0.05)
 
     assert power(best, 300) > 0.95
     assert power(better, 50) + 0.2 < power(better, 600)
@@ -144,13 +161,13 @@ def test_equal_and_other_outputs_at_once():
     references = sentences(100, 1)
     texts = [spoiled(references, share, seed) for share, seed in ((0.4, 2), (0.1, 3), (0.4, 2), (0.38, 4))]
     baseline, *others = (statistics(lines, references, "13a") for lines in texts)
-    differences, values = randomisation_test(baseline, np.stack(others))
+    differences, values = randomisation_test(baseline, np.stack(others), corpus_bleu)
     assert differences == pytest.approx([sacre(lines, references) - sacre(texts[0], references) for lines in texts[1:]])
     # The smallest value that 10,000 trials can give; and none for what is the same.
     assert values[0] == 1 / 10_001 and values[1] == 1
     # What else is compared changes nothing; the other way round is the same comparison.
-    assert randomisation_test(baseline, others[2][None])[1] == values[2]
-    difference, value = randomisation_test(others[2], baseline[None])
+    assert randomisation_test(baseline, others[2][None], corpus_bleu)[1] == values[2]
+    difference, value = randomisation_test(others[2], baseline[None], corpus_bleu)
     assert (difference[0], value[0]) == (pytest.approx(-differences[2]), values[2])
 
 
@@ -163,18 +180,11 @@ def test_the_result_depends_on_no_environment(monkeypatch):
     assert _tested(baseline, other, references) == first
 
 
-def test_lines_that_do_not_match_are_named():
-    with pytest.raises(ValueError, match="no references to compare"):
-        statistics([], [], "13a")
-    with pytest.raises(ValueError, match="1 translations for 2 references"):
-        statistics(["a"], ["a", "b"], "13a")
-
-
 def test_all_pairs_have_the_p_values_of_one_pair_at_a_time():
     references = sentences(30, 1)
     counts = np.stack([statistics(spoiled(references, share, 3), references, "13a") for share in (0.1, 0.2, 0.2, 0.5)])
-    found = pairwise_test(counts, [2, 0], trials=700)
-    by_hand = [randomisation_test(counts[rival], counts, trials=700)[1] for rival in (2, 0)]
+    found = pairwise_test(counts, [2, 0], corpus_bleu, trials=700)
+    by_hand = [randomisation_test(counts[rival], counts, corpus_bleu, trials=700)[1] for rival in (2, 0)]
     assert found.tolist() == np.array(by_hand).tolist()
     # A row and itself are never told apart; all p-values are probabilities.
     assert found[0, 2] == found[1, 0] == 1 and ((found > 0) & (found <= 1)).all()
@@ -189,3 +199,78 @@ def test_statistics_follow_the_tokeniser():
     expected = sacrebleu.BLEU(tokenize="zh").corpus_score(outputs, [references]).score
     assert corpus_bleu(statistics(outputs, references, "zh").sum(axis=0)) == pytest.approx(expected)
     assert expected > 70 and corpus_bleu(statistics(outputs, references, "13a").sum(axis=0)) == 0
+
+
+SETTINGS = {"chrf": {"beta": 3, "word_order": 1}, "chrf++": {}, "ter": {"case_sensitive": True}}
+ORACLES = {
+    "bleu": sacrebleu.BLEU(),
+    "chrf": sacrebleu.CHRF(word_order=1, beta=3),
+    "chrf++": sacrebleu.CHRF(word_order=2),
+    "ter": sacrebleu.TER(case_sensitive=True),
+}
+
+
+def measured(name: str) -> Measured:
+    metric = metrics()[name]
+    return Measured(metric, metric.settings(**SETTINGS.get(name, {})))
+
+
+def counted(name: str, lines: list[str], references: list[str]):
+    return sentence_counts(measured(name), Texts(lines, references, (), CORPUS))
+
+
+@pytest.mark.parametrize("name", ["chrf", "chrf++", "ter"])
+def test_the_figure_of_sums_is_that_of_sacrebleu(name):
+    """Of a text, of each of its sentences, and of empty and wholly wrong ones."""
+    references = [*sentences(30, 1), "a b", "a b", "", ""]
+    lines = [*spoiled(references[:30], 0.3, 2, 0.1), "", "x y z", "a b", ""]
+    counts, combine = counted(name, lines, references)
+    assert combine(counts.sum(axis=0)) == pytest.approx(ORACLES[name].corpus_score(lines, [references]).score, abs=1e-9)
+    single = [ORACLES[name].sentence_score(line, [ref]).score for line, ref in zip(lines, references, strict=True)]
+    assert combine(counts) == pytest.approx(single, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_the_interval_is_that_of_sacrebleus_bootstrap(name, monkeypatch):
+    """Its own is in single precision."""
+    monkeypatch.setenv("SACREBLEU_SEED", "12345")
+    references = sentences(60, 1)
+    lines = spoiled(references, 0.3, 2, 0.1)
+    score = ORACLES[name].corpus_score(lines, [references], n_bootstrap=400)
+    low, high = bootstrap_interval(*counted(name, lines, references), samples=400)
+    assert (low, high) == pytest.approx((score._mean - score._ci, score._mean + score._ci), abs=1e-3)
+    assert low < score.score < high
+
+
+@pytest.mark.parametrize("name", ["chrf++", "ter"])
+def test_p_values_of_any_metric_are_shares_of_all_exchanges(name):
+    """Eight sentences: all 256 ways to exchange outputs, each scored by sacreBLEU."""
+    references = sentences(8, 1)
+    baseline, other = spoiled(references, 0.35, 2), spoiled(references, 0.25, 5, dropped=0.05)
+    every = []
+    for exchanged in itertools.product((False, True), repeat=8):
+        pairs = [(y, x) if swap else (x, y) for swap, x, y in zip(exchanged, baseline, other, strict=True)]
+        first, second = (
+            ORACLES[name].corpus_score(list(side), [references]).score for side in zip(*pairs, strict=True)
+        )
+        every.append(second - first)
+    _agrees([counted(name, lines, references) for lines in (baseline, other)], every)
+
+
+def test_p_values_of_figures_of_sentences_are_shares_of_all_exchanges():
+    """Figures whose mean is that of the text: every exchange changes the sign of one difference."""
+    generator = np.random.default_rng(3)
+    baseline, other = generator.random((2, 9))
+    signs = np.array(list(itertools.product((1, -1), repeat=9)))
+    _agrees([counts_of(Segments(values)) for values in (baseline, other)], (signs @ (other - baseline)) / 9)
+
+
+def _agrees(counted, every, trials=20_000):
+    """The difference is the first of those of `every` exchange, and p their share that is as large, in both tests."""
+    (baseline, combine), (other, _) = counted
+    exact = np.mean(np.abs(every) >= abs(every[0]) - 1e-9)
+    assert 0.02 < exact < 0.98
+    error = 4 * (exact * (1 - exact) / trials) ** 0.5 + 1 / trials
+    difference, p = randomisation_test(baseline, other[None], combine, trials=trials)
+    assert difference[0] == pytest.approx(every[0], abs=1e-9) and p[0] == pytest.approx(exact, abs=error)
+    assert pairwise_test(np.stack([baseline, other]), [0], combine, trials=trials)[0, 1] == p[0]

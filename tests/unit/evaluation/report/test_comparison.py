@@ -9,8 +9,10 @@ from reports import assert_tables_fit, squeezed
 from workflow_src.cli import main
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.evaluation.report.comparison import compare, markdown, tables
-from workflow_src.evaluation.report.results import Results, write_results
+from workflow_src.evaluation.report.results import validate, write_results
 from workflow_src.registry import searches
+
+GAP = "BLEU below the teacher's beam search"
 
 
 def row(system, family, search, seed, bleu, removed="none", name="", **more):
@@ -54,20 +56,20 @@ SECOND = results(
 
 
 def test_cells_are_means_and_deviations_over_seeds():
-    found = compare([Results.model_validate(FIRST), Results.model_validate(SECOND)])
+    found = compare([validate(FIRST, "here"), validate(SECOND, "here")])
     key = ("score", "score, L = 1", "distilled")
-    first, second = found.cells["bleu"][key]
+    first, second = found.cells["BLEU"][key]
     assert (first.mean, first.deviation, first.seeds) == (34.0, statistics.stdev([32.0, 34.0, 36.0]), 3)
     assert (second.mean, second.deviation) == (45.0, None)
     # The gap is taken seed by seed, to beam 4 and not to beam 2.
     gaps = [41.0 - 32.0, 42.0 - 34.0, 43.0 - 36.0]
-    assert found.cells["gap"][key][0].mean == pytest.approx(statistics.fmean(gaps))
-    assert found.cells["gap"][key][0].deviation == pytest.approx(statistics.stdev(gaps))
-    assert found.cells["validity"][key][1].mean == 50.0
-    first, second = found.cells["bleu"]["score", "delta, search 3 × 5, L = 2", "distilled"]
+    assert found.cells[GAP][key][0].mean == pytest.approx(statistics.fmean(gaps))
+    assert found.cells[GAP][key][0].deviation == pytest.approx(statistics.stdev(gaps))
+    assert found.cells["valid outputs, %"][key][1].mean == 50.0
+    first, second = found.cells["BLEU"]["score", "delta, search 3 × 5, L = 2", "distilled"]
     assert first is None and second.mean == 50.0
     # The gap is to the plain beam: a language model beside it is another system.
-    assert found.cells["gap"][key][1].mean == 50.0 - 45.0
+    assert found.cells[GAP][key][1].mean == 50.0 - 45.0
 
 
 def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_gap():
@@ -90,8 +92,8 @@ def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_
             chosen={"length_quantile": 0.6},
         ),
     ]
-    found = compare([Results.model_validate(results("one", rows))])
-    told = {key[1]: cells[0].mean for key, cells in found.cells["bleu"].items()}
+    found = compare([validate(results("one", rows), "here")])
+    told = {key[1]: cells[0].mean for key, cells in found.cells["BLEU"].items()}
     assert told == {
         "beam 4": 40.0,
         "beam 4, CTranslate2 int8": 41.0,
@@ -100,26 +102,26 @@ def test_rows_that_differ_in_engine_or_chosen_settings_stay_apart_and_decide_no_
         "score, L = 1 (score-1-half)": 31.0,
         "score, L = 1 (chosen: length quantile)": 32.0,
     }
-    assert found.cells["gap"]["score", "score, L = 1", "distilled"][0].mean == 10.0
+    assert found.cells[GAP]["score", "score, L = 1", "distilled"][0].mean == 10.0
 
 
 def test_kept_repetitions_are_another_comparison():
-    found = compare([Results.model_validate(FIRST)], removed="none")
-    assert found.cells["bleu"]["score", "score, L = 1", "distilled"][0].mean == 5.0
+    found = compare([validate(FIRST, "here")], removed="none")
+    assert found.cells["BLEU"]["score", "score, L = 1", "distilled"][0].mean == 5.0
 
 
 def test_results_without_what_is_compared_are_named(tmp_path):
     rows = [row("score", "score", "score", 1, 30.0, "words"), row("score", "score", "score", 1, 29.0, "none")]
     words_only = results("words-only", rows)
     teacher = results("alone", [row("teacher", "transformer", "beam", 1, 40.0, beam=4)])
-    found = [Results.model_validate(content) for content in (FIRST, teacher, words_only)]
+    found = [validate(content, "here") for content in (FIRST, teacher, words_only)]
     with pytest.raises(ValueError) as refused:
         compare(found)
     assert str(refused.value) == (
         "the results of words-only have no rows with --remove-repetitions subwords, only none, words; make its report "
         "again, or choose one of these."
     )
-    assert compare(found[1:], "words").cells["bleu"]["score", "score, L = 4", "distilled"][1].mean == 30.0
+    assert compare(found[1:], "words").cells["BLEU"]["score", "score, L = 4", "distilled"][1].mean == 30.0
     for content in (teacher, words_only):
         write_results(tmp_path / f"{content['experiment']}.json", content)
     words = [str(tmp_path / "alone.json"), str(tmp_path / "words-only.json"), "--output", str(tmp_path / "all.html")]
@@ -128,8 +130,8 @@ def test_results_without_what_is_compared_are_named(tmp_path):
 
 
 def test_figures_that_nobody_has_make_no_table():
-    assert "valid outputs, %" not in [heading for heading, _ in tables(compare([Results.model_validate(FIRST)]))]
-    text = squeezed(markdown(compare([Results.model_validate(FIRST), Results.model_validate(SECOND)]), "subwords"))
+    assert "valid outputs, %" not in [heading for heading, _ in tables(compare([validate(FIRST, "here")]))]
+    text = squeezed(markdown(compare([validate(FIRST, "here"), validate(SECOND, "here")]), "subwords"))
     assert "| score | score, L = 1 | distilled | 34.0 ± 2.0 | 45.0 |" in text
     assert "valid outputs, %" in text and "one on one corpus, two on two corpus" in text
 
@@ -143,8 +145,8 @@ def test_data_seeds_and_training_of_every_experiment_are_told():
     systems += [system("energy", "energy", 1, 100), system("unused", "energy", 1, 50)]
     rows = [*FIRST["rows"], row("energy", "energy", "energy", 1, 30.0, "words", steps=1)]
     provenance = {"corpus": {"sha256": {"train.de": "ab" * 32}}}
-    first = Results.model_validate(results("one", rows) | {"provenance": provenance, "systems": systems})
-    text = squeezed(markdown(compare([first, Results.model_validate(SECOND)]), True))
+    first = validate(results("one", rows) | {"provenance": provenance, "systems": systems}, "here")
+    text = squeezed(markdown(compare([first, validate(SECOND, "here")]), True))
     digest = checksum({"train.de": "ab" * 32})
     assert f"one: one corpus, SHA-256 {digest[:12]}…; seeds 1, 2, 3. Networks were not trained equally long: " in text
     assert "score 200 updates, 7 target tokens; energy 100 updates, 7 target tokens." in text
@@ -183,11 +185,11 @@ def test_outputs_of_alignments_are_compared_with_their_repetitions():
     latent = [
         row("lvm", "lvm", "delta", 1, bleu, removed, steps=1) for removed, bleu in (("none", 28.0), ("subwords", 29.0))
     ]
-    found = [Results.model_validate(results("one", [*refined, *greedy, *latent]))]
+    found = [validate(results("one", [*refined, *greedy, *latent]), "here")]
 
     def shown(removed=None) -> list[float]:
         compared = compare(found, removed)
-        return [compared.cells["bleu"][key][0].mean for key in compared.rows]
+        return [compared.cells["BLEU"][key][0].mean for key in compared.rows]
 
     assert shown() == [20.0, 18.0, 29.0] and shown("subwords") == [19.0, 17.0, 29.0]
     assert "and nothing from outputs that are read off alignments" in markdown(compare(found), None)

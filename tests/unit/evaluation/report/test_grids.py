@@ -54,16 +54,17 @@ def test_cells_have_energy_and_bleu_at_the_references_lengths_or_bleu_of_the_fir
     assert one["title"] == "Operators" and one["heads"] == ["input operator \\ width", "1", "2"]
     assert one["rows"] == [["SX", "55.5 (22.0)", "–"], ["ST", "– (22.0)", "33.8"]]
     assert one["published"]["rows"] == [["SX", "55 (20.2)", "–"], ["ST", "–", "1 (0)"]]
-    assert one["published"]["heads"] == one["heads"] and one["published"]["caption"] == "Published (A paper)."
+    assert one["published"]["heads"] == one["heads"] and one["published"]["caption"].line == "Published (A paper)."
     assert (
         "on dev: energy in nats a sentence under other or teacher, and in brackets BLEU (international, lowerc"
-        in (one["caption"])
+        in one["caption"].notes["Cells"]
     )
-    assert "A figure alone is BLEU (international, lowercase) of a system's first row" in one["caption"]
+    assert "A figure alone is BLEU (international, lowercase) of a system's first row" in one["caption"].notes["Cells"]
 
 
 def test_without_energies_cells_have_the_bleu_of_the_main_table():
     for energies in (None, NOTHING):
         one = made(energies)
         assert one["rows"] == [["SX", "–", "–"], ["ST", "–", "30.5"]]
-        assert "energy" not in one["caption"] and "Figures are BLEU (sacreBLEU) of a system" in one["caption"]
+        told = one["caption"].notes["Cells"]
+        assert "energy" not in told and "Figures are BLEU (sacreBLEU) of a system" in told

@@ -13,9 +13,9 @@ from conftest import PROJECT
 
 from workflow_src.cli import main
 from workflow_src.config.compose import experiment_names
-from workflow_src.evaluation.report import leaderboard
+from workflow_src.evaluation.report import leaderboard, leaderboard_tables, results
 from workflow_src.evaluation.report.carried import checksum
-from workflow_src.evaluation.report.results import Results, write_results
+from workflow_src.evaluation.report.results import write_results
 from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import searches
 from workflow_src.serving import command as serving
@@ -72,7 +72,7 @@ def content(rows, name="one", **more):
 
 
 def read(rows, **more):
-    return leaderboard.rows_of(Results.model_validate(content(rows, **more)))
+    return leaderboard.rows_of(results.validate(content(rows, **more), "here"))
 
 
 def test_a_row_says_what_was_trained_and_measured_as_data():
@@ -145,8 +145,8 @@ def test_entries_are_means_over_seeds_whatever_dev_chose_for_each():
         row("ctc", "nat", "ctc-beam", 39.0, 2.0, seed=2, beam=5),
         row("ctc", "nat", "ctc-beam", 50.0, 2.0, seed=1, beam=20),
     ]
-    found = leaderboard.entries(read(rows))
-    assert [(one.bleu, one.spread and round(one.spread, 2)) for one in found] == [(41.5, 2.12), (39, 0), (50, None)]
+    found = leaderboard_tables.entries(read(rows))
+    assert [(one.quality, one.spread and round(one.spread, 2)) for one in found] == [(41.5, 2.12), (39, 0), (50, None)]
 
 
 def test_a_run_that_is_read_again_takes_the_place_of_the_old_one():
@@ -171,8 +171,8 @@ def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
         row("score", "score", "score", 38.8, 2.0, "subwords", steps=1),
         row("score", "score", "latent-search", 44.0, 20.0, "subwords", refinement="score", rescorer="teacher"),
     ]
-    every = leaderboard.entries(read(rows))
-    assert {need: (one.bleu, one.latency_ms) for need, one in leaderboard.needs(every)} == {
+    every = leaderboard_tables.entries(read(rows))
+    assert {need: (one.quality, one.latency_ms) for need, one in leaderboard_tables.needs(every)} == {
         "fastest": (41.0, 0.3),
         "best on raw data without a language model": (48.0, 1.3),
         "best with a language model": (48.2, 0.4),
@@ -180,7 +180,7 @@ def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
         "refinement of latents": (38.8, 2.0),
     }
     # Of each family the best that works alone, and the best autoregressive system's fastest row.
-    chosen = [(one.row["system"], one.bleu) for one in leaderboard.selection(every)]
+    chosen = [(one.row["system"], one.quality) for one in leaderboard_tables.selection(every)]
     assert chosen[:2] == [("teacher", 48.0), ("teacher", 46.0)]
     assert {("ctc", 41.0), ("lvm", 38.0), ("score", 38.8), ("ctc", 50.0), ("ctc", 48.2)} <= set(chosen)
     assert ("teacher", 48.1) not in chosen and ("ctc", 48.4) not in chosen
@@ -223,8 +223,8 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
 
 def test_a_table_of_an_experiment_has_all_of_its_rows_and_what_they_chose():
     rows = [row("ctc", "nat", "ctc-beam", 40.14, 2.0, beam=5, word_bonus=0.5), row("t", "transformer", "greedy", 39.0)]
-    table = leaderboard.fill(
-        "<!-- leaderboard: experiment one -->\n<!-- /leaderboard -->", leaderboard.entries(read(rows)), "page"
+    table = leaderboard_tables.fill(
+        "<!-- leaderboard: experiment one -->\n<!-- /leaderboard -->", leaderboard_tables.entries(read(rows)), "page"
     )
     assert table.splitlines()[4:6] == [
         "| ctc | raw | one pass, beam 5 (word bonus 0.5) | 40.1 | 2.00 | – |",
@@ -249,7 +249,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
 
 @pytest.fixture(scope="module")
 def entries():
-    return leaderboard.entries(leaderboard.read(BOARD))
+    return leaderboard_tables.entries(leaderboard.read(BOARD))
 
 
 def test_the_first_pages_have_tables_of_the_csv_file():
@@ -260,7 +260,7 @@ def test_the_first_pages_have_tables_of_the_csv_file():
 def test_tables_of_the_documentation_are_those_of_the_csv_file(page, entries):
     """After a change: make leaderboard."""
     text = page.read_text(encoding="utf-8")
-    assert leaderboard.fill(text, entries, page.name) == text
+    assert leaderboard_tables.fill(text, entries, page.name) == text
 
 
 def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(entries):
@@ -279,16 +279,18 @@ def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(ent
 
 @pytest.mark.parametrize("corpus", ["tatoeba", "multi30k", "toy"])
 def test_a_corpus_has_the_best_of_every_family_beside_its_rivals_in_the_best_engine(corpus, entries):
-    every = leaderboard.of(entries, "corpus", corpus)
-    shown = leaderboard.selection(every)
+    every = leaderboard_tables.of(entries, "corpus", corpus)
+    shown = leaderboard_tables.selection(every)
     assert len(shown) <= 15 and len({id(one) for one in shown}) == len(shown)
     alone = [one for one in every if not one.helpers]
     for family in {one.row["family"] for one in alone}:
-        highest = max(one.bleu for one in alone if one.row["family"] == family)
-        assert any(one.row["family"] == family and one.bleu >= highest - leaderboard.LEVEL for one in shown), family
+        highest = max(one.quality for one in alone if one.row["family"] == family)
+        assert any(
+            one.row["family"] == family and one.quality >= highest - leaderboard_tables.LEVEL for one in shown
+        ), family
     rivals = [one for one in shown if one.row["family"] == "transformer"]
     assert shown[: len(rivals)] == rivals and any(one.row["engine"] == "ctranslate2-int8" for one in rivals)
-    assert max(one.bleu for one in shown) >= max(one.bleu for one in every) - leaderboard.LEVEL
+    assert max(one.quality for one in shown) >= max(one.quality for one in every) - leaderboard_tables.LEVEL
 
 
 def test_commands_of_the_tables_have_options_that_the_command_knows(entries):
@@ -296,7 +298,7 @@ def test_commands_of_the_tables_have_options_that_the_command_knows(entries):
     shown = [
         one
         for corpus in ("tatoeba", "multi30k", "toy")
-        for one in leaderboard.selection(leaderboard.of(entries, "corpus", corpus))
+        for one in leaderboard_tables.selection(leaderboard_tables.of(entries, "corpus", corpus))
     ]
-    asked = {word for one in shown for word in shlex.split(leaderboard.command(one)) if word.startswith("--")}
+    asked = {word for one in shown for word in shlex.split(leaderboard_tables.command(one)) if word.startswith("--")}
     assert 30 < len(shown) <= 45 and asked <= known

@@ -11,7 +11,7 @@ from iso639 import ALL_LANGUAGES
 
 from workflow_src.config.manifest import TrainingInfo
 from workflow_src.evaluation.analyses.changes import changed_words
-from workflow_src.evaluation.report import figures_speed, inputs, page, speed_page
+from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page
 
 MANIFEST = reports.manifest()
 sentences = st.lists(st.sampled_from(["the", "a<b>", "&", "dog"]), max_size=6).map(" ".join)
@@ -158,22 +158,31 @@ def test_time_against_length_shows_the_fewest_steps_of_each_search():
 
 
 def test_a_caption_tells_what_several_seeds_mean_for_quality_and_for_speed():
-    def told(*seeds: int) -> str:
-        return page.caption("subwords", reports.manifest(seeds=seeds), "test", 1000, timed=True)
+    def notes(*seeds: int) -> dict[str, str]:
+        return captions.main_caption(reports.manifest(seeds=seeds), "test", 1000, timed=True).notes
 
-    assert "brackets hold the 95 % bootstrap interval" in told(1, 1) and "from text to text. ±" in told(1, 1)
-    assert "±: the standard deviation over sentences" in told(1)
-    assert "means ± deviation over 3 seeds" in told(1, 2, 3) and "with the systems of the first seed." in told(1, 2, 3)
+    assert "95 % bootstrap interval" in notes(1, 1)["Brackets"] and "from text to text. ±" in notes(1, 1)["Latency"]
+    assert "±: the standard deviation over sentences" in notes(1)["Latency"]
+    several = notes(1, 2, 3)
+    assert "Brackets" not in several and "means ± deviation over 3 seeds" in several["±"]
+    assert "with the systems of the first seed." in several["Latency"]
 
 
 def test_a_caption_tells_what_outputs_are_scored_against():
-    def told(**steps) -> str:
-        return page.caption("subwords", reports.manifest(), "test", 1000, timed=True, normalisation=steps)
+    def told(signature: str = "", **steps) -> str:
+        return captions.scored_words(steps, reports.manifest().metrics, {"BLEU": signature})
 
-    assert "on detokenised, cased text; brackets" in told() and told(lowercase=True, references="given") == told()
-    assert "on detokenised, cased text, against references that are normalised like" in told(references="normalised")
-    both = told(lowercase=True, references="normalised")
-    assert "on detokenised, lowercased text, against references that are normalised like the training text" in both
+    plain = "BLEU is sacreBLEU's. chrF is sacreBLEU's. Text is detokenised and cased"
+    assert told() == told(lowercase=True, references="given") == f"{plain}."
+    assert told(references="normalised") == f"{plain}; references are normalised like the training text."
+    assert "detokenised and lowercased; references" in told(lowercase=True, references="normalised")
+    assert "BLEU is sacreBLEU's by its tokeniser zh. chrF is" in told("nrefs:1|tok:zh|version:2.6.0")
+
+
+def test_a_caption_is_a_line_with_notes_around_a_table():
+    caption = captions.Caption("A | line.", {"p": "a *test*.", "Empty": ""})
+    assert caption.around("| a |") == "A \\| line.\n\n| a |\n\n- **p**: a \\*test\\*."
+    assert captions.Caption("A line.").around("| a |\n") == "A line.\n\n| a |"
 
 
 def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_captions():

@@ -11,6 +11,7 @@ from reports import manifest, speed, timed
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.report import page, usage
 from workflow_src.evaluation.report.results import Choice
+from workflow_src.registry import main_metric
 
 GREEDY, BEAM, PRIOR = ("teacher", "greedy"), ("teacher", "beam-4"), ("lvm", "prior-mean")
 DECODES = {GREEDY: {"search": "greedy"}, BEAM: {"search": "beam", "beam": 4}, PRIOR: {"search": "prior-mean"}}
@@ -31,7 +32,9 @@ def found(test, dev=None, tuned=None, times=None, **report):
             "without_repeated_words": {"bleu": kept + 1},
             "without_repeated_subwords": {"bleu": kept + 2},
         }
-    points = [({"bleu": bleu - 5, "settings": {}}, {"bleu": bleu, "settings": {}}) for bleu in (tuned or {}).values()]
+    points = [
+        ({"bleu": bleu + 5, "settings": {"beam": 9}}, {"bleu": bleu, "settings": {}}) for bleu in (tuned or {}).values()
+    ]
     choices = [Choice(made.decode(*key), 1, {}, list(each)) for key, each in zip(tuned or {}, points, strict=True)]
     timing = speed(*(timed(*key, each) for key, each in times.items())) if times else None
     return SimpleNamespace(manifest=made, qualities=qualities, choices=choices, speed=timing)
@@ -66,20 +69,22 @@ TEST = {GREEDY: 30.0, BEAM: 29.0, PRIOR: 20.0}
 )
 def test_the_best_on_dev_is_recommended(facts, key, dev):
     one = usage.recommend(found(TEST, **facts), rows())
-    assert (one.row.key, one.dev_bleu) == (key, dev)
+    assert (one.row.key, one.dev_figure) == (key, dev)
 
 
 def test_the_reason_is_said():
     one = usage.recommend(found(TEST), rows())
-    assert usage._why(one, "test").startswith("No row was decoded on dev, so this is the row with the highest BLEU on ")
+    assert usage._why(one, "test", main_metric()).startswith(
+        "No row was decoded on dev, so this is the row with the highest BLEU on "
+    )
     one = usage.recommend(found(TEST, dev={BEAM: 25.0}), rows())
-    assert usage._why(one, "test") == (
+    assert usage._why(one, "test", main_metric()) == (
         "It has the highest BLEU on dev, 25.00 of the 1 row (of 3) that was measured there; of equal rows, it is the "
         "fastest. It has 29.00 on test. teacher greedy has 30.00 there and was not measured on dev; decode it on dev "
         "to compare them."
     )
     one = usage.recommend(found(TEST, dev={GREEDY: 25.0, BEAM: 24.0, PRIOR: 10.0}), rows())
-    assert usage._why(one, "test") == (
+    assert usage._why(one, "test", main_metric()) == (
         "It has the highest BLEU on dev, 25.00; of equal rows, it is the fastest. It has 30.00 on test."
     )
 

@@ -9,6 +9,7 @@ from workflow_src.config.display import engine_of
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.report import results
 from workflow_src.records.atomic import ArtifactError
+from workflow_src.registry import default_metrics
 
 KEYS = [
     "system",
@@ -95,14 +96,14 @@ def _content(**changes):
 
 
 def test_keys_are_those_agreed_and_survive_writing(tmp_path):
-    assert list(results.Row.model_fields) == KEYS
+    assert set(results.row_type(default_metrics()).model_fields) == set(KEYS)
     results.write_results(tmp_path / "results.json", _content())
     raw = json.loads((tmp_path / "results.json").read_text())
     assert set(raw) == {
         *("format", "experiment", "dataset", "source", "target", "split", "systems", "provenance", "rows")
     }
     assert raw["rows"] == [ROW]
-    assert results.read_results(tmp_path / "results.json").rows[0].bleu == 30
+    assert results.read_results(tmp_path / "results.json").rows[0].quality == 30
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_fewer_valid_outputs_are_not_as_good():
     rows = [("teacher", "beam-4", 48.0, 5.6, 0.504), ("lvm", "prior-mean", 48.1, 1.8, 0.441)]
     assert told(*rows, validity=0.001).startswith("No non-autoregressive row is faster")
     equal = told(*rows, validity=0.3)
-    assert "48.1 BLEU with 44.1 % valid outputs in 1.8 ms" in equal and "(p = 0.5, of validity = 0.3)" in equal
+    assert "48.1 BLEU with 44.1 % valid outputs in 1.8 ms" in equal and "(p = 0.5, of valid outputs = 0.3)" in equal
 
 
 def test_engines_of_different_kinds_are_not_compared():

@@ -24,6 +24,17 @@ ROWS = [
 ]
 
 
+def headings(table, shown=MANIFEST):
+    """Headings of the table's columns by their kind."""
+    return {column.kind: column.heading for column in tables.columns(table, shown)}
+
+
+def cell(line, kind, shown=MANIFEST):
+    """What the column of a kind shows of a line, where some line of the table has a figure of that kind or not."""
+    table = [tables.Group("", line.decode.system, (line,))]
+    return next((column.shown(line) for column in tables.columns(table, shown) if column.kind == kind), ("–", ""))
+
+
 def test_groups_and_their_order():
     found = tables.groups(ROWS, MANIFEST, removed="none")
     assert [(group.key, [line.label for line in group.lines]) for group in found] == [
@@ -61,8 +72,8 @@ def test_several_seeds_give_mean_and_deviation():
     rows = [row("lvm", "delta-1", bleu, steps=1, seed=seed) for seed, bleu in enumerate(bleus)]
     (line,) = tables.groups(rows, MANIFEST, removed="none")[0].lines
     assert line.figures["bleu"] == pytest.approx(statistics.mean(bleus)) and line.seeds == 3
-    assert line.interval is None
-    assert tables.cell(line, "bleu") == ("31.5", f"± {statistics.stdev(bleus):.1f}")
+    assert line.intervals == {}
+    assert cell(line, "bleu") == ("31.5", f"± {statistics.stdev(bleus):.1f}")
 
 
 def test_published_figures_stand_by_name_in_the_first_group_or_by_system():
@@ -94,15 +105,15 @@ def test_pairs_of_rows_in_the_published_order_are_counted():
 
 def test_columns_without_figures_are_left_out():
     table = tables.groups(ROWS, MANIFEST, removed="none")
-    assert [key for key, _ in tables.columns(table)] == ["bleu", "chrf"]
+    assert list(headings(table)) == ["bleu", "chrf"]
     timed = [row.model_copy(update={"latency_ms": 2.0, "latency_std": 0.5, "validity": 0.5}) for row in ROWS]
     # Measured before rounds were kept by themselves: no such column, and no figure made up.
     table = tables.groups(timed, MANIFEST, removed="none")
-    assert not {"latency_rounds", "against_fastest"} & dict(tables.columns(table)).keys()
+    assert not {"latency_rounds", "against_fastest"} & headings(table).keys()
     timed = [row.model_copy(update={"latency_rounds": (2.04, 1.9, 2.061)}) for row in timed]
     proof = reports.evidence(tables.wanted_rows(timed, MANIFEST, "none"))
     table = tables.groups(timed, manifest(expected={"score-4": 29.1}), "none", proof)
-    assert [key for key, _ in tables.columns(table)] == [
+    assert list(headings(table)) == [
         "bleu",
         "expected",
         "chrf",
@@ -111,30 +122,29 @@ def test_columns_without_figures_are_left_out():
         "latency_rounds",
         "against_fastest",
     ]
-    assert tables.cell(table[0].lines[0], "latency_ms") == ("2.00", "± 0.50")
-    assert tables.cell(table[0].lines[0], "latency_rounds") == ("1.90–2.06", "")
+    assert cell(table[0].lines[0], "latency_ms") == ("2.00", "± 0.50")
+    assert cell(table[0].lines[0], "latency_rounds") == ("1.90–2.06", "")
     assert tables.span([3.001, 3.0]) == "3.00" and tables.span([99.5, 120.2]) == "99.5–120"
     assert next(csv.DictReader(io.StringIO(tables.csv_text(timed))))["latency_rounds"] == "2.04 1.9 2.061"
-    assert tables.cell(table[0].lines[0], "validity") == ("50.0", "")
-    assert tables.cell(table[0].lines[0], "expected") == ("–", "")
+    assert cell(table[0].lines[0], "validity") == ("50.0", "")
+    assert cell(table[0].lines[0], "expected") == ("–", "")
 
 
 def test_energies_have_columns_where_they_were_measured():
     measured = reports.row("teacher", "greedy", 40.0, energy_per_sentence=9.04, energy_per_token=0.812)
     rows = [measured, reports.row("lvm", "prior-mean", 33.0, removed="subwords")]
     table = tables.groups(rows, reports.manifest(), "subwords")
-    headings = dict(tables.columns(table))
-    assert headings["energy_per_sentence"] == "energy, nats" and headings["energy_per_token"] == "a token"
+    assert headings(table)["energy_per_sentence"] == "energy, nats" and headings(table)["energy_per_token"] == "a token"
     (teacher,), (plain,) = (group.lines for group in table)
-    assert [tables.cell(teacher, key)[0] for key in tables.ENERGIES] == ["9.0", "0.81"]
-    assert [tables.cell(plain, key)[0] for key in tables.ENERGIES] == ["–", "–"]
-    assert "energy_per_sentence" not in dict(tables.columns(table[1:]))
+    assert [cell(teacher, key)[0] for key in tables.ENERGIES] == ["9.0", "0.81"]
+    assert [cell(plain, key)[0] for key in tables.ENERGIES] == ["–", "–"]
+    assert "energy_per_sentence" not in headings(table[1:])
 
 
 def test_ours_stands_beside_what_was_published_in_the_same_convention():
     counts = {"bleu_tokenised": 1.0, "bleu_intl_lowercase": 3.0}
     rows = [
-        row.model_copy(update={"seed": seed} | {key: row.bleu + more + seed for key, more in counts.items()})
+        row.model_copy(update={"seed": seed} | {key: row.quality + more + seed for key, more in counts.items()})
         for row in ROWS
         for seed in (1, 2)
     ]
@@ -142,17 +152,15 @@ def test_ours_stands_beside_what_was_published_in_the_same_convention():
         ("tokenised", "published (tokenised)", "36.5"),
         ("intl-lowercase", "published (international, lowercase)", "38.5"),
     ):
-        table = tables.groups(
-            rows, manifest(expected_convention=convention, expected={"score-4": 29.1}), removed="none"
-        )
-        heads = dict(tables.columns(table, convention))
-        assert heads["expected"] == head and heads["bleu_as_published"] == "ours, same convention"
-        cells = {line.name: tables.cell(line, "bleu_as_published")[0] for line in table[1].lines}
+        published = manifest(expected_convention=convention, expected={"score-4": 29.1})
+        table = tables.groups(rows, published, removed="none")
+        heads = headings(table, published)
+        assert heads["expected"] == head and heads["as_published"] == "ours, same convention"
+        cells = {line.name: cell(line, "as_published", published)[0] for line in table[1].lines}
         assert cells == {"score-4": wanted, "score-1": "–", "delta-1": "–", "prior-mean": "–"}
     # sacreBLEU is what stands there anyway.
     table = tables.groups(rows, manifest(expected={"score-4": 29.1}), removed="none")
-    assert dict(tables.columns(table))["expected"] == "published (sacreBLEU)"
-    assert "bleu_as_published" not in dict(tables.columns(table))
+    assert headings(table)["expected"] == "published (sacreBLEU)" and "as_published" not in headings(table)
 
 
 def test_what_removing_repetitions_is_worth():
@@ -192,7 +200,7 @@ def test_systems_that_refine_one_model_alike_are_told_apart():
 
 
 def test_markdown_has_as_many_cells_in_every_line():
-    text = tables.markdown(tables.groups(ROWS, MANIFEST, removed="none"))
+    text = tables.markdown(tables.groups(ROWS, MANIFEST, removed="none"), MANIFEST)
     assert len({line.count("|") for line in text.splitlines()}) == 1
     assert "| score, L = 4 | 34.0 [33.0, 35.0] | 54.0 |" in squeezed(text)
 
@@ -258,7 +266,7 @@ def test_the_fastest_as_good_on_the_same_kind_of_engine_is_compared_with():
         different = [("score-1", "greedy"), *(("score-2", name) for name in ("greedy", "beam-4"))]
         proof = reports.evidence(rows, different, **more)
         found = tables.groups(rows, told, "subwords", proof)
-        assert tables.cell(found[0].lines[0], "against_fastest")[0] != ""
+        assert cell(found[0].lines[0], "against_fastest")[0] != ""
         return {line.name: line for group in found for line in group.lines}
 
     lines = compared()
@@ -278,8 +286,8 @@ def test_the_fastest_as_good_on_the_same_kind_of_engine_is_compared_with():
         "score-2": None,
     }
     assert lines["prior-mean"].rival.name == "greedy" and lines["score-2"].rival is None
-    assert tables.cell(lines["score-2"], "against_fastest") == ("–", "")
-    assert tables.cell(lines["int8"], "against_fastest") == ("4.00×", "")
+    assert cell(lines["score-2"], "against_fastest") == ("–", "")
+    assert cell(lines["int8"], "against_fastest") == ("4.00×", "")
     # Where a training was cut short, nothing; for rows of the base too.
     cut = compared(unfinished=["lvm"])
     assert {cut[name].figures["against_fastest"] for name in ("prior-mean", "score-4", "int8")} == {None}

@@ -40,7 +40,7 @@ class Components(FirstSentences):
     systems: tuple[SystemComponents, ...]
 
 
-def select(settings: ComponentsSettings, loaded: Loaded) -> Selection:
+def select(_: ComponentsSettings, loaded: Loaded) -> Selection:
     """Every system with latents, whether decoded or not."""
     return Selection.of({"system": system.name} for system in loaded.systems.values() if LATENT in system.traits)
 

@@ -17,8 +17,9 @@ def measure(inputs: Inputs, settings: ComponentsSettings) -> dict[str, Any]:
     systems = []
     for entry in inputs.searches:
         translator = inputs.translator(entry["system"])
+        network: Any = translator.network
         latents = posterior_latents(
-            translator.network,
+            network,
             translator.subwords.encode_source(sentences.sources),
             translator.subwords.encode_target(sentences.targets),
             BATCH,

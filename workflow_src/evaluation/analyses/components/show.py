@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
@@ -61,7 +63,7 @@ def draw(content: Components, manifest: Manifest) -> Figure | None:
         lines = []
         for number, one in enumerate(systems):
             colour = colours.get(one.system) or OTHER.colour
-            style = {
+            style: dict[str, Any] = {
                 "color": colour,
                 "marker": MARKERS[number % len(MARKERS)],
                 "markersize": 4,
@@ -78,7 +80,7 @@ def draw(content: Components, manifest: Manifest) -> Figure | None:
             axes.set_xlabel("principal component of the posterior means")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
             axes.set_ylim(-3, 104)
-        style = {"frameon": False, "fontsize": 7, "handlelength": 3.2, "columnspacing": 1.4}
+        legend: dict[str, Any] = {"frameon": False, "fontsize": 7, "handlelength": 3.2, "columnspacing": 1.4}
         names = [one.system for one in systems]
-        figure.legend(lines, names, loc="outside lower center", ncols=min(4, len(systems)), **style)
+        figure.legend(lines, names, loc="outside lower center", ncols=min(4, len(systems)), **legend)
     return figure

@@ -37,8 +37,8 @@ class Convergence(Curves[ConvergencePoint]):
     remove_repetitions: Removal
 
 
-def select(settings: ConvergenceSettings, loaded: Loaded) -> Selection:
-    return Selection.of(refinements(loaded, BOUND), **scoring(loaded))
+def select(_: ConvergenceSettings, loaded: Loaded) -> Selection:
+    return Selection.of(refinements(loaded, BOUND), more=scoring(loaded))
 
 
 ANALYSIS = Analysis(

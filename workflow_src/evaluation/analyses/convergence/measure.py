@@ -11,8 +11,9 @@ noise is a function of (seed, sentence) alone.
 
 from __future__ import annotations
 
+import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from workflow_src.data.bleu import corpus_bleu
 from workflow_src.decoding.latent import on_source
 from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
 from workflow_src.evaluation.analyses.inputs import Inputs, sentence_generator, standard_error
-from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
 from workflow_src.jobs import log
 from workflow_src.losses.common import gaussian_kl
 from workflow_src.spec import MODEL
@@ -36,11 +37,11 @@ def measure(inputs: Inputs, settings: ConvergenceSettings) -> dict[str, Any]:
     curves = []
     for entry in inputs.searches:
         translator, search = inputs.translator(entry["system"]), entry_settings(entry, settings.steps)
-        traces = translator.search(sentences.sources, search, trace=True, scored=False, normalised=True).traces
-        model, device = translator.networks(search)[MODEL], translator.runtime.device
+        traces, device = traces_of(translator, sentences.sources, search), translator.runtime.device
+        networks: Mapping[str, Any] = translator.networks(search)
         values = [
             bounds(
-                model,
+                networks[MODEL],
                 [*ids, EOS],
                 [step[number] for step in traces],
                 settings.samples,
@@ -85,7 +86,9 @@ def bounds(
     return [known[tuple(output)] for output in outputs]
 
 
-def _bound(model: Any, memory: Any, target: Tensor, samples: int, generator: torch.Generator) -> float:
+def _bound(
+    model: LatentModel | LatentLengthModel, memory: Any, target: Tensor, samples: int, generator: torch.Generator
+) -> float:
     """The bound of target (1, T), not padded."""
     if on_source(model):
         prior, posterior = model.prior(memory), model.posterior(memory, target)
@@ -112,7 +115,7 @@ def standstill(trace: Sequence[Output]) -> int | None:
 
     A delta step depends on the output alone, so that an output that stands still once does so for ever.
     """
-    pairs = enumerate(zip(trace, trace[1:], strict=False), 1)
+    pairs = enumerate(itertools.pairwise(trace), 1)
     return next((step for step, (before, after) in pairs if list(before) == list(after)), None)
 
 

@@ -13,9 +13,8 @@ from workflow_src.evaluation.analyses.energy import (
     energy_words,
 )
 from workflow_src.evaluation.analyses.shown import Block, Table
-from workflow_src.evaluation.quality.metrics import CONVENTIONS
 from workflow_src.evaluation.report.conventions import removal_words, source_words
-from workflow_src.evaluation.report.tables import CONVENTION_LABELS
+from workflow_src.registry import conventions
 
 
 def show(content: RowEnergies, manifest: Manifest) -> list[Block]:
@@ -47,12 +46,13 @@ def reference_lengths_table(content: RowEnergies, manifest: Manifest) -> Table:
     report, entries = manifest.report, content.at_reference_lengths
     published = [report.expected_reference_lengths.get(f"{row.system}/{row.name}") for row in entries]
     shown = any(value is not None for value in published)
-    heads = ["", *(CONVENTION_LABELS[name] for name in CONVENTIONS)]
-    heads += [f"published ({CONVENTION_LABELS[report.expected_convention]})"] if shown else []
+    by_title = {metric.convention.title: metric for metric in conventions().values() if metric.convention}
+    heads = ["", *by_title]
+    heads += [f"published ({_counted(manifest)})"] if shown else []
     heads += _energy_heads(list(content.by_scorer(entries[0])))
     rows = []
     for row, value in zip(entries, published, strict=True):
-        cells = [_row_label(row, manifest), *(_bleu(getattr(row.bleu, key)) for key in CONVENTIONS.values())]
+        cells = [_row_label(row, manifest), *(_bleu(getattr(row.bleu, metric.name)) for metric in by_title.values())]
         cells += [_bleu(value)] if shown else []
         rows.append(cells + _energy_cells(content, row))
     return Table(heads, rows)
@@ -70,9 +70,15 @@ def _reference_lengths_caption(content: RowEnergies, manifest: Manifest) -> str:
     if report.expected_reference_lengths:
         text += (
             f" Published figures{source_words(report)} are at these lengths too: compare them with the column "
-            f"{CONVENTION_LABELS[report.expected_convention]}."
+            f"{_counted(manifest)}."
         )
     return text
+
+
+def _counted(manifest: Manifest) -> str:
+    """How published figures are counted."""
+    published = manifest.published
+    return published.convention.title if published.convention else published.title
 
 
 def _energy_heads(scorers: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -42,7 +42,8 @@ def measure(inputs: Inputs, settings: LatentPathsSettings) -> dict[str, Any]:
     curves = []
     for entry in inputs.searches:
         translator, search = inputs.translator(entry["system"]), entry_settings(entry, steps[-1])
-        networks, subwords = translator.networks(search), translator.subwords
+        networks: Mapping[str, Any] = translator.networks(search)
+        subwords = translator.subwords
         paths = follow(
             networks[MODEL],
             step_maker(networks, search),

@@ -41,7 +41,7 @@ class Panel(Record):
     arrows: tuple[tuple[float, float, float, float], ...]
     prior: Pair
     posterior: Pair
-    paths: dict[str, tuple[Pair, ...]] = {}
+    paths: dict[str, tuple[Pair, ...]] = Field({})
 
     @model_validator(mode="before")
     @classmethod

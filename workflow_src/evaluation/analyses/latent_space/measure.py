@@ -28,7 +28,7 @@ CHUNK = 256
 def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
     (entry,) = inputs.searches
     translator, wanted = inputs.translator(entry["system"]), settings.sentence
-    networks = translator.networks(entry_settings(entry, settings.steps))
+    networks: Mapping[str, Any] = translator.networks(entry_settings(entry, settings.steps))
     model, refiner, device = networks[MODEL], networks[REFINER], translator.runtime.device
     sentences = inputs.sentences(settings.sentences if wanted is None else wanted + 1)
     sources = [[*ids, EOS] for ids in translator.subwords.encode_source(sentences.sources)]

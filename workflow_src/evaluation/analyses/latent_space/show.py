@@ -6,6 +6,7 @@ Regions differ in hatching too and carry the subwords that they are, so that a m
 from __future__ import annotations
 
 import collections
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -148,22 +149,30 @@ def _panel(
     x, y, dx, dy = np.array(panel.arrows).T
     spacing = 2 * panel.half / len(x) ** 0.5
     longest = max(float(np.hypot(dx, dy).max()), 1e-12)
-    head = {"width": 0.005, "headwidth": 3.6, "headlength": 4.2, "headaxislength": 3.8, "minlength": 0.3}
-    scale = {"angles": "xy", "scale_units": "xy", "scale": longest / spacing}
+    head: dict[str, Any] = {
+        "width": 0.005,
+        "headwidth": 3.6,
+        "headlength": 4.2,
+        "headaxislength": 3.8,
+        "minlength": 0.3,
+    }
+    scale: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": longest / spacing}
     axes.quiver(x, y, dx, dy, color="#4b4b4b", zorder=2, **scale, **head)
     for name, (marker, colour) in paths(content).items():
         points = np.array(panel.paths[name])
         axes.plot(*points.T, color=colour, linewidth=1.1, zorder=3)
         sizes = np.linspace(46, 14, len(points) - 1)
-        axes.scatter(*points[1:].T, s=sizes, marker=marker, color=colour, edgecolor=PALE, linewidth=0.5, zorder=4)
+        x, y = points[1:].T
+        axes.scatter(x, y, s=sizes, marker=marker, color=colour, edgecolor=PALE, linewidth=0.5, zorder=4)
     for name, (marker, colour, _) in POINTS.items():
         # The square is open: delta often ends in the posterior mean.
-        look = (
+        look: dict[str, Any] = (
             {"color": colour, "edgecolor": PALE, "linewidth": 0.6}
             if marker == "*"
             else {"facecolor": "none", "edgecolor": colour, "linewidth": 1.5}
         )
-        axes.scatter(*getattr(panel, name), s=80 if marker == "*" else 48, marker=marker, zorder=5, **look)
+        x, y = getattr(panel, name)
+        axes.scatter(x, y, s=80 if marker == "*" else 48, marker=marker, zorder=5, **look)
     (left, low), half = panel.centre, panel.half
     axes.set(xlim=(left - half, left + half), ylim=(low - half, low + half), aspect="equal")
     axes.grid(False)

@@ -56,10 +56,10 @@ class Lengths(FirstSentences):
     remove_repetitions: Removal
 
 
-def select(settings: LengthsSettings, loaded: Loaded) -> Selection:
+def select(_: LengthsSettings, loaded: Loaded) -> Selection:
     """Models, the searches that refine their latents, and those that translate at given lengths."""
     searches = [*latent_models(loaded), *refinements(loaded, TARGET_LATENT), *translating_at_lengths(loaded)]
-    return Selection.of(searches, **scoring(loaded))
+    return Selection.of(searches, more=scoring(loaded))
 
 
 ANALYSIS = Analysis(

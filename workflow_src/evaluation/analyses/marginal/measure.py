@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 from workflow_src.evaluation.analyses.content import looked_at
 from workflow_src.evaluation.analyses.inputs import Inputs, sentence_generator, standard_error
 from workflow_src.evaluation.analyses.marginal import MarginalSettings
-from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
 from workflow_src.jobs import log
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS, LatentModel, wide
@@ -46,17 +46,15 @@ def _estimates(inputs: Inputs, settings: MarginalSettings, entries: list[dict[st
     """estimates[sentence][entry][step] of searches that refine the latents of one model."""
     sentences, steps = inputs.sentences(settings.sentences), looked_at(settings.steps)
     translator = inputs.translator(entries[0]["system"])
-    model = translator.networks(entry_settings(entries[0], 0))[MODEL]
+    networks: Mapping[str, Any] = translator.networks(entry_settings(entries[0], 0))
     traces = [
-        inputs.translator(entry["system"])
-        .search(sentences.sources, entry_settings(entry, steps[-1]), trace=True, scored=False, normalised=True)
-        .traces
+        traces_of(inputs.translator(entry["system"]), sentences.sources, entry_settings(entry, steps[-1]))
         for entry in entries
     ]
     estimates = []
     for number, ids in enumerate(translator.subwords.encode_source(sentences.sources)):
         of_sentence = marginals(
-            model,
+            networks[MODEL],
             [*ids, EOS],
             [trace[step][number] for trace in traces for step in steps],
             settings.samples,

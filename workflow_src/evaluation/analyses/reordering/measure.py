@@ -32,15 +32,14 @@ from workflow_src.types import EOS, AlignedLatentModel, wide
 class Pairs:
     """Sentences with two translations, as subword ids and as texts: the references and those that are compared.
 
-    `orders` are the sentences' disagreements, and `kept` the places of those that are compared. `numbers` are lines.
+    `orders` are the disagreements of the sentences that are compared, by their places. `numbers` are lines.
     """
 
     numbers: list[int]
     sources: list[list[int]]
     sides: tuple[list[list[int]], list[list[int]]]
     texts: tuple[list[str], list[str]]
-    orders: list[float | None]
-    kept: list[int]
+    orders: dict[int, float]
 
 
 def measure(inputs: Inputs, settings: ReorderingSettings) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def measure(inputs: Inputs, settings: ReorderingSettings) -> dict[str, Any]:
     systems, panels = [], []
     for entry in inputs.searches:
         figures, panel = _compared(inputs.translator(entry["system"]), entry, pairs, example)
-        systems.append(entry | summary(figures, [pairs.orders[i] for i in pairs.kept]))
+        systems.append(entry | summary(figures, list(pairs.orders.values())))
         panels += [panel] if panel else []
     shown = None
     if example is not None:
@@ -65,7 +64,7 @@ def measure(inputs: Inputs, settings: ReorderingSettings) -> dict[str, Any]:
         }
     return {
         "sentences": len(pairs.sources),
-        "compared": len(pairs.kept),
+        "compared": len(pairs.orders),
         "translations": {key: inputs.rows[0][key] for key in ("system", "name")},
         "systems": systems,
         "example": shown,
@@ -79,39 +78,40 @@ def _pairs(inputs: Inputs, settings: ReorderingSettings) -> Pairs:
     translations = outputs(path, target_ids(subwords), sentences.lines)
     sides = subwords.encode_target(sentences.targets), [translations[number] for number in sentences.numbers]
     texts = subwords.decode_target(sides[0]), subwords.decode_target(sides[1])
-    orders = [disagreement(a.split(), b.split()) for a, b in zip(*texts, strict=True)]
+    disagreements = (disagreement(a.split(), b.split()) for a, b in zip(*texts, strict=True))
     # Equal translations have equal latents, and an order needs two words.
-    kept = [i for i, order in enumerate(orders) if order is not None and texts[0][i] != texts[1][i]]
-    if not kept:
+    orders = {i: order for i, order in enumerate(disagreements) if order is not None and texts[0][i] != texts[1][i]}
+    if not orders:
         # Systems that have hardly been trained; a run goes on all the same.
         log.warning(
             "warning: no translation of %s differs from its reference and shares two words with it: nothing is "
             "compared. Raise analyses.reordering.sentences, or name another system in analyses.reordering.system.",
             path,
         )
-    return Pairs(sentences.numbers, subwords.encode_source(sentences.sources), sides, texts, orders, kept)
+    return Pairs(sentences.numbers, subwords.encode_source(sentences.sources), sides, texts, orders)
 
 
 def _example(pairs: Pairs, positions: int) -> int | None:
     """The place of the sentence that is drawn: of short sources the most reordered one, else the shortest source."""
-    short = [i for i in pairs.kept if len(pairs.sources[i]) < positions]
+    short = [i for i in pairs.orders if len(pairs.sources[i]) < positions]
     if short:
         return max(short, key=lambda i: pairs.orders[i])
-    return min(pairs.kept, key=lambda i: len(pairs.sources[i]), default=None)
+    return min(pairs.orders, key=lambda i: len(pairs.sources[i]), default=None)
 
 
 def _compared(
     translator: Translator, entry: dict[str, Any], pairs: Pairs, example: int | None
 ) -> tuple[list[dict[str, float]], dict[str, Any] | None]:
-    """Figures of every kept sentence under a system, and the panel of the example."""
-    network, device, panel = translator.network, translator.runtime.device, None
-    sources = [pairs.sources[i] for i in pairs.kept]
+    """Figures of every compared sentence under a system, and the panel of the example."""
+    network: Any = translator.network
+    device, panel = translator.runtime.device, None
+    sources = [pairs.sources[i] for i in pairs.orders]
     means = [
-        [mean for mean, _ in posterior_latents(network, sources, [side[i] for i in pairs.kept], BATCH, device)]
+        [mean for mean, _ in posterior_latents(network, sources, [side[i] for i in pairs.orders], BATCH, device)]
         for side in pairs.sides
     ]
     figures = []
-    for i, one, other in zip(pairs.kept, *means, strict=True):
+    for i, one, other in zip(pairs.orders, *means, strict=True):
         distances = distances_between(one, other)
         assigned = assignment(distances)
         figures.append(moves(distances, assigned))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from workflow_src.config.manifest import Manifest
-from workflow_src.evaluation.analyses.reordering import OrderExample, OrderPanel, Reordering
+from workflow_src.evaluation.analyses.reordering import Alignment, OrderExample, OrderPanel, Reordering
 from workflow_src.evaluation.analyses.shown import Block, Table, first_sentences
 from workflow_src.evaluation.report.figures import MUTED, STYLE, _figure
 from workflow_src.evaluation.report.markdown import signed
@@ -20,7 +20,7 @@ ABREAST, MANY = 3, 16
 STAYS, MOVES = "#0072b2", "#d55e00"
 
 
-def show(content: Reordering, manifest: Manifest) -> list[Block]:
+def show(content: Reordering, _: Manifest) -> list[Block]:
     label = "Which posterior means of two translations fit each other"
     return [Block(_caption(content), table=reordering_table(content), figure=lambda: draw(content), label=label)]
 
@@ -84,12 +84,10 @@ def draw(content: Reordering) -> Figure | None:
         return None
     # Systems with alignments come first, so that each has a row of its own.
     panels = sorted(example.panels, key=lambda panel: panel.alignments is None)
-    cells = [
-        (panel, side)
-        for panel in panels
-        for side in (None, 0, 1)[: 3 if panel.alignments else 1]
-        if side is None or panel.alignments[side].places is not None
-    ]
+    cells: list[tuple[OrderPanel, int | None]] = []
+    for panel in panels:
+        cells.append((panel, None))
+        cells += [(panel, side) for side, one in enumerate(panel.alignments or ()) if one.places is not None]
     columns = min(ABREAST, len(cells))
     rows = -(-len(cells) // columns)
     names = ("the reference", content.translations.system)
@@ -100,10 +98,10 @@ def draw(content: Reordering) -> Figure | None:
                 axes.set_visible(False)
                 continue
             panel, side = cells[number]
-            if side is None:
+            if side is None or panel.alignments is None:
                 _assignment(axes, example, panel)
             else:
-                _alignment(axes, example, panel, side)
+                _alignment(axes, panel.alignments[side], example.pieces, example.target_pieces[side])
             axes.set_title(panel.system if side is None else f"{panel.system}, {names[side]}")
     return figure
 
@@ -128,12 +126,10 @@ def _assignment(axes: Axes, example: OrderExample, panel: OrderPanel) -> None:
     axes.invert_yaxis()
 
 
-def _alignment(axes: Axes, example: OrderExample, panel: OrderPanel, side: int) -> None:
+def _alignment(axes: Axes, alignment: Alignment, across: Sequence[str], down: Sequence[str]) -> None:
     """The slots that hold each subword of a translation (down), as wide as they are on the source (across)."""
-    found = panel.alignments[side]
-    across, down = example.pieces, example.target_pieces[side]
-    width = len(across) / found.slots
-    for row, slots in enumerate(found.places):
+    width = len(across) / alignment.slots
+    for row, slots in enumerate(alignment.places or ()):
         axes.broken_barh([(slot * width, width) for slot in slots], (row + 0.15, 0.7), color=STAYS, linewidth=0)
     axes.set(xlim=(0, len(across)), ylim=(len(down), 0))
     axes.set_xticks(np.arange(len(across)) + 0.5, across, rotation=90, fontsize=_size(across))

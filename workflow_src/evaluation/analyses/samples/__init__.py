@@ -42,7 +42,7 @@ class Samples(FirstSentences):
     examples: tuple[Sample, ...]
 
 
-def select(settings: SamplesSettings, loaded: Loaded) -> Selection:
+def select(_: SamplesSettings, loaded: Loaded) -> Selection:
     """The first search that refines: trained networks before what the model does by itself."""
 
     def rank(entry: Search) -> tuple[bool, int]:

@@ -52,6 +52,7 @@ def sample_and_refine(
     mean, deviation = model.prior(memory, mask)
     noise = torch.randn(mean.shape, generator=sentence_generator(seed, sentence)).to(mean)
     z = mean + deviation * noise
+    assert procedure.make_step is not None, "samples are refined by a search with steps"
     step = procedure.make_step(memory, mask)
     before = best_tokens(model, memory, z, mask)
     after = best_tokens(model, memory, refine(z, step, procedure.steps), mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from rapidfuzz.distance import Levenshtein
 
 from workflow_src.evaluation.analyses.content import looked_at
 from workflow_src.evaluation.analyses.inputs import Inputs, standard_error
-from workflow_src.evaluation.analyses.procedures import entry_settings
+from workflow_src.evaluation.analyses.procedures import entry_settings, traces_of
 from workflow_src.evaluation.analyses.tokens import TokensSettings
 
 Outputs = Sequence[Sequence[int]]
@@ -22,14 +23,14 @@ def measure(inputs: Inputs, settings: TokensSettings) -> dict[str, Any]:
     curves = []
     for entry in inputs.searches:
         search, translator = entry_settings(entry, steps[-1]), inputs.translator(entry["system"])
-        traces = translator.search(lines, search, trace=True, scored=False, normalised=True).traces
+        traces = traces_of(translator, lines, search)
         curves.append(entry | {"points": [compare(traces[0], traces[step], step) for step in steps]})
     return {"sentences": len(lines), "curves": curves}
 
 
 def repetitions(tokens: Sequence[int]) -> int:
     """Positions that hold the same subword as the one before."""
-    return sum(now == before for before, now in zip(tokens, tokens[1:], strict=False))
+    return sum(now == before for before, now in itertools.pairwise(tokens))
 
 
 def compare(first: Outputs, refined: Outputs, steps: int) -> dict[str, Any]:

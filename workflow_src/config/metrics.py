@@ -1,0 +1,80 @@
+"""The metrics that an experiment measures, with their settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from workflow_src.config.base import ConfigError, Frozen, parse, unknown
+from workflow_src.registry import default_metrics, main_metric, metrics
+from workflow_src.spec import Corpus, Metric
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A metric with the settings that it is measured with."""
+
+    metric: Metric
+    settings: Frozen
+
+
+def default_measured() -> tuple[Measured, ...]:
+    """What an experiment measures that lists no metrics."""
+    return tuple(Measured(metric, metric.settings()) for metric in default_metrics())
+
+
+def resolve(listed: Mapping[str, Mapping[str, Any]] | None, corpus: Corpus) -> tuple[Measured, ...]:
+    """The metrics that a configuration lists, and the main one, in their order. Raises ConfigError."""
+    if listed is None:
+        return default_measured()
+    for name, settings in listed.items():
+        if name not in metrics():
+            raise unknown("metric", name, list(metrics()), "metrics")
+        metric, where = metrics()[name], f"metrics.{name}"
+        if missing := metric.missing():
+            raise ConfigError(f"{where} needs {' and '.join(missing)}, not installed: install it, or remove {name}.")
+        if reason := metric.conflict(corpus, parse(metric.settings, settings, where)):
+            raise ConfigError(f"{where} {reason}; remove it.")
+    names = {main_metric().name: {}, **listed}
+    return tuple(
+        Measured(metric, parse(metric.settings, names[name], f"metrics.{name}"))
+        for name, metric in metrics().items()
+        if name in names
+    )
+
+
+def handed(measured: tuple[Measured, ...]) -> dict[str, Any]:
+    """What rules are handed: nothing for the default metrics, else `metrics`, settings by name."""
+    if measured == default_measured():
+        return {}
+    return {"metrics": {one.metric.name: one.settings.model_dump(mode="json") for one in measured}}
+
+
+def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, ...]:
+    """The metrics that a rule was handed, None for the default ones."""
+    if listed is None:
+        return default_measured()
+    return tuple(
+        Measured(metric, metric.settings.model_validate(listed[name]))
+        for name, metric in metrics().items()
+        if name in listed
+    )
+
+
+class ScoringSettings(Frozen):
+    """What rules that score translations are handed: the corpus, and metrics that are not the default ones."""
+
+    bleu_tokeniser: str
+    source: str = ""
+    target: str = ""
+    generator: dict[str, Any] | None = None
+    metrics: dict[str, dict[str, Any]] | None = None
+
+    @property
+    def corpus(self) -> Corpus:
+        return Corpus(self.source, self.target, self.bleu_tokeniser, bool(self.generator))
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        return measured(self.metrics)

@@ -1,0 +1,10 @@
+"""BLEU over sacreBLEU's international tokens without case."""
+
+from __future__ import annotations
+
+from workflow_src.data.bleu import corpus_bleu
+from workflow_src.spec import NoSettings, Score, Texts
+
+
+def score(texts: Texts, settings: NoSettings) -> Score:
+    return Score(corpus_bleu(list(texts.hypotheses), list(texts.references), "intl", lowercase=True))

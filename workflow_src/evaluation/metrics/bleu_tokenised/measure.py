@@ -1,0 +1,18 @@
+"""Cased BLEU over the tokens of Moses."""
+
+from __future__ import annotations
+
+from sacremoses import MosesTokenizer
+
+from workflow_src.data.bleu import corpus_bleu
+from workflow_src.spec import NoSettings, Score, Texts
+
+
+def score(texts: Texts, settings: NoSettings) -> Score:
+    tokenise = MosesTokenizer(lang=texts.corpus.target).tokenize
+    hypotheses, references = (
+        [tokenise(line, return_str=True, escape=False) for line in lines]
+        for lines in (texts.hypotheses, texts.references)
+    )
+    # Text that ends in a detached full stop looks tokenised to sacreBLEU, rightly so here.
+    return Score(corpus_bleu(hypotheses, references, "none", force=True))

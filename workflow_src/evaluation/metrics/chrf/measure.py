@@ -1,0 +1,63 @@
+"""chrF of a text, and the counts of its sentences; chrF++ with `word_order` 2."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import sacrebleu
+
+from workflow_src.data.bleu import percent
+from workflow_src.spec import Score, Segments, Texts
+
+
+class Settings(Protocol):
+    @property
+    def char_order(self) -> int: ...
+    @property
+    def word_order(self) -> int: ...
+    @property
+    def beta(self) -> int: ...
+    @property
+    def lowercase(self) -> bool: ...
+
+
+def sacrebleu_metric(settings: Settings) -> sacrebleu.CHRF:
+    return sacrebleu.CHRF(
+        char_order=settings.char_order,
+        word_order=settings.word_order,
+        beta=settings.beta,
+        lowercase=settings.lowercase,
+    )
+
+
+def score(texts: Texts, settings: Settings) -> Score:
+    """chrF in [0, 100]."""
+    metric = sacrebleu_metric(settings)
+    figure = percent(metric.corpus_score(texts.hypotheses, [texts.references]).score)
+    return Score(figure, signature=metric.get_signature().format())
+
+
+def segments(texts: Texts, settings: Settings) -> Segments:
+    """Counts of sentences (N, 3 · orders): for each order n-grams of output and reference, and matches."""
+    counts = sacrebleu_metric(settings)._extract_corpus_statistics(texts.hypotheses, [texts.references])
+    return Segments(np.array(counts, dtype=float), lambda sums: f_score(sums, settings.beta))
+
+
+def f_score(sums: np.ndarray, beta: int) -> np.ndarray:
+    """chrF in [0, 100] from summed counts (..., 3 · orders).
+
+    Precision and recall are means over the orders that output and reference both have.
+    """
+    ours, theirs, matches = (sums[..., part::3] for part in range(3))
+    known = (ours > 0) & (theirs > 0)
+    orders = np.maximum(known.sum(axis=-1), 1)
+    precision, recall = (
+        np.divide(matches, side, out=np.zeros_like(matches), where=known).sum(axis=-1) / orders
+        for side in (ours, theirs)
+    )
+    denominator = beta**2 * precision + recall
+    f = np.divide(
+        (1 + beta**2) * precision * recall, denominator, out=np.zeros_like(denominator), where=denominator > 0
+    )
+    return 100 * f

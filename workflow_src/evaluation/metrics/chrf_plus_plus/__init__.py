@@ -1,0 +1,24 @@
+"""sacreBLEU's chrF++: chrF with n-grams of one and two words beside those of characters."""
+
+from pydantic import Field
+
+from workflow_src.spec import Frozen, Metric
+
+
+class Settings(Frozen):
+    char_order: int = Field(6, ge=1, description="longest n-grams of characters")
+    word_order: int = Field(2, ge=1, description="longest n-grams of words")
+    beta: int = Field(2, ge=1, description="recall counts so many times as much as precision")
+    lowercase: bool = False
+
+
+METRIC = Metric(
+    name="chrf++",
+    title="chrF++",
+    segments="workflow_src.evaluation.metrics.chrf.measure:segments",
+    score="workflow_src.evaluation.metrics.chrf.measure:score",
+    settings=Settings,
+    bounds=(0, 100),
+    order=40,
+    about="{title} is sacreBLEU's",
+)

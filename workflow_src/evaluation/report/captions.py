@@ -1,0 +1,102 @@
+"""Captions of tables: a line, and notes on how to read the table, which pages fold."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workflow_src.config.manifest import Manifest
+from workflow_src.evaluation.quality.significance import LEVEL
+from workflow_src.evaluation.report import conventions
+from workflow_src.evaluation.report.markdown import bold, paragraph, plain
+from workflow_src.evaluation.report.results import signature_tokeniser
+from workflow_src.evaluation.report.tables import Group
+from workflow_src.spec import Metric
+
+
+@dataclasses.dataclass(frozen=True)
+class Caption:
+    """A line, and notes by what they are about; empty notes are left out."""
+
+    line: str
+    notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def shown(self) -> list[tuple[str, str]]:
+        return [(term, text) for term, text in self.notes.items() if text]
+
+    def around(self, table: str) -> str:
+        """A table in Markdown with the line above and the notes below."""
+        notes = "\n".join(f"- {bold(term)}: {plain(text)}" for term, text in self.shown)
+        return "\n\n".join(filter(None, [paragraph(self.line), table.strip(), notes]))
+
+
+def main_caption(
+    manifest: Manifest, split: str, sentences: int | None, timed: bool, data: str = "", more: Mapping[str, str] = {}
+) -> Caption:
+    """Caption of the main table. `data` names the corpus; `more` are further notes by what they are about."""
+    removed, seeds = manifest.report.remove_repetitions, len({row.seed for row in manifest.rows})
+    count = f", {sentences:,} sentences" if sentences else ""
+    line = f"Quality and speed on {split} of {manifest.dataset} ({manifest.source}→{manifest.target}{count})."
+    notes = {
+        "Repetitions": f"In non-autoregressive outputs, {conventions.removal_words(removed, manifest.aligned)}; "
+        "autoregressive outputs are scored as they are.",
+        **({"Brackets": "The 95 % bootstrap interval."} if seeds == 1 else {}),
+        **({"±": f"Figures are means ± deviation over {seeds} seeds."} if seeds > 1 else {}),
+    }
+    return Caption(f"{line} {data}".strip(), notes | more | (speed_notes(manifest, seeds) if timed else {}))
+
+
+def removal_caption(manifest: Manifest, split: str, data: str, notes: Mapping[str, str]) -> Caption:
+    """Caption of the table of ways to remove repetitions; `data` and `notes` are parts of all captions."""
+    removed = conventions.removal_words(manifest.report.remove_repetitions, manifest.aligned)
+    return Caption(
+        f"{manifest.main.title} on {split}, by what is done about repetitions. {data}".strip(),
+        {
+            "Columns": "Repetitions kept; words that repeat the one before removed from the text; subwords that repeat "
+            "the one before removed before they are joined to words.",
+            "Main table": f"{removed[0].upper()}{removed[1:]}.",
+            **notes,
+        },
+    )
+
+
+def speed_notes(manifest: Manifest, seeds: int) -> dict[str, str]:
+    """What the columns of speed show."""
+    reference = manifest.reference
+    whose = ", with the systems of the first seed" if seeds > 1 else ""
+    return {
+        "Latency": f"The median over sentences, one at a time, from text to text{whose}. ±: the standard deviation "
+        "over sentences, which differ in length; it is no error of the median. Medians of rounds, the lowest and the "
+        "highest, show how well it repeats.",
+        "Speed-up": f"Over our own {reference.search.title} search." if reference else "",
+    }
+
+
+def scored_words(normalisation: Mapping[str, Any], metrics: Sequence[Metric], signatures: Mapping[str, str]) -> str:
+    """How metrics are counted and on what text, with tokenisers that are not sacreBLEU's default."""
+    sentences = []
+    for metric in metrics:
+        tokeniser = signature_tokeniser(signatures.get(metric.title, ""))
+        by = "" if tokeniser == "13a" else f" by its tokeniser {tokeniser}"
+        sentences += [f"{metric.about.format(title=metric.title)}{by}."] if metric.about else []
+    text = "Text is detokenised and cased."
+    if normalisation.get("references") == "normalised":
+        case = "lowercased" if normalisation.get("lowercase") else "cased"
+        text = f"Text is detokenised and {case}; references are normalised like the training text."
+    return " ".join([*sentences, text])
+
+
+def rival_words(table: Sequence[Group], metrics: Sequence[Metric]) -> str:
+    """What the column of speed-ups over the fastest row that is as good shows; empty where there is none."""
+    if all(line.figures["against_fastest"] is None for group in table for line in group.lines):
+        return ""
+    deciding = " or in ".join(metric.title for metric in metrics if metric.decides)
+    limits = [f"below {metric.least:g} {metric.title}" for metric in metrics if metric.least is not None]
+    empty = [*limits, "where a training ended while it was still improving much"]
+    return (
+        "Compared with the fastest autoregressive row on the same kind of engine (PyTorch, or others of one compute "
+        f"type) that is as good: the test does not tell it lower (p < {LEVEL:g}) in {deciding}. It is empty "
+        f"{', and '.join(empty)}."
+    )

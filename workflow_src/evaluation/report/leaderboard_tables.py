@@ -1,0 +1,321 @@
+"""Tables that pages show of the leaderboard: means over seeds, the best of every kind, what serves which need."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import re
+import shlex
+import statistics
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import yaml
+
+from workflow_src.config.display import changed, engine_info, search_info
+from workflow_src.config.manifest import words
+from workflow_src.evaluation.report.leaderboard import RUN, Row
+from workflow_src.evaluation.report.markdown import Formatted, plain
+from workflow_src.records.atomic import ArtifactError
+from workflow_src.registry import engines, families, main_metric, named_systems, refinement, searches
+from workflow_src.serving.folders import placement
+from workflow_src.serving.recommended import option_words
+from workflow_src.spec import Search, SearchSettings
+
+# Of rows whose quality lies this close to the best of their kind, the fastest stands for the kind.
+LEVEL = 0.3
+MOST_ROWS = 15
+MARK = re.compile(
+    r"<!-- leaderboard: (?P<table>\S+) (?P<about>\S+)(?: without (?P<without>[^>]+))? -->\n"
+    r"(?P<content>.*?)(?=<!-- /leaderboard -->)",
+    re.DOTALL,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """The rows of one system and decode: means over seeds.
+
+    `quality` is the main metric, `spread` its deviation (n - 1), None for one seed.
+    """
+
+    row: Row
+    quality: float
+    spread: float | None
+    latency_ms: float | None
+    sentences_per_second: float | None
+
+    @property
+    def autoregressive(self) -> bool:
+        family = families().get(self.row["family"])
+        return family is not None and family.autoregressive
+
+    @functools.cached_property
+    def search(self) -> Search | None:
+        """The declaration of the search; None where nobody declares it."""
+        return searches().get(self.row["search"])
+
+    @functools.cached_property
+    def settings(self) -> SearchSettings | None:
+        """The settings of the search; None where nobody declares it, or with other settings."""
+        return _parsed(self.search.settings, self.row["settings"]) if self.search else None
+
+    @property
+    def helpers(self) -> dict[str, str]:
+        """Other systems that the search works with, by role."""
+        return named_systems(self.settings) if self.settings else {}
+
+    @property
+    def kind(self) -> tuple[str, bool, tuple[str, ...]]:
+        """Family, whether it refines anything, and the roles of other systems that it works with."""
+        return self.row["family"], self.refines, tuple(sorted(self.helpers))
+
+    @property
+    def refines(self) -> bool:
+        if self.search is None:
+            return False
+        return search_info(self.search).moves or bool(self.settings and refinement(self.settings))
+
+    @property
+    def label(self) -> str:
+        """Search and engine in words."""
+        label = self.search.row_label(self.settings) if self.search and self.settings else self.row["search"]
+        engine = engine_info(self.row["engine"])
+        return label if engine.own else f"{label}, {engine.label}"
+
+    @property
+    def changed(self) -> str:
+        """Settings in words that are not the default ones, but for those that the label tells."""
+        known = self.search and self.settings
+        return words(changed(self.search, self.settings)) if known else self.row["settings"]
+
+
+def _parsed(kind: type[SearchSettings], text: str) -> SearchSettings | None:
+    try:
+        return kind.checked(_values(text))
+    except ValueError:
+        return None
+
+
+def _values(text: str) -> dict[str, Any]:
+    pairs = (part.partition("=") for part in text.split())
+    return {name: yaml.safe_load(value) for name, _, value in pairs}
+
+
+def entries(rows: Iterable[Row]) -> list[Entry]:
+    """One entry for each system and decode.
+
+    Dev chooses settings for each seed, so rows of one decode may differ in settings that it can choose. Where several
+    decodes of a system differ in these alone, they have the same order with every seed.
+    """
+    alike: dict[tuple, dict[str, list[Row]]] = {}
+    for row in rows:
+        search = searches().get(row["search"])
+        free = set(search.settings.named("tune")) if search else set()
+        fixed = tuple(sorted((name, value) for name, value in _values(row["settings"]).items() if name not in free))
+        same = tuple(row[name] for name in (*RUN, "system", "search", "engine", "threads"))
+        alike.setdefault((*same, fixed), {}).setdefault(row["seed"], []).append(row)
+    return [
+        _entry([row for row in decode if row])
+        for seeds in alike.values()
+        for decode in itertools.zip_longest(*seeds.values())
+    ]
+
+
+def _entry(seeds: Sequence[Row]) -> Entry:
+    def numbers(name: str) -> list[float]:
+        return [float(row[name]) for row in seeds if row[name]]
+
+    def mean(name: str) -> float | None:
+        values = numbers(name)
+        return statistics.fmean(values) if values else None
+
+    scores = numbers(main_metric().name)
+    spread = statistics.stdev(scores) if len(scores) > 1 else None
+    return Entry(seeds[0], statistics.fmean(scores), spread, mean("latency_ms"), mean("sentences_per_second"))
+
+
+def _fastest(candidates: Iterable[Entry]) -> Entry | None:
+    timed = [entry for entry in candidates if entry.latency_ms is not None]
+    return min(timed, key=lambda entry: (entry.latency_ms, -entry.quality), default=None)
+
+
+def best(candidates: Sequence[Entry]) -> Entry | None:
+    """The fastest of those whose quality is within LEVEL of the highest of them; None without any."""
+    if not candidates:
+        return None
+    highest = max(candidates, key=lambda entry: entry.quality)
+    return _fastest(entry for entry in candidates if entry.quality >= highest.quality - LEVEL) or highest
+
+
+def of(every: Iterable[Entry], column: str, value: str, without: Collection[str] = ()) -> list[Entry]:
+    """The entries with a value in a column, but for some experiments. Raises ArtifactError where there are none."""
+    matching = [entry for entry in every if entry.row[column] == value and entry.row["experiment"] not in without]
+    if not matching:
+        raise ArtifactError(f"the leaderboard has no rows of the {column} {value}; name one that it has.")
+    return matching
+
+
+def selection(candidates: Sequence[Entry]) -> list[Entry]:
+    """At most MOST_ROWS entries of a corpus, unless it has more families; autoregressive ones first, then by quality.
+
+    Of every family the best that works without other systems, and the fastest of the best autoregressive system; then
+    what readers need (`needs`), then the best of every other kind, as long as there is room, by quality.
+    """
+    kinds: dict[tuple, list[Entry]] = {}
+    alone: dict[str, list[Entry]] = {}
+    for entry in candidates:
+        kinds.setdefault(entry.kind, []).append(entry)
+        if not entry.helpers:
+            alone.setdefault(entry.row["family"], []).append(entry)
+    first = [entry for members in alone.values() if (entry := best(members))]
+    rival = max((entry for entry in first if entry.autoregressive), key=lambda entry: entry.quality, default=None)
+    if rival:
+        same = [*RUN, "system"]
+        of_rival = (entry for entry in candidates if all(entry.row[name] == rival.row[name] for name in same))
+        first.append(_fastest(of_rival) or rival)
+    by_need = sorted((entry for _, entry in needs(candidates)), key=_by_quality)
+    by_kind = sorted((entry for members in kinds.values() if (entry := best(members))), key=_by_quality)
+    most = max(MOST_ROWS, len(alone))
+    table = list({id(entry): entry for entry in (*first, *by_need, *by_kind)}.values())[:most]
+    return sorted(table, key=lambda entry: (not entry.autoregressive, -entry.quality))
+
+
+def _by_quality(entry: Entry) -> float:
+    return -entry.quality
+
+
+def needs(candidates: Sequence[Entry]) -> list[tuple[str, Entry]]:
+    """What a reader may need of a corpus, and the entry that serves it; needs that no entry serves are left out."""
+    alone = [entry for entry in candidates if not entry.helpers]
+    in_one_pass = [entry for entry in candidates if not entry.autoregressive and not entry.refines]
+    with_model = [entry for entry in in_one_pass if any(role in _carried() for role in entry.helpers)]
+    wanted = {
+        "fastest": _fastest(candidates),
+        "best on raw data without a language model": best([entry for entry in alone if entry.row["data"] == "raw"]),
+        "best with a language model": best([entry for entry in with_model if set(entry.helpers) <= _carried()]),
+        "best of all": best(candidates),
+        "refinement of latents": best([entry for entry in alone if entry.refines]),
+    }
+    return [(need, entry) for need, entry in wanted.items() if entry]
+
+
+def _carried() -> set[str]:
+    """Roles of systems that a bundle may carry, such as language models."""
+    kinds = [search.settings for search in searches().values()]
+    return {kind.option(name).role for kind in kinds for name in kind.named("carried")}
+
+
+def command(entry: Entry) -> str:
+    """Arguments of `continuum translate` in the experiment's folder of results; empty for an undeclared search."""
+    settings, row = entry.settings, entry.row
+    if settings is None:
+        return ""
+    kind = type(settings)
+    library, _, compute_type = row["engine"].partition("-")
+    asked = {"engine": library, "compute_type": compute_type} if compute_type else {}
+    device, precision, mode = placement(asked)
+    exports = engines()[library].exports if library in engines() else None
+    words = ["--bundle", f"{exports or 'bundles'}/{row['system']}/seed-{row['seed']}", "--search", row["search"]]
+    for name in kind.model_fields:
+        value = getattr(settings, name)
+        if value == kind.default(name) and name != entry.search.series:
+            continue
+        if name in kind.named("role"):
+            if kind.option(name).role not in _carried():
+                words += [f"--{kind.option(name).role}", f"bundles/{value}/seed-{row['seed']}"]
+        else:
+            words += option_words(name, value)
+    words += ["--precision", precision] if exports and precision != "auto" else []
+    words += ["--engine", mode] if mode not in ("auto", "eager") else []
+    return shlex.join(words)
+
+
+def _figure_cells(entry: Entry) -> list[str]:
+    quality = f"{entry.quality:.1f}" + (f" ± {entry.spread:.1f}" if entry.spread is not None else "")
+    latency = "–" if entry.latency_ms is None else f"{entry.latency_ms:.2f}"
+    throughput = "–" if entry.sentences_per_second is None else f"{entry.sentences_per_second:,.0f}"
+    return [quality, latency, throughput]
+
+
+def _data(entry: Entry) -> str:
+    return entry.row["data"].removeprefix("distilled-")
+
+
+def corpus_table(candidates: Sequence[Entry]) -> str:
+    """What the systems of a corpus reach, in Markdown: `selection` with figures and commands."""
+    lines = [
+        [
+            f"{entry.row['system']} ({entry.row['family']})",
+            _data(entry),
+            entry.label,
+            entry.row["experiment"],
+            Formatted(f"`{command(entry)}`" if entry.settings else "–"),
+            *_figure_cells(entry),
+        ]
+        for entry in selection(candidates)
+    ]
+    heads = ["system (family)", "data", "search", "experiment", "command", main_metric().title, "ms", "sentences / s"]
+    return _compact(heads, lines, left=5)
+
+
+def experiment_table(candidates: Sequence[Entry]) -> str:
+    """Every entry of an experiment in Markdown, in the order of its rows."""
+    lines = [
+        [
+            entry.row["system"],
+            _data(entry),
+            entry.label + (f" ({entry.changed})" if entry.changed else ""),
+            *_figure_cells(entry),
+        ]
+        for entry in candidates
+    ]
+    return _compact(["system", "data", "search", main_metric().title, "ms", "sentences / s"], lines, left=3)
+
+
+def needs_table(candidates: Sequence[Entry]) -> str:
+    """Which system to take for which need, in Markdown."""
+    lines = [
+        [need, f"{entry.row['system']}: {entry.label}", entry.row["experiment"], *_figure_cells(entry)[:2]]
+        for need, entry in needs(candidates)
+    ]
+    return _compact(["need", "system: search", "experiment", main_metric().title, "ms a sentence"], lines, left=3)
+
+
+def _compact(heads: Sequence[str], lines: Sequence[Sequence[str]], left: int) -> str:
+    """A table without padding, because cells with commands are long; as mdformat has it with compact tables."""
+    cells = [heads, ["--"] * left + ["-:"] * (len(heads) - left), *(map(plain, line) for line in lines)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+# By the name in a page's mark: the column that the word after it is a value of, and the table.
+TABLES = {
+    "rows": ("corpus", corpus_table),
+    "needs": ("corpus", needs_table),
+    "experiment": ("experiment", experiment_table),
+}
+
+
+def fill(page: str, every: Sequence[Entry], where: str) -> str:
+    """`page` with fresh tables between `<!-- leaderboard: TABLE ABOUT -->` and `<!-- /leaderboard -->`.
+
+    TABLE is a key of TABLES; `without EXPERIMENT ...` after ABOUT leaves experiments out. Raises ArtifactError, which
+    names the page as `where`, for one without such marks, with a mark alone or with an unknown table.
+    """
+
+    def fresh(mark: re.Match) -> str:
+        if mark["table"] not in TABLES:
+            raise ArtifactError(f"{where} asks for the table {mark['table']}; allowed: {', '.join(TABLES)}.")
+        column, table = TABLES[mark["table"]]
+        entries_shown = of(every, column, mark["about"], (mark["without"] or "").split())
+        start = mark[0][: mark.start("content") - mark.start()]
+        return f"{start}\n{table(entries_shown)}\n\n"
+
+    filled, tables = MARK.subn(fresh, page)
+    if not tables or not tables == page.count("<!-- leaderboard:") == page.count("<!-- /leaderboard -->"):
+        raise ArtifactError(
+            f"{where} has no place for a table, or a mark without its pair; write the lines <!-- leaderboard: rows "
+            "CORPUS --> and <!-- /leaderboard --> there."
+        )
+    return filled
