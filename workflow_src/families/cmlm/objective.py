@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.families.cmlm import CmlmObjectiveConfig
-from workflow_src.losses.common import cells, length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import cells, cross_entropy_at, length_loss
 from workflow_src.losses.draws import sentence_keys, subset, uniform
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
@@ -64,9 +64,4 @@ def masked_cross_entropy(
     learned = cells(masked, target.device)
     masked = masked.to(target.device, non_blocking=True)
     hidden = model.states(memory, torch.where(masked, model.mask_symbol, target), target != PAD)
-    if not len(learned[0]):
-        nothing = hidden.sum() * 0
-        return nothing, nothing.detach()
-    return smoothed_cross_entropy(
-        hidden[learned], model.target_embedding.weight, model.output_bias, target[learned], smoothing
-    )
+    return cross_entropy_at(learned, hidden, model.target_embedding.weight, model.output_bias, target, smoothing)

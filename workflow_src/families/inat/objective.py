@@ -17,7 +17,7 @@ from torch import Tensor
 
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.corruption import corrupted
-from workflow_src.losses.common import Cells, block_rows, cells, length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import Cells, block_rows, cells, cross_entropy_at, length_loss
 from workflow_src.losses.draws import sentence_keys, uniform
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
@@ -75,11 +75,7 @@ def pass_loss(
 ) -> tuple[Tensor, Tensor]:
     """-log p(y | input, x) of a pass with states hidden (B, N, D), summed over the `scored` cells of target (B, T),
     with and without smoothing; the second has no gradient."""
-    if not len(scored[0]):
-        nothing = hidden.sum() * 0
-        return nothing, nothing.detach()
-    weight, bias = model.target_embedding.weight, model.output_bias
-    return smoothed_cross_entropy(hidden[scored], weight, bias, target[scored], smoothing)
+    return cross_entropy_at(scored, hidden, model.target_embedding.weight, model.output_bias, target, smoothing)
 
 
 @torch.no_grad()
@@ -127,16 +123,16 @@ def guessed(
     real = cells(mask, mask.device) if real is None else real
     states = hidden[real]
     numbers = None if drawn is None else drawn[real]
-    found, rows = [], block_rows(states, model.output_bias.size(0))
+    guesses, rows = [], block_rows(states, model.output_bias.size(0))
     for begin in range(0, len(states), rows):
         logits = wide(model.logits(states[begin : begin + rows]))
         if numbers is None:
-            found.append(logits.argmax(-1))
+            guesses.append(logits.argmax(-1))
             continue
         total = logits.double().softmax(-1).cumsum(-1)
         # Rounding may leave the sum of all beside 1.
         reached = numbers[begin : begin + rows, None] * total[:, -1:]
-        found.append((total < reached).sum(-1))
+        guesses.append((total < reached).sum(-1))
     words = torch.full(mask.shape, PAD, dtype=torch.int64, device=mask.device)
-    words[real] = torch.cat(found)
+    words[real] = torch.cat(guesses)
     return words

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.passes import largest
-from workflow_src.families.nat import NOTHING, NatObjectiveConfig
+from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.losses.common import Cells
 from workflow_src.losses.ctc import Lattice, viterbi
@@ -44,7 +44,7 @@ def shown_symbols(
     real: Cells | None = None,
     bound: int | None = None,
 ) -> Tensor | None:
-    """Symbols (B, N) that are shown, NOTHING elsewhere; None where none can be.
+    """Symbols (B, N) that are shown, NOT_SHOWN elsewhere; None where none can be.
 
     slots (B,) of each sentence, target (B, T), random keys (B,) of sentences; `part` is the share of wrong symbols.
     `real` are the cells of slots, `bound` as in `passes.largest`, where they are known.
@@ -60,7 +60,7 @@ def shown_symbols(
         count = (part * wrong.double() + 1e-9).floor()
     else:
         count = poisson(part * wrong.double(), drawn, reference.size(1))
-    return torch.where(subset(keys, slots, count, reference.size(1), WHICH), reference, NOTHING)
+    return torch.where(subset(keys, slots, count, reference.size(1), WHICH), reference, NOT_SHOWN)
 
 
 def _reference(

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from workflow_src.families.nat import NOTHING, NatObjectiveConfig
+from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.glance import share, shown_symbols
 from workflow_src.losses.axe import axe_loss
-from workflow_src.losses.common import Cells, budget, cells, length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import Cells, budget, cells, cross_entropy_at, length_loss
 from workflow_src.losses.ctc import ctc_loss
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.source_latents import sampled_latents
@@ -53,7 +53,7 @@ class NatObjective:
         if config.glance != "none":
             assert keys is not None, "what draws has keys"
             shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, part, real, bound)
-            glanced = (shown != NOTHING).sum() / slots.sum() if shown is not None else 0.0
+            glanced = (shown != NOT_SHOWN).sum() / slots.sum() if shown is not None else 0.0
             figures |= {"glanced": glanced}
         hidden, mask = model.hidden(memory, slots, z, shown, bound)
         if config.glance == "none" and model.config.loss == "ce":
@@ -104,11 +104,7 @@ def output_loss(
         return total.detach(), total, {}
     labels = target[:, : mask.size(1)]
     if shown is not None or real is None:
-        where = mask & (labels != PAD)
-        real = cells(where if shown is None else where & (shown == NOTHING), where.device)
-    learned = real
-    if not len(learned[0]):
-        nothing = hidden.sum() * 0
-        return nothing.detach(), nothing, {}
-    smooth, nll = smoothed_cross_entropy(hidden[learned], weight, bias, labels[learned], config.label_smoothing)
+        learned = mask & (labels != PAD)
+        real = cells(learned if shown is None else learned & (shown == NOT_SHOWN), mask.device)
+    smooth, nll = cross_entropy_at(real, hidden, weight, bias, labels, config.label_smoothing)
     return nll, smooth, {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.losses.common import cells, length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import cells, cross_entropy_at, length_loss
 from workflow_src.losses.settings import OnePassConfig
 from workflow_src.types import Batch, LossTerms, TrainingContext
 
@@ -23,7 +23,7 @@ class CrossEntropy:
     def __init__(self, config: OnePassConfig):
         self.config = config
 
-    def __call__(self, model: Tagger, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: Tagger, batch: Batch, _context: TrainingContext) -> LossTerms:
         memory = model.encode(batch.source)
         loss, nll = words_loss(model, memory, batch, self.config.label_smoothing)
         length, exact = length_loss(model, memory, batch)
@@ -42,9 +42,5 @@ def words_loss(model: Tagger, memory: Memory, batch: Batch, smoothing: float = 0
     hidden, _ = model.hidden(memory, batch.target_lengths.clamp(min=1), bound=batch.longest_target)
     # An empty target has a position, and nothing to learn there.
     learned = cells(batch.on_cpu.target_mask, hidden.device)
-    if not len(learned[0]):
-        nothing = hidden.sum() * 0
-        return nothing, nothing.detach()
-    return smoothed_cross_entropy(
-        hidden[learned], model.projection.weight, model.projection.bias, batch.target[learned], smoothing
-    )
+    weight, bias = model.projection.weight, model.projection.bias
+    return cross_entropy_at(learned, hidden, weight, bias, batch.target, smoothing)
