@@ -15,10 +15,11 @@ from pretended_cuda import counted, pretended
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.families.build import build_objective
 from workflow_src.registry import searches
-from workflow_src.runtime.device import choose
+from workflow_src.runtime.device import choose, on_cpu, on_device
 from workflow_src.runtime.processes import Group
 from workflow_src.training import update
 from workflow_src.training.update import Part, Updater
+from workflow_src.types import TrainingContext
 
 TABLE = (Path(__file__).resolve().parents[1] / "docs/kernels.md").read_text(encoding="utf-8")
 ROWS = {row.name: row for row in kernels.ROWS}
@@ -100,3 +101,25 @@ def test_a_batch_takes_no_more_operators_than_a_sentence():
             search()
         counts.append(found)
     assert counts[0] == counts[1]
+
+
+def test_values_come_to_the_cpu_with_one_wait(machine):
+    tensors = [torch.arange(3, device="cuda"), torch.ones(2, 2, device="cuda"), torch.tensor(5)]
+    machine.counts.clear()
+    assert [tensor.tolist() for tensor in on_cpu(*tensors)] == [[0, 1, 2], [[1.0, 1.0], [1.0, 1.0]], 5]
+    assert machine.counts["synchronisations"] == 1 and machine.counts["copies to the host"] == 2
+    machine.counts.clear()
+    assert on_device([2, 3], torch.device("cuda")).device.type == "cuda" and on_cpu(tensors[2])[0] is tensors[2]
+    assert not machine.counts["synchronisations"]
+
+
+def test_numbers_that_the_cpu_reads_are_of_the_update():
+    """Of its seed and its number alone, so that a training that goes on draws the same; of the CPU's own generator."""
+
+    def drawn(seed, step):
+        return torch.rand(3, generator=TrainingContext(step, 9, torch.Generator("cuda").manual_seed(seed)).numbers)
+
+    assert torch.equal(drawn(1, 4), drawn(1, 4))
+    assert not torch.equal(drawn(1, 4), drawn(1, 5)) and not torch.equal(drawn(1, 4), drawn(2, 4))
+    own = torch.Generator().manual_seed(1)
+    assert TrainingContext(4, 9, own).numbers is own
