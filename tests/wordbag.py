@@ -1,6 +1,4 @@
-"""A package from outside, as text: a family that puts words at positions, a search, an engine, an analysis, a metric, a
-filter.
-"""
+"""A package from outside, as text, with a family, a search, an engine, an analysis, a metric and a filter."""
 
 from __future__ import annotations
 
@@ -210,6 +208,7 @@ SHOWN = """
 from matplotlib.figure import Figure
 
 from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.report.captions import Caption
 
 
 def show(content, manifest):
@@ -224,7 +223,7 @@ def show(content, manifest):
             axes.plot(range(len(row.counts)), row.counts, label=row.name)
         return figure
 
-    caption = f"Sentences of {content.split} by the length of their translation, in subwords."
+    caption = Caption(f"Sentences of {content.split} by the length of their translation, in subwords.")
     return [Block(caption, table=table, figure=draw, label="Lengths of outputs", folded=True)]
 """
 EXACT = """

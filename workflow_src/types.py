@@ -22,7 +22,7 @@ from torch import Tensor
 
 from workflow_src import spec
 
-# Of this module too: code of tensors has it at hand, and code of text reads them from there, without torch.
+# Modules without torch import these ids from `spec`.
 PAD, BOS, EOS, UNK = spec.PAD, spec.BOS, spec.EOS, spec.UNK
 
 
@@ -78,6 +78,13 @@ class Batch:
     source: Tensor
     target: Tensor
     indices: tuple[int, ...] = ()
+    # The same batch on the CPU, where this one is elsewhere.
+    copied_from: Batch | None = None
+
+    @property
+    def on_cpu(self) -> Batch:
+        """The batch on the CPU, which reads counts and shapes there without waiting for a GPU."""
+        return self.copied_from or self
 
     @property
     def source_mask(self) -> Tensor:
@@ -94,10 +101,16 @@ class Batch:
     @property
     def num_target_tokens(self) -> int:
         """Real target subwords, one end symbol a sentence counted, as training speeds count them."""
-        return int((self.target != PAD).sum()) + self.target.size(0)
+        return int(self.on_cpu.target_mask.sum()) + self.target.size(0)
+
+    @property
+    def longest_target(self) -> int:
+        """Subwords of the longest target, at least 1."""
+        return max(1, int(self.on_cpu.target_lengths.max()))
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(self.source.to(device, non_blocking=True), self.target.to(device, non_blocking=True), self.indices)
+        source, target = (tensor.to(device, non_blocking=True) for tensor in (self.source, self.target))
+        return Batch(source, target, self.indices, self.on_cpu)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +127,7 @@ class LossTerms:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingContext:
-    """What an objective may know beside model and batch."""
+    """What an objective gets beside model and batch: progress, random numbers and frozen models."""
 
     step: int
     total_steps: int
@@ -122,6 +135,13 @@ class TrainingContext:
     frozen: Any = None
     # Models in the roles that the family needs beside its base, by role.
     roles: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def numbers(self) -> torch.Generator:
+        """Random numbers that the CPU reads: of `generator` where that is the CPU's, else of the update by itself."""
+        if self.generator.device.type == "cpu":
+            return self.generator
+        return torch.Generator().manual_seed((self.generator.initial_seed() + self.step) % 2**63)
 
     @property
     def progress(self) -> float:
@@ -132,7 +152,7 @@ class TrainingContext:
 class Objective(Protocol):
     """The loss of a family, for models of this family."""
 
-    def __call__(self, model: Any, batch: Batch, context: TrainingContext) -> LossTerms: ...
+    def __call__(self, model: Any, batch: Batch, context: TrainingContext, /) -> LossTerms: ...
 
 
 @dataclasses.dataclass
@@ -193,7 +213,7 @@ class LatentModel(Protocol):
     def extra_positions(self) -> int:
         """Latents of a sentence beside those of its words: 1 where targets have an end symbol."""
 
-    # A head of target lengths (`nn/length.py`), and the model's settings, which say `latent_dim` and `max_positions`.
+    # A head of target lengths (`nn/length.py`), and the model's settings, with `latent_dim` and `max_positions`.
     length: Any
     config: Any
 
@@ -216,11 +236,11 @@ class LatentModel(Protocol):
 
 
 class SourceLatentModel(Protocol):
-    """What latent inference needs of a model whose latents are those of source positions, of outputs of any length."""
+    """What latent inference needs of a model with latents of source positions, for outputs of any length."""
 
-    # Tells it from a `LatentModel`.
+    # Distinguishes it from a `LatentModel`.
     source_latents: bool
-    # The model's settings, which say `latent_dim` and `max_positions`.
+    # The model's settings, with `latent_dim` and `max_positions`.
     config: Any
 
     def encode(self, source: Tensor) -> Any: ...
@@ -289,9 +309,9 @@ class IterativeModel(Protocol):
 
 
 class LatentLengthModel(SourceLatentModel, Protocol):
-    """A model with latents of source positions that say how long the output is: p(l|z)."""
+    """A model whose latents of source positions determine the length of the output: p(l|z)."""
 
-    # Tells it from another `SourceLatentModel`.
+    # Distinguishes it from other `SourceLatentModel`s.
     latent_lengths: bool
     # Positions of an output beside those of its words: 1 where targets have an end symbol.
     extra_positions: int

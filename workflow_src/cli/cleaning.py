@@ -9,11 +9,11 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from workflow_src.config import ConfigError
 from workflow_src.config.resolved import Loaded
 from workflow_src.data.cleaning import Step, clean, steps_of
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import present
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.spec import Pair
 from workflow_src.stages.download import DOWNLOADS, mirror_folders
 
@@ -21,10 +21,10 @@ from workflow_src.stages.download import DOWNLOADS, mirror_folders
 def preview(loaded: Loaded, count: int, examples: int) -> list[Step]:
     """What each filter does with the first `count` pairs, and some of the pairs that it leaves out or repairs.
 
-    Raises ConfigError where the recipe has no filters, or where a file of the dataset is not on this machine.
+    Raises ConfigError where the recipe has no filters, and ArtifactError where a file is not on this machine.
     """
     if not loaded.cleaning:
-        raise ConfigError("recipe.clean names no filters; add some, such as clean: {length: {max_words: 100}}.")
+        raise ConfigError("recipe.clean", problem="missing", hint="name filters, such as clean: {length: {}}")
     recipe = loaded.config.recipe
     steps = steps_of(loaded.cleaning, (recipe.source, recipe.target), examples)
     for _ in clean(itertools.islice(_pairs(loaded), count), steps):
@@ -40,9 +40,10 @@ def _pairs(loaded: Loaded) -> Iterator[Pair]:
     def locate(name: str) -> Path:
         path = present(dataset.files[name], DOWNLOADS, mirrors)
         if path is None:
-            raise ConfigError(
-                f"file {name} of dataset {dataset.name} is neither in {DOWNLOADS} nor in a mirror; fetch it with the "
-                "target download of snakemake."
+            raise ArtifactError(
+                f"file {name} of dataset {dataset.name}",
+                f"is neither in {DOWNLOADS} nor in a mirror",
+                "fetch it by the target download of snakemake",
             )
         return path
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from workflow_src.config.base import ConfigError, parse
+from workflow_src.config.base import parse
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ConfigError
 from workflow_src.registry import families, import_object
 from workflow_src.types import Objective, Symbols
 
@@ -15,22 +16,24 @@ from workflow_src.types import Objective, Symbols
 def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Module:
     """A model of `family` from its settings and the sizes of the vocabulary {"source", "target", "joint"}.
 
-    The family's symbols are added to the sizes; `symbols` of the model has their ids. Where `sizes` says which symbols
-    a model was trained with, they must be these. Raises ConfigError for settings or symbols that are not the family's.
+    The family's symbols are added to the sizes; `symbols` of the model has their ids. `sizes["symbols"]`, those that a
+    model was trained with, must be the same. Raises ConfigError for settings or symbols that are not the family's.
     """
     declared = families()[family]
     config = parse(declared.model, model, f"{family}.model")
     trained = tuple(sizes.get("symbols", declared.symbols))
     if trained != declared.symbols:
         raise ConfigError(
-            f"a model of family {family} was trained with the symbols {', '.join(trained) or 'none'}, and the family "
-            f"has {', '.join(declared.symbols) or 'none'}; use the version that it was trained with."
+            "symbols",
+            trained,
+            problem=f"those that the model was trained with, and family {family} has {declared.symbols}",
+            hint="use the version that it was trained with",
         )
     more, joint = len(declared.symbols), sizes["joint"]
     source = sizes["source"] + (more if joint else 0)
-    made = import_object(declared.build)(config, source, sizes["target"] + more, joint)
-    made.symbols = Symbols(declared.symbols, sizes["target"])
-    return made
+    network = import_object(declared.build)(config, source, sizes["target"] + more, joint)
+    network.symbols = Symbols(declared.symbols, sizes["target"])
+    return network
 
 
 def sizes_of(family: str, subwords: Subwords) -> dict[str, Any]:
@@ -44,5 +47,5 @@ def build_objective(family: str, settings: dict[str, Any]) -> Objective:
     """The objective of `family`. Raises ConfigError for settings that are not the family's."""
     declared = families()[family]
     if declared.loss is None:
-        raise ConfigError(f"models of family {family} are counted, not trained: they have no objective.")
+        raise ConfigError("family", family, problem="its models are counted, not trained: they have no objective")
     return import_object(declared.loss)(parse(declared.objective, settings, f"{family}.objective"))

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workflow_src.losses.common import block_rows
+from workflow_src.losses.common import Cells, block_rows, cells
 from workflow_src.types import wide
 
 
@@ -46,12 +46,15 @@ def aligned_loss(
     mask: Tensor,
     symbols: Tensor,
     align: Callable[[Tensor], Aligned],
+    real: Cells | None = None,
 ) -> Tensor:
     """The losses (B,) that `align` finds; the sum over alignments, or a choice of one, is its own.
 
     hidden (B, N, D) at slots where mask (B, N) is True, output projection weight (V, D) and bias (V,), symbols (B, U).
+    `real` are the cells of the mask; without them, the CPU waits to read it.
     """
-    return _LinearAligned.apply(hidden[mask], weight, bias, mask.nonzero()[:, 0], mask, symbols, align)
+    real = cells(mask, mask.device) if real is None else real
+    return _LinearAligned.apply(hidden[real], weight, bias, real, mask.shape, symbols, align)
 
 
 def own_log_probabilities(
@@ -61,30 +64,32 @@ def own_log_probabilities(
 
     hidden (R, D) of slots that belong to sentences `rows` (R,), symbols (B, U).
     """
-    found, normalisers = [], []
+    own, normalisers = [], []
     for part, owners in _blocks(hidden, rows, weight.size(0)):
         logits = wide(part @ weight.T) + bias
         normaliser = logits.logsumexp(-1, keepdim=True)
-        found.append(logits.gather(1, symbols[owners]) - normaliser)
+        own.append(logits.gather(1, symbols[owners]) - normaliser)
         normalisers.append(normaliser[:, 0])
-    return torch.cat(found), torch.cat(normalisers)
+    return torch.cat(own), torch.cat(normalisers)
 
 
 @torch.no_grad()
-def best_and_own(hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, symbols: Tensor) -> tuple[Tensor, Tensor]:
+def best_and_own(
+    hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, symbols: Tensor, real: Cells | None = None
+) -> tuple[Tensor, Tensor]:
     """The most probable symbol of every slot (B, N), and log-probabilities of own symbols (B, N, U); 0 beside `mask`.
 
     Symbols whose bias is -inf are never the best.
     """
-    rows = mask.nonzero()[:, 0]
+    real = cells(mask, mask.device) if real is None else real
     best = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
     emissions = bias.new_zeros((*mask.shape, symbols.size(1)))
-    found, own = [], []
-    for part, owners in _blocks(hidden[mask], rows, weight.size(0)):
+    symbols_of_slots, own = [], []
+    for part, owners in _blocks(hidden[real], real[0], weight.size(0)):
         logits = wide(part @ weight.T) + bias
-        found.append(logits.argmax(-1))
+        symbols_of_slots.append(logits.argmax(-1))
         own.append(logits.gather(1, symbols[owners]) - logits.logsumexp(-1, keepdim=True))
-    best[mask], emissions[mask] = torch.cat(found), torch.cat(own).to(emissions)
+    best[real], emissions[real] = torch.cat(symbols_of_slots), torch.cat(own).to(emissions)
     return best, emissions
 
 
@@ -95,21 +100,29 @@ def _blocks(hidden: Tensor, rows: Tensor, classes: int) -> Iterator[tuple[Tensor
 
 class _LinearAligned(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden, weight, bias, rows, mask, symbols, align):
+    def forward(ctx, hidden, weight, bias, real, shape, symbols, align):
+        rows = real[0]
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         narrow_hidden, narrow_weight = hidden.to(dtype), weight.to(dtype)
         with torch.autocast(device, enabled=False):
             own, normalisers = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
-            emissions = own.new_full((*mask.shape, symbols.size(1)), 0.0)
-            emissions[mask] = own
-            found = align(emissions)
+            emissions = own.new_full((*shape, symbols.size(1)), 0.0)
+            emissions[real] = own
+            aligned = align(emissions)
             if any(ctx.needs_input_grad):
-                ctx.ones = found.ones
+                ctx.ones = aligned.ones
                 ctx.save_for_backward(
-                    narrow_hidden, narrow_weight, bias, rows, symbols, normalisers, found.shares[mask], found.counted
+                    narrow_hidden,
+                    narrow_weight,
+                    bias,
+                    rows,
+                    symbols,
+                    normalisers,
+                    aligned.shares[real],
+                    aligned.counted,
                 )
-        return found.losses
+        return aligned.losses
 
     @staticmethod
     def backward(ctx, scale):

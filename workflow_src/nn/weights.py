@@ -9,8 +9,12 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from workflow_src.records.atomic import ArtifactError, load_tensors
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import load_tensors
 from workflow_src.types import Symbols
+
+# What to do with weights of other names or shapes.
+OTHER = "give weights of this model and configuration"
 
 
 @runtime_checkable
@@ -36,16 +40,16 @@ def set_weights(model: nn.Module, weights: dict[str, Tensor], where: str | Path)
     own = dict(model.named_parameters())
     for name in own:
         if name not in weights:
-            raise ArtifactError(f"weights {where} lack {name}: they belong to another model or configuration.")
+            raise ArtifactError(where, f"has no {name}", OTHER)
     for name, tensor in weights.items():
         if name not in own:
-            raise ArtifactError(f"weights {where} have {name}, which the model lacks: they belong to another model.")
+            raise ArtifactError(where, f"has {name}, which the model lacks", OTHER)
         if own[name].shape != tensor.shape:
             raise ArtifactError(
-                f"weights {where}: {name} has shape {tuple(tensor.shape)}, the model needs {tuple(own[name].shape)}."
+                where, f"has {name} of shape {tuple(tensor.shape)}, the model needs {tuple(own[name].shape)}", OTHER
             )
         if not bool(torch.isfinite(tensor).all()):
-            raise ArtifactError(f"weights {where}: {name} has values that are not finite; make or copy them again.")
+            raise ArtifactError(where, f"has values in {name} that are not finite", "make or copy it again")
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(weights[name])
@@ -62,9 +66,9 @@ def count_parameters(model: nn.Module) -> int:
 def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[str, ...] | None = None) -> list[str]:
     """Copy the tensors whose name and shape agree with a parameter of `module`; returns their names.
 
-    Where `module.symbols` adds rows to a vocabulary and a tensor has only those before them, these are copied: the
-    rows of the module's own symbols stay as they are. So they do where the weights have rows of other `symbols`, the
-    names of those that they were trained with (None: whatever fits is taken for the module's own).
+    Rows of `module.symbols`, which follow the subwords in a vocabulary, stay as they are where the weights lack them or
+    have rows of other `symbols`: the names of those that the weights were trained with. With None, a tensor of the same
+    shape is taken to have the module's own symbols.
     """
     copied = []
     own = getattr(module, "symbols", Symbols())
@@ -90,7 +94,7 @@ def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[
 def copy_places(
     module: nn.Module, weights: dict[str, Tensor], places: Callable[[str], list[str]] | None = None
 ) -> list[str]:
-    """`copy_matching` of another model's weights; `places` says which names of ours a name of theirs stands for.
+    """`copy_matching` of another model's weights; `places` maps a name there to the names of parameters here.
 
     Raises ValueError where the embeddings of the target have another shape: then hardly anything would be copied.
     """
@@ -108,7 +112,7 @@ def copy_places(
 
 
 def _lacks_symbols(own: Tensor, other: Tensor, symbols: Symbols, others: int = 0) -> bool:
-    """Whether `own` has the rows of the symbols last, and `other` has none of these but so many rows of others."""
+    """Whether `own` ends with rows of `symbols`, and `other` has `others` rows of other symbols in their place."""
     if not (symbols.names or others) or not own.dim() or own.shape[1:] != other.shape[1:]:
         return False
     subwords = symbols.first if symbols.names else own.size(0)

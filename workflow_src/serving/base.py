@@ -11,18 +11,18 @@ from typing import Any
 from torch import nn
 
 from workflow_src import registry
-from workflow_src.config.base import nearest
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.choose import EAGER
+from workflow_src.errors import ConfigError, shown
 from workflow_src.runtime.device import Runtime
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import check_lines, check_systems
 from workflow_src.serving.room import check_room
-from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams, shown
+from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams
 from workflow_src.types import Hypotheses
 
 
@@ -31,17 +31,16 @@ def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
     roles = settings.named("role")
     for role, system in systems.items():
         if role not in roles:
-            allowed = f"allowed: {', '.join(roles)}" if roles else "this search works with no other system"
-            raise ValueError(f"systems has the role {shown(role)}; {allowed}.")
+            raise ConfigError("systems", role, problem="no role of this search", allowed=roles)
         if not isinstance(system, BaseTranslator):
-            raise ValueError(f"systems.{role} is {shown(system)}; give a translator, which Translator.load opens.")
+            raise ConfigError(f"systems.{role}", system, allowed="a translator, which Translator.load opens")
 
 
 class BaseTranslator(ABC):
     """A trained system, ready to translate; a subclass searches.
 
-    `searches` are the searches it knows; `device`, `precision` and `engine` say what was chosen. `last_timings` holds
-    the seconds that the last call spent on subwords, {"encode", "decode"}.
+    `searches` are names of its searches; `device`, `precision` and `engine` are those in use. `last_timings` has the
+    seconds that the last call spent on subwords, {"encode", "decode"}.
     """
 
     def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
@@ -93,14 +92,16 @@ class BaseTranslator(ABC):
         """
         check_systems(systems)
         settings, others = self.settings(search, **fields)
-        found = self.search(lines, settings, {**(systems or {}), **others}, batch, False, False, normalised, first_line)
+        hypotheses = self.search(
+            lines, settings, {**(systems or {}), **others}, batch, False, False, normalised, first_line
+        )
         if remove_repetitions is None:
             traits = self._traits(settings)
             wanted = self.description.get("remove_repetitions")
             remove_repetitions = removal(AUTOREGRESSIVE in traits, ALIGNED in traits, wanted)
-        return self.text(found.tokens, remove_repetitions)
+        return self.text(hypotheses.tokens, remove_repetitions)
 
-    # One sentence at a time asks for these again and again; a folder that was opened does not change.
+    # Cached for calls with one sentence.
     @functools.cached_property
     def _others(self) -> frozenset[str]:
         """Names of the networks that fill other roles than the system's own and its base's."""
@@ -132,11 +133,11 @@ class BaseTranslator(ABC):
         declared = registry.search_of(settings)
         if not declared.traceable:
             raise ValueError(f"search {declared.name} has no refinement steps to show.")
-        found = self.search(lines, settings, others, trace=True, scored=False, normalised=normalised)
-        if found.traces is None:
+        hypotheses = self.search(lines, settings, others, trace=True, scored=False, normalised=normalised)
+        if hypotheses.traces is None:
             assert declared.series is not None, "declarations of traceable searches have a series"
             return [[""] * (getattr(settings, declared.series) + 1 - declared.first_value) for _ in lines]
-        return [list(texts) for texts in zip(*(self.text(tokens) for tokens in found.traces), strict=True)]
+        return [list(texts) for texts in zip(*(self.text(tokens) for tokens in hypotheses.traces), strict=True)]
 
     @abstractmethod
     def search(
@@ -162,9 +163,8 @@ class BaseTranslator(ABC):
         except UnicodeEncodeError as failure:
             broken = (number for number, line in enumerate(lines, first_line) if any(map(_is_half, line)))
             number = next(broken, first_line)
-            raise ValueError(
-                f"line {number} has half of a character, {shown(failure.object[failure.start])}; read it as UTF-8."
-            ) from None
+            problem = f"line {number} has half of a character, {shown(failure.object[failure.start])}"
+            raise ConfigError("lines", problem=problem, hint="read them as UTF-8") from None
         self.last_timings = {"encode": time.perf_counter() - began, "decode": 0.0}
         self._check_lengths(sources, first_line)
         return sources
@@ -180,8 +180,7 @@ class BaseTranslator(ABC):
         words, runs of the same word of the text. Raises ValueError for anything else but none.
         """
         if remove_repetitions not in REMOVALS:
-            allowed = ", ".join(REMOVALS)
-            raise ValueError(f'unknown remove_repetitions "{remove_repetitions}"; allowed: {allowed}.')
+            raise ConfigError("remove_repetitions", remove_repetitions, allowed=REMOVALS)
         began = time.perf_counter()
         if remove_repetitions == "subwords":
             tokens = self.subwords.without_repetitions(tokens)
@@ -198,11 +197,11 @@ class BaseTranslator(ABC):
     ) -> tuple[SearchSettings, dict[str, BaseTranslator]]:
         """Settings of a search (default: the bundle's), and the translators among `fields` by the role they fill.
 
-        Settings that are not given are those that the bundle says of the search, or else the search's defaults. The
-        text "none" takes back one that the bundle says and that is None by default.
+        Missing fields get the bundle's defaults for the search, or else the search's own. The text "none" replaces a
+        default of the bundle by None, where None is the search's default.
 
         Raises ValueError for a search that the bundle has not, and for settings that the search has not, that are out
-        of range, or that do nothing (fields alone: other systems may be handed over beside settings).
+        of range, or that have no effect (only of `fields`: settings may go with `systems` of `search`).
         """
         if isinstance(search, SearchSettings):
             if fields:
@@ -215,33 +214,28 @@ class BaseTranslator(ABC):
         kind, systems = declared.settings, {}
         for name in fields:
             if name not in kind.model_fields:
-                raise ValueError(
-                    f"search {declared.name} takes no {name}; it takes {', '.join(kind.model_fields)}."
-                    f"{nearest(name, list(kind.model_fields))}"
-                )
+                raise ConfigError(name, problem=f"no setting of search {declared.name}", allowed=kind.model_fields)
         for name, role in kind.roles().items():
             if isinstance(fields.get(name), BaseTranslator):
                 systems[role] = fields[name]
                 fields = fields | {name: fields[name].description["system"]}
         own = bundle.defaults(self.description, declared)
-        # None for a role that a bundle fills by itself asks for the search without it. Settings that were chosen with
-        # that system beside it then say nothing.
+        # None for a role that the bundle fills turns that system off, and with it the settings chosen for both.
         if any(name in fields and fields[name] is None for name in kind.named("role") if name in own):
             own = {name: value for name, value in own.items() if name in kind.named("role")}
-        given = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
-        taken_back = {n for n, v in given.items() if v == "none" and n in own and kind.default(n) is None}
-        settings = kind.checked({n: value for n, value in {**own, **given}.items() if n not in taken_back})
+        changed = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
+        taken_back = {n for n, v in changed.items() if v == "none" and n in own and kind.default(n) is None}
+        settings = kind.checked({n: value for n, value in {**own, **changed}.items() if n not in taken_back})
         settings.check_used()
         return self._completed(settings), systems
 
-    def why_eager(self, settings: SearchSettings) -> str | None:
-        """Why an engine that was asked for by name does not compute a search, in a sentence; None where it does."""
+    def why_eager(self, _settings: SearchSettings) -> str | None:
+        """Why an engine that was chosen by name does not compute a search, in a sentence; None where it does."""
         return None
 
     def _search(self, name: str) -> Search:
         if name not in self.searches:
-            allowed = ", ".join(self.searches)
-            raise ValueError(f'unknown search "{name}"; allowed: {allowed}.{nearest(name, self.searches)}')
+            raise ConfigError("search", name, allowed=self.searches)
         return registry.searches()[name]
 
     def _completed(self, settings: SearchSettings) -> SearchSettings:
@@ -257,7 +251,7 @@ class BaseTranslator(ABC):
             if value is None and stepping:
                 settings = settings.model_copy(update={name: stepping[0]})
             elif value is not None and value not in stepping:
-                raise ValueError(f'{name} is "{value}"; it must be {" or ".join(stepping)}.')
+                raise ConfigError(name, value, allowed=stepping)
         return settings
 
     def _check_room(self, settings: SearchSettings, sources: Sequence[Sequence[int]], batch: int) -> None:

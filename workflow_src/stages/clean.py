@@ -10,12 +10,13 @@ from typing import Any
 
 from pydantic import Field
 
-from workflow_src.config.base import parse, unknown
+from workflow_src.config.base import parse
 from workflow_src.data.cleaning import SCORES_FILE, Step, clean, steps_of
 from workflow_src.data.drops import left_out
 from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.jobs import JobInputs, log, recorded, start
-from workflow_src.records.atomic import ArtifactError, atomic, read_json, write_json
+from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import filters
 from workflow_src.spec import SCORES, Frozen, Pair
@@ -55,7 +56,7 @@ def run(inputs: Inputs) -> str:
     cleaning: dict[str, Frozen] = {}
     for name, section in settings.filters:
         if name not in filters():
-            raise unknown("filter", name, list(filters()), "--settings")
+            raise ConfigError(f"--settings.filters.{name}", problem="no such filter", allowed=filters())
         cleaning[name] = parse(filters()[name].settings, section, f"recipe.clean.{name}")
     codes = (settings.source, settings.target)
     steps = steps_of(cleaning, codes)
@@ -77,8 +78,10 @@ def run(inputs: Inputs) -> str:
         if not kept:
             worst = max(steps, key=lambda step: step.dropped.total())
             raise ArtifactError(
-                f"no pair of {source} and {target} is left after cleaning, of which recipe.clean.{worst.filter.name} "
-                f"leaves out {worst.dropped.total():,} of {worst.read:,}; change its settings, or remove it."
+                f"{source} and {target}",
+                f"have no pair left: recipe.clean.{worst.filter.name} leaves out {worst.dropped.total():,} of "
+                f"{worst.read:,}",
+                "change its settings, or remove it",
             )
     for name in (name for split, names in texts.items() if split != "train" for name in names):
         shutil.copyfile(raw_folder / name, folder / name)

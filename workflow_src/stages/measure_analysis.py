@@ -7,7 +7,8 @@ from pathlib import Path
 import pydantic
 from pydantic import Field
 
-from workflow_src.config.base import parse, unknown
+from workflow_src.config.base import parse
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses import content as contents
 from workflow_src.evaluation.analyses.inputs import Inputs as AnalysisInputs
 from workflow_src.jobs import DeviceJobInputs, recorded, start
@@ -37,12 +38,14 @@ class Inputs(DeviceJobInputs):
 
 def run(inputs: Inputs) -> str:
     if inputs.analysis not in analyses():
-        raise unknown("analysis", inputs.analysis, list(analyses()), "--analysis")
-    analysis, given = analyses()[inputs.analysis], recorded(inputs.settings)
+        raise ConfigError("--analysis", inputs.analysis, allowed=analyses())
+    analysis, rule_settings = analyses()[inputs.analysis], recorded(inputs.settings)
     own = analysis.settings.model_fields.keys() - set(analysis.settings.selecting())
     limits = dict(word.split("=", 1) for word in inputs.limits)
-    settings = parse(analysis.settings, {name: given[name] for name in own if name in given} | limits, "--settings")
-    entries = {name: value for name, value in given.items() if name not in own}
+    settings = parse(
+        analysis.settings, {name: rule_settings[name] for name in own if name in rule_settings} | limits, "--settings"
+    )
+    entries = {name: value for name, value in rule_settings.items() if name not in own}
     machine = inputs.machine.model_copy(update={"precision": "float32"} if analysis.float32 else {})
     source, target, reference = inputs.source, inputs.target, inputs.reference
     measured = import_object(analysis.measure)(
@@ -51,13 +54,13 @@ def run(inputs: Inputs) -> str:
     content = {"format": contents.FORMAT, "analysis": analysis.name, "split": source.stem, **measured}
     # Figures that are no numbers, as of systems that diverged, stop here: reports could not read them.
     advice = f"train the systems that it follows again, or switch analyses.{analysis.name} off"
-    contents.check(content, f"analysis {analysis.name}, which is not written", advice)
+    contents.check(content, f"analysis {analysis.name}", advice)
     files: dict[str, str | Path] = {"source": source, "target": target, "reference": reference}
     for row in entries.get("rows", ()):
         words = (str(row[key]) for key in ("system", "name", "seed") if key in row)
         files[" ".join(["details", *words])] = row["details"]
     files |= bundle_files(inputs.bundles, set(inputs.bundles))
-    write_json(inputs.output, content | {"provenance": provenance(given, files)})
+    write_json(inputs.output, content | {"provenance": provenance(rule_settings, files)})
     sentences = f", {content['sentences']} sentences" if "sentences" in content else ""
     return f"{inputs.output}: {analysis.title.lower()}{sentences}"
 

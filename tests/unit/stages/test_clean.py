@@ -109,9 +109,10 @@ def test_filters_work_one_after_the_other_in_their_order(tmp_path, raw):
 
 def test_a_text_of_which_nothing_is_left_is_an_error_that_names_the_filter(tmp_path, raw, capsys):
     run(tmp_path, [["copies", {}], ["length", {"min_words": 50}]], code=1)
-    assert "recipe.clean.length leaves out 5 of 5; change its settings, or remove it." in capsys.readouterr().err
+    told = "have no pair left: recipe.clean.length leaves out 5 of 5; change its settings, or remove it."
+    assert told in capsys.readouterr().err
     run(tmp_path, [["capitol", {}]], code=1)
-    assert 'unknown filter "capitol"' in capsys.readouterr().err
+    assert "--settings.filters.capitol: no such filter; allowed: addresses, " in capsys.readouterr().err
 
 
 def test_scores_of_a_table_reach_the_filter(tmp_path, monkeypatch):

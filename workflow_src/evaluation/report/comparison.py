@@ -10,11 +10,11 @@ from typing import Any
 
 from workflow_src.config.display import engine_info
 from workflow_src.config.experiment import Removal
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Results, Row, listed
-from workflow_src.records.atomic import ArtifactError
 from workflow_src.registry import default_metrics, main_metric, searches
 from workflow_src.spec import Metric
 
@@ -35,19 +35,19 @@ def figures(experiments: Iterable[Results]) -> list[Figure]:
     names = dict.fromkeys(name for one in experiments for name in one.metrics or (m.name for m in default_metrics()))
     shown = [metric for metric in listed(names) if metric != main and (metric.decides or metric.uncertainty)]
     return [
-        Figure(main.axis, lambda row, level: row.quality),
+        Figure(main.axis, lambda row, _: row.quality),
         Figure(
             f"{main.title} below the teacher's beam search",
             lambda row, level: None if level is None else level - row.quality,
         ),
         *map(_metric_figure, shown),
-        Figure("milliseconds a sentence, one at a time", lambda row, level: row.latency_ms, digits=2),
-        Figure("speed-up against the teacher's beam search", lambda row, level: row.speedup, digits=2),
+        Figure("milliseconds a sentence, one at a time", lambda row, _: row.latency_ms, digits=2),
+        Figure("speed-up against the teacher's beam search", lambda row, _: row.speedup, digits=2),
     ]
 
 
 def _metric_figure(metric: Metric) -> Figure:
-    def value(row: Row, level: float | None) -> float | None:
+    def value(row: Row, _: float | None) -> float | None:
         figure = row.figure(metric)
         return None if figure is None else metric.factor * figure
 
@@ -159,7 +159,8 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
     )
 
 
-SYSTEM_HEADS = ("experiment", "system", "family", "preset", "data", "seeds") + (
+SYSTEM_HEADS = (
+    *("experiment", "system", "family", "preset", "data", "seeds"),
     *("parameters", "updates", "target tokens seen", "minutes"),
 )
 # Columns of it that hold words; figures follow.
@@ -263,7 +264,5 @@ def results_path(name: str) -> Path:
     elif path.suffix != ".json":
         path = Path("results") / name / "report" / "results.json"
     if not path.is_file():
-        raise ArtifactError(
-            f"results {path} do not exist; name a finished experiment, its report folder, or a results.json."
-        )
+        raise ArtifactError(path, "does not exist", "name a finished experiment, its report folder, or a results.json")
     return path

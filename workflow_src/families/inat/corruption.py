@@ -14,6 +14,7 @@ from torch import Tensor
 
 from workflow_src.families.inat import CORRUPTIONS, Corruption
 from workflow_src.losses.draws import uniform
+from workflow_src.runtime.device import on_device
 from workflow_src.types import PAD, UNK
 
 SWAP, REPLACE, REPEAT = range(len(CORRUPTIONS))
@@ -30,7 +31,7 @@ def corrupted(
     word of a sentence has no next one, so that only a replacement changes it.
     """
     drawn = uniform(keys, (target.size(1), 3), stream)
-    codes = torch.tensor([CORRUPTIONS.index(kind) for kind in kinds], device=target.device)
+    codes = on_device([CORRUPTIONS.index(kind) for kind in kinds], target.device)
     kind = codes[(drawn[..., 1] * len(kinds)).long()]
     kind = torch.where(drawn[..., 0] < share, kind, NONE)
     words = UNK + 1 + (drawn[..., 2] * (vocabulary - UNK - 1)).long()
@@ -51,7 +52,7 @@ def applied(target: Tensor, kind: Tensor, words: Tensor) -> Tensor:
     arrives = carries.roll(1, 1)
     arrives[:, :1] = False
     origin = torch.where(arrives, 0, places).cummax(1).values
-    found = target.gather(1, origin)
-    found = torch.where((kind == SWAP) & ~last, after, found)
-    found = torch.where(kind == REPLACE, words, found)
-    return found.masked_fill(target == PAD, PAD)
+    corrupted_words = target.gather(1, origin)
+    corrupted_words = torch.where((kind == SWAP) & ~last, after, corrupted_words)
+    corrupted_words = torch.where(kind == REPLACE, words, corrupted_words)
+    return corrupted_words.masked_fill(target == PAD, PAD)

@@ -9,6 +9,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from workflow_src.data.filters.language import Settings
 from workflow_src.data.texts import each, letters, two_letters
+from workflow_src.errors import ConfigError
 from workflow_src.spec import Pair, Verdict
 
 # Markup, in no language.
@@ -46,16 +47,9 @@ def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair
     own = tuple(map(two_letters, languages))
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     known = set(identifier.labels)
-    for code in own:
+    for code in (*own, *(settings.others or ())):
         if code not in known:
-            raise ValueError(
-                f"recipe.clean.language knows no language {code}, only {', '.join(sorted(known))}; remove the filter."
-            )
-    if unknown := set(settings.others or ()) - known:
-        raise ValueError(
-            f"recipe.clean.language.others names {', '.join(sorted(unknown))}, which it does not know; it knows "
-            f"{', '.join(sorted(known))}."
-        )
+            raise ConfigError("recipe.clean.language", code, problem="unknown language", allowed=known)
     others = compared_with(own[0]) | compared_with(own[1]) if settings.others is None else set(settings.others)
     identifier.set_languages((others & known) | set(own))
     least, shortest = settings.min_probability, settings.min_letters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
+from workflow_src.errors import ConfigError
 from workflow_src.spec import Filter, Frozen
 
 
@@ -18,7 +19,7 @@ class Settings(Frozen):
         for unit in ("words", "characters"):
             least, most = getattr(self, f"min_{unit}"), getattr(self, f"max_{unit}")
             if most is not None and least > most:
-                raise ValueError(f"min_{unit} is {least} and max_{unit} {most}; the first must not be larger")
+                raise ConfigError(f"min_{unit}", least, allowed=f"{most} or less (max_{unit})")
         return self
 
 
