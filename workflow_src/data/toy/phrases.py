@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from workflow_src.data.toy.forest import Item, Pattern, Rule, Symbol
+from workflow_src.data.toy.forest import Pattern, Rule, Symbol
 from workflow_src.data.toy.lexicon import (
     ADJECTIVES,
     NAMES,
