@@ -164,17 +164,15 @@ def test_cuda_without_a_number_is_the_current_gpu():
 JOB = """
 import sys
 from workflow_src import jobs
-parser = jobs.parser("x")
-jobs.add_runtime(parser)
 
-def run(arguments):
+def run(inputs):
     from workflow_src.runtime.device import choose
     import torch
-    x = torch.ones(2, device=choose(arguments.device).device)
+    x = torch.ones(2, device=choose(inputs.machine.device).device)
     print(torch.cuda.device_count(), x.device, torch.cuda.get_device_name(x.device), flush=True)
     sys.stdin.read()
 
-jobs.start(run, parser)
+jobs.start(run, jobs.DeviceJobInputs)
 """
 
 
@@ -182,7 +180,7 @@ def test_jobs_side_by_side_take_different_gpus(tmp_path):
     """Each sees its own alone, as cuda:0."""
     variables = {**os.environ, **environment(), "CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}
     variables["PYTHONPATH"] += os.pathsep + str(Path(__file__).resolve().parents[1])
-    words = [sys.executable, "-c", JOB, "--settings", "{}", "--device", "auto"]
+    words = [sys.executable, "-c", JOB, "--device", "auto"]
     jobs = [subprocess.Popen(words, env=variables, stdin=-1, stdout=-1, text=True) for _ in range(2)]
     lines = [job.stdout.readline().strip() for job in jobs]
     assert sorted(lines) == [f"1 cuda:0 Pretended GPU {number}" for number in range(2)]

@@ -66,12 +66,12 @@ def shown_symbols_of_all(model, batch: Batch) -> torch.Tensor:
         bias = model.output_bias.clone()
         # UNK is in no target of these batches, and so is never right.
         model.output_bias[3] += 1e4
-        actual, slots = shown(model, batch, 1.0)
+        symbols, slots = shown(model, batch, 1.0)
         model.output_bias.copy_(bias)
     # The alignment's own scores shift alike in every slot, so that it is the same.
-    real = torch.arange(actual.size(1)) < slots[:, None]
-    assert (actual[real] != NOT_SHOWN).all()
-    return actual
+    real = torch.arange(symbols.size(1)) < slots[:, None]
+    assert (symbols[real] != NOT_SHOWN).all()
+    return symbols
 
 
 @pytest.mark.parametrize("settings", [{"glance": "random"}, {"glance_count": "poisson"}, {"glance_count": "share"}])
