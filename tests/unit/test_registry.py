@@ -204,6 +204,10 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
             ANALYSIS + "PLUGIN = change()",
             '"estimate_marginal" cannot name its rule, which is that of analysis "marginal"; use small letters',
         ),
+        (
+            ANALYSIS + "PLUGIN = change(name='speed', rule=None)",
+            'analysis "speed": "measure_speed" cannot name its rule, which is that of stage measure_speed; use small',
+        ),
         (ANALYSIS + "PLUGIN = change(rule='a b')", 'analysis "other": "a b" cannot name its rule; use small letters'),
         (
             ANALYSIS + "PLUGIN = change(rule='r', settings=spec.Frozen)",
