@@ -1,4 +1,4 @@
-"""No module names a member or imports its code (family, search, engine, metric, analysis): its folder and YAML alone do."""
+"""No module names a member or imports its code (family, search, engine, metric, …): its folder and YAML alone do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A package from outside, as text: a family that puts words at positions, a search, an engine, an analysis and a metric."""
+"""A package from outside, as text, with a family, a search, an engine, an analysis and a metric."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -18,11 +19,15 @@ from workflow_src import registry
 from workflow_src.config.base import ConfigError
 from workflow_src.config.experiment import DecodeConfig
 from workflow_src.config.load import load_experiment
-from workflow_src.declarations import DECODE_FIELDS, TAKEN, DeclarationError, check
+from workflow_src.config.metrics import measured
+from workflow_src.config.plan import Plan
+from workflow_src.declarations import DECODE_FIELDS, METRIC_TAKEN, TAKEN, DeclarationError, check
+from workflow_src.evaluation.report.results import Row
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Option, Role, SearchSettings
 
+TUNED = {"system": "score", "search": "score", "steps": 1, "tune": {"step_size": [0.5, 1.0]}}
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = '''
 """A plug-in that declares what `declared` says."""
@@ -133,6 +138,106 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
     before = registry.digest(path)
     (tmp_path / "other_package/more.py").write_text("")
     assert registry.digest(path) != before
+
+
+METRIC = """
+metric = spec.Metric(name="mine", title="mine", segments="workflow_src.evaluation.metrics.chrf.measure:segments", {})
+PLUGIN = dataclasses.replace(PLUGIN, metrics=(metric,))
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ('name="seed"', 'metric "seed": files have another key of that name; rename the metric.'),
+        ('name="ter_ci"', 'metric "ter_ci": files have another key of that name; rename the metric.'),
+        ('name="bleu"', 'metric "bleu" is declared by Continuum itself and by plug-in other; rename one of them.'),
+        ('name="Mine"', 'metric "Mine": "Mine" cannot be a name; it must match [a-z][a-z0-9_+-]*.'),
+        ('segments="here:there"', 'metric "mine": segments "here:there" cannot be found: there is no module here.'),
+        ("segments=None, uncertainty=False", 'metric "mine" has neither segments nor score; name a function.'),
+        (
+            'segments=None, score="workflow_src.evaluation.metrics.chrf.measure:score"',
+            'metric "mine" has no segments, which tests need; name their function, or set uncertainty and decides to '
+            "False.",
+        ),
+        ("settings=dict", 'metric "mine": its settings are no class derived from Frozen.'),
+        ("settings=FAMILY.model", 'metric "mine": a setting has no default; give every setting one.'),
+    ],
+)
+def test_metrics_that_cannot_be_used_are_named(plugin, change, told):
+    changed = (
+        f"metric = dataclasses.replace(metric, {change})\nPLUGIN = dataclasses.replace(PLUGIN, metrics=(metric,))\n"
+    )
+    with pytest.raises(DeclarationError) as caught:
+        registry.use([plugin(METRIC.format("") + changed)])
+    assert str(caught.value) == told
+
+
+def test_no_metric_can_have_the_name_of_another_key_of_its_files():
+    assert {*Row.model_fields, "length_ratio"} == METRIC_TAKEN
+
+
+def test_metrics_of_an_experiment_are_those_it_lists_and_the_main_one(plugin):
+    name = plugin(METRIC.format(""))
+    loaded = load_experiment("smoke", plugins=[name], metrics={"mine": None, "ter": {"case_sensitive": True}})
+    assert [one.metric.name for one in loaded.metrics] == ["bleu", "ter", "mine"]
+    assert loaded.metrics[1].settings.case_sensitive
+    # By default those of the project alone, of which rules are told nothing.
+    loaded = load_experiment("smoke", plugins=[name])
+    assert "mine" not in [one.metric.name for one in loaded.metrics]
+    assert "metrics" not in json.loads(Plan(loaded).settings_quality())
+    assert loaded.metrics == measured(None) == load_experiment("smoke", metrics=[*measured_names()]).metrics
+
+
+def measured_names() -> list[str]:
+    return [metric.name for metric in registry.default_metrics()]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"metrics": ["bleu", "rouge"]}, 'unknown metric "rouge" in metrics; allowed: bleu, '),
+        ({"metrics": [5]}, "setting metrics has the value [5]: it must be a list of names, such as [bleu, ter], or"),
+        ({"metrics": ["ter", "ter"]}, "it has ter twice"),
+        ({"metrics": {"ter": {"case": True}}}, 'unknown setting "case" in metrics.ter; allowed: '),
+        ({"metrics": {"chrf": {"beta": 0}}}, "setting metrics.chrf.beta has the value 0: it must be 1 or more"),
+        (
+            {"metrics": ["ter"], "report": {"expected_convention": "tokenised"}},
+            "report.expected_convention is tokenised, and metrics lists no bleu_tokenised; add bleu_tokenised, or say ",
+        ),
+        ({"decodes": [TUNED | {"tune_by": "ter"}]}, 'unknown metric "ter" in tune_by of decode '),
+        (
+            {"decodes": [{"system": "lvm", "search": "prior-mean", "tune_by": "chrf"}]},
+            "decodes[0].tune_by chooses among",
+        ),
+    ],
+)
+def test_metrics_that_do_not_fit_are_told_in_a_sentence(settings, told):
+    with pytest.raises(ConfigError) as caught:
+        load_experiment("smoke", **settings)
+    assert str(caught.value).startswith(told) or told in str(caught.value)
+
+
+def test_a_metric_that_cannot_score_the_corpus_is_refused_where_it_is_asked_for():
+    assert "validity" in [one.metric.name for one in load_experiment("multi30k").metrics]
+    with pytest.raises(ConfigError, match="^metrics.validity is known of generated corpora only; remove it.$"):
+        load_experiment("multi30k", metrics=["validity"])
+
+
+def test_rules_hold_the_metrics_that_change_their_results():
+    """One more metric scores and compares anew, and chooses anew where it decides."""
+    plans = [
+        Plan(load_experiment("smoke", metrics=metrics, decodes=[TUNED | {"tune_by": by}, TUNED | {"name": "by-bleu"}]))
+        for metrics, by in ((["chrf", "ter"], "chrf"), (["chrf", "ter", "chrf++"], "chrf"), (["chrf", "ter"], "ter"))
+    ]
+    quality, significance, report = (
+        [getattr(plan, f"settings_{rule}")() for plan in plans] for rule in ("quality", "significance", "report")
+    )
+    for settings in (quality, significance, report):
+        assert settings[0] == settings[2] != settings[1]
+    by_another, by_main = ([plan.settings_choose(plan.loaded.decodes[n]) for plan in plans] for n in (0, 1))
+    assert by_another[0] == by_another[1] != by_another[2] and len(set(by_main)) == 1
+    assert "metrics" not in json.loads(by_main[0]) and json.loads(by_another[2])["tune_by"] == "ter"
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,13 @@ from conftest import PROJECT, dry_run
 from workflow_src import registry
 from workflow_src.cli import read_configuration
 from workflow_src.cli.estimate import estimate, jobs
-from workflow_src.config import Plan
+from workflow_src.config import Plan, load_experiment
+from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
 from workflow_src.records.atomic import read_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import Texts
 
 # A file of a tutorial: its path in a line of its own, then its text as a block.
 FILE = re.compile(r"^`([\w./]+)`:\n\n```(?:python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -50,7 +52,9 @@ def use_package(tmp_path_factory):
 
         yield start
         registry.use([])
-        for name in [name for name in sys.modules if name.split(".")[0] in ("parallel_mt", "momentum", "copied_words")]:
+        for name in [
+            name for name in sys.modules if name.split(".")[0] in ("parallel_mt", "momentum", "copied_words", "exact")
+        ]:
             del sys.modules[name]
 
 
@@ -197,3 +201,13 @@ def test_the_analysis_counts_and_is_shown(copied, tiny, run_stage, tmp_path):
     text = analyses.markdown(analyses.context_of(contents, manifest, figures=["copied_words"]))
     assert "### Copied words" in text and f"{100 * counted.copied / counted.words:.1f} |" in text
     assert "| lvm, delta, L = 1, seed 1 " in text
+
+
+def test_the_metric_of_the_architecture_page_scores_translations(use_package):
+    use_package("architecture.md", "exact")
+    loaded = load_experiment("smoke", plugins=["exact"], metrics=["chrf", "exact_match"])
+    texts = Texts(["a b", "c", "d e", "f"], ["a b", "c", "d", "x"], [""] * 4, loaded.corpus)
+    entries = metrics.scores(loaded.metrics, texts)
+    assert entries["exact_match"] == 0.5 and {"bleu", "chrf"} <= entries.keys()
+    low, high = entries["exact_match_ci"]
+    assert 0 <= low < 0.5 < high <= 1

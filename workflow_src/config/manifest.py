@@ -143,6 +143,11 @@ class DecodeInfo:
     def key(self) -> Key:
         return self.system.name, self.name
 
+    @property
+    def colour(self) -> str:
+        assert self.look.colour, "a resolved look has a colour"
+        return self.look.colour
+
     def removal(self, wanted: Removal | None) -> Removal:
         """The repetitions that are removed from its outputs, where `wanted` is what the report asks for."""
         return removal(self.system.autoregressive, self.aligned, wanted)
@@ -267,7 +272,11 @@ class Manifest:
     def search(self, name: str) -> SearchInfo:
         return next(search for search in self.searches if search.name == name)
 
-    def decode(self, system: str, name: str) -> DecodeInfo | None:
+    def decode(self, system: str, name: str) -> DecodeInfo:
+        """The decode of a row of the experiment."""
+        return self._by_key[system, name]
+
+    def find_decode(self, system: str, name: str) -> DecodeInfo | None:
         """The decode of a row, or None where the experiment has no such row."""
         return self._by_key.get((system, name))
 

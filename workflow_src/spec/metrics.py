@@ -113,7 +113,7 @@ class Metric:
     bounds: tuple[float | None, float | None] = (None, None)
     needs: frozenset[str] = frozenset({REFERENCE})
     packages: tuple[str, ...] = ()
-    conflict: Callable[[Corpus, Any], str | None] = lambda corpus, settings: None
+    conflict: Callable[[Corpus, Any], str | None] = lambda _corpus, _settings: None
     default: bool = False
     order: int = 100
     uncertainty: bool = True

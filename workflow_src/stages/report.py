@@ -234,7 +234,7 @@ def run(arguments: argparse.Namespace) -> str:
     drawn = draw(found, context["groups"], refined)
     # Written last: where the page is there, the files beside it are whole.
     (folder / "index.html").unlink(missing_ok=True)
-    colours = [look.colour for look in manifest.palette]
+    colours = [look.colour for look in manifest.palette if look.colour]
     pictures = folder / "figures"
     pictures.mkdir(parents=True, exist_ok=True)
     svg = {name: markupsafe.Markup(figures.save(figure, pictures, name, colours)) for name, figure in drawn.items()}

@@ -76,3 +76,29 @@ def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_s
     found = json.loads((tmp_path / "chosen.json").read_text())
     assert [type(point["settings"]["lengths"]) for point in found["curve"]] == [int, int]
     assert type(found["chosen"]["lengths"]) is int
+
+
+@pytest.mark.parametrize("name", ["chrf", "ter"])
+def test_another_metric_may_choose_and_bleu_stands_beside_it(name, score, tiny_bundles, tiny, run_stage, tmp_path):
+    base, sizes = {"search": "score", "steps": 2, "step_size": 1.0}, [0.0001, 1.0, 40.0]
+    settings = {"settings": base, "tune": {"step_size": sizes}, "remove_repetitions": "none", "bleu_tokeniser": "char"}
+    settings |= {"tune_by": name, "source": "de", "target": "en", "generator": None, "metrics": {"bleu": {}, name: {}}}
+    words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()
+    # The miniature's words are none of the references': these are its outputs with the last size.
+    references = score.translate(lines, **base | {"step_size": sizes[-1]}, normalised=True, remove_repetitions="none")
+    references = [f"{text} more" for text in references]
+    (tmp_path / "reference").write_text("".join(f"{line}\n" for line in references))
+    words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tmp_path / "reference")]
+    run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
+    content = json.loads((tmp_path / "chosen.json").read_text())
+    oracle = {"chrf": sacrebleu.CHRF(), "ter": sacrebleu.TER()}[name]
+    figures = {}
+    for point, size in zip(content["curve"], sizes, strict=True):
+        texts = score.translate(lines, **base | {"step_size": size}, normalised=True, remove_repetitions="none")
+        figures[size] = oracle.corpus_score(texts, [references]).score
+        assert point[name] == pytest.approx(figures[size])
+        assert point["bleu"] == pytest.approx(sacrebleu.corpus_bleu(texts, [references], tokenize="char").score)
+    assert len(set(figures.values())) > 1
+    best = (min if name == "ter" else max)(figures, key=figures.__getitem__)
+    assert content["chosen"] == {"step_size": best} and content["tune_by"] == name

@@ -81,7 +81,7 @@ class Settings(Graph):
                 "tune": decode.tune,
                 "remove_repetitions": removal,
                 "bleu_tokeniser": self.loaded.bleu_tokeniser,
-                **({"tune_by": decode.tune_by, **self._scoring()} if decode.tune_by else {}),
+                **({"tune_by": decode.tune_by, **self._scoring(decode.tune_by)} if decode.tune_by else {}),
             }
         )
 
@@ -191,14 +191,15 @@ class Settings(Graph):
         """How a translation is scored; `generator` is set where the corpus can tell valid translations."""
         return _json(self._scoring())
 
-    def _scoring(self) -> dict[str, Any]:
-        """What metrics of the corpus's translations depend on."""
+    def _scoring(self, by: str | None = None) -> dict[str, Any]:
+        """What metrics of the corpus's translations depend on, or the main one and the one that decides."""
+        metrics = self.loaded.metrics
         return {
             "source": self.recipe.source,
             "target": self.recipe.target,
             "generator": self.loaded.dataset.generator or None,
             "bleu_tokeniser": self.loaded.bleu_tokeniser,
-            **handed(self.loaded.metrics),
+            **handed(tuple(one for one in metrics if by is None or one.metric.name in (metrics[0].metric.name, by))),
         }
 
     def settings_report(self) -> str:

@@ -64,6 +64,7 @@ def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path 
     """
     if quality is not None:
         return read_json(quality)[VARIANTS[removal]][main_metric().name]
+    assert chosen is not None, "the decode was measured on dev in one of two ways"
     content = read_json(chosen)
     return chosen_point(content["curve"], content["chosen"])[main_metric().name]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ def repetitions(texts: Sequence[str], language: str = "en") -> float:
     """
     words = [text.split() if spaced(language) else "".join(text.split()) for text in texts]
     total = sum(map(len, words))
-    repeated = sum(now == before for line in words for before, now in zip(line, line[1:], strict=False))
+    repeated = sum(now == before for line in words for before, now in itertools.pairwise(line))
     return 100 * repeated / total if total else 0.0
 
 

@@ -45,7 +45,7 @@ def main_caption(
         **({"Brackets": "The 95 % bootstrap interval."} if seeds == 1 else {}),
         **({"±": f"Figures are means ± deviation over {seeds} seeds."} if seeds > 1 else {}),
     }
-    return Caption(f"{line} {data}".strip(), notes | more | (speed_notes(manifest, seeds) if timed else {}))
+    return Caption(f"{line} {data}".strip(), {**notes, **more, **(speed_notes(manifest, seeds) if timed else {})})
 
 
 def removal_caption(manifest: Manifest, split: str, data: str, notes: Mapping[str, str]) -> Caption:

@@ -50,8 +50,8 @@ def unequal(systems: Sequence[TrainedSystem], shown: Collection[str]) -> str:
     families = network_families()
     networks = [system for system in first_seeds(systems, shown) if system.family in families]
     known = [system.target_tokens for system in networks if system.target_tokens is not None]
-    differ = len({system.updates for system in networks}) > 1 or known and max(known) > 1.05 * min(known)
-    if not differ:
+    unlike = bool(known) and max(known) > 1.05 * min(known)
+    if len({system.updates for system in networks}) < 2 and not unlike:
         return ""
     return f"Networks were not trained equally long: {'; '.join(system.trained_words for system in networks)}."
 

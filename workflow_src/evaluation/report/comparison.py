@@ -35,19 +35,19 @@ def figures(experiments: Iterable[Results]) -> list[Figure]:
     names = dict.fromkeys(name for one in experiments for name in one.metrics or (m.name for m in default_metrics()))
     shown = [metric for metric in listed(names) if metric != main and (metric.decides or metric.uncertainty)]
     return [
-        Figure(main.axis, lambda row, level: row.quality),
+        Figure(main.axis, lambda row, _: row.quality),
         Figure(
             f"{main.title} below the teacher's beam search",
             lambda row, level: None if level is None else level - row.quality,
         ),
         *map(_metric_figure, shown),
-        Figure("milliseconds a sentence, one at a time", lambda row, level: row.latency_ms, digits=2),
-        Figure("speed-up against the teacher's beam search", lambda row, level: row.speedup, digits=2),
+        Figure("milliseconds a sentence, one at a time", lambda row, _: row.latency_ms, digits=2),
+        Figure("speed-up against the teacher's beam search", lambda row, _: row.speedup, digits=2),
     ]
 
 
 def _metric_figure(metric: Metric) -> Figure:
-    def value(row: Row, level: float | None) -> float | None:
+    def value(row: Row, _: float | None) -> float | None:
         figure = row.figure(metric)
         return None if figure is None else metric.factor * figure
 
@@ -159,7 +159,8 @@ def compare(experiments: list[Results], removed: Removal | None = None) -> Compa
     )
 
 
-SYSTEM_HEADS = ("experiment", "system", "family", "preset", "data", "seeds") + (
+SYSTEM_HEADS = (
+    *("experiment", "system", "family", "preset", "data", "seeds"),
     *("parameters", "updates", "target tokens seen", "minutes"),
 )
 # Columns of it that hold words; figures follow.

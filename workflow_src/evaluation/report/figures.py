@@ -18,7 +18,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from workflow_src.config.manifest import DecodeInfo
@@ -82,6 +82,12 @@ class Curve:
 
 def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def stacked(figure: Figure, heights: tuple[float, float]) -> tuple[SubFigure, SubFigure]:
+    """A figure in two parts, the upper and the lower one."""
+    grid = figure.add_gridspec(2, 1, height_ratios=heights)
+    return figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
 
 
 # First digits of the ticks of log axes, from many ticks to few.
@@ -180,7 +186,12 @@ def _label_ends(
                     # Baselines, unlike centres, do not depend on which letters a label has.
                     place = (1.03 if beside else 5, at - height - 0.36 * size)
                     units = ("axes fraction" if beside else "offset points", "offset points")
-                    style = {"color": colour, "fontsize": size, "va": "baseline", "annotation_clip": False}
+                    style: dict[str, Any] = {
+                        "color": colour,
+                        "fontsize": size,
+                        "va": "baseline",
+                        "annotation_clip": False,
+                    }
                     arrow = line | {"relpos": (0, 0.5)} if away else None
                     axes.annotate(text, (x, y), place, textcoords=units, arrowprops=arrow, **style)
 
@@ -251,7 +262,7 @@ def refinement(groups: list[Group]) -> Figure | None:
             right = max(_steps(line) for curve in curves for line in curve.lines)
             first = next(iter(references), None)
             if first and (value := first.figures[metric.name]) is not None:
-                level, colour = metric.factor * value, first.decode.look.colour
+                level, colour = metric.factor * value, first.decode.colour
                 axes.plot([0, right], [level] * 2, color=colour, linestyle=(0, (1, 2)), linewidth=1)
                 ends.append((right, level, f"{first.system} {first.label}", colour))
             axes.set_title(metric.axis)
@@ -283,7 +294,7 @@ def _refined(axes: Axes, groups: list[Group], metric: Metric, curve: Curve) -> t
     style = style_of(curve.decode.look, curve.twin)
     axes.plot(x, y, linestyle=DASHES[curve.twin % len(DASHES)], **style)
     if all(line.spread for line in drawn):
-        spreads = [factor * line.spread.get(key, 0) for line in drawn]
+        spreads = [factor * (line.spread or {}).get(key, 0) for line in drawn]
         axes.errorbar(x, y, spreads, fmt="none", ecolor=style["color"], elinewidth=0.8, capsize=2)
     return x[-1], y[-1], search.title + (f" · {curve.group}" if curve.twin else ""), style["color"]
 
@@ -306,7 +317,7 @@ def stopping(choices: Iterable[Choice]) -> Figure | None:
         for twin, choice in enumerate(drawn):
             points = sorted(choice.points, key=lambda point: point["mean_steps"])
             x, y = [point["mean_steps"] for point in points], [point[main.name] for point in points]
-            search, colour = choice.decode.search, choice.decode.look.colour
+            search, colour = choice.decode.search, choice.decode.colour
             axes.plot(x, y, marker="o", markersize=3.5, color=colour, linestyle=DASHES[twin % len(DASHES)])
             ends.append((x[-1], y[-1], f"{search.title} · {choice.decode.system.name}", colour))
         axes.set_title(f"{main.title} on dev")

@@ -24,6 +24,7 @@ from workflow_src.evaluation.report.figures import (
     _figure,
     curves_of,
     log_ticks,
+    stacked,
     style_of,
 )
 from workflow_src.evaluation.report.tables import Group, Line
@@ -144,7 +145,7 @@ def quality_speed(groups: list[Group]) -> Figure | None:
         told = listed([(line, f"{texts[id(line)]} ({figures})") for line, figures in zip(shown, reached, strict=True)])
         heights = (4.8, LINE * (len(told) + 1))
         figure = _figure(7.2, sum(heights))
-        upper, lower = figure.subfigures(2, 1, height_ratios=heights)
+        upper, lower = stacked(figure, heights)
         axes = upper.subplots()
         draw_best(axes, best, times)
         for curve in curves:
@@ -193,7 +194,7 @@ def write_number(axes: Axes, line: Line, times: Times, number: int, beaten: bool
         textcoords="offset points",
         ha="left" if beaten else "right",
         va="top" if beaten else "bottom",
-        color=line.decode.look.colour,
+        color=line.decode.colour,
         fontsize=6.5 if beaten else 7.5,
         annotation_clip=False,
         zorder=4,
@@ -212,7 +213,7 @@ def listed(rows: list[tuple[Line, str]]) -> list[tuple[str, str, str]]:
     found = []
     for number, (line, text) in enumerate(rows, 1):
         parts = textwrap.wrap(f"{line.system}: {text}", LETTERS)
-        found += [("" if more else str(number), part, line.decode.look.colour) for more, part in enumerate(parts)]
+        found += [("" if more else str(number), part, line.decode.colour) for more, part in enumerate(parts)]
     return found
 
 
@@ -240,7 +241,7 @@ def short_labels(lines: Sequence[Labelled]) -> dict[int, str]:
     alike: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
     for line in lines:
         alike[line.system, line.decode.head].append(line)
-    texts = {}
+    texts: dict[int, str] = {}
     for twins in alike.values():
         shared = set.intersection(*(set(line.decode.own) for line in twins))
         short = [line.decode.short([part for part in line.decode.own if part not in shared]) for line in twins]

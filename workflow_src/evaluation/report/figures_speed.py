@@ -38,7 +38,7 @@ def timed_rows(speed: Speed | None, manifest: Manifest) -> list[Timed]:
     """The rows of speed.json that the experiment has, those with times by length."""
     found = []
     for row in speed.rows if speed else ():
-        decode = manifest.decode(*row.key)
+        decode = manifest.find_decode(*row.key)
         if decode and row.by_length:
             groups = tuple((group.mean_length, group.latency_ms) for group in row.by_length)
             found.append(Timed(decode, row.latency_ms, groups))
@@ -64,7 +64,7 @@ def shown(rows: Sequence[Timed]) -> list[Timed]:
 def _fewest_steps(rows: Sequence[Timed]) -> list[Timed]:
     least: dict[tuple[str, str], float] = {}
     for row in rows:
-        if row.decode.search.traceable:
+        if row.decode.search.traceable and row.decode.value is not None:
             key = (row.decode.system.name, row.decode.search.name)
             least[key] = min(row.decode.value, least.get(key, row.decode.value))
     return [
@@ -94,7 +94,7 @@ def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure | None:
             decode = row.decode
             dashes = DASHES[engines.index(decode.engine.library) % len(DASHES)]
             axes.plot(x, y, linestyle=dashes, markersize=4, **style_of(decode.look))
-            ends.append((x[-1], y[-1], f"{row.system}: {texts[id(row)]}", decode.look.colour))
+            ends.append((x[-1], y[-1], f"{row.system}: {texts[id(row)]}", decode.colour))
         axes.set_yscale("log")
         log_ticks(axes.yaxis, [ms for row in rows for _, ms in row.by_length], axes.set_ylim)
         axes.margins(x=0.02)

@@ -41,7 +41,7 @@ def tables(
     def cell(one: GridCell | None) -> str:
         if one is None:
             return "–"
-        if one.system in given:
+        if energies and one.system in given:
             entry = given[one.system]
             under = energies.by_scorer(entry).get(energies.scorer_of(one))
             value = under.per_sentence if under else None
@@ -86,7 +86,7 @@ def _caption(
     counted = f"{manifest.main.title} ({convention.title})" if convention else manifest.main.title
     rows, columns = _setting(grid.row_setting), _setting(grid.column_setting)
     told = []
-    if measured:
+    if energies and measured:
         scorers = " or ".join(dict.fromkeys(energies.scorer_of(cell) for cell in measured))
         told.append(
             f"At the references' lengths on {energies.split}: energy in nats a sentence under {scorers}, and in "

@@ -59,7 +59,7 @@ def rows_of(results: Results) -> list[dict[str, str]]:
 
 
 def _figures(row: results.Row, system: TrainedSystem | None) -> dict[str, Any]:
-    scores = {}
+    scores: dict[str, str] = {}
     for metric in METRICS:
         low, high = row.interval(metric) or (None, None)
         ends = {"": row.figure(metric), "_low": low, "_high": high}

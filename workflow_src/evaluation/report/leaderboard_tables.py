@@ -87,8 +87,9 @@ class Entry:
     @property
     def changed(self) -> str:
         """Settings in words that are not the default ones, but for those that the label tells."""
-        known = self.search and self.settings
-        return words(changed(self.search, self.settings)) if known else self.row["settings"]
+        if self.search and self.settings:
+            return words(changed(self.search, self.settings))
+        return self.row["settings"]
 
 
 def _parsed(kind: type[SearchSettings], text: str) -> SearchSettings | None:
@@ -169,14 +170,14 @@ def selection(candidates: Sequence[Entry]) -> list[Entry]:
         kinds.setdefault(entry.kind, []).append(entry)
         if not entry.helpers:
             alone.setdefault(entry.row["family"], []).append(entry)
-    first = [entry for members in alone.values() if (entry := best(members))]
+    first = [found for members in alone.values() if (found := best(members))]
     rival = max((entry for entry in first if entry.autoregressive), key=lambda entry: entry.quality, default=None)
     if rival:
         same = [*RUN, "system"]
         of_rival = (entry for entry in candidates if all(entry.row[name] == rival.row[name] for name in same))
         first.append(_fastest(of_rival) or rival)
     by_need = sorted((entry for _, entry in needs(candidates)), key=_by_quality)
-    by_kind = sorted((entry for members in kinds.values() if (entry := best(members))), key=_by_quality)
+    by_kind = sorted((found for members in kinds.values() if (found := best(members))), key=_by_quality)
     most = max(MOST_ROWS, len(alone))
     table = list({id(entry): entry for entry in (*first, *by_need, *by_kind)}.values())[:most]
     return sorted(table, key=lambda entry: (not entry.autoregressive, -entry.quality))
@@ -201,7 +202,7 @@ def needs(candidates: Sequence[Entry]) -> list[tuple[str, Entry]]:
     return [(need, entry) for need, entry in wanted.items() if entry]
 
 
-def _carried() -> set[str]:
+def _carried() -> set[str | None]:
     """Roles of systems that a bundle may carry, such as language models."""
     kinds = [search.settings for search in searches().values()]
     return {kind.option(name).role for kind in kinds for name in kind.named("carried")}
@@ -209,18 +210,18 @@ def _carried() -> set[str]:
 
 def command(entry: Entry) -> str:
     """Arguments of `continuum translate` in the experiment's folder of results; empty for an undeclared search."""
-    settings, row = entry.settings, entry.row
-    if settings is None:
+    search, settings, row = entry.search, entry.settings, entry.row
+    if search is None or settings is None:
         return ""
     kind = type(settings)
     library, _, compute_type = row["engine"].partition("-")
     asked = {"engine": library, "compute_type": compute_type} if compute_type else {}
-    device, precision, mode = placement(asked)
+    _, precision, mode = placement(asked)
     exports = engines()[library].exports if library in engines() else None
     words = ["--bundle", f"{exports or 'bundles'}/{row['system']}/seed-{row['seed']}", "--search", row["search"]]
     for name in kind.model_fields:
         value = getattr(settings, name)
-        if value == kind.default(name) and name != entry.search.series:
+        if value == kind.default(name) and name != search.series:
             continue
         if name in kind.named("role"):
             if kind.option(name).role not in _carried():

@@ -61,7 +61,7 @@ def marked(before: str, after: str) -> markupsafe.Markup:
 def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
     """Steps of a trace after its first text, which is that of step `first`: label ("1", or "2–4" for steps that change
     nothing more), HTML, and whether it changed."""
-    found = []
+    found: list[dict[str, Any]] = []
     for step in range(1, len(texts)):
         same = texts[step] == texts[step - 1]
         if same and found and found[-1]["same"]:
@@ -121,8 +121,9 @@ def colour_class(colour: str | None) -> str:
 def palette(manifest: Manifest) -> list[dict[str, str]]:
     """Colours of the page: class and the colour on light and on dark paper."""
     return [
-        {"class": colour_class(look.colour), "light": look.light or look.colour, "dark": look.dark or look.colour}
+        {"class": colour_class(colour), "light": look.light or colour, "dark": look.dark or colour}
         for look in manifest.palette
+        if (colour := look.colour)
     ]
 
 

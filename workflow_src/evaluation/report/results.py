@@ -225,8 +225,13 @@ def listed(names: Iterable[str]) -> tuple[Metric, ...]:
 @functools.cache
 def results_type(measured: tuple[Metric, ...]) -> type[Results]:
     """Results whose rows have figures of metrics."""
-    rows: Any = (tuple[row_type(measured), ...], ...)
-    return pydantic.create_model("ScoredResults", __base__=Results, rows=rows)
+    return pydantic.create_model("ScoredResults", __base__=Results, rows=rows_field(measured))
+
+
+def rows_field(measured: tuple[Metric, ...]) -> Any:
+    """A field of rows with figures of metrics, for `pydantic.create_model`."""
+    kind: Any = row_type(measured)
+    return tuple[kind, ...], ...
 
 
 def validate(content: Any, where: str) -> Results:
@@ -292,7 +297,7 @@ def build_rows(
             scores = {key: scored.get(key) for key in score_keys(manifest.metrics)}
             scores |= measured.get((*entry.key, entry.seed, removed), {})
             rows.append(common | scores | compared | {"repetitions_removed": removed})
-    some_rows = pydantic.create_model("Rows", rows=(tuple[row_type(manifest.metrics), ...], ...))
+    some_rows = pydantic.create_model("Rows", rows=rows_field(manifest.metrics))
     content: Any = checked(some_rows, {"rows": rows}, f"results in {where}", AGAIN)
     return tuple(content.rows)
 
@@ -340,10 +345,9 @@ def _compared(
     """A row's p-values against its baseline, and its difference to its control with the p-value of that."""
     main, *others = (metric for metric in measured if metric.uncertainty)
     if significance is None:
-        return {p_key(metric): None for metric in (main, *others)} | {
-            "control_difference": None,
-            "control_p_value": None,
-        }
+        unknown = [*(p_key(metric) for metric in (main, *others)), "control_difference", "control_p_value"]
+        untested: dict[str, float | None] = dict.fromkeys(unknown)
+        return untested
     baseline, control = significance.rows.get(key, {}), significance.controls.get(key, {})
     by_metric = {metric: baseline.get("metrics", {}).get(metric.name, {}) for metric in others} | {main: baseline}
     return {

@@ -47,11 +47,12 @@ def compared_words(significance: Significance | None, comparisons: int, manifest
 
 def _starts(manifest: Manifest) -> list[str]:
     """Titles of the searches, with a row of the same model, that refined rows are compared with."""
-    there = {(decode.system.name, decode.search.name) for decode in manifest.decodes}
+    known = {(decode.system.name, decode.search.name) for decode in manifest.decodes}
     names = [
-        decode.search.baseline
+        baseline
         for decode in manifest.decodes
-        if {(decode.system.group, decode.search.baseline), (decode.system.name, decode.search.baseline)} & there
+        if (baseline := decode.search.baseline)
+        and {(decode.system.group, baseline), (decode.system.name, baseline)} & known
     ]
     return [manifest.title(name) for name in dict.fromkeys(names)]
 
@@ -91,7 +92,7 @@ def _control_table(
     cells = [
         [f"{row.system}: {decode.label(row.mean_steps)}"]
         + ([str(row.seed)] if several else [])
-        + [f"{row.quality:.1f}", signed(row.control_difference), p_digits(row.control_p_value)]
+        + [f"{row.quality:.1f}", signed(row.control_difference or 0.0), p_digits(row.control_p_value or 0.0)]
         for row, decode in tested
     ]
     aligned = {decode.aligned for _, decode in tested}

@@ -17,7 +17,7 @@ HEADS = (
 
 def label(row: TimedRow, manifest: Manifest) -> str:
     """A timed row in words, with its system; one that the experiment has no more has its name."""
-    decode = manifest.decode(*row.key)
+    decode = manifest.find_decode(*row.key)
     return f"{row.system}: {decode.label() if decode else row.name}"
 
 

@@ -33,10 +33,10 @@ def _trade(lines: list[Line], evidence: Evidence) -> list[str]:
             f"Nothing is concluded about equal quality: {evidence.sentences:,} test sentences hardly tell rows apart."
         ]
     usable = [line for line in others if not evidence.lacking(line)]
-    reasons = [evidence.lacking(line) for line in rivals]
-    if any(reasons) or not usable:
-        reasons = list(dict.fromkeys(filter(None, reasons if any(reasons) else map(evidence.lacking, others))))
-        return [f"Nothing is concluded about equal quality: {_listed(reasons)}."]
+    reasons = [reason for line in rivals if (reason := evidence.lacking(line))]
+    if reasons or not usable:
+        reasons = reasons or [reason for line in others if (reason := evidence.lacking(line))]
+        return [f"Nothing is concluded about equal quality: {_listed(list(dict.fromkeys(reasons)))}."]
     beaten = sum(
         any(_comparable(line, rival) and _faster(line, rival) and evidence.as_good(line, rival) for line in usable)
         for rival in rivals
@@ -57,17 +57,21 @@ def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> s
         if (best := _best_peer(line, rivals)) and _faster(line, best) and all(evidence.as_good(line, r) for r in rivals)
     ]
     if as_good:
-        chosen, best = min(as_good, key=lambda pair: (pair[0].figures["latency_ms"], -pair[0].goodness))
+        chosen, best = min(as_good, key=lambda pair: (pair[0].milliseconds, -pair[0].goodness))
         return (
             "The fastest non-autoregressive row as good as every autoregressive one, with "
             f"{chosen.decode.engine.kind_words}: {_beside(chosen, best, evidence)}."
         )
-    equal = [line for line in usable if line.rival and _faster(line, line.rival) and evidence.as_good(line, line.rival)]
+    equal = [
+        (line, rival)
+        for line in usable
+        if (rival := line.rival) and _faster(line, rival) and evidence.as_good(line, rival)
+    ]
     if equal:
-        chosen = max(equal, key=lambda line: (line.figures["against_fastest"], line.goodness))
+        chosen, rival = max(equal, key=lambda pair: (pair[1].milliseconds / pair[0].milliseconds, pair[0].goodness))
         return (
             f"The largest gain at equal quality, with {chosen.decode.engine.kind_words}: "
-            f"{_beside(chosen, chosen.rival, evidence)}; {chosen.figures['against_fastest']:.1f} times as fast."
+            f"{_beside(chosen, rival, evidence)}; {rival.milliseconds / chosen.milliseconds:.1f} times as fast."
         )
     return "No non-autoregressive row is faster than an autoregressive one and as good, on the same kind of engine."
 
@@ -75,7 +79,7 @@ def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> s
 def _best_peer(line: Line, rivals: list[Line]) -> Line | None:
     """The autoregressive row on the same kind of engine with the best quality; of equal ones, the fastest."""
     peers = [rival for rival in rivals if _comparable(line, rival)]
-    return max(peers, key=lambda rival: (rival.goodness, -rival.figures["latency_ms"]), default=None)
+    return max(peers, key=lambda rival: (rival.goodness, -rival.milliseconds), default=None)
 
 
 def _refined(table: list[Group], lines: list[Line], evidence: Evidence, reference: Reference | None) -> list[str]:
@@ -108,7 +112,7 @@ def _reference(lines: Iterable[Line], reference: Reference | None) -> Line | Non
     """The row that others are compared with: the one that was timed as such, or the teacher's."""
     there = [line for line in lines if line.decode.reference is not None and line.decode.engine.own]
     named = [line for line in there if reference and line.decode.key == (reference.system, reference.name)]
-    return (named or sorted(there, key=lambda line: line.system != "teacher") or [None])[0]
+    return next(iter(named or sorted(there, key=lambda line: line.system != "teacher")), None)
 
 
 def _comparable(line: Line, other: Line) -> bool:
@@ -116,7 +120,7 @@ def _comparable(line: Line, other: Line) -> bool:
 
 
 def _faster(line: Line, other: Line) -> bool:
-    return line.figures["latency_ms"] < other.figures["latency_ms"]
+    return line.milliseconds < other.milliseconds
 
 
 def _beside(line: Line, other: Line, evidence: Evidence) -> str:
@@ -139,7 +143,7 @@ def _named(line: Line) -> str:
 
 
 def _milliseconds(line: Line) -> str:
-    return f"{line.figures['latency_ms']:.3g} ms"
+    return f"{line.milliseconds:.3g} ms"
 
 
 def _preference(line: Line) -> tuple[bool, int, float]:

@@ -66,6 +66,13 @@ class Line:
         return value
 
     @property
+    def milliseconds(self) -> float:
+        """Median latency of a line that was timed."""
+        value = self.figures["latency_ms"]
+        assert value is not None, "the line was timed"
+        return value
+
+    @property
     def goodness(self) -> float:
         """A figure that is higher the better the line is in the main metric."""
         return self.main.sign * self.quality
@@ -184,11 +191,9 @@ def groups(
         decode = manifest.decode(*key)
         line = _line(seeds, manifest, _expected(decode, first, manifest.report.expected))
         collected.setdefault(decode.system.group, []).append(line)
-    made = []
-    for key, lines in collected.items():
-        head = manifest.system(key)
-        made.append(Group(group_title(head), head, tuple(sorted(lines, key=_order))))
-    table = sorted(made, key=lambda group: (not group.autoregressive, group.head.order))
+    heads = {manifest.system(name): lines for name, lines in collected.items()}
+    found = [Group(group_title(head), head, tuple(sorted(lines, key=_order))) for head, lines in heads.items()]
+    table = sorted(found, key=lambda group: (not group.autoregressive, group.head.order))
     return _against_the_fastest(table, evidence) if evidence and evidence.pairs else table
 
 
@@ -208,10 +213,10 @@ def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
         if latency is None or evidence.lacking(line):
             return line
         rivals = [peer for peer in peers if peer.decode.engine.kind == kind and evidence.as_good(peer, line)]
-        rival = min(rivals, key=lambda peer: peer.figures["latency_ms"], default=None)
+        rival = min(rivals, key=lambda peer: peer.milliseconds, default=None)
         if rival is None or evidence.lacking(rival):
             return line
-        gain = rival.figures["latency_ms"] / latency
+        gain = rival.milliseconds / latency
         return dataclasses.replace(line, figures=line.figures | {"against_fastest": gain}, rival=rival)
 
     return [dataclasses.replace(group, lines=tuple(map(compared, group.lines))) for group in table]

@@ -62,8 +62,8 @@ class Where(Told):
     device_name: str | None = None
     threads: int
     precision: str
-    engines: dict[str, str] = {}
-    left_out: dict[str, str] = {}
+    engines: dict[str, str] = Field(default_factory=dict)
+    left_out: dict[str, str] = Field(default_factory=dict)
     sentences: int
     warmup: int
     repeats: int

@@ -83,7 +83,9 @@ class SpeedRow:
     @property
     def value(self) -> int:
         """Its value of the series of its search."""
-        return getattr(self.settings, self.search.series)
+        assert self.search.series, "only searches with a series have rows of a curve"
+        value: int = getattr(self.settings, self.search.series)
+        return value
 
 
 @dataclasses.dataclass

@@ -135,14 +135,14 @@ def results(
     operations: dict[tuple[str, str], float] | None = None,
 ) -> dict[str, Any]:
     """Rows with their figures and their speed-up (by median latency) against the baseline, and the cost of steps."""
-    done = []
+    shown: list[dict[str, Any]] = []
     for row in rows:
         times = measured.times[row.key]
-        done.append(dict(row.handed) | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []})
-    told = baseline(rows)
-    reference = None if told is None else done[rows.index(told)]
-    for row in done:
-        row["speedup"] = None if reference is None else reference["latency_ms"] / row["latency_ms"]
+        shown.append(dict(row.handed) | summarise(times) | {"by_length": by_length(times, lengths) if lengths else []})
+    compared = baseline(rows)
+    reference = None if compared is None else shown[rows.index(compared)]
+    for figures in shown:
+        figures["speedup"] = None if reference is None else reference["latency_ms"] / figures["latency_ms"]
     named = None if reference is None else {"system": reference["system"], "name": reference["name"]}
     costs = step_costs(rows, measured.alternating, operations) | {"other_load_cores": measured.alternating_load}
-    return {"rows": done, "baseline": named, "step_costs": costs}
+    return {"rows": shown, "baseline": named, "step_costs": costs}

@@ -188,8 +188,8 @@ class Local:
         for row in rows:
             self.warm(row, lines)
         for number, (at, line) in itertools.product(range(speed.repeats), enumerate(lines)):
-            for row in shuffled.sample(range(len(rows)), len(rows)):
-                found[row][number][at] = self._seconds(calls[row], [line], 1)
+            for place in shuffled.sample(range(len(rows)), len(rows)):
+                found[place][number][at] = self._seconds(calls[place], [line], 1)
         return found
 
     def _seconds(self, translate: Callable[..., list[str]], lines: list[str], batch: int) -> float:
@@ -273,7 +273,7 @@ def measure(
     rows: list[SpeedRow],
     lines: list[str],
     speed: Timing,
-    tell: Callable[[str], None] = lambda text: None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Measured:
     """Time all `rows` on the same `lines`, `speed.repeats` rounds, alternating between rows.
 
@@ -313,9 +313,9 @@ def measure(
             f"{_in_words(left)} of rounds left"
         )
     if stepped:
-        with OtherLoad() as load:
-            seconds = timers[own_engine()].time_alternating(stepped, lines, speed)
-        measured.alternating = {row.key: one for row, one in zip(stepped, seconds, strict=True)}
-        measured.alternating_load = load.cores
-        tell(f"steps, rows in turns: other load {load.cores:.2f} cores")
+        with OtherLoad() as other:
+            in_turns = timers[own_engine()].time_alternating(stepped, lines, speed)
+        measured.alternating = {row.key: times for row, times in zip(stepped, in_turns, strict=True)}
+        measured.alternating_load = other.cores
+        tell(f"steps, rows in turns: other load {other.cores:.2f} cores")
     return measured

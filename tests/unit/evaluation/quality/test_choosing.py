@@ -33,7 +33,7 @@ def test_the_highest_bleu_wins_and_the_curve_is_whole():
 
 
 def test_of_equals_the_first_wins():
-    chosen, _ = choose({"step_size": [2.0, 1.0]}, lambda settings: {"bleu": 30.0, "mean_steps": 1}, main_metric())
+    chosen, _ = choose({"step_size": [2.0, 1.0]}, lambda _: {"bleu": 30.0, "mean_steps": 1}, main_metric())
     assert chosen == {"step_size": 2.0}
 
 

@@ -108,7 +108,7 @@ def test_variants_differ_by_repetitions_only():
 @pytest.mark.parametrize("turned", [False, True])
 def test_validity_is_the_share_judged_valid(turned, monkeypatch):
     """The grammar takes the German sentence first, whatever the direction."""
-    monkeypatch.setattr("workflow_src.data.toy.grammar.ToyGrammar.is_valid", lambda self, *pair: pair == ("x", "b"))
+    monkeypatch.setattr("workflow_src.data.toy.grammar.ToyGrammar.is_valid", lambda _, *pair: pair == ("x", "b"))
     pairs = [("x", "a"), ("x", "b"), ("x", "c"), ("y", "b")]
     german, english = (list(side) for side in zip(*pairs, strict=True))
     sources, outputs, corpus = german, english, Corpus("de", "en", generated=True)

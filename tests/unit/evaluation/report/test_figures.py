@@ -1,6 +1,7 @@
 """Pictures: labels apart, nothing from a network, reproducible bytes."""
 
 import functools
+import itertools
 import re
 
 import numpy as np
@@ -28,7 +29,7 @@ MANIFEST = reports.manifest()
 def test_labels_are_moved_apart_in_order_and_inside(positions, gap):
     moved = figures.apart(positions, gap, 0, 100)
     order = sorted(range(len(positions)), key=lambda i: positions[i])
-    assert all(moved[b] - moved[a] >= gap - 1e-9 for a, b in zip(order, order[1:], strict=False))
+    assert all(moved[b] - moved[a] >= gap - 1e-9 for a, b in itertools.pairwise(order))
     assert all(-1e-9 <= place <= 100 + 1e-9 for place in moved)
 
 
@@ -187,7 +188,7 @@ def test_the_legend_says_titles():
 def test_the_legend_stays_in_the_picture(monkeypatch, inner, count, length):
     text = "prior mean (Latents of the source's length), as long as any"
     entries = {f"{number} {text[:length]}": {"marker": "o"} for number in range(count)}
-    monkeypatch.setattr(figures_quality, "legend_entries", lambda lines: entries)
+    monkeypatch.setattr(figures_quality, "legend_entries", lambda _: entries)
     figure = Figure(figsize=(7.2, 5.2), layout="constrained")
     part = figure.subfigures(2, 1)[0] if inner else figure
     figures_quality.legend(part.subplots(), [])

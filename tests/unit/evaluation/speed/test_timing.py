@@ -1,5 +1,6 @@
 """Speed: bookkeeping against hand-made times; no assertion depends on how fast this machine is."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -59,7 +60,8 @@ def quiet(monkeypatch):
     monkeypatch.setattr(timing.OtherLoad, "_used", staticmethod(dict))
 
 
-def test_times_are_those_of_the_clock(clock, quiet):
+@pytest.mark.usefixtures("quiet")
+def test_times_are_those_of_the_clock(clock):
     calls = []
     translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
     measured = timing.measure(own(translators), ROWS, ["1", "2", "6"], SPEED)
@@ -86,7 +88,8 @@ def test_times_are_those_of_the_clock(clock, quiet):
 
 
 @pytest.mark.parametrize(("sentences", "repeats", "warmup", "batch"), [(4, 1, 2, 2), (9, 3, 0, 4), (40, 2, 10, 64)])
-def test_how_long_it_takes_is_told_before_it_starts(clock, quiet, sentences, repeats, warmup, batch):
+@pytest.mark.usefixtures("quiet")
+def test_how_long_it_takes_is_told_before_it_starts(clock, sentences, repeats, warmup, batch):
     """On a clock that costs every sentence the same, and a sentence in a batch as much as one alone."""
     translators, told = {name: Recorder([], clock) for name in ("teacher", "lvm")}, []
     lines, how = ["0.5"] * sentences, Timing(warmup=min(warmup, sentences), repeats=repeats, batch=batch)
@@ -109,7 +112,8 @@ def test_rounds_have_medians_of_their_own():
     assert found["latency_ms"] == 3000 and found["latency_std"] == pytest.approx(np.std([1000, 3000, 9000], ddof=1))
 
 
-def test_rounds_alternate_between_rows_and_use_their_settings(clock, quiet):
+@pytest.mark.usefixtures("quiet")
+def test_rounds_alternate_between_rows_and_use_their_settings(clock):
     calls = []
     translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
     timing.measure(own(translators), ROWS, ["1", "2", "6"], SPEED)
@@ -216,7 +220,8 @@ def test_step_costs_and_their_ratio():
     assert (ratio["control"], ratio["search"]) == ("delta", "score") and ratio["measured"] == pytest.approx(3)
 
 
-def test_rows_that_tell_step_costs_take_turns_at_every_sentence(clock, quiet):
+@pytest.mark.usefixtures("quiet")
+def test_rows_that_tell_step_costs_take_turns_at_every_sentence(clock):
     calls = []
     timer = timing.Local({"lvm": Recorder(calls, clock)})
     found = np.array(timer.time_alternating(ROWS[1:], ["1", "2", "6"], SPEED))
@@ -289,7 +294,8 @@ def test_processes_that_were_started_are_no_load():
         child.communicate(b"\n")
 
 
-def test_each_row_is_timed_by_its_engine(clock, quiet):
+@pytest.mark.usefixtures("quiet")
+def test_each_row_is_timed_by_its_engine(clock):
     ours, theirs = [], []
     timers = {
         "continuum": timing.Local({name: Recorder(ours, clock) for name in ("teacher", "lvm")}),
@@ -323,7 +329,8 @@ def test_other_faults_are_no_lack_of_memory():
         timing.largest_batch(run, 64)
 
 
-def test_throughput_on_a_gpu_uses_the_largest_batch(quiet, monkeypatch):
+@pytest.mark.usefixtures("quiet")
+def test_throughput_on_a_gpu_uses_the_largest_batch(monkeypatch):
     monkeypatch.setattr(timing, "largest_batch", lambda run, start: 5)
     calls = []
     timer = timing.Local({"lvm": Recorder(calls)}, largest=True)
@@ -338,7 +345,7 @@ def test_groups_of_lengths_are_a_partition_in_order(lengths, most):
     groups = summary.length_bins(lengths, most)
     assert sorted(i for group in groups for i in group) == list(range(len(lengths)))
     assert len(groups) <= most and all(groups)
-    for before, after in zip(groups, groups[1:], strict=False):
+    for before, after in itertools.pairwise(groups):
         assert max(lengths[i] for i in before) < min(lengths[i] for i in after)
 
 

@@ -103,7 +103,7 @@ def _energy_cells(content: RowEnergies, outputs: ScoredOutputs) -> list[str]:
 
 
 def _row_label(row: ScoredRow | AtReferenceLengths, manifest: Manifest) -> str:
-    decode = manifest.decode(row.system, row.name)
+    decode = manifest.find_decode(row.system, row.name)
     return f"{row.system}, {decode.label() if decode else row.name}"
 
 

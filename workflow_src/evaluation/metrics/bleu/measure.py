@@ -15,7 +15,7 @@ from workflow_src.spec import NoSettings, Score, Segments, Texts
 ORDERS = 4
 
 
-def score(texts: Texts, settings: NoSettings, samples: int = BOOTSTRAP_SAMPLES) -> Score:
+def score(texts: Texts, _settings: NoSettings) -> Score:
     """BLEU in [0, 100], and output tokens over reference tokens as `length_ratio`.
 
     The interval is sacreBLEU's bootstrap, its mean minus and plus half the width between the 2.5th and the 97.5th
@@ -23,7 +23,7 @@ def score(texts: Texts, settings: NoSettings, samples: int = BOOTSTRAP_SAMPLES) 
     """
     metric = bleu_metric(texts.corpus.tokeniser)
     with fixed_seed():
-        result = metric.corpus_score(texts.hypotheses, [texts.references], n_bootstrap=samples)
+        result = metric.corpus_score(texts.hypotheses, [texts.references], n_bootstrap=BOOTSTRAP_SAMPLES)
     bleu = percent(result.score)
     low, high = percent(result._mean - result._ci), percent(result._mean + result._ci)
     ratio = result.sys_len / result.ref_len if result.ref_len else 0.0
@@ -45,7 +45,7 @@ def fixed_seed() -> Iterator[None]:
             os.environ["SACREBLEU_SEED"] = before
 
 
-def segments(texts: Texts, settings: NoSettings) -> Segments:
+def segments(texts: Texts, _settings: NoSettings) -> Segments:
     """Counts of sentences (N, 10): tokens of output and reference, matches and n-grams by order."""
     # Effective order changes no counts, only the score of a sentence, which is not used.
     metric = bleu_metric(texts.corpus.tokeniser, effective_order=True)

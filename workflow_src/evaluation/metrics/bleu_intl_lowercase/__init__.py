@@ -3,7 +3,7 @@
 from workflow_src.spec import Convention, Corpus, Metric, NoSettings
 
 
-def conflict(corpus: Corpus, settings: NoSettings) -> str | None:
+def conflict(corpus: Corpus, _settings: NoSettings) -> str | None:
     """Papers on languages that `13a` does not fit count otherwise."""
     if corpus.tokeniser == "13a":
         return None

@@ -6,5 +6,5 @@ from workflow_src.data.bleu import corpus_bleu
 from workflow_src.spec import NoSettings, Score, Texts
 
 
-def score(texts: Texts, settings: NoSettings) -> Score:
+def score(texts: Texts, _settings: NoSettings) -> Score:
     return Score(corpus_bleu(list(texts.hypotheses), list(texts.references), "intl", lowercase=True))

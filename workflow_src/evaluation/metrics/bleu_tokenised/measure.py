@@ -8,7 +8,7 @@ from workflow_src.data.bleu import corpus_bleu
 from workflow_src.spec import NoSettings, Score, Texts
 
 
-def score(texts: Texts, settings: NoSettings) -> Score:
+def score(texts: Texts, _settings: NoSettings) -> Score:
     tokenise = MosesTokenizer(lang=texts.corpus.target).tokenize
     hypotheses, references = (
         [tokenise(line, return_str=True, escape=False) for line in lines]

@@ -3,7 +3,7 @@
 from workflow_src.spec import SOURCE, Corpus, Metric, NoSettings
 
 
-def conflict(corpus: Corpus, settings: NoSettings) -> str | None:
+def conflict(corpus: Corpus, _settings: NoSettings) -> str | None:
     if not corpus.generated:
         return "is known of generated corpora only"
     if {corpus.source, corpus.target} != {"de", "en"}:

@@ -8,7 +8,7 @@ from workflow_src.data.toy.grammar import ToyGrammar
 from workflow_src.spec import NoSettings, Segments, Texts
 
 
-def segments(texts: Texts, settings: NoSettings) -> Segments:
+def segments(texts: Texts, _settings: NoSettings) -> Segments:
     """1 for a right answer, else 0 (N,)."""
     grammar = ToyGrammar()
     pairs = zip(texts.sources, texts.hypotheses, strict=True)
