@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import planted
 import pytest
 import smoke_check
 import yaml
@@ -25,7 +26,9 @@ from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.resources import Requests
+from workflow_src.data.toy import grammar
 from workflow_src.jobs import Options
+from workflow_src.records.verify import verify
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 BIN = Path(sys.executable).parent
@@ -831,6 +834,33 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
     more = ("--config", "recipe={distilled: {bought: bought.en}}", "systems={lvm: {data: bought}}")
     done = snakemake(*words, *more, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
     assert done.returncode == 1 and "bought.en is dated in the future (" in done.stderr
+
+
+@pytest.mark.runs
+def test_a_whole_run_on_a_text_with_faults_cleans_it_and_shows_what_went(tmp_path):
+    drawn = grammar.generate({"train": 1000, "dev": 40, "test": 40, "seed": 1})
+    pairs, faults = planted.plant(drawn["train"], [*planted.FAULTS], 0.3, seed=1)
+    (tmp_path / "planted").mkdir()
+    for split, lines in (drawn | {"train": pairs}).items():
+        for code, side in zip(("de", "en"), zip(*lines, strict=True), strict=True):
+            (tmp_path / f"planted/{split}.{code}").write_text("".join(f"{line}\n" for line in side))
+    configuration = str(PROJECT / "tests/experiments/smoke-clean.yaml")
+    done = snakemake("--cores", "2", "--configfile", configuration, folder=tmp_path, seconds=900, forked=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = tmp_path / "results/smoke-clean"
+    corpus = json.loads((results / "corpus/corpus.json").read_text())
+    left_out = sum(sum(step["dropped"].values()) for step in corpus["cleaning"])
+    assert left_out == corpus["dropped"]["train"]["cleaning"] and corpus["read"]["train"] == 1000
+    faulty = sum(fault not in (None, "garbled", "invisible") for fault in faults)
+    # The toy grammar itself writes some pairs twice.
+    assert 0.95 * faulty <= left_out <= 1.2 * faulty
+    page = (results / "report/index.html").read_text()
+    rows = re.findall(r"<tr><td>([^<]+)</td><td class=\"num\">([\d,]+)</td><td class=\"num\">(\d+)", page)
+    shown = {title: int(count) for title, _, count in rows}
+    for step in corpus["cleaning"]:
+        assert shown.get(step["title"], 0) == sum(step["dropped"].values())
+        assert not step["examples"] or f"<summary>{step['title']}: examples</summary>" in page
+    assert verify(results) and scheduled("--configfile", configuration, folder=tmp_path) == {}
 
 
 # The documented table, row by row, and what tests it: keys of CHANGES, tests above with a prefix.

@@ -216,7 +216,7 @@ def test_letters_and_scripts():
 
 
 def test_a_language_that_the_model_does_not_know_is_named():
-    with pytest.raises(ValueError, match=r"^recipe.clean.language is 'xx': unknown language; allowed: af, "):
+    with pytest.raises(ValueError, match=r"^recipe.clean.language is 'xx': unknown language; allowed: ace, "):
         verdicts("language", [("a", "b")], languages=("de", "xx"))
     with pytest.raises(ValueError, match=r"^recipe.clean.language is 'xy': unknown language; "):
         verdicts("language", [("a", "b")], others=("fr", "xy"))
