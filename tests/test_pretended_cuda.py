@@ -261,6 +261,16 @@ def test_what_does_not_wait_is_allowed(case):
     assert not counts["synchronisations"] and counts.total() > 0
 
 
+@pytest.mark.parametrize("wait", [lambda _: torch.cuda.synchronize(), lambda x: x.sum().item()])
+def test_a_copy_that_nobody_waited_for_holds_nothing_yet(wait):
+    x = on_gpu(2.0, 3.0)
+    copied, flags = x.to("cpu", non_blocking=True), (x > 5).to("cpu", non_blocking=True)
+    x.fill_(9.0)
+    assert copied.isnan().all() and flags.all()
+    wait(x)
+    assert copied.tolist() == [2.0, 3.0] and not flags.any()
+
+
 def test_operators_are_counted_and_views_apart():
     x = torch.ones(2, 3, device="cuda")
     with counted() as counts:

@@ -162,10 +162,10 @@ def test_a_package_of_that_name_that_was_imported_before_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--config", "experiment=dmo"], 'unknown experiment "dmo"; allowed: '),
-        (["--config", "sedes=[1]"], 'unknown setting "sedes" in the configuration; allowed: '),
-        (["--config", "seeds=[one]"], "setting seeds[0] has the value 'one': "),
-        (["--config", "runtime={device: tpu}"], "setting runtime.device has the value 'tpu': "),
+        (["--config", "experiment=dmo"], "experiment is 'dmo'; allowed: "),
+        (["--config", "sedes=[1]"], "sedes: no such setting; allowed: "),
+        (["--config", "seeds=[one]"], "seeds[0] is 'one'; "),
+        (["--config", "runtime={device: tpu}"], "runtime.device is 'tpu'; "),
     ],
 )
 def test_a_wrong_setting_ends_snakemake_with_a_sentence(words, sentence, tmp_path):
@@ -259,9 +259,9 @@ def test_yaml_that_builds_objects_is_refused_and_nothing_runs(how, hollow_projec
     assert done.returncode not in (0, 70) and "Traceback" not in told
     wanted = {
         "--configfile": "not valid JSON or YAML",
-        "--config": "it must name an experiment of config/experiments/.",
+        "--config": "allowed: an experiment of config/experiments/",
     }
-    assert wanted.get(how, "evil.yaml is not valid YAML: could not determine a constructor for the tag") in told
+    assert wanted.get(how, "could not determine a constructor for the tag") in told
     assert not (tmp_path / "sprung").exists()
 
 
@@ -795,7 +795,7 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
     os.utime(tmp_path / raw, times=(ahead, ahead))
     done = snakemake(*words, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
     assert done.returncode == 1 and f"{raw} is dated in the future (" in done.stderr
-    assert f"Run: touch {raw}" in done.stderr and "Normalising" not in done.stderr
+    assert f"run `touch {raw}`" in done.stderr and "Normalising" not in done.stderr
     os.utime(tmp_path / raw)
     # A distilled text of the user's own is an input of jobs.
     (tmp_path / "bought.en").write_text("one\n")

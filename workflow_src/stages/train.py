@@ -15,10 +15,11 @@ from workflow_src.config.base import parse
 from workflow_src.config.experiment import SizedTrainingConfig, TrainingConfig
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ArtifactError
 from workflow_src.families.build import build, build_objective, sizes_of
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.nn.weights import count_parameters
-from workflow_src.records.atomic import ArtifactError, fingerprint, sha256
+from workflow_src.records.atomic import fingerprint, sha256
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import families, import_object
 from workflow_src.runtime import processes, torchrun
@@ -246,7 +247,7 @@ def _check_subwords_digest(inputs: Inputs, subwords: Subwords, *corpora: Encoded
     """Raises ArtifactError for a corpus that was encoded with other subwords."""
     for prefix, corpus in zip((inputs.train, inputs.dev), corpora, strict=True):
         if corpus.summary.get("subwords_digest", subwords.digest) != subwords.digest:
-            raise ArtifactError(f"{prefix} was encoded with other subwords than {inputs.subwords}; encode it again.")
+            raise ArtifactError(prefix, f"was encoded with other subwords than {inputs.subwords}", "encode it again")
 
 
 def _check_positions(inputs: Inputs, limit: int, corpus: EncodedCorpus, dev: EncodedCorpus) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 from workflow_src.config.display import build
 from workflow_src.config.manifest import Manifest, RowInfo
 from workflow_src.data.lines import read_lines
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.content import Content
 from workflow_src.evaluation.quality.metrics import VARIANTS
 from workflow_src.evaluation.report import analyses, figures_learning, results
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
-from workflow_src.records.atomic import ArtifactError, read_chosen, read_json
+from workflow_src.records.atomic import read_chosen, read_json
 from workflow_src.spec import Metric
 
 
@@ -28,9 +29,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             entry = json.loads(line)
             entry["step"]  # every entry says when it was made
         except (json.JSONDecodeError, TypeError, KeyError):
-            raise ArtifactError(
-                f"line {number} of {path} is no JSON object with a step; train the system again."
-            ) from None
+            raise ArtifactError(path, "is no JSON object with a step", "train the system again", line=number) from None
         entries.append(entry)
     return entries
 
@@ -42,7 +41,7 @@ def read_quality(path: str, metrics: Sequence[Metric]) -> dict[str, Any]:
     for variant in VARIANTS.values():
         for key in keys:
             if key not in content.get(variant, {}):
-                raise ArtifactError(f"file {path} has no {variant}.{key}; score the translations again.")
+                raise ArtifactError(path, f"has no {variant}.{key}", "score the translations again")
     return content
 
 
@@ -147,7 +146,7 @@ def _check_signatures(qualities: Mapping[str, dict[str, Any]], metrics: Sequence
             other, other_path = first.setdefault(title, (counted, path))
             if other != counted:
                 raise ArtifactError(
-                    f"{other_path} has {title} by {other}, {path} by {counted}; score the translations again."
+                    other_path, f"has {title} by {other}, {path} by {counted}", "score the translations again"
                 )
 
 
