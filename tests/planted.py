@@ -36,30 +36,30 @@ FRENCH = (
 Fault = Callable[[Pair, random.Random], Pair]
 
 
-def long(pair: Pair, draw: random.Random) -> Pair:
+def long(pair: Pair, _draw: random.Random) -> Pair:
     """A paragraph."""
     times = 101 // min(len(side.split()) for side in pair) + 1
     return " ".join([pair[0]] * times), " ".join([pair[1]] * times)
 
 
-def cut(pair: Pair, draw: random.Random) -> Pair:
+def cut(pair: Pair, _draw: random.Random) -> Pair:
     """One side is cut after its first word, the other is twice as long as it was."""
     return f"{pair[0]} {pair[0]}", pair[1].split()[0]
 
 
-def glued(pair: Pair, draw: random.Random) -> Pair:
+def glued(pair: Pair, _draw: random.Random) -> Pair:
     """White space is lost."""
     source = pair[0].replace(" ", "")
     return source + "und" * ((50 - len(source)) // 3 + 1) * (len(source) < 50), pair[1]
 
 
-def symbols(pair: Pair, draw: random.Random) -> Pair:
+def symbols(_pair: Pair, draw: random.Random) -> Pair:
     """A row of a table."""
     row = " | ".join(f"{draw.randrange(10, 1000)}" for _ in range(5))
     return f"Nr. {row}", f"No. {row}"
 
 
-def script(pair: Pair, draw: random.Random) -> Pair:
+def script(pair: Pair, _draw: random.Random) -> Pair:
     """The source in Cyrillic letters."""
     return pair[0].translate(CYRILLIC), pair[1]
 
@@ -103,16 +103,16 @@ def invisible(pair: Pair, draw: random.Random) -> Pair:
     return pair[0][:place] + "\u200b" + pair[0][place:], pair[1].replace(" ", "\x07", 1)
 
 
-def capitals(pair: Pair, draw: random.Random) -> Pair:
+def capitals(pair: Pair, _draw: random.Random) -> Pair:
     return pair[0].upper(), pair[1].upper()
 
 
-def repeated(pair: Pair, draw: random.Random) -> Pair:
+def repeated(pair: Pair, _draw: random.Random) -> Pair:
     """The pair once more, written otherwise; it stands right behind the other."""
     return pair[0].rstrip(".?!").lower(), pair[1].rstrip(".?!") + " !"
 
 
-def misaligned(pair: Pair, draw: random.Random) -> Pair:
+def misaligned(_pair: Pair, _draw: random.Random) -> Pair:
     raise NotImplementedError("it takes the target of another pair: see `plant`")
 
 

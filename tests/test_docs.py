@@ -127,6 +127,7 @@ def settings() -> dict[str, type[Frozen]]:
     found |= {f"families.{name}.objective": family.objective for name, family in registry.families().items()}
     found |= {f"searches.{name}": search.settings for name, search in registry.searches().items()}
     found |= {f"analyses.{name}": analysis.settings for name, analysis in registry.analyses().items()}
+    found |= {f"recipe.clean.{name}": filter.settings for name, filter in registry.filters().items()}
     for module in (datasets, experiment):
         kinds = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Frozen))
         found |= {kind.__name__: kind for kind in kinds if kind is not Frozen}

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from workflow_src.errors import DeclarationError
 from workflow_src.registry import filters, import_object
 from workflow_src.spec import Filter, Frozen, Pair, Verdict
 
@@ -52,6 +53,12 @@ class Step:
     def __call__(self, numbered: list[tuple[int, Pair]]) -> list[tuple[int, Pair]]:
         """The pairs that stay, as they are or repaired, with their numbers."""
         verdicts = self._check([pair for _, pair in numbered])
+        if len(verdicts) != len(numbered):
+            raise DeclarationError(
+                f'filter "{self.filter.name}"',
+                f"has {len(verdicts)} verdicts on {len(numbered)} pairs",
+                "give one each",
+            )
         self.read += len(numbered)
         if not any(verdicts):
             return numbered
@@ -62,6 +69,10 @@ class Step:
             elif isinstance(verdict, str):
                 self.dropped[verdict] += 1
                 self._show(Example(number + 1, pair.source, pair.target, verdict))
+            elif "\n" in verdict.source or "\n" in verdict.target:
+                raise DeclarationError(
+                    f'filter "{self.filter.name}"', f"repairs line {number + 1} to several lines", "join them"
+                )
             else:
                 self.repaired += 1
                 self._show(Example(number + 1, pair.source, pair.target, "repaired", verdict))

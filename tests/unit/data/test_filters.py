@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import planted
 import pytest
@@ -9,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src.config.base import parse
-from workflow_src.data.cleaning import clean, steps_of
+from workflow_src.data.cleaning import Step, clean, steps_of
 from workflow_src.data.filters.numbers.filter import numbers
 from workflow_src.data.filters.repeated.counts import Counts
 from workflow_src.data.texts import SCRIPTS, letters, letters_outside, scripts_of, visible, word_counter
 from workflow_src.data.toy import grammar
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.registry import filters
 from workflow_src.spec import SCORES, Pair
 
@@ -157,6 +159,26 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
 def test_verdicts(name, settings, languages, pair, verdict):
     checked = parse(filters()[name].settings, settings, name)
     assert verdicts(name, [pair], languages, **checked.model_dump()) == [verdict]
+
+
+@pytest.mark.parametrize("name", planted.FAULTS)
+def test_lines_of_junk_take_no_time(name):
+    """A page in one line: nothing takes time that grows with its square."""
+    junk = ["a" * 200_000 + "@ www.", "1." * 100_000, "1,111" * 40_000, "&a" * 100_000, "<" * 200_000, "Ã¤ " * 70_000]
+    began = time.process_time()
+    verdicts(name, [(line, line[1:]) for line in junk])
+    assert time.process_time() - began < 20
+
+
+def test_a_filter_that_breaks_its_contract_is_named():
+    declared = filters()["length"]
+    for check, told in (
+        (lambda _: [], 'filter "length" has 0 verdicts on 1 pairs; give one each.'),
+        (lambda _: [Pair("a\nb", "c")], 'filter "length" repairs line 1 to several lines; join them.'),
+    ):
+        with pytest.raises(DeclarationError) as caught:
+            list(clean([Pair("a b", "c")], [Step(declared, check)]))
+        assert str(caught.value) == told
 
 
 REPETITIONS = [

@@ -10,7 +10,11 @@ from workflow_src.data.texts import each
 from workflow_src.spec import Pair, Verdict
 
 SIGN = re.compile(r"://|www\.|@")
-ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.)[^\s<>\"\u201d]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE)
+# Each begins where nothing before it belongs to it, so that long words are looked through once.
+ADDRESS = re.compile(
+    r"(?<![a-z0-9+.-])(?:[a-z][a-z0-9+.-]*://|www\.)[^\s<>\"\u201d]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    re.IGNORECASE,
+)
 # Punctuation of the sentence around it.
 END = ".,;:!?)]}'\u2019\u00bb\u3002\uff0c"
 
@@ -19,5 +23,5 @@ def addresses(text: str) -> set[str]:
     return {match.rstrip(END).rstrip("/").casefold() for match in ADDRESS.findall(text)} if SIGN.search(text) else set()
 
 
-def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+def check(_settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     return each(lambda pair: None if addresses(pair.source) == addresses(pair.target) else "different")

@@ -1,0 +1,71 @@
+"""`continuum clean`: what filters would do with the first pairs, of files that are here."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from workflow_src.cli import main
+
+DOWNLOAD = {"url": "https://example.org/corpora/pairs.tsv"}
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A function that writes mine.yaml with a recipe's `clean`, on a table that is downloaded."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CONTINUUM_MIRRORS", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def write(clean):
+        columns = {"columns": {"de": 0, "en": 1}, "score_column": 2}
+        table = [{"table": "pairs", **columns, **({} if "score" in clean else {"minimum_score": 0})}]
+        texts = [{"texts": {"de": "x.de", "en": "x.en"}}]
+        dataset = {"name": "mine", "languages": ["de", "en"], "files": {"pairs": DOWNLOAD}, "train": table}
+        recipe = {"name": "mine", "dataset": dataset | {"dev": texts, "test": texts}, "clean": clean}
+        own = {"experiment": "mine", "extends": "smoke", "recipe": recipe}
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own, sort_keys=False))
+
+    return write
+
+
+def clean(capsys, *words, code=0):
+    if code:
+        with pytest.raises(SystemExit) as left:
+            main(["clean", *words])
+        return str(left.value.code)
+    main(["clean", *words])
+    return capsys.readouterr().out
+
+
+def test_counts_and_examples_of_the_first_pairs(mine, tmp_path, capsys):
+    mine({"garbled": {}, "copies": {}, "score": {"minimum": 0.5}})
+    mirror = tmp_path / "downloads/example.org/corpora"
+    mirror.mkdir(parents=True)
+    rows = ["schÃ¶n\tnice\t1", "Open [b]\tOpen [b]\t1", "gut\tgood\t0.1", "kaum\thardly\t1", "nie\tnie\t1"]
+    (mirror / "pairs.tsv").write_text("\n".join(rows) + "\n")
+    told = clean(capsys, "--config", "mine.yaml", "--preview", "4")
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in told.splitlines() if line[0] == "│"]
+    assert cells == [
+        ["garbled", "4", "0", "1", ""],
+        ["copies", "4", "1", "0", "equal 1"],
+        ["score", "3", "1", "0", "minimum 1"],
+    ]
+    assert "garbled, repaired, line 1\n    schÃ¶n\n    nice\n  → schön\n  → nice\n" in told
+    assert "copies, equal, line 2\n    Open [b]\n    Open [b]\n" in told
+    assert told.endswith("Of the first 4 pairs, 2 are kept. Pairs that are repeated further on are not seen.\n")
+    # As the other commands have it; nothing is written.
+    assert clean(capsys, "mine.yaml", "--preview", "4", "--examples", "0").count("line") == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["downloads", "mine.yaml"]
+
+
+def test_what_is_missing_is_one_sentence(mine, capsys):
+    mine({"copies": {}})
+    assert clean(capsys, "mine.yaml", code=1) == (
+        "error: file pairs of dataset mine is neither in downloads nor in a mirror; fetch it by the target download of "
+        "snakemake."
+    )
+    mine({})
+    assert "recipe.clean: missing; name filters, such as " in clean(capsys, "mine.yaml", code=1)
+    assert "configuration: missing; name a file" in clean(capsys, code=1)
+    assert "--preview is 0; allowed: 1 or more." in clean(capsys, "mine.yaml", "--preview", "0", code=1)

@@ -1,0 +1,97 @@
+"""`recipe.clean`: filters in their order, what rules are handed of them, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from pydantic import Field
+
+from workflow_src.cli.estimate import jobs
+from workflow_src.config import Plan, load, load_experiment
+from workflow_src.config.compose import experiment, laid_over
+from workflow_src.data.filters.score import FILTER
+from workflow_src.declarations import check_filters
+from workflow_src.errors import ConfigError, DeclarationError
+from workflow_src.spec import Frozen
+
+TABLE = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2}
+TEXTS = {"texts": {"de": "x.de", "en": "x.en"}}
+
+
+def plan(clean, **dataset) -> Plan:
+    own = {"name": "mine", "languages": ["de", "en"], "dev": [TEXTS], "test": [TEXTS], **dataset}
+    return Plan(load_experiment("smoke", recipe={"clean": clean} | ({"dataset": own} if dataset else {})))
+
+
+def test_without_filters_nothing_is_different():
+    with_none, asked = plan({}), plan({"length": {}})
+    assert "clean" not in jobs(with_none) and jobs(asked) == jobs(with_none) | {"clean": 1}
+    assert with_none.to_normalise("train", "de") == with_none.raw("train", "de")
+    assert asked.to_normalise("train", "de") == "results/smoke/clean/train.de"
+    assert asked.settings_download() == with_none.settings_download()
+    assert asked.settings_normalise() == with_none.settings_normalise()
+
+
+def test_filters_are_handed_over_in_their_order_with_all_settings():
+    handed = json.loads(plan({"numbers": {"written_out": 3}, "copies": {}}).settings_clean())
+    assert handed == {
+        "source": "de",
+        "target": "en",
+        "filters": [["numbers", {"min_share": 1.0, "written_out": 3}], ["copies", {"max_similarity": 0.9}]],
+    }
+
+
+def test_an_experiment_that_extends_another_changes_single_filters():
+    parent = experiment("smoke", "experiment")
+    parent["recipe"]["clean"] = {"length": {"max_words": 9}, "copies": {}, "numbers": {}}
+    own = {"experiment": "mine", "recipe": {"clean": {"length": {"min_words": 2}, "copies": None, "repeated": {}}}}
+    handed = json.loads(Plan(load(laid_over(parent, own))).settings_clean())["filters"]
+    assert [name for name, _ in handed] == ["length", "numbers", "repeated"]
+    assert (handed[0][1]["max_words"], handed[0][1]["min_words"]) == (9, 2)
+
+
+@pytest.mark.parametrize(
+    ("clean", "dataset", "sentence"),
+    [
+        ({"lenght": {}}, {}, 'recipe.clean.lenght: no such filter; allowed: addresses, .*; did you mean "length"?'),
+        ({"ratio": {"max_word": 3}}, {}, "recipe.clean.ratio.max_word: no such setting; allowed: max_characters, "),
+        ({"ratio": {"max_words": 1}}, {}, "recipe.clean.ratio.max_words is 1; allowed: above 1"),
+        ({"length": {"min_words": 9, "max_words": 5}}, {}, r"recipe.clean.length.min_words is 9; allowed: 5 or less"),
+        ({"ratio": True}, {}, "recipe.clean.ratio is True; allowed: a section"),
+        (["ratio"], {}, r"recipe.clean is \['ratio'\]; allowed: a section"),
+        ({"score": {}}, {"train": [TEXTS]}, "recipe.clean.score: train of dataset mine has no scores; add "),
+        ({}, {"train": [TABLE]}, r"score_column of train\[0\] of dataset mine is 2: it has no effect"),
+        ({"score": {}}, {"train": [TABLE], "dev": [TABLE]}, r"score_column of dev\[0\] of dataset mine is 2: it"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_one_sentence(clean, dataset, sentence):
+    with pytest.raises(ConfigError, match=f"^{sentence}"):
+        plan(clean, **dataset)
+
+
+def test_scores_are_downloaded_where_a_filter_reads_them():
+    scored = plan({"score": {"minimum": 0.5}}, train=[TABLE])
+    assert json.loads(scored.settings_download())["scores"] is True
+    assert "scores" not in json.loads(plan({}, train=[TABLE | {"minimum_score": 0.1}]).settings_download())
+
+
+class Required(Frozen):
+    limit: int = Field(gt=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"name": "Mine"}, 'filter "Mine" '),
+        ({"settings": Required}, 'filter "mine" .*give every setting one.'),
+        ({"settings": dict}, 'filter "mine" has settings .*; derive a class from Frozen.'),
+        ({"needs": ("words",)}, 'filter "mine" needs "words"; scores is all that there is.'),
+        ({"check": "workflow_src.data.filters.score.filter:chek"}, 'filter "mine".*defines no chek'),
+    ],
+)
+def test_declarations_that_cannot_be_used_are_named(changes, sentence):
+    wrong = dataclasses.replace(FILTER, **{"name": "mine"} | changes)
+    with pytest.raises(DeclarationError, match=f"^{sentence}"):
+        check_filters({wrong.name: wrong})
