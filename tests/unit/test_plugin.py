@@ -136,8 +136,9 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     wanted = translator.translate(lines, "unrepeat", passes=2, stretch=1.5)
     assert wanted != translator.translate(lines, "unrepeat", passes=0, stretch=1.5)
-    with pytest.raises(ValueError, match="^search unrepeat takes no steps; it takes passes, stretch."):
+    with pytest.raises(ConfigError) as refused:
         translator.translate(lines, steps=1)
+    assert refused.value.setting == "steps" and list(refused.value.allowed) == ["passes", "stretch"]
     words = ["--bundle", str(bundle), "--device", "cpu", "--input", str(tiny.corpus / "dev.de")]
     out = tmp_path / "out.txt"
     command.main([*words, "--plugins", "bagged", "--passes", "2", "--stretch", "1.5", "--output", str(out)])

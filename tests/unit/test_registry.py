@@ -148,30 +148,29 @@ PLUGIN = dataclasses.replace(PLUGIN, metrics=(metric,))
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "fields"),
     [
-        ('name="seed"', 'metric "seed": files have another key of that name; rename the metric.'),
-        ('name="ter_ci"', 'metric "ter_ci": files have another key of that name; rename the metric.'),
-        ('name="bleu"', 'metric "bleu" is declared by Continuum itself and by plug-in other; rename one of them.'),
-        ('name="Mine"', 'metric "Mine": "Mine" cannot be a name; it must match [a-z][a-z0-9_+-]*.'),
-        ('segments="here:there"', 'metric "mine": segments "here:there" cannot be found: there is no module here.'),
-        ("segments=None, uncertainty=False", 'metric "mine" has neither segments nor score; name a function.'),
+        ('name="seed"', {"subject": 'metric "seed"', "problem": "has the name of another key of files"}),
+        ('name="ter_ci"', {"subject": 'metric "ter_ci"', "fix": "rename it"}),
+        ('name="bleu"', {"subject": 'metric "bleu"', "fix": "rename one of them"}),
+        ('name="Mine"', {"subject": 'metric "Mine"', "fix": "match [a-z][a-z0-9_+-]*"}),
+        ('segments="here:there"', {"mentions": ('the segments "here:there"', "no module here")}),
+        ("segments=None, uncertainty=False", {"problem": "has neither segments nor score"}),
         (
             'segments=None, score="workflow_src.evaluation.metrics.chrf.measure:score"',
-            'metric "mine" has no segments, which tests need; name their function, or set uncertainty and decides to '
-            "False.",
+            {"problem": "has no segments, which tests need"},
         ),
-        ("settings=dict", 'metric "mine": its settings are no class derived from Frozen.'),
-        ("settings=FAMILY.model", 'metric "mine": a setting has no default; give every setting one.'),
+        ("settings=dict", {"subject": 'metric "mine"', "problem": "has settings <class 'dict'>"}),
+        ("settings=FAMILY.model", {"subject": 'metric "mine"', "mentions": ("without a default",)}),
     ],
 )
-def test_metrics_that_cannot_be_used_are_named(plugin, change, told):
+def test_metrics_that_cannot_be_used_are_named(plugin, change, fields):
     changed = (
         f"metric = dataclasses.replace(metric, {change})\nPLUGIN = dataclasses.replace(PLUGIN, metrics=(metric,))\n"
     )
     with pytest.raises(DeclarationError) as caught:
         registry.use([plugin(METRIC.format("") + changed)])
-    assert str(caught.value) == told
+    assert fields_of(caught.value, fields) == fields
 
 
 def test_no_metric_can_have_the_name_of_another_key_of_its_files():
@@ -195,33 +194,33 @@ def measured_names() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "fields"),
     [
-        ({"metrics": ["bleu", "rouge"]}, 'unknown metric "rouge" in metrics; allowed: bleu, '),
-        ({"metrics": [5]}, "setting metrics has the value [5]: it must be a list of names, such as [bleu, ter], or"),
-        ({"metrics": ["ter", "ter"]}, "it has ter twice"),
-        ({"metrics": {"ter": {"case": True}}}, 'unknown setting "case" in metrics.ter; allowed: '),
-        ({"metrics": {"chrf": {"beta": 0}}}, "setting metrics.chrf.beta has the value 0: it must be 1 or more"),
+        ({"metrics": ["bleu", "rouge"]}, {"setting": "metrics.rouge", "problem": "no metric"}),
+        ({"metrics": [5]}, {"setting": "metrics", "value": [5]}),
+        ({"metrics": ["ter", "ter"]}, {"setting": "metrics", "allowed": "each once"}),
+        ({"metrics": {"ter": {"case": True}}}, {"setting": "metrics.ter.case", "problem": "no such setting"}),
+        ({"metrics": {"chrf": {"beta": 0}}}, {"setting": "metrics.chrf.beta", "allowed": "1 or more"}),
         (
             {"metrics": ["ter"], "report": {"expected_convention": "tokenised"}},
-            "report.expected_convention is tokenised, and metrics lists no bleu_tokenised; add bleu_tokenised, or say ",
+            {"setting": "report.expected_convention", "problem": "metrics lists no bleu_tokenised"},
         ),
-        ({"decodes": [TUNED | {"tune_by": "ter"}]}, 'unknown metric "ter" in tune_by of decode '),
+        ({"decodes": [TUNED | {"tune_by": "ter"}]}, {"value": "ter", "mentions": ("tune_by of decode",)}),
         (
             {"decodes": [{"system": "lvm", "search": "prior-mean", "tune_by": "chrf"}]},
-            "decodes[0].tune_by chooses among",
+            {"setting": "decodes[0].tune_by", "problem": "tune lists no values"},
         ),
     ],
 )
-def test_metrics_that_do_not_fit_are_told_in_a_sentence(settings, told):
+def test_metrics_that_do_not_fit_are_refused(settings, fields):
     with pytest.raises(ConfigError) as caught:
         load_experiment("smoke", **settings)
-    assert str(caught.value).startswith(told) or told in str(caught.value)
+    assert fields_of(caught.value, fields) == fields
 
 
 def test_a_metric_that_cannot_score_the_corpus_is_refused_where_it_is_asked_for():
     assert "validity" in [one.metric.name for one in load_experiment("multi30k").metrics]
-    with pytest.raises(ConfigError, match="^metrics.validity is known of generated corpora only; remove it.$"):
+    with pytest.raises(ConfigError, match="^metrics.validity: it is known of generated corpora"):
         load_experiment("multi30k", metrics=["validity"])
 
 
@@ -337,6 +336,10 @@ def test_rules_hold_the_metrics_that_change_their_results():
         (
             ANALYSIS + "PLUGIN = change()",
             {"problem": 'has the rule "estimate_marginal", which is that of analysis "marginal"'},
+        ),
+        (
+            ANALYSIS + "PLUGIN = change(name='speed', rule=None)",
+            {"problem": 'has the rule "measure_speed", which is that of stage measure_speed'},
         ),
         (ANALYSIS + "PLUGIN = change(rule='a b')", {"problem": 'has the rule "a b"'}),
         (
