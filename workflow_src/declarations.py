@@ -140,7 +140,7 @@ def check_metrics(metrics: Mapping[str, Metric]) -> None:
                 "has no segments, which tests need",
                 "name their function, or set uncertainty and decides to False",
             )
-        if not (isinstance(metric.settings, type) and issubclass(metric.settings, Frozen)):
+        if not _is_class(metric.settings, Frozen):
             raise DeclarationError(where, f"has settings {shown(metric.settings)}", "derive a class from Frozen")
         try:
             metric.settings()
@@ -160,7 +160,7 @@ def check_analyses(analyses: Mapping[str, Analysis]) -> None:
                 where, f'has the rule "{analysis.rule_name}"{other}', "name it by small letters, digits and _"
             )
         rules[analysis.rule_name] = where
-        if not (isinstance(analysis.settings, type) and issubclass(analysis.settings, AnalysisSettings)):
+        if not _is_class(analysis.settings, AnalysisSettings):
             raise DeclarationError(
                 where, f"has settings {shown(analysis.settings)}", "derive a class from AnalysisSettings"
             )
@@ -171,6 +171,10 @@ def check_analyses(analyses: Mapping[str, Analysis]) -> None:
         if analysis.split not in (None, "dev", "test"):
             raise DeclarationError(where, f'has the split "{analysis.split}"', "name dev, test, or None")
         _check_objects(where, measure=analysis.measure, show=analysis.show)
+
+
+def _is_class(settings: Any, base: type) -> bool:
+    return isinstance(settings, type) and issubclass(settings, base)
 
 
 def _check_name(where: str, name: str, pattern: str) -> None:
@@ -214,7 +218,7 @@ def _check_learning(where: str, family: Family) -> None:
 
 
 def _check_settings(where: str, search: Search, classes: dict[type, str]) -> None:
-    if not (isinstance(search.settings, type) and issubclass(search.settings, SearchSettings)):
+    if not _is_class(search.settings, SearchSettings):
         raise DeclarationError(where, f"has settings {shown(search.settings)}", "derive a class from SearchSettings")
     if search.settings in classes:
         raise DeclarationError(
