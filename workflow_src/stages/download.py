@@ -17,7 +17,7 @@ from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import Patience, fetch
 from workflow_src.data.drops import left_out
 from workflow_src.data.places import Places
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.jobs import JobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, write_json
 from workflow_src.records.provenance import digests, provenance
@@ -104,7 +104,7 @@ def write_parts(corpus: RawCorpus, folder: Path) -> tuple[dict[str, int], dict[s
 def run(inputs: Inputs) -> str:
     dataset, languages = inputs.settings, inputs.languages
     if languages[0] == languages[1]:
-        raise ValueError(f"--languages needs two different languages, not {languages[0]} twice.")
+        raise ConfigError("--languages", languages, allowed="two languages")
     mirrors = mirror_folders(inputs.mirrors)
     files = _Files(dataset, inputs.downloads, mirrors, inputs.allow_unpinned, inputs.patience)
     folder = inputs.output_folder
