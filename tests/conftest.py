@@ -52,7 +52,7 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(autouse=True)
-def gpu(request):
+def pretended_gpu(request):
     """Tests marked `gpu` run on a GPU where there is one, else on a pretended one."""
     if request.node.get_closest_marker("gpu") is None:
         yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import json
 import os
 import re
@@ -23,6 +25,7 @@ from workflow_src.cli.estimate import jobs
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.compose import experiment_file, experiment_names
 from workflow_src.config.resources import Requests
+from workflow_src.jobs import Options
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 BIN = Path(sys.executable).parent
@@ -293,6 +296,8 @@ def test_nodes_of_the_graph_of_jobs_name_what_they_are_of(tmp_path):
 TELLING = """
 include: {snakefile!r}
 
+import dataclasses
+import importlib
 import json
 
 PARTS = "input output log benchmark params resources conda_env message".split()
@@ -301,6 +306,15 @@ print("RULES", json.dumps({{
     for each in workflow.rules if each.name not in ("all", *TARGETS)
 }}))
 """
+
+
+def options(kind: type[Options]) -> set[str]:
+    """Names of the options of a stage."""
+    groups = [field.annotation for field in kind.model_fields.values()]
+    nested = [options(group) for group in groups if isinstance(group, type) and issubclass(group, Options)]
+    plain = [dataclasses.fields(group) for group in groups if dataclasses.is_dataclass(group)]
+    names = {*kind.model_fields, *(field.name for fields in plain for field in fields)}
+    return {name.replace("_", "-") for name in names}.union(*nested)
 
 
 def test_every_rule_states_everything_and_runs_one_command(tmp_path):
@@ -329,6 +343,8 @@ def test_every_rule_states_everything_and_runs_one_command(tmp_path):
         # Trainings may be started by torchrun.
         assert re.match(rf"(python -m|{{resources\.launch}}) workflow_src\.stages\.{stages[name]} ", command), name
         assert not re.search(r"&&|\||;", command), f"rule {name} runs more than one command"
+        known = options(importlib.import_module(f"workflow_src.stages.{stages[name]}").Inputs)
+        assert set(re.findall(r" --([\w-]+)", command)) <= known, f"rule {name} has options that its stage has not"
         assert {"mem_mb", "runtime"} <= set(resources), f"rule {name} says no memory or time"
 
 

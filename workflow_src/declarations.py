@@ -46,8 +46,6 @@ RESERVED = (
 )
 # Names become parts of files' and rules' names; an engine's is followed by "-" and its compute type.
 NAME, ENGINE_NAME, ANALYSIS_NAME = r"[a-z0-9][a-z0-9._-]*", r"[a-z0-9][a-z0-9_]*", r"[a-z][a-z0-9_]*"
-
-
 # Names of metrics are keys of files: of each metric, with these endings for its interval and the like.
 METRIC_NAME, METRIC_ENDINGS = r"[a-z][a-z0-9_+-]*", ("ci", "low", "high", "signature", "p_value")
 # Further keys of these files: of rows of results (`evaluation.report.results.Row`), of quality, and of what dev chose.
@@ -57,6 +55,8 @@ METRIC_RESERVED = frozenset(
     "energy_per_token latency_ms latency_std latency_rounds sentences_per_second speedup device threads batch "
     "length_ratio".split()
 )
+# Their modules have the names of rules.
+STAGES = Path(__file__).with_name("stages")
 
 NO_DEFAULT = "has a setting without a default"
 
@@ -150,7 +150,7 @@ def check_metrics(metrics: Mapping[str, Metric]) -> None:
 
 def check_analyses(analyses: Mapping[str, Analysis]) -> None:
     """Check the analyses that are declared, by name. Raises DeclarationError as `check`."""
-    rules: dict[str, str] = {}
+    rules = {path.stem: f"stage {path.stem}" for path in STAGES.glob("*.py")}
     for analysis in analyses.values():
         where = f'analysis "{analysis.name}"'
         _check_name(where, analysis.name, ANALYSIS_NAME)

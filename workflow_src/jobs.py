@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_origin
 
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from workflow_src.config.base import parse
+from workflow_src.errors import InputError
 from workflow_src.runtime import gpus, guard, torchrun
 from workflow_src.runtime.signals import PeerFailed, Preempted
 from workflow_src.spec import Frozen
@@ -68,7 +68,7 @@ class _RefusedError(Exception):
 def parse_options(kind: type[Inputs], words: Sequence[str] | None = None, description: str | None = None) -> Inputs:
     """The inputs that the words of a command line say (default: those of this process).
 
-    Raises ValueError for JSON and NAME=PATH words that cannot be used; exits with code 2 for other wrong options.
+    Raises InputError for JSON and NAME=PATH words that cannot be used; exits with code 2 for other wrong options.
     """
     import tyro
 
@@ -119,7 +119,7 @@ def _from_json(kind: type[Frozen], words: list[str]) -> Frozen:
     try:
         raw = json.loads(words[0])
     except json.JSONDecodeError as failure:
-        raise ValueError(f"--settings is no JSON ({failure}): {words[0][:80]}.") from None
+        raise InputError("--settings", f"is no JSON ({failure}): {words[0][:80]}") from None
     return parse(kind, raw, "--settings")
 
 
@@ -129,38 +129,16 @@ def recorded(settings: Frozen) -> dict[str, Any]:
 
 
 def named_paths(words: list[str]) -> dict[str, Path]:
-    """NAME=PATH words as a mapping. Raises ValueError for a word of another form, and for a name that comes twice."""
+    """NAME=PATH words as a mapping. Raises InputError for a word of another form, and for a name that comes twice."""
     paths: dict[str, Path] = {}
     for word in words:
         name, equals, path = word.partition("=")
         if not (name and equals and path):
-            raise ValueError(f'"{word}" is not of the form NAME=PATH; write the name, "=", and the path.')
+            raise InputError(f'"{word}"', "is not of the form NAME=PATH", 'write the name, "=", and the path')
         if name in paths:
-            raise ValueError(f"{name} comes twice, as {paths[name]} and as {path}; remove one of the two.")
+            raise InputError(name, f"comes twice, as {paths[name]} and as {path}", "remove one of the two")
         paths[name] = Path(path)
     return paths
-
-
-def boolean(text: str) -> bool:
-    """`True` or `False`, as Snakemake prints them."""
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"must be true or false, not {text!r}")
-    return text.lower() == "true"
-
-
-def parser(description: str) -> argparse.ArgumentParser:
-    """A parser with the arguments that all stages have: --settings (JSON) and --log (a file)."""
-    made = argparse.ArgumentParser(description=description)
-    made.add_argument("--settings", type=json.loads, required=True, help="JSON: what changes the result")
-    made.add_argument("--log", type=Path, help="file that also gets what is logged")
-    return made
-
-
-def add_runtime(made: argparse.ArgumentParser) -> None:
-    """Arguments that say where and how fast, never what."""
-    made.add_argument("--device", default="auto")
-    made.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
-    made.add_argument("--threads", type=int, default=1)
 
 
 def lease_devices(device: str, count: int = 1, seconds: float | None = None) -> tuple[str, ...] | None:
@@ -217,8 +195,8 @@ def _set_up_log(path: Path | None) -> None:
 
 def start(
     run: Callable[[Inputs], str | None],
-    kind: type[Inputs] | argparse.ArgumentParser,
-    description: str | Sequence[str] | None = None,
+    kind: type[Inputs],
+    description: str | None = None,
     words: Sequence[str] | None = None,
 ) -> None:
     """Parse `words` (default: those of this process), run, and leave: 0 when done, 1 with one sentence for bad input.
@@ -227,45 +205,19 @@ def start(
     that another process of the same job failed. `run` returns a one-line summary or None. Anything but bad input is a
     fault of ours and keeps its traceback.
     """
-    if isinstance(kind, argparse.ArgumentParser):
-        _start_parsed(run, kind, description)
-        return
     words = sys.argv[1:] if words is None else words
     # Before the other options, so that what is wrong with these is in the log too.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--log", type=Path)
     _set_up_log(first.parse_known_args(words)[0].log)
     guard.watch()
-    with _exit_codes():
-        inputs = parse_options(kind, words, description if isinstance(description, str) else None)
+    began = time.perf_counter()
+    try:
+        inputs = parse_options(kind, words, description)
         # torchrun's processes share: the first one takes GPUs for all.
         if isinstance(inputs, DeviceJobInputs) and not torchrun.started():
             lease_devices(inputs.machine.device)
-        _summarise(run, inputs)
-
-
-def _start_parsed(run: Callable[[Any], str | None], options: argparse.ArgumentParser, words: Any) -> None:
-    arguments = options.parse_args(words)
-    _set_up_log(arguments.log)
-    guard.watch()
-    with _exit_codes():
-        if hasattr(arguments, "device") and not torchrun.started():
-            lease_devices(arguments.device)
-        _summarise(run, arguments)
-
-
-def _summarise(run: Callable[[Any], str | None], inputs: Any) -> None:
-    began = time.perf_counter()
-    summary = run(inputs)
-    if summary:
-        log.info("%s (%.1f s)", summary, time.perf_counter() - began)
-
-
-@contextlib.contextmanager
-def _exit_codes() -> Iterator[None]:
-    """Turn errors into messages and exit codes."""
-    try:
-        yield
+        summary = run(inputs)
     except (Preempted, PeerFailed) as stop:
         log.warning("%s", stop)
         log.debug("where", exc_info=True)
@@ -281,3 +233,5 @@ def _exit_codes() -> Iterator[None]:
     except Exception:
         log.exception("a fault in the program, not in its input:")
         sys.exit(70)
+    if summary:
+        log.info("%s (%.1f s)", summary, time.perf_counter() - began)

@@ -25,7 +25,6 @@ from workflow_src.evaluation.report.results import read_results
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
-from workflow_src.stages import report
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -137,8 +136,9 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     wanted = translator.translate(lines, "unrepeat", passes=2, stretch=1.5)
     assert wanted != translator.translate(lines, "unrepeat", passes=0, stretch=1.5)
-    with pytest.raises(ValueError, match="^steps: no setting of search unrepeat; allowed: passes, stretch"):
+    with pytest.raises(ConfigError) as refused:
         translator.translate(lines, steps=1)
+    assert refused.value.setting == "steps" and list(refused.value.allowed) == ["passes", "stretch"]
     words = ["--bundle", str(bundle), "--device", "cpu", "--input", str(tiny.corpus / "dev.de")]
     out = tmp_path / "out.txt"
     command.main([*words, "--plugins", "bagged", "--passes", "2", "--stretch", "1.5", "--output", str(out)])
@@ -248,10 +248,10 @@ def report_files(plan, folder):
 TEST = {"name": "a test", "two_sided": True, "trials": 10}
 
 
-def test_it_stands_in_tables_and_figures_by_its_declarations(package, tmp_path, monkeypatch):
+def test_it_stands_in_tables_and_figures_by_its_declarations(package, run_stage, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan = planned()
-    report.run(report.make_parser().parse_args(report_files(plan, tmp_path)))
+    run_stage("report", report_files(plan, tmp_path))
     rows = [row for row in read_results(tmp_path / "report/results.json").rows if row.system == "bag"]
     assert {(row.title, row.series, row.value, row.autoregressive) for row in rows} == {
         ("without repetitions", "passes", float(passes), False) for passes in range(3)

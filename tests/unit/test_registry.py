@@ -337,6 +337,10 @@ def test_rules_hold_the_metrics_that_change_their_results():
             ANALYSIS + "PLUGIN = change()",
             {"problem": 'has the rule "estimate_marginal", which is that of analysis "marginal"'},
         ),
+        (
+            ANALYSIS + "PLUGIN = change(name='speed', rule=None)",
+            {"problem": 'has the rule "measure_speed", which is that of stage measure_speed'},
+        ),
         (ANALYSIS + "PLUGIN = change(rule='a b')", {"problem": 'has the rule "a b"'}),
         (
             ANALYSIS + "PLUGIN = change(rule='r', settings=spec.Frozen)",

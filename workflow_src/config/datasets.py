@@ -271,6 +271,12 @@ class SubwordsConfig(Frozen):
             return self
         return self.model_copy(update={"vocabulary_size": vocabulary_size(pairs)})
 
+    @property
+    def size(self) -> int:
+        """`vocabulary_size` where it is no longer auto, as `sized` gives it."""
+        assert self.vocabulary_size != AUTO
+        return int(self.vocabulary_size)
+
 
 class RecipeConfig(Frozen):
     """A data recipe: a dataset, its direction, its preparation and its subwords; `name` is its folder in results."""

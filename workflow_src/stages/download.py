@@ -104,7 +104,7 @@ def write_parts(corpus: RawCorpus, folder: Path) -> tuple[dict[str, int], dict[s
 def run(inputs: Inputs) -> str:
     dataset, languages = inputs.settings, inputs.languages
     if languages[0] == languages[1]:
-        raise ConfigError("--languages", languages, allowed="two languages")
+        raise ConfigError("--languages", list(languages), allowed="two languages that differ")
     mirrors = mirror_folders(inputs.mirrors)
     files = _Files(dataset, inputs.downloads, mirrors, inputs.allow_unpinned, inputs.patience)
     folder = inputs.output_folder

@@ -45,7 +45,7 @@ class Dev:
     detokenise: Callable[[list[list[int]]], list[str]]
     runtime: Runtime
     sentences: int
-    group: Group = Group()
+    group: Group = dataclasses.field(default_factory=Group)
     # Of BLEU, by the target language.
     tokeniser: str = "13a"
 

@@ -21,8 +21,8 @@ def seeming_gpu(monkeypatch):
 
 
 def opened(folder, device, settings):
-    actual = open_engine(folder, device, "auto", 1, settings)
-    return actual, (actual.device, actual.precision, actual.engine)
+    translator = open_engine(folder, device, "auto", 1, settings)
+    return translator, (translator.device, translator.precision, translator.engine)
 
 
 def test_a_decode_without_an_engine_is_computed_eagerly(tiny_bundles):

@@ -33,7 +33,7 @@ def _words(files, hypotheses, references, sources, details=None, settings=SETTIN
 
 
 def _run(words):
-    jobs.start(score_quality.run, score_quality.make_parser(), words)
+    jobs.start(score_quality.run, score_quality.Inputs, words=words)
     return json.loads(open(words[-1], encoding="utf-8").read())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -92,14 +91,23 @@ class Inputs:
         return self.corpus.get("sha256")
 
 
-def load(arguments: argparse.Namespace) -> Inputs:
-    """Read and check what the arguments name."""
+def load(
+    settings: Mapping[str, Any],
+    *,
+    speed: Path | None = None,
+    traces: Path | None = None,
+    significance: Path | None = None,
+    corpus: Path | None = None,
+    encoded: Sequence[Path] = (),
+    analysed: Sequence[Path] = (),
+) -> Inputs:
+    """Read and check the inputs of a report: the manifest in `settings`, and files; `analysed` are of analyses."""
     # From here on a row has the settings that it was decoded with.
-    manifest = build(arguments.settings, read_chosen)
-    names = ("speed", "traces", "corpus", "significance")
-    files = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
-    files |= {f"analysis {path.stem}": path for path in arguments.analyses}
-    files |= {f"encoded {path.parent.name}": path for path in arguments.encoded}
+    manifest = build(settings, read_chosen)
+    singles = {"speed": speed, "traces": traces, "corpus": corpus, "significance": significance}
+    files: dict[str, Any] = {name: path for name, path in singles.items() if path}
+    files |= {f"analysis {path.stem}": path for path in analysed}
+    files |= {f"encoded {path.parent.name}": path for path in encoded}
     for entry in manifest.training:
         of = f"of {entry.system} {entry.seed}"
         files |= {f"config {of}": entry.config, f"log {of}": entry.log}
@@ -110,20 +118,20 @@ def load(arguments: argparse.Namespace) -> Inputs:
     files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
     _check_signatures(qualities, manifest.metrics)
     logs, systems = read_systems(manifest)
-    speed = read_speed(arguments.speed) if arguments.speed else None
+    timed = read_speed(speed) if speed else None
     return Inputs(
         manifest=manifest,
         qualities=qualities,
         logs=logs,
         systems=systems,
-        analyses=analyses.read(arguments.analyses),
+        analyses=analyses.read(analysed),
         choices=[_choice(manifest, row, read_json(path)) for path, row in tuned.items()],
-        significance=results.read_significance(arguments.significance) if arguments.significance else None,
-        speed=speed and speed.speed,
-        speed_content=speed and speed.content,
-        traces=read_json(arguments.traces) if arguments.traces else None,
-        corpus=read_json(arguments.corpus) if arguments.corpus else {},
-        encoded={path.parent.name: read_json(path) for path in arguments.encoded},
+        significance=results.read_significance(significance) if significance else None,
+        speed=timed and timed.speed,
+        speed_content=timed and timed.content,
+        traces=read_json(traces) if traces else None,
+        corpus=read_json(corpus) if corpus else {},
+        encoded={path.parent.name: read_json(path) for path in encoded},
         files=files,
     )
 
