@@ -199,6 +199,7 @@ SHOWN = """
 from matplotlib.figure import Figure
 
 from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.report.captions import Caption
 
 
 def show(content, manifest):
@@ -213,7 +214,7 @@ def show(content, manifest):
             axes.plot(range(len(row.counts)), row.counts, label=row.name)
         return figure
 
-    caption = f"Sentences of {content.split} by the length of their translation, in subwords."
+    caption = Caption(f"Sentences of {content.split} by the length of their translation, in subwords.")
     return [Block(caption, table=table, figure=draw, label="Lengths of outputs", folded=True)]
 """
 EXACT = """

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from workflow_src import spec
 
-# Of this module too: code of tensors has it at hand, and code of text reads them from there, without torch.
+# Modules without torch import these ids from `spec`.
 PAD, BOS, EOS, UNK = spec.PAD, spec.BOS, spec.EOS, spec.UNK
 
 
@@ -114,7 +114,7 @@ class LossTerms:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingContext:
-    """What an objective may know beside model and batch."""
+    """What an objective gets beside model and batch: progress, random numbers and frozen models."""
 
     step: int
     total_steps: int
@@ -132,7 +132,7 @@ class TrainingContext:
 class Objective(Protocol):
     """The loss of a family, for models of this family."""
 
-    def __call__(self, model: Any, batch: Batch, context: TrainingContext) -> LossTerms: ...
+    def __call__(self, model: Any, batch: Batch, context: TrainingContext, /) -> LossTerms: ...
 
 
 @dataclasses.dataclass
@@ -193,7 +193,7 @@ class LatentModel(Protocol):
     def extra_positions(self) -> int:
         """Latents of a sentence beside those of its words: 1 where targets have an end symbol."""
 
-    # A head of target lengths (`nn/length.py`), and the model's settings, which say `latent_dim` and `max_positions`.
+    # A head of target lengths (`nn/length.py`), and the model's settings, with `latent_dim` and `max_positions`.
     length: Any
     config: Any
 
@@ -216,11 +216,11 @@ class LatentModel(Protocol):
 
 
 class SourceLatentModel(Protocol):
-    """What latent inference needs of a model whose latents are those of source positions, of outputs of any length."""
+    """What latent inference needs of a model with latents of source positions, for outputs of any length."""
 
-    # Tells it from a `LatentModel`.
+    # Distinguishes it from a `LatentModel`.
     source_latents: bool
-    # The model's settings, which say `latent_dim` and `max_positions`.
+    # The model's settings, with `latent_dim` and `max_positions`.
     config: Any
 
     def encode(self, source: Tensor) -> Any: ...
@@ -289,9 +289,9 @@ class IterativeModel(Protocol):
 
 
 class LatentLengthModel(SourceLatentModel, Protocol):
-    """A model with latents of source positions that say how long the output is: p(l|z)."""
+    """A model whose latents of source positions determine the length of the output: p(l|z)."""
 
-    # Tells it from another `SourceLatentModel`.
+    # Distinguishes it from other `SourceLatentModel`s.
     latent_lengths: bool
     # Positions of an output beside those of its words: 1 where targets have an end symbol.
     extra_positions: int

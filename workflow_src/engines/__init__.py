@@ -8,7 +8,7 @@ BEAM_FAMILIES = ("transformer",)
 BEAM_SEARCHES = ("greedy", "beam")
 
 
-def _everything(family: Family, search: Search, settings: SearchSettings) -> str | None:
+def _everything(_family: Family, _search: Search, _settings: SearchSettings) -> str | None:
     return None
 
 
@@ -17,7 +17,7 @@ def _named(settings: SearchSettings) -> str | None:
     return next((name for name in settings.named("role") if getattr(settings, name)), None)
 
 
-def _programs(family: Family, search: Search, settings: SearchSettings) -> str | None:
+def _programs(_family: Family, search: Search, settings: SearchSettings) -> str | None:
     if search.program is None:
         return f"computes searches that have a program, and {search.name} has none; remove the engine"
     if reason := search.varies(settings):

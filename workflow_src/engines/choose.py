@@ -1,4 +1,4 @@
-"""Opening the engine that computes a system's searches instead of our own code, where one serves."""
+"""Choosing and opening the engine that computes a system's searches in place of our own code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Opened:
     def prepare(
         self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None, alone: bool
     ) -> bool:
-        """Make ready, which takes seconds; whether that was possible."""
+        """Prepare the engine, which takes seconds; returns whether that was possible."""
         return self.inner.prepare(settings, scored, networks, alone)
 
 
@@ -63,26 +63,30 @@ def choose_mode(
 
     Raises ValueError for a mode that is unknown or cannot serve any of the searches on this device.
     """
-    known = [registry.searches()[name] for name in searches]
-    offered = [one for one in registry.engines().values() if set(one.modes.values()) - {EAGER}]
-    serving = [one for one in offered if any(one.serves(family, search, search.settings()) is None for search in known)]
+    of_system = [registry.searches()[name] for name in searches]
+    offered = [declared for declared in registry.engines().values() if set(declared.modes.values()) - {EAGER}]
+    serving = [
+        declared
+        for declared in offered
+        if any(declared.serves(family, search, search.settings()) is None for search in of_system)
+    ]
     mode, kind = choose_engine(engine, device, precision, bool(serving)), device.split(":")[0]
     if mode == EAGER:
         return mode, None
-    here = [one for one in offered if kind in one.devices and mode in one.modes.values()]
-    for one in here:
-        if one in serving:
-            return mode, one
+    here = [declared for declared in offered if kind in declared.devices and mode in declared.modes.values()]
+    for declared in here:
+        if declared in serving:
+            return mode, declared
     if engine == "auto":
         return EAGER, None
-    meant = f"is {here[0].name}, which {why_not(here[0], family, known[0].settings())}" if here else "is nothing"
+    meant = f"is {here[0].name}, which {why_not(here[0], family, of_system[0].settings())}" if here else "is nothing"
     raise ValueError(f'engine "{engine}" on {kind} {meant}; use engine eager.')
 
 
 def why_not(declared: Engine, family: Family, settings: SearchSettings) -> str | None:
     """Why an engine does not compute a search: the end of a sentence that begins with its name; None where it does."""
     reason = declared.serves(family, registry.search_of(settings), settings)
-    # What follows tells how to change a configuration.
+    # The rest of the sentence is about configurations.
     return reason.partition(";")[0] if reason else None
 
 

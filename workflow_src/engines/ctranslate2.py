@@ -25,12 +25,12 @@ SETTINGS = ("beam", "length_penalty", "max_length_ratio")
 def device_and_index(device: str) -> tuple[str, int]:
     """`auto`, `cpu`, `cuda` or `cuda:N` as the library names it. auto is a GPU if it sees one.
 
-    Raises ValueError for a device that is not there.
+    Raises ValueError for a device that this machine lacks.
     """
-    there = library().get_cuda_device_count()
+    gpus = library().get_cuda_device_count()
     if device == "auto":
-        device = "cuda" if there else "cpu"
-    check_device(device, there)
+        device = "cuda" if gpus else "cpu"
+    check_device(device, gpus)
     kind, _, index = device.partition(":")
     return kind, int(index or 0)
 
@@ -55,9 +55,9 @@ class Engine:
             raise ValueError(f'unknown compute_type "{compute_type}"; allowed: {", ".join(COMPUTE_TYPES)}.')
         ct2 = library()
         self.kind, index = device_and_index(device)
-        there = ct2.get_supported_compute_types(self.kind, index)
-        if compute_type not in there:
-            allowed = ", ".join(sorted(there & set(COMPUTE_TYPES)))
+        supported = ct2.get_supported_compute_types(self.kind, index)
+        if compute_type not in supported:
+            allowed = ", ".join(sorted(supported & set(COMPUTE_TYPES)))
             raise ValueError(
                 f"compute_type {compute_type} does not run on this {self.kind} with CTranslate2; allowed: {allowed}."
             )
@@ -87,7 +87,7 @@ class Engine:
     def decode(
         self, sources: Sequence[Sequence[int]], settings: SearchSettings, batch: int = 64, scored: bool = True
     ) -> Hypotheses:
-        """`search` as the settings of a greedy or beam search say."""
+        """`search` with the settings of a greedy or beam search."""
         # Greedy search has neither a beam nor a penalty: it is a beam of one.
         fields = {name: value for name, value in dict(settings).items() if name in SETTINGS}
         return self.search(sources, **fields, batch=batch, scored=scored)
@@ -111,7 +111,7 @@ class Engine:
         # With a penalty of exactly 0 the library ends a search earlier than ours does.
         penalty = max(length_penalty, 1e-9) if beam > 1 else 1.0
         options: dict[str, Any] = {
-            # All hypotheses come back: one beyond the limit tells that the search of a sentence went on beyond it.
+            # All hypotheses are returned: one beyond the limit shows that the search went on beyond it.
             "beam_size": beam,
             "num_hypotheses": beam,
             "length_penalty": penalty,
@@ -122,15 +122,15 @@ class Engine:
         }
         order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
         groups = [order[start : start + batch] for start in range(0, len(order), batch)]
-        result = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
+        hypotheses = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
         self.cut = []
-        for group, found in self._translate(words, groups, limits, options, len(groups) > 1):
-            for i, one in zip(group, found, strict=True):
-                if any(len(hypothesis) > limits[i] + 1 for hypothesis in one.hypotheses):
-                    ((_, (one,)),) = self._translate(words, [[i]], limits, options, False)
-                result.tokens[i], best = self._best(one, limits[i], i)
-                result.scores[i] = one.scores[best] if scored else 0.0
-        return result
+        for group, results in self._translate(words, groups, limits, options, len(groups) > 1):
+            for i, result in zip(group, results, strict=True):
+                if any(len(hypothesis) > limits[i] + 1 for hypothesis in result.hypotheses):
+                    ((_, (result,)),) = self._translate(words, [[i]], limits, options, False)
+                hypotheses.tokens[i], best = self._best(result, limits[i], i)
+                hypotheses.scores[i] = result.scores[best] if scored else 0.0
+        return hypotheses
 
     def _translate(self, words, groups, limits, options: dict[str, Any], asynchronous: bool):
         """(group, its results) for groups of sentences; `asynchronous`: beside each other, as threads allow."""
@@ -143,15 +143,15 @@ class Engine:
             )
             for group in groups
         ]
-        for group, found in zip(groups, started, strict=True):
-            yield group, [one.result() for one in found] if asynchronous else found
+        for group, results in zip(groups, started, strict=True):
+            yield group, [result.result() for result in results] if asynchronous else results
 
-    def _best(self, one: Any, limit: int, sentence: int) -> tuple[list[int], int]:
+    def _best(self, result: Any, limit: int, sentence: int) -> tuple[list[int], int]:
         """Ids of the best hypothesis that ended (of the best at all, where none did), and which one it is."""
-        ended = [k for k, hypothesis in enumerate(one.hypotheses) if hypothesis and hypothesis[-1] == self.end]
-        if len(ended) < len(one.hypotheses):
+        ended = [k for k, hypothesis in enumerate(result.hypotheses) if hypothesis and hypothesis[-1] == self.end]
+        if len(ended) < len(result.hypotheses):
             self.cut.append(sentence)
         best = ended[0] if ended else 0
-        pieces = one.hypotheses[best]
+        pieces = result.hypotheses[best]
         ids = [self.target_ids[piece] for piece in (pieces[:-1] if ended else pieces[:limit])]
         return ids, best

@@ -3,8 +3,8 @@
 What CTranslate2 computes then is what our Transformer computes: embeddings times sqrt(D) plus our table of positions
 (its own sines and cosines are arranged otherwise), pre-norm with a last norm or post-norm without, ReLU, one embedding
 for everything where the vocabulary is joint, and our bias of the output. Padding and the start symbol, which our
-search never puts out, get a bias so low that their probability is 0; our search keeps their probability, which is next
-to nothing in a trained model, in the normaliser instead.
+search never puts out, get a bias so low that their probability is 0. In our search their probability, which is close to
+0 in a trained model, stays in the normaliser.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIX = 'install the extra "fast": pip install ctranslate2==4.8.5'
 
 
 def library() -> Any:
-    """The module ctranslate2. Raises ValueError that says how to install it where it is missing."""
+    """The module ctranslate2. Raises ValueError where it is not installed."""
     try:
         import ctranslate2
     except ImportError as failure:
@@ -73,14 +73,14 @@ def write_model(model: Any, pieces: dict[str, list[str]], folder: str | Path) ->
 
 def _spec(ct2: Any, model: Any) -> Any:
     config = model.config
-    made = ct2.specs.TransformerSpec.from_config(
+    spec = ct2.specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers), config.heads, pre_norm=config.norm == "pre"
     )
-    made.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
-    made.decoder.embeddings.weight = _array(model.target_embedding.weight)
+    spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
+    spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
     sides = (
-        (made.encoder, model.source_embedding, model.encoder),
-        (made.decoder, model.target_embedding, model.decoder),
+        (spec.encoder, model.source_embedding, model.encoder),
+        (spec.decoder, model.target_embedding, model.decoder),
     )
     for side, embedding, stack in sides:
         side.scale_embeddings = True
@@ -89,11 +89,11 @@ def _spec(ct2: Any, model: Any) -> Any:
             _norm(side.layer_norm, stack.norm)
         for layer_spec, layer in zip(side.layer, stack.layers, strict=True):
             _layer(layer_spec, layer)
-    made.decoder.projection.weight = _array(model.target_embedding.weight)
+    spec.decoder.projection.weight = _array(model.target_embedding.weight)
     bias = _array(model.output_bias)
     bias[[PAD, BOS]] = NEVER
-    made.decoder.projection.bias = bias
-    return made
+    spec.decoder.projection.bias = bias
+    return spec
 
 
 def _layer(spec: Any, layer: Any) -> None:

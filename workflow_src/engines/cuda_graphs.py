@@ -1,9 +1,9 @@
 """Searches with a program, of any family, with static shapes, on GPUs captured in CUDA graphs: one launch a batch.
 
 Sources are padded to buckets. How wide outputs are depends on values, such as predicted lengths: a program is captured
-for the widest outputs that sources of its bucket had so far, and says how wide they have to be. Where that is more, the
-batch is computed again by a wider program. On a CPU the same programs run as they are, uncaptured, which is what tests
-compare with eager inference.
+for the widest outputs that sources of its bucket had so far, and returns the width that they need. Where that is more,
+the batch is computed again by a wider program. On a CPU the same programs run uncaptured, and tests compare
+them with eager inference.
 """
 
 from __future__ import annotations
@@ -89,18 +89,18 @@ class CapturedPasses:
         self.models, self.device = dict(models), device
         self.limit = min(map(max_positions, models.values()))
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        # By settings: the networks that a search works with, the pass made with them, and what tells its graph.
+        # By settings: the networks of a search, its pass, and the key of its graph.
         self._passes: dict[SearchSettings, tuple[Networks, Pass, str]] = {}
         # By graph, sentences and source width: the ids, and how wide outputs were.
         self._sources: dict[Key, Tensor] = {}
         self._widths: dict[Key, int] = {}
         self._programs: dict[Key, Program] = {}
 
-    def ready(self, settings: SearchSettings, scored: bool, networks: Networks = None, alone: bool = True) -> bool:
+    def ready(self, _settings: SearchSettings, _scored: bool, _networks: Networks = None, _alone: bool = True) -> bool:
         """A capture takes a moment, not seconds."""
         return True
 
-    def gains_in_batches(self, settings: SearchSettings) -> bool:
+    def gains_in_batches(self, _settings: SearchSettings) -> bool:
         return True
 
     @torch.no_grad()
@@ -118,56 +118,56 @@ class CapturedPasses:
         """
         assert not scored, "captured programs give no scores"
         count = len(sources)
-        made, graph = self._pass(settings, networks)
+        program, graph = self._pass(settings, networks)
         key = graph, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
         ids = filled(sources, *key[1:])
-        outputs = self._outputs(key, made, ids, count)
-        if made.read_tensors is not None:
-            found = made.read_tensors(self._sources[key][:count], outputs)
-            return Hypotheses(found.tokens, [0.0] * count, found.steps, candidates=found.candidates)
-        read = [(part.float() if part.is_floating_point() else part).numpy() for part in outputs]
-        if made.read is not None:
-            found = made.read(ids[:count].numpy(), read)
-            return Hypotheses(found.tokens, [0.0] * count, found.steps)
-        tokens = made.finished(*(part.tolist() for part in read))
-        return Hypotheses(tokens, [0.0] * count, [made.steps] * count)
+        outputs = self._outputs(key, program, ids, count)
+        if program.read_tensors is not None:
+            hypotheses = program.read_tensors(self._sources[key][:count], outputs)
+            return Hypotheses(hypotheses.tokens, [0.0] * count, hypotheses.steps, candidates=hypotheses.candidates)
+        arrays = [(part.float() if part.is_floating_point() else part).numpy() for part in outputs]
+        if program.read is not None:
+            hypotheses = program.read(ids[:count].numpy(), arrays)
+            return Hypotheses(hypotheses.tokens, [0.0] * count, hypotheses.steps)
+        tokens = program.finished(*(part.tolist() for part in arrays))
+        return Hypotheses(tokens, [0.0] * count, [program.steps] * count)
 
-    def _outputs(self, key: Key, made: Pass, ids: Tensor, count: int) -> list[Tensor]:
+    def _outputs(self, key: Key, program: Pass, ids: Tensor, count: int) -> list[Tensor]:
         """Outputs of the first `count` sentences: on the CPU, or on their device where a search reads them there."""
         if key not in self._sources:
             source = ids.to(self.device)
-            self._widths[key] = self._widest(made, source)
+            self._widths[key] = self._widest(program, source)
             self._sources[key] = source
         self._sources[key].copy_(ids, non_blocking=True)
         while True:
-            outputs, needed = self._program(key, made)()
+            outputs, needed = self._program(key, program)()
             # Rows to spare are read no further. A search may have several for a sentence.
             parts = [part[: count * (len(part) // len(ids))] for part in outputs]
             parts += [] if needed is None else [needed]
-            if made.read_tensors is None:
+            if program.read_tensors is None:
                 # With one wait for all.
                 parts = on_cpu(*parts)
             wanted = 0 if needed is None else int(parts[-1])
             if wanted <= self._widths[key]:
                 return parts[: len(outputs)]
             check_length(wanted, self.limit)
-            # It is never asked again.
+            # It is not run again.
             del self._programs[key]
             self._widths[key] = bucket(wanted, self.limit)
 
-    def _widest(self, made: Pass, ids: Tensor) -> int:
+    def _widest(self, program: Pass, ids: Tensor) -> int:
         """How wide outputs of these sources are, rounded up; 0 where that does not depend on values."""
         with width_of(None) as width:
-            made.module(ids)
+            program.module(ids)
         return 0 if width.most is None else bucket(int(width.most), self.limit)
 
-    def _program(self, key: Key, made: Pass) -> Program:
+    def _program(self, key: Key, program: Pass) -> Program:
         if key not in self._programs:
             size, ids = self._widths[key], self._sources[key]
 
             def compute() -> tuple[tuple[Tensor, ...], Tensor | None]:
                 with width_of(size) as width:
-                    outputs = made.module(ids)
+                    outputs = program.module(ids)
                 return outputs, width.most
 
             self._programs[key] = Program(compute, self.device, self.pool)
@@ -176,10 +176,10 @@ class CapturedPasses:
     def _pass(self, settings: SearchSettings, networks: Networks) -> tuple[Pass, str]:
         known = self._passes.get(settings)
         if known is None or (known[0] is not networks and known[0] != networks):
-            made = make_pass(networks or own_networks(self.models, settings), settings, False)
-            known = self._passes[settings] = networks, made, graph_key(settings)
+            program = make_pass(networks or own_networks(self.models, settings), settings, False)
+            known = self._passes[settings] = networks, program, graph_key(settings)
         return known[1:]
 
 
-def open_networks(models: Mapping[str, nn.Module], mode: str, device: torch.device) -> CapturedPasses:
+def open_networks(models: Mapping[str, nn.Module], _mode: str, device: torch.device) -> CapturedPasses:
     return CapturedPasses(models, device)

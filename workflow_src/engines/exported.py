@@ -1,4 +1,4 @@
-"""Searches with a program, of any family, in ONNX Runtime: graphs are exported when first asked for, and kept on disk.
+"""Searches with a program, of any family, in ONNX Runtime: graphs are exported on first use, and kept on disk.
 
 An export takes seconds, so graphs lie in a folder for all later processes: CONTINUUM_CACHE, or continuum/ in
 XDG_CACHE_HOME (else ~/.cache). A graph's name is the digest of everything that it depends on.
@@ -44,7 +44,7 @@ def cache_folder() -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class _Opened:
-    """A search, ready to run: what its networks were when it was made, how its outputs are read, and its graph."""
+    """A search with the networks that it was opened with, its program, and the session of its graph."""
 
     networks: Mapping[str, Any] | None
     program: Pass
@@ -67,7 +67,7 @@ class ExportedGraphs:
         self.folder = folder or cache_folder()
         self._weights: str | None = None
         self._sessions: dict[str, Any] = {}
-        # A sentence takes less time than to describe its graph in words, so that these are found by their settings.
+        # By settings: computing a key of the graph takes longer than a sentence.
         self._opened: dict[tuple[SearchSettings, bool, bool], _Opened] = {}
         self._functions: dict[tuple[nn.Module, str], ExportedFunction | None] = {}
 
@@ -80,14 +80,18 @@ class ExportedGraphs:
     ) -> bool:
         """Whether the graphs of a single sentence, or those of batches, need no export."""
         key = self._key(settings, scored, alone)
-        functions = self._of_others(settings, networks)
-        return (key in self._sessions or self._path(key).is_file()) and all(one.ready(alone) for one in functions)
+        functions = self._functions_of_roles(settings, networks)
+        return (key in self._sessions or self._path(key).is_file()) and all(
+            function.ready(alone) for function in functions
+        )
 
     def gains_in_batches(self, settings: SearchSettings) -> bool:
-        """Measured in batches of 64; a search says it of itself."""
+        """Whether graphs are faster than our own code in batches of 64, as measured."""
         return registry.search_of(settings).batches
 
-    def _of_others(self, settings: SearchSettings, networks: Mapping[str, nn.Module] | None) -> list[ExportedFunction]:
+    def _functions_of_roles(
+        self, settings: SearchSettings, networks: Mapping[str, nn.Module] | None
+    ) -> list[ExportedFunction]:
         others = self._compiled(settings, networks or {}).values()
         functions = [other.function for other in others if isinstance(other, Compiled)]
         return [function for function in functions if isinstance(function, ExportedFunction)]
@@ -95,12 +99,12 @@ class ExportedGraphs:
     def prepare(
         self, settings: SearchSettings, scored: bool, networks: Mapping[str, nn.Module] | None, alone: bool
     ) -> bool:
-        """Export what `ready` asks for, which takes seconds. False where that fails; the log says why."""
+        """Export missing graphs, which takes seconds. False, with a warning in the log, where that fails."""
         if importlib.util.find_spec(EXPORTER) is None:
             return False
         try:
             self._open(settings, scored, alone, networks)
-            for function in self._of_others(settings, networks):
+            for function in self._functions_of_roles(settings, networks):
                 function.prepare(alone)
         except Exception as failure:
             name = registry.search_of(settings).name
@@ -135,26 +139,30 @@ class ExportedGraphs:
             return program.read(ids, outputs)
         words, positions, *scores = outputs
         tokens = words.argmax(-1) if words.ndim == 3 else words
-        found = program.finished(tokens.tolist(), positions.tolist())
-        return Hypotheses(found, scores[0].tolist() if scored else [0.0] * len(found), [program.steps] * len(found))
+        outputs_of_rows = program.finished(tokens.tolist(), positions.tolist())
+        return Hypotheses(
+            outputs_of_rows,
+            scores[0].tolist() if scored else [0.0] * len(outputs_of_rows),
+            [program.steps] * len(outputs_of_rows),
+        )
 
     def _compiled(self, settings: SearchSettings, networks: Mapping[str, nn.Module]) -> dict[str, Any]:
-        """Networks by role; those of which a search asks one function, where they have it, have a graph for it."""
+        """Networks by role; where a search calls one function of a network (`Role.program`), a graph computes it."""
         needed = registry.needs(settings)
-        made: dict[str, nn.Module | Compiled] = dict(networks)
+        compiled: dict[str, nn.Module | Compiled] = dict(networks)
         for role, network in networks.items():
             reference = needed[role].program if role in needed else None
             if reference is None:
                 continue
-            # Networks are their own keys: another may get the place of one in memory.
+            # The key is the network itself, not its `id`, which a later network may get.
             key = (network, reference)
             if key not in self._functions:
                 known = registry.import_object(reference)(network) is not None
                 self._functions[key] = ExportedFunction(self, network, reference) if known else None
             function = self._functions[key]
             if function is not None:
-                made[role] = Compiled(network, function)
-        return made
+                compiled[role] = Compiled(network, function)
+        return compiled
 
     def _open(
         self, settings: SearchSettings, scored: bool, alone: bool, networks: Mapping[str, nn.Module] | None
@@ -171,14 +179,14 @@ class ExportedGraphs:
 
         if key not in self._sessions:
             self._sessions[key] = self.session(self._path(key), f"search {name}", make)
-        # Its module is not computed with: what counts is how rows are finished.
+        # The graph replaces its module; its functions read the outputs.
         beside = self._compiled(settings, networks) if networks else own_networks(self.models, settings)
         opened = _Opened(networks, make_pass(beside, settings, scored), self._sessions[key])
         self._opened[settings, scored, alone] = opened
         return opened
 
     def session(self, path: Path, what: str, make: Callable[[], bytes]) -> Any:
-        """The graph in a file; made and kept there where it is not, or is damaged."""
+        """A session of the graph in a file; it is exported first where the file is missing or damaged."""
         if path.is_file():
             try:
                 return self._load(path.read_bytes())
@@ -222,7 +230,7 @@ class ExportedGraphs:
 
     @staticmethod
     def _key(settings: SearchSettings, scored: bool, alone: bool) -> str:
-        """What tells the graphs of a system apart."""
+        """The key of a graph among those of a system."""
         return graph_key(settings, scored, alone)
 
 
@@ -240,9 +248,9 @@ def _run(session: Any, feed: Mapping[str, np.ndarray], what: Callable[[], str]) 
 
 
 class ExportedFunction:
-    """What searches ask of another system's network (`Role.program`), as a graph: tensors in, a tensor out.
+    """The function of another system's network that searches call (`Role.program`), as a graph.
 
-    `graphs` say where graphs lie, on how many threads they run, and whether in 8 bits.
+    `graphs` has the folder of graphs, the number of threads, and the precision.
     """
 
     def __init__(self, graphs: ExportedGraphs, network: nn.Module, reference: str):
@@ -281,7 +289,7 @@ class ExportedFunction:
             return export_function(self.network, registry.import_object(self.reference), alone, self.graphs.int8)
 
         session = self.graphs.session(self._path(alone), self.name, make)
-        return session, [one.name for one in session.get_inputs()]
+        return session, [value.name for value in session.get_inputs()]
 
     def _path(self, alone: bool) -> Path:
         if self._weights is None:

@@ -54,23 +54,23 @@ def export(networks: Mapping[str, nn.Module], settings: SearchSettings, scored: 
     the tokens. `int8` computes large products in 8 bits.
     """
     copies = fused(dict(networks))
-    made = make_pass(copies, settings, scored)
+    compiled = make_pass(copies, settings, scored)
     example = torch.tensor(ALONE if alone else TOGETHER)
-    outputs = made.outputs or OUTPUTS[: 2 + scored]
-    model = _traced(_Whole(made.module, copies), (example,), {}, outputs, alone)
-    if alone and not made.outputs:
+    outputs = compiled.outputs or OUTPUTS[: 2 + scored]
+    model = _traced(_Whole(compiled.module, copies), (example,), {}, outputs, alone)
+    if alone and not compiled.outputs:
         leave_maximum(model.graph)
     return _finished(model, int8)
 
 
 def export_function(network: nn.Module, program: Callable[[nn.Module], Function], alone: bool, int8: bool) -> bytes:
-    """What a search asks of another system's network (float32, on a CPU) as a serialised graph, in the same way.
+    """A function of another system's network (float32, on a CPU) that a search calls, as a serialised graph.
 
     Inputs: source (B, S) int64 and those that the function names. The output's name is `result`.
     """
-    made = program(fused({"network": network})["network"])
-    examples = made.alone if alone else made.together
-    return _finished(_traced(made.module, examples, made.inputs, ("result",), alone), int8)
+    function = program(fused({"network": network})["network"])
+    examples = function.alone if alone else function.together
+    return _finished(_traced(function.module, examples, function.inputs, ("result",), alone), int8)
 
 
 def _traced(
@@ -181,19 +181,19 @@ def _join(graph, value: str, pairs, constants: dict[str, onnx.TensorProto]) -> N
         ("widths", np.array(widths, dtype=np.int64)),
     ):
         graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(content), f"{name}_{suffix}"))
-    made = [
+    joined = [
         helper.make_node("MatMul", [value, f"{name}_weight"], [f"{name}_product"], f"{name}_product"),
         helper.make_node("Add", [f"{name}_product", f"{name}_bias"], [f"{name}_sum"], f"{name}_sum"),
         helper.make_node(
             "Split", [f"{name}_sum", f"{name}_widths"], [add.output[0] for _, add in pairs], f"{name}_split", axis=-1
         ),
     ]
-    gone = {node.output[0] for pair in pairs for node in pair}
-    place = next(i for i, node in enumerate(graph.node) if node.output[0] in gone)
+    replaced = {node.output[0] for pair in pairs for node in pair}
+    place = next(i for i, node in enumerate(graph.node) if node.output[0] in replaced)
     nodes = list(graph.node)
-    left = [node for node in nodes[:place]] + made + [n for n in nodes[place:] if n.output[0] not in gone]
+    kept = [node for node in nodes[:place]] + joined + [n for n in nodes[place:] if n.output[0] not in replaced]
     del graph.node[:]
-    graph.node.extend(left)
+    graph.node.extend(kept)
 
 
 def leave_maximum(graph: onnx.GraphProto) -> None:

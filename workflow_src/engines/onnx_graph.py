@@ -1,4 +1,4 @@
-"""What rewrites of ONNX graphs share: constants, products, who reads a value, and what nobody reads."""
+"""What rewrites of ONNX graphs share: constants, products, readers of a value, and removal of nodes and constants."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def products_of(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
 
 
 def readers_of(graph: onnx.GraphProto) -> dict[str, list[onnx.NodeProto]]:
-    found: dict[str, list[onnx.NodeProto]] = {}
+    readers: dict[str, list[onnx.NodeProto]] = {}
     for node in graph.node:
         for name in node.input:
-            found.setdefault(name, []).append(node)
-    return found
+            readers.setdefault(name, []).append(node)
+    return readers
 
 
-def remove(graph: onnx.GraphProto, gone: list[onnx.NodeProto]) -> None:
-    outputs = {node.output[0] for node in gone}
-    left = [node for node in graph.node if not (node.output and node.output[0] in outputs)]
+def remove(graph: onnx.GraphProto, removed: list[onnx.NodeProto]) -> None:
+    outputs = {node.output[0] for node in removed}
+    kept = [node for node in graph.node if not (node.output and node.output[0] in outputs)]
     del graph.node[:]
-    graph.node.extend(left)
+    graph.node.extend(kept)
 
 
 def drop_unused(graph: onnx.GraphProto) -> None:

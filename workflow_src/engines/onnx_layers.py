@@ -43,7 +43,7 @@ class FusedSelfAttention(nn.Module):
         super().__init__()
         self.layer = layer
 
-    def forward(self, x: Tensor, bias: Tensor | None, fused: bool) -> Tensor:
+    def forward(self, x: Tensor, bias: Tensor | None, _fused: bool) -> Tensor:
         query, key, value = self.layer.query_key_value(x).split(x.size(-1), -1)
         return self.layer.output(attend(query, key, value, bias, self.layer.heads))
 
@@ -53,11 +53,11 @@ class FusedCrossAttention(nn.Module):
         super().__init__()
         self.layer = layer
 
-    def forward(self, x: Tensor, memory: Memory, fused: bool) -> Tensor:
+    def forward(self, x: Tensor, memory: Memory, _fused: bool) -> Tensor:
         shape, x = x.shape, of_sources(x, memory)
         key, value = self.layer.key_value(memory.states).split(x.size(-1), -1)
-        found = self.layer.output(attend(self.layer.query(x), key, value, memory.bias, self.layer.heads))
-        return found if found.shape == shape else found.reshape(shape)
+        attended = self.layer.output(attend(self.layer.query(x), key, value, memory.bias, self.layer.heads))
+        return attended if attended.shape == shape else attended.reshape(shape)
 
 
 class FusedBidirectionalLSTM(nn.Module):

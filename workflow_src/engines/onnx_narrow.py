@@ -29,7 +29,7 @@ def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
     before = log.level
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "narrow.onnx"
-        # It asks on the root logger for a preparation that this graph does not need.
+        # It recommends, on the root logger, a preparation that this graph does not need.
         log.setLevel(logging.ERROR)
         try:
             quantize_dynamic(
@@ -56,13 +56,13 @@ def parted(graph: onnx.GraphProto) -> set[str]:
     """
     constants, nodes, products = constants_of(graph), [], set()
     for node in graph.node:
-        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-        plain = given.get("alpha", 1.0) == given.get("beta", 1.0) == 1.0 and not given.get("transA", 0)
+        attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        plain = attributes.get("alpha", 1.0) == attributes.get("beta", 1.0) == 1.0 and not attributes.get("transA", 0)
         if node.op_type != "Gemm" or not plain or node.input[1] not in constants:
             nodes.append(node)
             continue
         value, matrix, *bias = node.input
-        if given.get("transB", 0):
+        if attributes.get("transB", 0):
             turned = f"{matrix}_turned"
             if turned not in constants:
                 content = np.ascontiguousarray(numpy_helper.to_array(constants[matrix]).T)
@@ -99,21 +99,21 @@ def narrow_attention(graph: onnx.GraphProto) -> None:
     replaced: list[onnx.NodeProto] = []
     for value in graph.output:
         readers.setdefault(value.name, []).append(value)
-    made = {name: node for node in graph.node for name in node.output}
+    makers = {name: node for node in graph.node for name in node.output}
     for place, node in enumerate(graph.node):
-        chain = _packed_product(node, made, readers)
+        chain = _packed_product(node, makers, readers)
         if chain is None:
             continue
         _, add, _, scale, _, product = chain
-        narrow, bias, step = made[product.input[0]], _constant(add, constants), _constant(scale, constants)
+        narrow, bias, step = makers[product.input[0]], _constant(add, constants), _constant(scale, constants)
         if bias is None or step is None or not _in_thirds(chain[0], bias, constants):
             continue
         zeros = f"{node.name}_zeros"
         graph.initializer.append(numpy_helper.from_array(np.zeros(constants[bias].dims[0], np.int8), zeros))
-        given = [narrow.output[0], product.input[1], bias, narrow.output[1], step, "", narrow.output[2], zeros]
+        inputs = [narrow.output[0], product.input[1], bias, narrow.output[1], step, "", narrow.output[2], zeros]
         heads = next(attribute.i for attribute in node.attribute if attribute.name == "num_heads")
         joined = helper.make_node(
-            "QAttention", given, list(node.output), node.name, domain="com.microsoft", num_heads=heads
+            "QAttention", inputs, list(node.output), node.name, domain="com.microsoft", num_heads=heads
         )
         graph.node[place].CopyFrom(joined)
         replaced += chain
@@ -123,11 +123,11 @@ def narrow_attention(graph: onnx.GraphProto) -> None:
 
 def _in_thirds(split: onnx.NodeProto, bias: str, constants: dict[str, onnx.TensorProto]) -> bool:
     """Whether a split along the last axis gives queries, keys and values of one width."""
-    given, width = {attribute.name: attribute.i for attribute in split.attribute}, constants[bias].dims
-    if given.get("axis", 0) not in (-1, 2) or len(width) != 1 or width[0] % 3:
+    attributes, width = {attribute.name: attribute.i for attribute in split.attribute}, constants[bias].dims
+    if attributes.get("axis", 0) not in (-1, 2) or len(width) != 1 or width[0] % 3:
         return False
     if not split.input[1:]:
-        return given.get("num_outputs") == 3
+        return attributes.get("num_outputs") == 3
     return split.input[1] in constants and set(numpy_helper.to_array(constants[split.input[1]])) == {width[0] // 3}
 
 
@@ -136,28 +136,32 @@ def _constant(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) -> s
 
 
 def _packed_product(
-    node: onnx.NodeProto, made: dict[str, onnx.NodeProto], readers: dict[str, list[onnx.NodeProto]]
+    node: onnx.NodeProto, makers: dict[str, onnx.NodeProto], readers: dict[str, list[onnx.NodeProto]]
 ) -> tuple[onnx.NodeProto, ...] | None:
     """What makes queries, keys and values of an attention from rounded numbers: their split, the sum with the bias, the
     product with a scale, the scale itself, the cast, the product of integers. None where it is anything else."""
 
-    def before(one: onnx.NodeProto, kind: str) -> onnx.NodeProto | None:
+    def before(reader: onnx.NodeProto, kind: str) -> onnx.NodeProto | None:
         """The only operator of a kind before another one, where nothing else reads what it puts out."""
-        found = {made[name].output[0]: made[name] for name in one.input if name in made and made[name].op_type == kind}
-        parts = [part for part in found.values() if all(len(readers.get(name, ())) == 1 for name in part.output)]
-        return parts[0] if len(parts) == len(found) == 1 else None
+        nodes = {
+            makers[name].output[0]: makers[name]
+            for name in reader.input
+            if name in makers and makers[name].op_type == kind
+        }
+        parts = [part for part in nodes.values() if all(len(readers.get(name, ())) == 1 for name in part.output)]
+        return parts[0] if len(parts) == len(nodes) == 1 else None
 
     chain: list[onnx.NodeProto] = []
     plain = [attribute.name for attribute in node.attribute] == ["num_heads"] and len(node.output) == 1
     if node.op_type != "MultiHeadAttention" or any(node.input[3:]) or not plain:
         return None
     for after, kind in ((-1, "Split"), (0, "Add"), (1, "Mul"), (2, "Mul"), (2, "Cast"), (4, "MatMulInteger")):
-        found = before(node if after < 0 else chain[after], kind)
-        if found is None:
+        previous = before(node if after < 0 else chain[after], kind)
+        if previous is None:
             return None
-        chain.append(found)
+        chain.append(previous)
     split, scale, product = chain[0], chain[3], chain[5]
-    narrow = made.get(product.input[0])
+    narrow = makers.get(product.input[0])
     if narrow is None or narrow.op_type != "DynamicQuantizeLinear" or list(split.output) != list(node.input[:3]):
         return None
     # Symmetric weights, and the scale of this very input.

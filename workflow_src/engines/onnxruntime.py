@@ -1,6 +1,6 @@
 """ONNX Runtime on CPUs: several times as fast as eager inference on a sentence. Needs the extra `fast`.
 
-Every search that has a program is exported (`exported.py`), whatever its family. This file says where that can be done.
+Every search that has a program is exported (`exported.py`), whatever its family. This module decides where.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def missing_packages() -> list[str]:
 def choose_engine(engine: str, device: str, precision: str, serving: bool) -> str:
     """The engine for these settings: eager, fast or fast-int8; auto is fast on CPUs where it can serve, else eager.
 
-    On GPUs, fast is `cuda_graphs.py`; auto does not take it, because every new length costs a capture first. `serving`
-    says whether the system has a search that such an engine serves. Raises ValueError for an engine that is unknown or
+    On GPUs, fast is `cuda_graphs.py`; auto does not take it, because every new length costs a capture first. `serving`:
+    whether the system has a search that such an engine serves. Raises ValueError for an engine that is unknown or
     cannot serve.
     """
     if engine not in ENGINES:
@@ -77,6 +77,6 @@ def int8_is_safe() -> bool:
     return "avx512_vnni" in flags or "avx_vnni" in flags
 
 
-def open_networks(models: Mapping[str, nn.Module], mode: str, device: torch.device) -> ExportedGraphs:
+def open_networks(models: Mapping[str, nn.Module], mode: str, _device: torch.device) -> ExportedGraphs:
     """The engine for networks by family; `mode` is fast or fast-int8."""
     return ExportedGraphs(models, torch.get_num_threads(), mode == "fast-int8")

@@ -84,7 +84,7 @@ class Autoregressive(nn.Module):
         return self.logits(self.hidden(states, target))
 
 
-def validate(dev: DevSet, objective: CrossEntropyConfig, base: None = None) -> Validation:
+def validate(dev: DevSet, _objective: CrossEntropyConfig, _base: None = None) -> Validation:
     """Loss of a token, end symbols counted, and BLEU of greedy search on dev, which selects the weights."""
 
     @torch.no_grad()
@@ -93,8 +93,8 @@ def validate(dev: DevSet, objective: CrossEntropyConfig, base: None = None) -> V
             return float(model.log_probabilities(batch.source, batch.target).sum()), batch.num_target_tokens
 
         total, count = 0.0, 0
-        for found, tokens in dev.over_batches(measure):
-            total -= found
+        for log_probability, tokens in dev.over_batches(measure):
+            total -= log_probability
             count += tokens
         return {"dev_loss": total / count, "dev_bleu": dev.bleu(lambda source: greedy(model, source))}
 

@@ -15,8 +15,8 @@ from workflow_src.types import Objective, Symbols
 def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Module:
     """A model of `family` from its settings and the sizes of the vocabulary {"source", "target", "joint"}.
 
-    The family's symbols are added to the sizes; `symbols` of the model has their ids. Where `sizes` says which symbols
-    a model was trained with, they must be these. Raises ConfigError for settings or symbols that are not the family's.
+    The family's symbols are added to the sizes; `symbols` of the model has their ids. `sizes["symbols"]`, those that a
+    model was trained with, must be the same. Raises ConfigError for settings or symbols that are not the family's.
     """
     declared = families()[family]
     config = parse(declared.model, model, f"{family}.model")
@@ -28,9 +28,9 @@ def build(family: str, model: dict[str, Any], sizes: dict[str, Any]) -> nn.Modul
         )
     more, joint = len(declared.symbols), sizes["joint"]
     source = sizes["source"] + (more if joint else 0)
-    made = import_object(declared.build)(config, source, sizes["target"] + more, joint)
-    made.symbols = Symbols(declared.symbols, sizes["target"])
-    return made
+    network = import_object(declared.build)(config, source, sizes["target"] + more, joint)
+    network.symbols = Symbols(declared.symbols, sizes["target"])
+    return network
 
 
 def sizes_of(family: str, subwords: Subwords) -> dict[str, Any]:

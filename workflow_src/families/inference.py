@@ -56,7 +56,7 @@ def relaxed_energy(
     `keys` (B,) are random numbers of sentences, for operators that draw noise: each draws its own.
     """
     hidden, mask = model.hidden(memory, lengths_of(batch))
-    # What may be put out: neither padding, start and end symbols, nor symbols that the energy does not know.
+    # What may be put out: neither padding, start and end symbols, nor symbols outside of the energy's vocabulary.
     size = model.symbols.first
     logits = wide(model.logits(hidden[mask]))[:, EOS + 1 : size]
     read, scored = (
@@ -85,7 +85,7 @@ def _spread(distributions: Tensor, mask: Tensor, size: int) -> Tensor:
     return whole
 
 
-def validate(dev: DevSet, objective: RelaxedEnergyConfig, base: None, energy: nn.Module) -> Validation:
+def validate(dev: DevSet, objective: RelaxedEnergyConfig, _base: None, energy: nn.Module) -> Validation:
     """The energy of outputs on dev, which selects the weights: the smallest.
 
     `dev_energy` is that of the best words at the references' lengths, in nats a sentence: whatever the operators are,
@@ -121,9 +121,9 @@ def _measured(
     keys, memory = sentence_keys(batch, generator), model.encode(batch.source)
     hidden, mask = model.hidden(memory, lengths_of(batch))
     outputs = model.output(model.logits(hidden).argmax(-1), mask)
-    found = scorer.log_probability(scorer.scoring_states(batch.source), outputs)
+    log_probabilities = scorer.log_probability(scorer.scoring_states(batch.source), outputs)
     sums = {
-        "energy": -float(found.sum()),
+        "energy": -float(log_probabilities.sum()),
         "relaxed": float(relaxed_energy(objective, model, memory, scorer, batch, keys)),
         "tokens": batch.num_target_tokens,
         "exact": int((model.length.predict(memory) == batch.target_lengths).sum()),

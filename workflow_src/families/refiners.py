@@ -49,8 +49,8 @@ def validate(dev: DevSet, objective: ScoreMatchingConfig, frozen: LatentModel | 
         def step(memory, mask):
             return gradient_step(model, memory, mask, objective.step_size)
 
-        found = dev.bleu(lambda source: translate_batch(frozen, source, step, 1))
-        return {name: float(value.nan_to_num()) for name, value in joined.items()} | {"dev_bleu": found}
+        bleu = dev.bleu(lambda source: translate_batch(frozen, source, step, 1))
+        return {name: float(value.nan_to_num()) for name, value in joined.items()} | {"dev_bleu": bleu}
 
     return Validation(figures, "dev_cosine_noise0")
 

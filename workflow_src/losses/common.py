@@ -1,4 +1,4 @@
-"""Pure losses that objectives share. Every function says what its last axis is and what it sums."""
+"""Losses that objectives share."""
 
 from __future__ import annotations
 
@@ -31,6 +31,16 @@ def smoothed_cross_entropy(
     used.
     """
     return _LinearCrossEntropy.apply(hidden, weight, bias, labels, smoothing)
+
+
+def cross_entropy_at(
+    places: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """`smoothed_cross_entropy` at places (B, N) of states hidden (B, N, D) and labels (B, N); 0 without any."""
+    if not bool(places.any()):
+        nothing = hidden.sum() * 0
+        return nothing, nothing.detach()
+    return smoothed_cross_entropy(hidden[places], weight, bias, labels[places], smoothing)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -91,7 +101,7 @@ def budget(config: Budget, progress: float) -> float:
 
 
 def collapsed(figures: dict[str, float]) -> str | None:
-    """A sentence where the figures of a validation say that latents carry nothing; None where they carry something.
+    """A sentence about latents that carry nothing, from the figures of a validation; None where they carry something.
 
     Their KL is below 0.1 nats, and the posterior mean of the reference gives less than 1 BLEU more than the prior's.
     """

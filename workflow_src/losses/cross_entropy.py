@@ -11,7 +11,7 @@ class CrossEntropy:
     def __init__(self, config: CrossEntropyConfig):
         self.config = config
 
-    def __call__(self, model, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model, batch: Batch, _context: TrainingContext) -> LossTerms:
         labels = with_end(batch.target)
         mask = labels != PAD
         hidden = model.hidden(model.encode(batch.source), batch.target)

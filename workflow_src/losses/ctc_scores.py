@@ -1,4 +1,4 @@
-"""The CTC loss as a scorer: log p(y|x) of given outputs, over all of their alignments with a model's slots."""
+"""The CTC loss as a scorer: log p(y|x) of outputs, over all of their alignments with a model's slots."""
 
 from __future__ import annotations
 

@@ -61,13 +61,13 @@ def own_log_probabilities(
 
     hidden (R, D) of slots that belong to sentences `rows` (R,), symbols (B, U).
     """
-    found, normalisers = [], []
+    own, normalisers = [], []
     for part, owners in _blocks(hidden, rows, weight.size(0)):
         logits = wide(part @ weight.T) + bias
         normaliser = logits.logsumexp(-1, keepdim=True)
-        found.append(logits.gather(1, symbols[owners]) - normaliser)
+        own.append(logits.gather(1, symbols[owners]) - normaliser)
         normalisers.append(normaliser[:, 0])
-    return torch.cat(found), torch.cat(normalisers)
+    return torch.cat(own), torch.cat(normalisers)
 
 
 @torch.no_grad()
@@ -79,12 +79,12 @@ def best_and_own(hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, sym
     rows = mask.nonzero()[:, 0]
     best = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
     emissions = bias.new_zeros((*mask.shape, symbols.size(1)))
-    found, own = [], []
+    symbols_of_slots, own = [], []
     for part, owners in _blocks(hidden[mask], rows, weight.size(0)):
         logits = wide(part @ weight.T) + bias
-        found.append(logits.argmax(-1))
+        symbols_of_slots.append(logits.argmax(-1))
         own.append(logits.gather(1, symbols[owners]) - logits.logsumexp(-1, keepdim=True))
-    best[mask], emissions[mask] = torch.cat(found), torch.cat(own).to(emissions)
+    best[mask], emissions[mask] = torch.cat(symbols_of_slots), torch.cat(own).to(emissions)
     return best, emissions
 
 
@@ -103,13 +103,20 @@ class _LinearAligned(torch.autograd.Function):
             own, normalisers = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
             emissions = own.new_full((*mask.shape, symbols.size(1)), 0.0)
             emissions[mask] = own
-            found = align(emissions)
+            aligned = align(emissions)
             if any(ctx.needs_input_grad):
-                ctx.ones = found.ones
+                ctx.ones = aligned.ones
                 ctx.save_for_backward(
-                    narrow_hidden, narrow_weight, bias, rows, symbols, normalisers, found.shares[mask], found.counted
+                    narrow_hidden,
+                    narrow_weight,
+                    bias,
+                    rows,
+                    symbols,
+                    normalisers,
+                    aligned.shares[mask],
+                    aligned.counted,
                 )
-        return found.losses
+        return aligned.losses
 
     @staticmethod
     def backward(ctx, scale):

@@ -22,7 +22,7 @@ from workflow_src.nn.settings import StackConfig
 MASKED = -1e4
 
 
-# Whether batches may have padding. Only who exports a graph for single sentences knows better.
+# Whether batches may have padding: not in graphs that are exported for single sentences.
 _PADDED = contextvars.ContextVar("padded", default=True)
 
 
@@ -38,8 +38,8 @@ def without_padding() -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_padding() -> Iterator[None]:
-    """Within this context sequences may have padding, also in a graph of single sentences: several of different lengths
-    are made of one."""
+    """Within this context sequences may have padding, also in a graph of single sentences: a sentence has candidates of
+    different lengths."""
     before = _PADDED.set(True)
     try:
         yield
@@ -57,9 +57,9 @@ def sinusoidal_positions(length: int, dim: int) -> Tensor:
 
 
 def attention_bias(mask: Tensor | None, dtype: torch.dtype = torch.float32) -> Tensor | None:
-    """Additive scores (B, 1, 1, S) from a mask (B, S); None when every position is real, as far as a CPU can tell.
+    """Additive scores (B, 1, 1, S) from a mask (B, S); None when every position of a mask on the CPU is real.
 
-    To look would make the CPU wait for a GPU, in every stack, and has no place in a captured or exported graph.
+    A mask on a GPU is not read: that would be a synchronisation in every stack, which captured graphs cannot have.
     """
     if mask is None or not _PADDED.get():
         return None
@@ -163,7 +163,7 @@ class FeedForward(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """What an encoder hands to decoders: states (B, S, D), their mask (B, S) and its additive form."""
+    """The output of an encoder: states (B, S, D), their mask (B, S) and its additive form."""
 
     states: Tensor
     mask: Tensor
@@ -251,7 +251,7 @@ def narrow_stacks(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 def compile_stacks(model: nn.Module) -> None:
     """Compile every stack of `model` in place (torch.compile), for any shape; names of parameters stay as they are.
 
-    Compiled graphs have no second derivative, so a model that says it needs one is left as it is.
+    Compiled graphs have no second derivative, so models with `differentiates_twice` stay as they are.
     """
     if getattr(model, "differentiates_twice", False):
         return

@@ -32,7 +32,7 @@ def lstm(inputs: int, dim: int, layers: int, probability: float, bidirectional: 
 
 
 class WordEmbedding(nn.Module):
-    """Embeddings times sqrt(E), of ids (B, T) int64 or distributions (B, T, V): (B, T, E). Nothing tells positions."""
+    """Embeddings times sqrt(E), of ids (B, T) int64 or distributions (B, T, V): (B, T, E), without position codes."""
 
     def __init__(self, size: int, dim: int, probability: float, max_positions: int):
         super().__init__()

@@ -62,9 +62,9 @@ def count_parameters(model: nn.Module) -> int:
 def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[str, ...] | None = None) -> list[str]:
     """Copy the tensors whose name and shape agree with a parameter of `module`; returns their names.
 
-    Where `module.symbols` adds rows to a vocabulary and a tensor has only those before them, these are copied: the
-    rows of the module's own symbols stay as they are. So they do where the weights have rows of other `symbols`, the
-    names of those that they were trained with (None: whatever fits is taken for the module's own).
+    Rows of `module.symbols`, which follow the subwords in a vocabulary, stay as they are where the weights lack them or
+    have rows of other `symbols`: the names of those that the weights were trained with. With None, a tensor of the same
+    shape is taken to have the module's own symbols.
     """
     copied = []
     own = getattr(module, "symbols", Symbols())
@@ -90,7 +90,7 @@ def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[
 def copy_places(
     module: nn.Module, weights: dict[str, Tensor], places: Callable[[str], list[str]] | None = None
 ) -> list[str]:
-    """`copy_matching` of another model's weights; `places` says which names of ours a name of theirs stands for.
+    """`copy_matching` of another model's weights; `places` maps a name there to the names of parameters here.
 
     Raises ValueError where the embeddings of the target have another shape: then hardly anything would be copied.
     """
@@ -108,7 +108,7 @@ def copy_places(
 
 
 def _lacks_symbols(own: Tensor, other: Tensor, symbols: Symbols, others: int = 0) -> bool:
-    """Whether `own` has the rows of the symbols last, and `other` has none of these but so many rows of others."""
+    """Whether `own` ends with rows of `symbols`, and `other` has `others` rows of other symbols in their place."""
     if not (symbols.names or others) or not own.dim() or own.shape[1:] != other.shape[1:]:
         return False
     subwords = symbols.first if symbols.names else own.size(0)

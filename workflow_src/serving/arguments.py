@@ -1,4 +1,4 @@
-"""Checks of what callers of the Python API and of `continuum translate` hand over, each a sentence."""
+"""Checks of arguments of the Python API and of `continuum translate`."""
 
 from __future__ import annotations
 

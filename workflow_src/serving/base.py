@@ -40,8 +40,8 @@ def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
 class BaseTranslator(ABC):
     """A trained system, ready to translate; a subclass searches.
 
-    `searches` are the searches it knows; `device`, `precision` and `engine` say what was chosen. `last_timings` holds
-    the seconds that the last call spent on subwords, {"encode", "decode"}.
+    `searches` are names of its searches; `device`, `precision` and `engine` are those in use. `last_timings` has the
+    seconds that the last call spent on subwords, {"encode", "decode"}.
     """
 
     def __init__(self, description: dict[str, Any], models: dict[str, nn.Module], subwords: Subwords, runtime: Runtime):
@@ -93,14 +93,16 @@ class BaseTranslator(ABC):
         """
         check_systems(systems)
         settings, others = self.settings(search, **fields)
-        found = self.search(lines, settings, {**(systems or {}), **others}, batch, False, False, normalised, first_line)
+        hypotheses = self.search(
+            lines, settings, {**(systems or {}), **others}, batch, False, False, normalised, first_line
+        )
         if remove_repetitions is None:
             traits = self._traits(settings)
             wanted = self.description.get("remove_repetitions")
             remove_repetitions = removal(AUTOREGRESSIVE in traits, ALIGNED in traits, wanted)
-        return self.text(found.tokens, remove_repetitions)
+        return self.text(hypotheses.tokens, remove_repetitions)
 
-    # One sentence at a time asks for these again and again; a folder that was opened does not change.
+    # Cached for calls with one sentence.
     @functools.cached_property
     def _others(self) -> frozenset[str]:
         """Names of the networks that fill other roles than the system's own and its base's."""
@@ -132,11 +134,11 @@ class BaseTranslator(ABC):
         declared = registry.search_of(settings)
         if not declared.traceable:
             raise ValueError(f"search {declared.name} has no refinement steps to show.")
-        found = self.search(lines, settings, others, trace=True, scored=False, normalised=normalised)
-        if found.traces is None:
+        hypotheses = self.search(lines, settings, others, trace=True, scored=False, normalised=normalised)
+        if hypotheses.traces is None:
             assert declared.series is not None, "declarations of traceable searches have a series"
             return [[""] * (getattr(settings, declared.series) + 1 - declared.first_value) for _ in lines]
-        return [list(texts) for texts in zip(*(self.text(tokens) for tokens in found.traces), strict=True)]
+        return [list(texts) for texts in zip(*(self.text(tokens) for tokens in hypotheses.traces), strict=True)]
 
     @abstractmethod
     def search(
@@ -198,11 +200,11 @@ class BaseTranslator(ABC):
     ) -> tuple[SearchSettings, dict[str, BaseTranslator]]:
         """Settings of a search (default: the bundle's), and the translators among `fields` by the role they fill.
 
-        Settings that are not given are those that the bundle says of the search, or else the search's defaults. The
-        text "none" takes back one that the bundle says and that is None by default.
+        Missing fields get the bundle's defaults for the search, or else the search's own. The text "none" replaces a
+        default of the bundle by None, where None is the search's default.
 
         Raises ValueError for a search that the bundle has not, and for settings that the search has not, that are out
-        of range, or that do nothing (fields alone: other systems may be handed over beside settings).
+        of range, or that have no effect (only of `fields`: settings may go with `systems` of `search`).
         """
         if isinstance(search, SearchSettings):
             if fields:
@@ -224,18 +226,17 @@ class BaseTranslator(ABC):
                 systems[role] = fields[name]
                 fields = fields | {name: fields[name].description["system"]}
         own = bundle.defaults(self.description, declared)
-        # None for a role that a bundle fills by itself asks for the search without it. Settings that were chosen with
-        # that system beside it then say nothing.
+        # None for a role that the bundle fills turns that system off, and with it the settings chosen for both.
         if any(name in fields and fields[name] is None for name in kind.named("role") if name in own):
             own = {name: value for name, value in own.items() if name in kind.named("role")}
-        given = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
-        taken_back = {n for n, v in given.items() if v == "none" and n in own and kind.default(n) is None}
-        settings = kind.checked({n: value for n, value in {**own, **given}.items() if n not in taken_back})
+        changed = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
+        taken_back = {n for n, v in changed.items() if v == "none" and n in own and kind.default(n) is None}
+        settings = kind.checked({n: value for n, value in {**own, **changed}.items() if n not in taken_back})
         settings.check_used()
         return self._completed(settings), systems
 
-    def why_eager(self, settings: SearchSettings) -> str | None:
-        """Why an engine that was asked for by name does not compute a search, in a sentence; None where it does."""
+    def why_eager(self, _settings: SearchSettings) -> str | None:
+        """Why an engine that was chosen by name does not compute a search, in a sentence; None where it does."""
         return None
 
     def _search(self, name: str) -> Search:

@@ -35,7 +35,7 @@ class Sizes(Told):
 
 
 class Network(Told):
-    """One network of a bundle, and what it is there for: a role of the search."""
+    """A network of a bundle, with its role in searches."""
 
     family: str
     model: dict[str, Any]
@@ -59,9 +59,9 @@ class Needed(Told):
 
 
 class Choice(Told):
-    """What a finished bundle says of its default search: the experiment, and the row on dev that it comes from, if any.
+    """How the default search of a finished bundle was chosen: the experiment, and the row on dev, if any.
 
-    `rows`: how many rows on dev it was chosen from. `settings`: "search_defaults" where the experiment says them.
+    `rows`: number of rows on dev. `settings`: "search_defaults" where the experiment has these.
     """
 
     experiment: str
@@ -73,13 +73,13 @@ class Choice(Told):
 
 
 class Description(Told):
-    """What every bundle says of itself; who made it, and what engines add, is not read here."""
+    """The description of a bundle, without its provenance and the entries of engines."""
 
     system: str
     models: dict[str, Network] = Field(min_length=1)
     searches: tuple[str, ...]
     defaults: dict[str, Any]
-    search_defaults: dict[str, dict[str, Any]] = {}
+    search_defaults: dict[str, dict[str, Any]] = Field(default_factory=dict)
     default_from: Choice | None = None
     remove_repetitions: Removal | None = None
     languages: Languages
@@ -89,7 +89,7 @@ class Description(Told):
 
     @model_validator(mode="after")
     def _a_network_of_its_own(self):
-        if all(one.role != MODEL for one in self.models.values()):
+        if all(network.role != MODEL for network in self.models.values()):
             raise ValueError(f"no network has the role {MODEL}")
         return self
 
@@ -108,19 +108,19 @@ def read_bundle(folder: Path) -> dict[str, Any]:
 
 
 def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
-    there = {loaded.plugin.name for loaded in registry.plugins()}
-    for plugin in description.get("plugins", []):
-        if plugin["name"] not in there:
+    loaded = {plugin.plugin.name for plugin in registry.plugins()}
+    for needed in description.get("plugins", []):
+        if needed["name"] not in loaded:
             raise ArtifactError(
-                f'{folder} needs plug-in "{plugin["name"]}" {plugin["version"]}, which is not here: install it, or '
-                f"name its package ({plugin['module']}) with --plugins."
+                f'{folder} needs plug-in "{needed["name"]}" {needed["version"]}, which is not here: install it, or '
+                f"name its package ({needed['module']}) with --plugins."
             )
     for name, part in description["models"].items():
         if part.get("family") not in registry.families():
-            raise ArtifactError(f'{folder}: {name} is of family "{part.get("family")}", which nobody declares here.')
+            raise ArtifactError(f'{folder}: {name} is of family "{part.get("family")}", which is not declared here.')
     for name in description["searches"]:
         if name not in registry.searches():
-            raise ArtifactError(f'{folder} knows search "{name}", which nobody declares here; export the system again.')
+            raise ArtifactError(f'{folder} has search "{name}", which is not declared here; export the system again.')
     known = description["searches"]
     if known and (default := description["defaults"].get("search")) not in known:
         raise ArtifactError(
@@ -138,9 +138,9 @@ def _check_plugins(folder: Path, description: dict[str, Any]) -> None:
 
 def networks(description: dict[str, Any]) -> list[tuple[str, Family]]:
     """Names of a bundle's networks with their families: the system's own, that of its base, then other roles."""
-    found = [(name, registry.families()[part["family"]]) for name, part in description["models"].items()]
+    by_name = [(name, registry.families()[part["family"]]) for name, part in description["models"].items()]
 
-    return sorted(found, key=lambda entry: {MODEL: 0, BASE: 1}.get(description["models"][entry[0]]["role"], 2))
+    return sorted(by_name, key=lambda entry: {MODEL: 0, BASE: 1}.get(description["models"][entry[0]]["role"], 2))
 
 
 def roles(description: dict[str, Any]) -> dict[str, str]:
@@ -150,10 +150,7 @@ def roles(description: dict[str, Any]) -> dict[str, str]:
 
 
 def defaults(description: Mapping[str, Any], search: Search) -> dict[str, Any]:
-    """What a bundle searches with unless it is told otherwise: systems that it carries, and settings of this search.
-
-    Only finished bundles have `search_defaults`.
-    """
+    """Defaults of a search in a bundle: systems that it carries, and settings, if it is finished."""
     own = {name: value for name, value in description["defaults"].items() if name in search.settings.model_fields}
     return own | description.get("search_defaults", {}).get(search.name, {})
 
@@ -166,22 +163,22 @@ def searches(families: list[Family]) -> list[str]:
 def describe(
     family: Family, base: Family | None = None, others: Iterable[Family] = (), models: Iterable[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """What a bundle of a system can do: `searches` and `defaults`; and the plug-ins that it needs, also for `others`:
-    the families of systems in other roles than the base.
+    """Entries of a bundle's description: `searches`, `defaults`, and `plugins` that it needs, also for `others`, the
+    families of systems in other roles than the base.
 
     `models` are settings of the system's and of the base's model; searches that these refuse are left out.
     """
     families = [family, *([base] if base else [])]
     owners = registry.members().owners
-    configs = [(one, one.model.model_validate(model)) for one, model in zip(families, models, strict=False)]
+    configs = [(member, member.model.model_validate(model)) for member, model in zip(families, models, strict=False)]
 
     def refused(name: str) -> bool:
         search = registry.searches()[name]
-        return any(one.refuses(config, search, at_least(search)) for one, config in configs)
+        return any(member.refuses(config, search, at_least(search)) for member, config in configs)
 
     known = [name for name in searches(families) if not refused(name)]
     default = next((name for name in family.searches if name in known), None)
-    needed = [owners.get(("family", one.name)) for one in [*families, *others]] + [
+    needed = [owners.get(("family", member.name)) for member in [*families, *others]] + [
         owners.get(("search", name)) for name in known
     ]
     plugins = {loaded.plugin.name: loaded.record() for loaded in needed if loaded}
@@ -192,7 +189,10 @@ def describe(
 def names(families: dict[str, str]) -> dict[str, str]:
     """Role -> name of a network in a bundle: that of its family, with the role where two are of one family."""
     values = list(families.values())
-    return {role: f"{role}-{one}" if role != MODEL and values.count(one) > 1 else one for role, one in families.items()}
+    return {
+        role: f"{role}-{family}" if role != MODEL and values.count(family) > 1 else family
+        for role, family in families.items()
+    }
 
 
 def load_models(folder: Path, description: dict[str, Any], runtime: Runtime) -> dict[str, nn.Module]:
@@ -226,7 +226,7 @@ def _placed(model: nn.Module, runtime: Runtime) -> nn.Module:
 
 
 def copy_subwords(source: Path, folder: Path) -> list[str]:
-    """Copy the subword models into a bundle, instead of what is there; returns the names of the files in it."""
+    """Copy the subword models into a bundle, in place of older ones; returns the names of their files in it."""
     shutil.rmtree(folder / "subwords", ignore_errors=True)
     for path in sorted(source.iterdir()):
         copy_file(path, folder / "subwords" / path.name)

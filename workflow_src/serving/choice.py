@@ -1,4 +1,4 @@
-"""How a bundle's default search was chosen: what its description says of it, and the same in words. No torch here."""
+"""How a bundle's default search was chosen: entries of its description, and a phrase of them. No torch here."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def compute_engine(settings: Mapping[str, Any]) -> str:
 
 
 def default_fields(settings: SearchSettings, carried: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a search as a bundle that carries systems says them: those that are not at their default already.
+    """Settings of a search that differ from the defaults of a bundle that carries systems.
 
-    `carried` are names of carried systems by the setting that names one. A search that leaves out a carried system says
-    so by None.
+    `carried` are names of carried systems by the setting that names one. The setting is None where the search works
+    without that system.
     """
     kind = type(settings)
     before = {name: carried.get(name) if name in carried else _default(kind, name) for name in kind.model_fields}
@@ -27,12 +27,12 @@ def default_fields(settings: SearchSettings, carried: Mapping[str, Any]) -> dict
 
 
 def _default(kind: type[SearchSettings], name: str) -> Any:
-    """None, which no required setting is, where there is no default."""
+    """The default of a setting; None for a required one."""
     return None if kind.option(name).required else kind.default(name)
 
 
 def choice_words(description: Mapping[str, Any]) -> str:
-    """Why a bundle searches as it does by default, for help and logs: `ctc-beam, the best of 3 rows on dev (…)`."""
+    """The default search of a bundle and how it was chosen: `ctc-beam, the best of 3 rows on dev (…)`."""
     search, choice = description["defaults"]["search"], description.get("default_from")
     if choice is None:
         return f"{search}, the first of the system's searches; bundles of an experiment have the one that dev chose"

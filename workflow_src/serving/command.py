@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import io
 import itertools
 import logging
@@ -12,7 +13,7 @@ from typing import Any
 
 from workflow_src import registry
 from workflow_src.config.base import nearest
-from workflow_src.config.experiment import REMOVALS
+from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.data.lines import read_lines
 from workflow_src.records.atomic import ArtifactError, atomic
 from workflow_src.runtime import console
@@ -28,7 +29,7 @@ PLUGGED = "{} of a plug-in needs --plugins PACKAGE."
 
 
 def _number(text: str) -> int | str:
-    """A whole number; other text stays, and the check of the value says what is wrong with it."""
+    """A whole number, or the text as it is, which the check of the value refuses."""
     try:
         return int(text)
     except ValueError:
@@ -36,55 +37,55 @@ def _number(text: str) -> int | str:
 
 
 def _parser(search: Search | None, description: Mapping[str, Any] | None) -> argparse.ArgumentParser:
-    """The options of the command, and of all searches; the help has those of `search`, with the defaults of a bundle,
-    as its `description` says them."""
+    """The options of the command and of all searches; the help has those of `search`, with defaults of `description`,
+    that of a bundle."""
     defaults = bundle.defaults(description, search) if description and search else {}
     default = "the bundle's, which is the best on dev: --bundle FOLDER --help shows it"
     if description and description["searches"]:
         default = choice_words(description)
     wanted = (description or {}).get("remove_repetitions")
     removed, kept = wanted or "subwords", "autoregressive searches" + " and models with alignments" * (wanted is None)
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="continuum translate",
         description="Translate lines of standard input with an exported system. A search has options of its own: "
         "--bundle FOLDER --search NAME --help shows them.",
         allow_abbrev=False,
     )
-    made.add_argument("--bundle", required=True, help="folder of an exported system")
-    made.add_argument("--search", help=f"default: {default.replace('%', '%%')}")
-    made.add_argument(
+    parser.add_argument("--bundle", required=True, help="folder of an exported system")
+    parser.add_argument("--search", help=f"default: {default.replace('%', '%%')}")
+    parser.add_argument(
         "--plugins", nargs="+", default=[], metavar="PACKAGE", help="plug-ins that the bundle or the search needs"
     )
-    made.add_argument(
+    parser.add_argument(
         "--remove-repetitions", choices=REMOVALS, help=f"default: none for {kept}, {removed} for all others"
     )
-    made.add_argument(
+    parser.add_argument(
         "--normalised",
         action="store_true",
         help="lines are normalised text, as in results/RECIPE/corpus: take them as they are",
     )
-    made.add_argument("--batch", type=_number, default=64, help="sentences translated together")
-    made.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    made.add_argument(
+    parser.add_argument("--batch", type=_number, default=64, help="sentences translated together")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument(
         "--precision",
         default="auto",
         choices=("auto", "float32", "bfloat16", "int8", "float16"),
         help="int8 and float16 are for folders of other engines; default: auto",
     )
-    made.add_argument("--threads", type=_number, help="CPU threads")
-    made.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8; see docs/inference.md")
-    made.add_argument("--input", type=Path, help="a file instead of standard input")
-    made.add_argument("--output", type=Path, help="a file instead of standard output; written as a whole")
-    group = made.add_argument_group(f"options of search {search.name}" if search else "options of searches")
+    parser.add_argument("--threads", type=_number, help="CPU threads")
+    parser.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8; see docs/inference.md")
+    parser.add_argument("--input", type=Path, help="a file instead of standard input")
+    parser.add_argument("--output", type=Path, help="a file instead of standard output; written as a whole")
+    group = parser.add_argument_group(f"options of search {search.name}" if search else "options of searches")
     own = search.settings.model_fields if search else {}
     for name in dict.fromkeys([*own, *_settings()]):
         _add_setting(group, name, search if name in own else None, defaults)
-    return made
+    return parser
 
 
 def _settings() -> list[str]:
     """Names of the settings of all searches."""
-    return list(dict.fromkeys(name for one in registry.searches().values() for name in one.settings.model_fields))
+    return list(dict.fromkeys(name for search in registry.searches().values() for name in search.settings.model_fields))
 
 
 def _option(name: str) -> str:
@@ -93,7 +94,9 @@ def _option(name: str) -> str:
 
 def _add_setting(group: Any, name: str, search: Search | None, defaults: Mapping[str, Any]) -> None:
     """The option of a setting; its text is checked by the settings class. The help shows it for `search`."""
-    kinds = [one.settings for one in registry.searches().values() if name in one.settings.model_fields]
+    kinds = [
+        candidate.settings for candidate in registry.searches().values() if name in candidate.settings.model_fields
+    ]
     kind = search.settings if search else kinds[0]
     about = argparse.SUPPRESS
     if search:
@@ -113,92 +116,113 @@ def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
         yield chunk
 
 
-def _told(given: argparse.Namespace, translator: BaseTranslator) -> dict[str, Any]:
-    """The settings that the user gave. Raises ValueError for one that the search does not take."""
-    told = {name: getattr(given, name) for name in _settings() if getattr(given, name) is not None}
-    search = registry.search_of(translator.settings(given.search)[0])
-    for name in told:
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options of the command; `settings` are those of the search that the user set, as text or bool."""
+
+    bundle: str
+    search: str | None
+    plugins: list[str]
+    remove_repetitions: Removal | None
+    normalised: bool
+    batch: int
+    device: str
+    precision: str
+    threads: int | None
+    engine: str
+    input: Path | None
+    output: Path | None
+    settings: dict[str, Any]
+
+
+def _settings_of(options: Options, translator: BaseTranslator) -> dict[str, Any]:
+    """Settings of the search, bundles as translators. Raises ValueError for a setting that the search does not take."""
+    fields = dict(options.settings)
+    search = registry.search_of(translator.settings(options.search)[0])
+    for name in fields:
         if name not in search.settings.model_fields:
             owners = ", ".join(one.name for one in registry.searches().values() if name in one.settings.model_fields)
             raise ValueError(
                 f"{_option(name)} belongs to {owners}, and the search is {search.name}; remove one of the two."
             )
     for name in search.settings.named("role"):
-        if told.get(name) == "none":
-            told[name] = None
-        elif name in told:
-            told[name] = Translator.load(told[name], given.device, given.precision, given.threads)
-    return told
+        if fields.get(name) == "none":
+            fields[name] = None
+        elif name in fields:
+            fields[name] = Translator.load(fields[name], options.device, options.precision, options.threads)
+    return fields
 
 
-def _translated(given: argparse.Namespace) -> Iterator[str]:
-    check_batch(given.batch)
-    translator = Translator.load(given.bundle, given.device, given.precision, given.threads, given.engine)
-    settings, systems = translator.settings(given.search, **_told(given, translator))
+def _translations(options: Options) -> Iterator[str]:
+    check_batch(options.batch)
+    translator = Translator.load(options.bundle, options.device, options.precision, options.threads, options.engine)
+    settings, systems = translator.settings(options.search, **_settings_of(options, translator))
     if note := translator.why_eager(settings):
         log.warning("warning: %s", note)
     # Report wrong settings even when there is nothing to translate.
-    translator.search([], settings, systems, batch=given.batch)
+    translator.search([], settings, systems, batch=options.batch)
     done = 0
     # Sorting by length works within a chunk, so chunks are much larger than batches.
-    for chunk in _chunks(read_lines(given.input or "/dev/stdin"), 64 * given.batch):
+    for chunk in _chunks(read_lines(options.input or "/dev/stdin"), 64 * options.batch):
         yield from translator.translate(
             chunk,
             settings,
-            batch=given.batch,
+            batch=options.batch,
             first_line=done + 1,
             systems=systems,
-            normalised=given.normalised,
-            remove_repetitions=given.remove_repetitions,
+            normalised=options.normalised,
+            remove_repetitions=options.remove_repetitions,
         )
         done += len(chunk)
 
 
-def _parse(words: list[str] | None) -> argparse.Namespace:
+def _parse(words: list[str] | None) -> Options:
     """Parse the command line. The help depends on the bundle and the search, so these are parsed first."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--bundle")
-    first.add_argument("--search")
-    first.add_argument("--plugins", nargs="+", default=[])
-    found, _ = first.parse_known_args(words)
-    registry.use([*registry.wanted(), *found.plugins])
+    first_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first_parser.add_argument("--bundle")
+    first_parser.add_argument("--search")
+    first_parser.add_argument("--plugins", nargs="+", default=[])
+    first, _ = first_parser.parse_known_args(words)
+    registry.use([*registry.wanted(), *first.plugins])
     description = failure = None
-    if found.bundle:
+    if first.bundle:
         try:
-            description = bundle.read_bundle(Path(found.bundle))
+            description = bundle.read_bundle(Path(first.bundle))
         except ArtifactError as error:
             failure = error
-    if found.search and found.search not in registry.searches() and description:
+    if first.search and first.search not in registry.searches() and description:
         allowed = description["searches"]
         raise ValueError(
-            f'unknown search "{found.search}"; allowed: {", ".join(allowed)}.{nearest(found.search, allowed)} '
+            f'unknown search "{first.search}"; allowed: {", ".join(allowed)}.{nearest(first.search, allowed)} '
             f"{PLUGGED.format('A search')}"
         )
-    name = found.search or (description["defaults"].get("search") if description else None)
+    name = first.search or (description["defaults"].get("search") if description else None)
     search = registry.searches().get(name or "")
-    made = _parser(search, description)
-    options, unknown = made.parse_known_args(words)
+    parser = _parser(search, description)
+    parsed, unknown = parser.parse_known_args(words)
     if unknown:
         # Without its plug-in a bundle cannot be read, nor the options of its searches.
         if failure:
             raise failure
-        made.error(f"unrecognized arguments: {' '.join(unknown)}. {PLUGGED.format('An option')}")
-    return options
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}. {PLUGGED.format('An option')}")
+    values = vars(parsed)
+    settings = {name: value for name in _settings() if (value := values.pop(name)) is not None}
+    return Options(**values, settings=settings)
 
 
 def main(words: list[str] | None = None) -> None:
     """The command: exit code 0, or 1 with one sentence on standard error."""
     with console.command():
-        given = _parse(words)
-        if given.output:
-            with atomic(given.output) as file:
-                file.writelines(f"{line}\n" for line in _translated(given))
+        options = _parse(words)
+        if options.output:
+            with atomic(options.output) as file:
+                file.writelines(f"{line}\n" for line in _translations(options))
         else:
             output = console.standard_output(", or use --output")
             # The same bytes whatever the terminal's own encoding is.
             if isinstance(output, io.TextIOWrapper):
                 output.reconfigure(encoding="utf-8", newline="\n")
-            console.write(output, _translated(given))
+            console.write(output, _translations(options))
 
 
 if __name__ == "__main__":

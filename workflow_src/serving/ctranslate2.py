@@ -58,14 +58,14 @@ class CTranslate2Translator(BaseTranslator):
         threads = threads or cores()
         set_threads(threads)
         subwords = Subwords.load(folder / "subwords")
-        # The library chooses its device itself; the runtime says what was asked for.
-        made = cls(description, {}, subwords, Runtime(torch.device(kind), torch.float32))
+        # The library chooses its device itself; the runtime has the kind of device.
+        translator = cls(description, {}, subwords, Runtime(torch.device(kind), torch.float32))
         common = (folder, subwords.names(), part["model"]["max_positions"], device, precision)
-        made.single = Engine(*common, inter_threads=1, intra_threads=threads)
+        translator.single = Engine(*common, inter_threads=1, intra_threads=threads)
         several = threads > 1 and kind == "cpu"
-        made.parallel = Engine(*common, inter_threads=threads, intra_threads=1) if several else made.single
-        made._precision = precision
-        return made
+        translator.parallel = Engine(*common, inter_threads=threads, intra_threads=1) if several else translator.single
+        translator._precision = precision
+        return translator
 
     @property
     def precision(self) -> str:

@@ -29,6 +29,7 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
         with room_for(folder):
+            assert engine.export is not None, "rules export for engines that declare `export`"
             written: Export = import_object(engine.export)(bundle.models[name], bundle.subwords, Path(building))
         names = _moved(Path(building), folder)
     names += copy_subwords(source / "subwords", folder)

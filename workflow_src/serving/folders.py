@@ -1,14 +1,14 @@
-"""Folders that stages translate with: named on a command line, and opened with the engine that a decode asks for."""
+"""Bundles of a stage: named on a command line, and opened with the engine of a decode."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workflow_src.jobs import Machine, named_paths
 from workflow_src.registry import default_engine, engines
+from workflow_src.spec import Engine
 
 if TYPE_CHECKING:
     from workflow_src.serving.base import BaseTranslator
@@ -24,27 +24,27 @@ def bundle_files(folders: dict[str, Path], needed: set[str], kind: str = "bundle
     return {f"{kind} {system}": folder / "bundle.json" for system, folder in folders.items() if system in needed}
 
 
-def load(folders: dict[str, Path], needed: set[str], arguments: argparse.Namespace) -> dict[str, Any]:
+def load(folders: Mapping[str, Path], needed: set[str], machine: Machine) -> dict[str, BaseTranslator]:
     """A translator for each needed system that has a folder."""
     from workflow_src.serving.translator import Translator
 
     return {
-        # What others exported on this machine changes no analysis.
-        system: Translator.load(folder, arguments.device, arguments.precision, arguments.threads, engine="eager")
+        # Eager, so that exported graphs in this machine's cache change no analysis.
+        system: Translator.load(folder, machine.device, machine.precision, machine.threads, engine="eager")
         for system, folder in folders.items()
         if system in needed
     }
 
 
 def open_engine(folder: Path, device: str, precision: str, threads: int | None, settings: dict[str, Any]) -> Any:
-    """The translator that a decode's engine and compute type ask for; our own computes eagerly."""
+    """The translator of a bundle with a decode's engine and compute type; our own code computes eagerly."""
     from workflow_src.serving.translator import Translator
 
     device, precision, mode = placement(settings, device, precision)
     return Translator.load(folder, device, precision, threads, mode)
 
 
-def placement(settings: dict[str, Any], device: str = "auto", precision: str = "auto") -> tuple[str, str, str]:
+def placement(settings: Mapping[str, Any], device: str = "auto", precision: str = "auto") -> tuple[str, str, str]:
     """Device, precision and engine of `Translator.load` by which a decode's engine and compute type compute."""
     compute_type, engine = settings.get("compute_type"), _engine(settings)
     # A folder that another engine reads has no modes.
@@ -57,17 +57,17 @@ def placement(settings: dict[str, Any], device: str = "auto", precision: str = "
     return "cpu" if on_cpu else device, compute_type or precision, mode
 
 
-def _engine(settings: dict[str, Any]) -> Any:
+def _engine(settings: Mapping[str, Any]) -> Engine:
     name = settings.get("engine")
     return engines()[name] if name else default_engine()
 
 
-def _only(engine: Any) -> str | None:
+def _only(engine: Engine) -> str | None:
     """The one kind of devices that an engine which reads bundles serves on."""
     return engine.devices[0] if len(engine.devices) == 1 and not engine.exports else None
 
 
-def _placed(engine: Any, device: str, precision: str) -> tuple[str, str]:
+def _placed(engine: Engine, device: str, precision: str) -> tuple[str, str]:
     """Device and precision of bundles under an engine.
 
     Where it serves on one kind of devices only, its mode would mean another engine on others: it stays there, in

@@ -1,4 +1,4 @@
-"""The `continuum translate` command that translates as a decode of the workflow does."""
+"""The `continuum translate` command of a decode."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def translate_command(
         if system != own.get(name):
             words += [_option(name), systems[role] if system else "none"]
     if any(getattr(values, name) is None and own.get(name) for name in roles):
-        # Without a system that the bundle carries, settings that were chosen beside it say nothing.
+        # Without a carried system, defaults that were chosen for both do not apply.
         own = {name: value for name, value in own.items() if name in roles}
     for name in kind.model_fields:
         value, default = getattr(values, name), own.get(name, kind.default(name))

@@ -1,4 +1,4 @@
-"""Whether the hypotheses of a search fit into memory, asked before it starts."""
+"""Check, before a search, that its hypotheses fit into memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workflow_src.registry import search_of
 from workflow_src.runtime import memory
 from workflow_src.spec import SearchSettings, Sizes
 
-# Bytes that fit everywhere: what is free is only asked for more.
+# Bytes that fit everywhere: free memory is not looked up for less.
 SMALL = 2**28
 
 
@@ -37,10 +37,10 @@ def check_room(settings: SearchSettings, sizes: Sizes, device: torch.device) -> 
     value = bisect.bisect_left(range(1, getattr(settings, largest)), True, key=too_much)
     batch = bisect.bisect_left(range(1, sizes.sentences), True, key=too_many)
     cures = [f"{name} to {most}" for name, most in ((largest, value), ("batch", batch)) if most]
-    asked = ", ".join(f"{name} {getattr(settings, name)}" for name in names)
+    values = ", ".join(f"{name} {getattr(settings, name)}" for name in names)
     count = "1 sentence" if sizes.sentences == 1 else f"{sizes.sentences} sentences"
     raise ValueError(
-        f"search {search.name} with {asked} needs at least {needed / 1e9:,.1f} GB of memory for {count} of "
+        f"search {search.name} with {values} needs at least {needed / 1e9:,.1f} GB of memory for {count} of "
         f"{sizes.length} subwords together, and {free / 1e9:,.1f} GB are free; lower "
         f"{' or '.join(cures) or f'{largest} and batch'}."
     )

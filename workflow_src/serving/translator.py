@@ -1,4 +1,4 @@
-"""Text in, text out, from an exported bundle: for people who just want translations.
+"""Translation of text with an exported bundle.
 
 from workflow_src import Translator
 translator = Translator.load("results/tatoeba/bundles/score/seed-1")
@@ -29,7 +29,7 @@ from workflow_src.serving.bundle import load_models, read_bundle
 from workflow_src.spec import Role, SearchSettings, phrase
 from workflow_src.types import Hypotheses, max_positions
 
-# An export takes 5 to 9 seconds, and a graph saves 0.5 to 2 milliseconds a sentence.
+# Sentences after which an export pays: it takes 5 to 9 seconds, and saves 0.5 to 2 milliseconds a sentence.
 EXPORT_PAYS = 10_000
 
 
@@ -43,7 +43,7 @@ class Translator(BaseTranslator):
         # Sentences that were translated without a graph, and what has none.
         self._counted: dict[tuple[SearchSettings, bool, bool], int] = {}
         self._failed: set[tuple[SearchSettings, bool, bool]] = set()
-        self._found: dict[SearchSettings, dict[str, nn.Module]] = {}
+        self._networks: dict[SearchSettings, dict[str, nn.Module]] = {}
 
     @classmethod
     def load(
@@ -61,7 +61,7 @@ class Translator(BaseTranslator):
         `use`.
 
         Raises ArtifactError when the folder is no bundle or a file of it is missing, damaged or of another model;
-        ValueError for a device that is not there or an engine that cannot serve.
+        ValueError for a device that this machine lacks or an engine that cannot serve.
         """
         folder = check_folder(folder)
         check_threads(threads)
@@ -74,7 +74,7 @@ class Translator(BaseTranslator):
         runtime = choose(device, precision, training=False)
         set_threads(threads)
         models = load_models(folder, description, runtime)
-        if not any(one.dtype == runtime.dtype for model in models.values() for one in model.parameters()):
+        if not any(parameter.dtype == runtime.dtype for model in models.values() for parameter in model.parameters()):
             # Networks without parts that are narrowed compute as they are.
             runtime = dataclasses.replace(runtime, dtype=torch.float32)
         return cls(description, models, Subwords.load(folder / "subwords"), runtime).use(engine)
@@ -89,7 +89,7 @@ class Translator(BaseTranslator):
         self._automatic, self._fast = engine == "auto", None
         self.engine, declared = choose_mode(engine, self.device, self.precision, families[0], self.searches)
         if declared is not None:
-            # What only fills roles is handed over with a search, and may be of the same families.
+            # Networks that only fill roles are arguments of a search, and may be of the same families.
             own = {family.name: self.models[name] for name, family in self._families if name not in self._others}
             self._fast = open_engine(declared, own, self.engine, self.runtime.device)
         return self
@@ -155,10 +155,10 @@ class Translator(BaseTranslator):
         """
         if systems:
             return self._find(settings, systems)
-        # Kept: one sentence at a time asks for the same again and again.
-        if settings not in self._found:
-            self._found[settings] = self._find(settings, {})
-        return dict(self._found[settings])
+        # Cached for calls with one sentence.
+        if settings not in self._networks:
+            self._networks[settings] = self._find(settings, {})
+        return dict(self._networks[settings])
 
     def _find(self, settings: SearchSettings, systems: Mapping[str, BaseTranslator]) -> dict[str, nn.Module]:
         declared = registry.search_of(settings)
@@ -194,7 +194,9 @@ class Translator(BaseTranslator):
         network, family = other._families[0]
         has = family.traits - family.lacks(getattr(other.models[network], "config", None))
         if role.trait is not None and role.trait not in has:
-            wanted = " or ".join(n for n, one in registry.families().items() if role.trait in one.traits)
+            wanted = " or ".join(
+                family_name for family_name, candidate in registry.families().items() if role.trait in candidate.traits
+            )
             raise ValueError(
                 f'the {name} must be a system that {phrase(role.trait)}, and "{system}" is none; give the bundle of '
                 f"one of family {wanted}."
@@ -221,7 +223,7 @@ class Translator(BaseTranslator):
             return None
         if fast.ready(settings, scored, networks, alone):
             return fast
-        # To export takes seconds. Who does not ask for the engine by its name waits for it where it pays.
+        # With engine auto, an export, which takes seconds, waits until enough sentences were translated without.
         key = settings, scored, alone
         self._counted[key] = self._counted.get(key, 0) + number
         if self._counted[key] < EXPORT_PAYS or key in self._failed:

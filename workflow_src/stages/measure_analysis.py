@@ -38,11 +38,13 @@ class Inputs(DeviceJobInputs):
 def run(inputs: Inputs) -> str:
     if inputs.analysis not in analyses():
         raise unknown("analysis", inputs.analysis, list(analyses()), "--analysis")
-    analysis, given = analyses()[inputs.analysis], recorded(inputs.settings)
+    analysis, rule_settings = analyses()[inputs.analysis], recorded(inputs.settings)
     own = analysis.settings.model_fields.keys() - set(analysis.settings.selecting())
     limits = dict(word.split("=", 1) for word in inputs.limits)
-    settings = parse(analysis.settings, {name: given[name] for name in own if name in given} | limits, "--settings")
-    entries = {name: value for name, value in given.items() if name not in own}
+    settings = parse(
+        analysis.settings, {name: rule_settings[name] for name in own if name in rule_settings} | limits, "--settings"
+    )
+    entries = {name: value for name, value in rule_settings.items() if name not in own}
     machine = inputs.machine.model_copy(update={"precision": "float32"} if analysis.float32 else {})
     source, target, reference = inputs.source, inputs.target, inputs.reference
     measured = import_object(analysis.measure)(
@@ -57,7 +59,7 @@ def run(inputs: Inputs) -> str:
         words = (str(row[key]) for key in ("system", "name", "seed") if key in row)
         files[" ".join(["details", *words])] = row["details"]
     files |= bundle_files(inputs.bundles, set(inputs.bundles))
-    write_json(inputs.output, content | {"provenance": provenance(given, files)})
+    write_json(inputs.output, content | {"provenance": provenance(rule_settings, files)})
     sentences = f", {content['sentences']} sentences" if "sentences" in content else ""
     return f"{inputs.output}: {analysis.title.lower()}{sentences}"
 

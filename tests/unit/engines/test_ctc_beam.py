@@ -38,12 +38,12 @@ def logits_of(sharpness: float, rows: int = 5, slots: int = 6) -> torch.Tensor:
 def test_slots_of_a_batch_on_a_device_are_those_of_sentences_one_by_one(min_ratio, sharpness):
     logits, slots = logits_of(sharpness), torch.tensor([6, 4, 1, 5, 6])
     wanted = [probable(row[:count].numpy(), min_ratio) for row, count in zip(logits, slots, strict=True)]
-    found = rows_of_tensors(logits, slots, min_ratio, True)
-    for row, parts in zip(found, wanted, strict=True):
+    actual = rows_of_tensors(logits, slots, min_ratio, True)
+    for row, parts in zip(actual, wanted, strict=True):
         assert all(map(np.array_equal, row[:3], parts))
     best = logits.log_softmax(-1).amax(-1)
     sums = [float(own[:count].sum()) for own, count in zip(best, slots, strict=True)]
-    assert [row.base for row in found] == pytest.approx(sums, abs=1e-4)
+    assert [row.base for row in actual] == pytest.approx(sums, abs=1e-4)
     assert all(row.base == 0 for row in rows_of_tensors(logits, slots, min_ratio, False))
 
 
@@ -60,11 +60,11 @@ def test_compiled_code_finds_the_same_symbols(min_ratio):
 
 @pytest.fixture(scope="module")
 def model():
-    made = nat(SIZE, SIZE, seed=4, encoder_layers=1, layers=1).float()
+    network = nat(SIZE, SIZE, seed=4, encoder_layers=1, layers=1).float()
     with torch.no_grad():
         # Sharp enough that some slots have a few probable symbols, and others many.
-        made.target_embedding.weight.mul_(2)
-    return made
+        network.target_embedding.weight.mul_(2)
+    return network
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,8 @@ class Carried:
         self.scorer = scorer
 
 
-def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, graphs, monkeypatch):
+@pytest.mark.usefixtures("graphs")
+def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, monkeypatch):
     """Several widths and ratios share a graph; alone and in padded batches, with a language model and without."""
     pytest.importorskip("onnxscript", reason="needs the extra fast")
     from workflow_src.engines import onnx_export

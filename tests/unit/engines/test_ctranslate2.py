@@ -83,15 +83,15 @@ def test_tokens_and_scores_are_ours_on_500_sentences(exported):
     model, engine = exported
     sources = sentences(500, torch.Generator().manual_seed(2))
     for beam, penalty in ((1, 1.0), (4, 1.0), (4, 0.0), (3, 0.6)):
-        found, ours = engine.search(sources, beam, penalty), own(model, sources, beam, penalty)
+        hypotheses, ours = engine.search(sources, beam, penalty), own(model, sources, beam, penalty)
         cut = set(engine.cut)
         whole = [i for i in range(500) if i not in cut]
         # The model ends nearly all of its sentences itself, and in different words: the comparison says something.
         assert len(whole) > 470 and len(set(map(tuple, ours.tokens))) > 300
         # Greedy search has nothing to choose where a limit cuts.
         compared = range(500) if beam == 1 else whole
-        assert [found.tokens[i] for i in compared] == [ours.tokens[i] for i in compared]
-        assert [found.scores[i] for i in whole] == pytest.approx([ours.scores[i] for i in whole], abs=1e-4)
+        assert [hypotheses.tokens[i] for i in compared] == [ours.tokens[i] for i in compared]
+        assert [hypotheses.scores[i] for i in whole] == pytest.approx([ours.scores[i] for i in whole], abs=1e-4)
 
 
 def test_batches_and_order_change_nothing(exported):
@@ -112,12 +112,12 @@ def test_limits_are_ours_whoever_shares_a_batch(quick):
     with torch.no_grad():
         model.output_bias[2] = -20.0
     for ratio in (0.0, 0.5, 9.0):
-        found, ours = engine.search(sources, 1, max_length_ratio=ratio), own(model, sources, 1, ratio=ratio)
+        hypotheses, ours = engine.search(sources, 1, max_length_ratio=ratio), own(model, sources, 1, ratio=ratio)
         assert [len(tokens) for tokens in ours.tokens] == [engine.limit(len(source), ratio) for source in sources]
         assert max(map(len, ours.tokens)) <= MODEL["max_positions"] - 1
         assert len(engine.cut) in (0, 40)
         if engine.cut:
-            assert [len(tokens) for tokens in found.tokens] == [len(tokens) for tokens in ours.tokens]
+            assert [len(tokens) for tokens in hypotheses.tokens] == [len(tokens) for tokens in ours.tokens]
 
 
 def test_int8_is_another_computation_of_the_same_model(exported, tmp_path):
@@ -133,18 +133,18 @@ def test_int8_is_another_computation_of_the_same_model(exported, tmp_path):
 
 def test_what_cannot_be_is_said_in_one_sentence(quick, tmp_path, monkeypatch):
     model, _ = quick
-    with pytest.raises(ValueError, match='unknown compute_type "int4"; allowed: float32, int8, float16'):
+    with pytest.raises(ValueError, match=r'compute_type "int4".*float32, int8, float16'):
         ctranslate2.Engine(tmp_path, pieces(model), 40, compute_type="int4")
-    with pytest.raises(ValueError, match=r"compute_type float16 does not run on this cpu with CTranslate2; allowed: "):
+    with pytest.raises(ValueError, match=r"compute_type float16 .*\bcpu\b.*allowed: "):
         ctranslate2.Engine(tmp_path, pieces(model), 40, compute_type="float16")
-    with pytest.raises(ValueError, match=f"CTranslate2 cannot load {re.escape(str(tmp_path))}"):
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path))):
         ctranslate2.Engine(tmp_path, pieces(model), 40)
     short = pieces(model) | {"target": pieces(model)["target"][:-1]}
-    with pytest.raises(ValueError, match=f"target vocabulary names {SOURCE - 1} different subwords, the model has"):
+    with pytest.raises(ValueError, match=rf"target vocabulary .*\b{SOURCE - 1}\b"):
         write_model(model, short, tmp_path)
-    with pytest.raises(ValueError, match="models of family transformer only, not a Linear"):
+    with pytest.raises(ValueError, match=r"transformer only.*Linear"):
         write_model(torch.nn.Linear(2, 2), {}, tmp_path)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
-    with pytest.raises(ValueError, match=r'engine ctranslate2 needs .*; install the extra "fast": pip install ctrans'):
+    with pytest.raises(ValueError, match="pip install ctranslate2"):
         ctranslate2_spec.library()

@@ -39,17 +39,17 @@ def test_fast_on_a_gpu_is_these_graphs_where_they_serve():
 
 
 def test_fast_on_a_gpu_is_refused_where_nothing_serves():
-    with pytest.raises(ValueError, match="serves searches that have a program, and this system has none; use engine"):
+    with pytest.raises(ValueError, match="program"):
         chosen("fast", "cuda", "transformer")
 
 
 @given(st.integers(1, 2000), st.integers(1, 2000))
 def test_buckets_hold_what_is_put_into_them(length, limit):
-    found = bucket(min(length, limit), limit)
-    assert min(length, limit) <= found <= limit
-    assert bucket(found, limit) == found
+    actual = bucket(min(length, limit), limit)
+    assert min(length, limit) <= actual <= limit
+    assert bucket(actual, limit) == actual
     # Less than 8 positions wasted on short sentences, less than half as many as needed on longer ones.
-    assert found - min(length, limit) < max(8, min(length, limit) / 2)
+    assert actual - min(length, limit) < max(8, min(length, limit) / 2)
 
 
 def test_there_are_few_buckets():
@@ -109,16 +109,16 @@ def eager(models, sources, settings):
 def test_translations_are_those_of_dynamic_shapes(name):
     """The same programs serve other sentences of their buckets; spare rows and padding change nothing."""
     models, settings = case(name)
-    made, sources = CapturedPasses(models, CPU), sentences()
+    engine, sources = CapturedPasses(models, CPU), sentences()
     wanted = eager(models, sources, settings)
     for size in (1, 3, 40):
-        parts = [made.translate(sources[i : i + size], settings) for i in range(0, 40, size)]
+        parts = [engine.translate(sources[i : i + size], settings) for i in range(0, 40, size)]
         assert [row for part in parts for row in part.tokens] == wanted.tokens
         if wanted.steps:
             assert [count for part in parts for count in part.steps] == wanted.steps
     assert len({tuple(row) for row in wanted.tokens}) > 8
     # 40 single sentences, 14 batches and one: three widths of sources and three sizes of batches.
-    assert len(made._programs) <= 9
+    assert len(engine._programs) <= 9
 
 
 @torch.no_grad()
@@ -144,30 +144,30 @@ class Counted(Program):
 
 def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatch):
     models, settings = case("argmax")
-    monkeypatch.setattr(cuda_graphs, "bucket", lambda length, limit: length)
+    monkeypatch.setattr(cuda_graphs, "bucket", lambda length, _limit: length)
     monkeypatch.setattr(cuda_graphs, "Program", Counted)
     monkeypatch.setattr(Counted, "made", 0)
-    made, sources = CapturedPasses(models, CPU), [[word] * 5 for word in range(3, 13)]
+    engine, sources = CapturedPasses(models, CPU), [[word] * 5 for word in range(3, 13)]
     wanted = [eager(models, [source], settings).tokens[0] for source in sources]
     # The narrowest outputs first.
     order = sorted(range(10), key=lambda i: len(wanted[i]))
     assert len(wanted[order[0]]) < len(wanted[order[-1]])
     for i in (*order, *order):
-        assert made.translate([sources[i]], settings).tokens == [wanted[i]]
+        assert engine.translate([sources[i]], settings).tokens == [wanted[i]]
     # The narrower ones are gone.
-    assert len(made._programs) == 1 and 1 < Counted.made <= len({len(row) for row in wanted})
+    assert len(engine._programs) == 1 and 1 < Counted.made <= len({len(row) for row in wanted})
 
 
 def test_a_program_is_made_once_for_its_shapes():
     models, settings = case("ctc-greedy")
-    made = CapturedPasses(models, CPU)
+    engine = CapturedPasses(models, CPU)
     # As wide as the first needs; the others are narrower.
     for source in ([8, 9, 10, 11, 12, 5, 6], [5], [5, 6, 7]):
-        made.translate([source], settings)
-    assert len(made._programs) == 1
+        engine.translate([source], settings)
+    assert len(engine._programs) == 1
     other = settings.model_copy(update={"blank_penalty": 3.0})
-    assert made.translate([[5, 6, 7]], other).tokens == eager(models, [[5, 6, 7]], other).tokens
-    assert len(made._programs) == 2
+    assert engine.translate([[5, 6, 7]], other).tokens == eager(models, [[5, 6, 7]], other).tokens
+    assert len(engine._programs) == 2
 
 
 @pytest.mark.parametrize("end", [False, True])
@@ -195,7 +195,7 @@ def counted(seed: int):
 def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
     """Each of its own networks counts, whatever was there before; settings that change no graph share one."""
     model, sources, search = nat(), sentences(12), registry.searches()["ctc-beam"]
-    made, run = CapturedPasses({"nat": model}, CPU), registry.import_object(search.run)
+    engine, run = CapturedPasses({"nat": model}, CPU), registry.import_object(search.run)
     beside = [
         {LM: counted(1)},
         {LM: counted(2)},
@@ -208,13 +208,13 @@ def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
         networks = {MODEL: model, **others}
         wanted = run(networks, pad(sources, eos=True), settings, scored=False)
         for size in (1, 12):
-            parts = [made.translate(sources[i : i + size], settings, networks=networks) for i in range(0, 12, size)]
+            parts = [engine.translate(sources[i : i + size], settings, networks=networks) for i in range(0, 12, size)]
             assert [row for part in parts for row in part.tokens] == wanted.tokens
             assert [row for part in parts for row in part.candidates] == wanted.candidates
         told.append(wanted.tokens)
     assert told[0] != told[1] != told[3] and told[0] != told[2] != told[4] and told[4] != told[6]
     # A sentence by itself, in up to two widths, and all of them.
-    assert len(made._programs) <= 4
+    assert len(engine._programs) <= 4
 
 
 REFUSED = [

@@ -151,7 +151,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def settings(family):
+def settings():
     return registry.searches()["collapse"].settings(blank=5)
 
 
@@ -199,7 +199,7 @@ def test_a_family_that_no_engine_knows_translates_as_eager_inference_does(engine
 def test_graphs_are_exported_once_for_all_processes(engine, model, folder, settings, monkeypatch):
     from workflow_src.engines import onnx_export
 
-    def never(*words):
+    def never(*_):
         raise AssertionError("exported again")
 
     monkeypatch.setattr(onnx_export, "export", never)
@@ -209,7 +209,8 @@ def test_graphs_are_exported_once_for_all_processes(engine, model, folder, setti
 
 
 @pytest.mark.parametrize("change", ["weights", "settings", "int8"])
-def test_other_weights_settings_and_precision_have_graphs_of_their_own(engine, model, folder, settings, change):
+@pytest.mark.usefixtures("engine")
+def test_other_weights_settings_and_precision_have_graphs_of_their_own(model, folder, settings, change):
     import copy
 
     changed = copy.deepcopy(model)
@@ -226,23 +227,23 @@ def test_a_damaged_graph_is_exported_again(engine, model, folder, settings, monk
 
     path = engine._path(engine._key(settings, True, True))
     content = path.read_bytes()
-    monkeypatch.setattr(onnx_export, "export", lambda *words: content)
+    monkeypatch.setattr(onnx_export, "export", lambda *_words: content)
     path.write_bytes(content[: len(content) // 2])
     with caplog.at_level(logging.WARNING):
-        found = graphs({"upsampler": model}, folder).translate([[7, 8, 9]], settings, True)
-    assert found.tokens == engine.translate([[7, 8, 9]], settings, True).tokens
+        hypotheses = graphs({"upsampler": model}, folder).translate([[7, 8, 9]], settings, True)
+    assert hypotheses.tokens == engine.translate([[7, 8, 9]], settings, True).tokens
     assert "exporting it again" in caplog.text and path.read_bytes() == content
 
 
 def test_8_bit_products_change_few_words_and_batches_none(model, folder, settings):
-    made, sources = graphs({"upsampler": model}, folder, int8=True), sentences(20)
-    found = made.translate(sources, settings, False)
-    assert found.tokens == [made.translate([source], settings, False).tokens[0] for source in sources]
+    engine, sources = graphs({"upsampler": model}, folder, int8=True), sentences(20)
+    hypotheses = engine.translate(sources, settings, False)
+    assert hypotheses.tokens == [engine.translate([source], settings, False).tokens[0] for source in sources]
     wanted = eager(model, sources, settings).tokens
-    same = np.mean([a == b for a, b in zip(found.tokens, wanted, strict=True)])
+    same = np.mean([a == b for a, b in zip(hypotheses.tokens, wanted, strict=True)])
     # Without VNNI instructions, 8-bit products may overflow.
     assert same < 1 and (same > 0.1 or not int8_is_safe())
-    content = onnx.load_from_string(made._path(made._key(settings, False, True)).read_bytes())
+    content = onnx.load_from_string(engine._path(engine._key(settings, False, True)).read_bytes())
     kinds = [node.op_type for node in content.graph.node]
     # Every product of the toy is large: queries, keys and values, attention's output, feed-forward layers, words.
     assert kinds.count("MatMulInteger") == 3 + 6 + 1 and "MatMul" not in kinds
@@ -257,18 +258,18 @@ def test_self_attention_in_one_operator_gives_what_its_parts_give(model, setting
     from workflow_src.engines.onnx_export import export
 
     joined = export({MODEL: model}, settings, True, True, True)
-    monkeypatch.setattr(onnx_narrow, "narrow_attention", lambda graph: None)
+    monkeypatch.setattr(onnx_narrow, "narrow_attention", lambda _graph: None)
     parts = export({MODEL: model}, settings, True, True, True)
     assert b"QAttention" in joined and b"QAttention" not in parts
     sessions = [onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]) for made in (joined, parts)]
     for source in sentences(20):
         ids = np.array([[*source, EOS]])
-        for found, wanted in zip(*(session.run(None, {"source": ids}) for session in sessions), strict=True):
-            np.testing.assert_allclose(found, wanted, atol=1e-4)
+        for actual, wanted in zip(*(session.run(None, {"source": ids}) for session in sessions), strict=True):
+            np.testing.assert_allclose(actual, wanted, atol=1e-4)
 
 
 def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, settings):
-    with pytest.raises(ValueError, match="^ONNX Runtime cannot compute search collapse for a sentence of 41 subwords"):
+    with pytest.raises(ValueError, match=r"search collapse .*41 subwords"):
         engine.translate([[7] * 40], settings, True)
 
 
@@ -278,13 +279,13 @@ def test_outputs_end_at_the_models_positions_and_special_symbols_are_no_words(tm
     with torch.no_grad():
         model.length.outer.bias[-1] += 100
         model.output_bias[:3] += 100
-    made, sources = graphs({"lvm": model}, tmp_path), [*sentences(8, 13), [5] * 29]
+    engine, sources = graphs({"lvm": model}, tmp_path), [*sentences(8, 13), [5] * 29]
     settings = registry.searches()["prior-mean"].settings(lengthening=1e30)
     wanted = translate_batch(model, pad(sources, eos=True), "prior-mean", lengthening=1e30)
-    found = made.translate(sources, settings, False)
-    assert found.tokens == wanted.tokens and {len(row) for row in found.tokens} == {30}
-    assert [made.translate([source], settings, False).tokens[0] for source in sources] == wanted.tokens
-    assert min(min(row) for row in found.tokens) > 2
+    hypotheses = engine.translate(sources, settings, False)
+    assert hypotheses.tokens == wanted.tokens and {len(row) for row in hypotheses.tokens} == {30}
+    assert [engine.translate([source], settings, False).tokens[0] for source in sources] == wanted.tokens
+    assert min(min(row) for row in hypotheses.tokens) > 2
 
 
 @pytest.mark.graphs
@@ -296,22 +297,22 @@ def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
     models = dict(zip(("lvm", "score"), (part.float() for part in pair), strict=True))
     size = {} if search == "delta" else {"step_size": 0.5}
     settings = registry.searches()[search].settings(steps=steps, length_quantile=0.6, lengthening=0.1, **size)
-    made, sources = graphs(models, tmp_path), sentences(20, 13)
+    engine, sources = graphs(models, tmp_path), sentences(20, 13)
     wanted = translate_batch(
         pair[0], pad(sources, eos=True), search, steps, 0.5, pair[1], length_quantile=0.6, lengthening=0.1
     )
-    together = made.translate(sources, settings, True)
+    together = engine.translate(sources, settings, True)
     assert together.tokens == wanted.tokens and together.steps == wanted.steps
     assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
     # Graphs of single sentences have no padding.
-    assert [made.translate([source], settings, True).tokens[0] for source in sources[:8]] == wanted.tokens[:8]
+    assert [engine.translate([source], settings, True).tokens[0] for source in sources[:8]] == wanted.tokens[:8]
 
 
 @pytest.fixture(scope="module")
 def one_pass():
     """A one-pass model, a rescorer, and settings of a beam that it ranks."""
-    made = nat(target_size=13, source_size=13, seed=4, encoder_layers=1, layers=1)
-    pair = made.float(), transformer(13, 13, seed=2, encoder_layers=1, decoder_layers=1).float()
+    network = nat(target_size=13, source_size=13, seed=4, encoder_layers=1, layers=1)
+    pair = network.float(), transformer(13, 13, seed=2, encoder_layers=1, decoder_layers=1).float()
     return *pair, registry.searches()["ctc-beam"].settings(beam=4, min_ratio=0.05, word_bonus=0.3, rescorer="teacher")
 
 
@@ -331,15 +332,15 @@ def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, ranking_grap
     run = registry.import_object(registry.search_of(settings).run)
     with torch.no_grad():
         wanted = run(networks, pad(sources, eos=True), settings)
-    made = graphs({"nat": model}, ranking_graphs)
-    assert not made.ready(settings, True, networks)
-    ranked(made, one_pass, [[7, 8]])
-    assert made.ready(settings, True, networks)
-    ranked(made, one_pass, [[7, 8], [9]])
+    engine = graphs({"nat": model}, ranking_graphs)
+    assert not engine.ready(settings, True, networks)
+    ranked(engine, one_pass, [[7, 8]])
+    assert engine.ready(settings, True, networks)
+    ranked(engine, one_pass, [[7, 8], [9]])
     # Nothing of the rescorer is computed eagerly.
     monkeypatch.setattr(type(rescorer), "log_probabilities", None)
-    together = ranked(made, one_pass, sources)
-    alone = [ranked(made, one_pass, [source]) for source in sources]
+    together = ranked(engine, one_pass, sources)
+    alone = [ranked(engine, one_pass, [source]) for source in sources]
     assert together.tokens == [one.tokens[0] for one in alone] == wanted.tokens
     assert together.scores == pytest.approx(wanted.scores, abs=1e-5)
     assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-5)
@@ -347,14 +348,14 @@ def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, ranking_grap
 
 
 def test_another_rescorer_has_a_graph_of_its_own(one_pass, ranking_graphs):
-    model, rescorer, settings = one_pass
-    made = graphs({"nat": model}, ranking_graphs)
+    model, _, settings = one_pass
+    engine = graphs({"nat": model}, ranking_graphs)
     other = transformer(13, 13, seed=3, encoder_layers=1, decoder_layers=1).float()
-    first = ranked(made, one_pass, [[7, 8, 9]])
+    first = ranked(engine, one_pass, [[7, 8, 9]])
     before = set(ranking_graphs.glob("*.onnx"))
-    second = ranked(made, (model, other, settings), [[7, 8, 9]])
+    second = ranked(engine, (model, other, settings), [[7, 8, 9]])
     assert first.scores != second.scores
-    assert ranked(made, one_pass, [[7, 8, 9]]) == first
+    assert ranked(engine, one_pass, [[7, 8, 9]]) == first
     assert len(set(ranking_graphs.glob("*.onnx")) - before) == 1
 
 
@@ -369,10 +370,10 @@ def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(one_pa
     graphs({"inat": model}, ranking_graphs).translate(sources[:1], ranked_by, False, rescored)
     with torch.no_grad():
         wanted = registry.import_object(search.run)(networks, pad(sources, eos=True), own, False)
-    made = graphs({"inat": model}, ranking_graphs)
-    found = [made.translate([source], own, False, networks) for source in sources]
-    assert [one.tokens[0] for one in found] == wanted.tokens
-    assert [one.scores[0] for one in found] == pytest.approx(wanted.scores, abs=1e-5)
+    engine = graphs({"inat": model}, ranking_graphs)
+    actual = [engine.translate([source], own, False, networks) for source in sources]
+    assert [one.tokens[0] for one in actual] == wanted.tokens
+    assert [one.scores[0] for one in actual] == pytest.approx(wanted.scores, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["argmax", "iterative-refinement", "npd"])
@@ -383,9 +384,9 @@ def test_a_graph_without_scores_is_not_taken_for_one_that_ranks(name):
 
 
 def test_ranking_in_8_bits_changes_no_translation_by_its_batch(one_pass, tmp_path):
-    made, sources = graphs({"nat": one_pass[0]}, tmp_path, int8=True), sentences(6, 13)
-    together = ranked(made, one_pass, sources)
-    alone = [ranked(made, one_pass, [source]) for source in sources]
+    engine, sources = graphs({"nat": one_pass[0]}, tmp_path, int8=True), sentences(6, 13)
+    together = ranked(engine, one_pass, sources)
+    alone = [ranked(engine, one_pass, [source]) for source in sources]
     assert together.tokens == [one.tokens[0] for one in alone]
     assert together.scores == [one.scores[0] for one in alone]
 
@@ -398,18 +399,15 @@ def test_what_has_no_program_is_not_served():
         return serves(family, searches[name], searches[name].settings(**fields))
 
     assert reason("delta") is None
-    wanted = "computes searches that have a program, and latent-search has none; remove the engine"
-    assert reason("latent-search") == wanted
-    wanted = "cannot compute search delta with stop_threshold; remove one of the two"
-    assert reason("delta", stop_threshold=0.1) == wanted
+    assert "latent-search has none" in reason("latent-search")
+    assert "with stop_threshold" in reason("delta", stop_threshold=0.1)
 
 
 def test_without_the_exporter_a_graph_that_is_not_there_is_refused(model, settings, tmp_path, monkeypatch):
     from workflow_src.engines import exported
 
     monkeypatch.setattr(exported, "EXPORTER", "no_such_package")
-    wanted = '^search collapse cannot be exported for ONNX Runtime without no_such_package .the extra "fast".; use'
-    with pytest.raises(ValueError, match=wanted):
+    with pytest.raises(ValueError, match=r"search collapse .*no_such_package"):
         graphs({"upsampler": model}, tmp_path).translate([[7, 8]], settings, True)
 
 
@@ -452,8 +450,8 @@ def test_products_are_shared_joined_and_turned_without_changing_what_they_give()
     onnx_export.join_products(model.graph)
     kinds = [node.op_type for node in model.graph.node]
     assert sorted(kinds) == ["Add", "MatMul", "MatMul", "Relu", "Split", "Sub"]
-    for found, wanted in zip(computed(model, x), before, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    for actual, wanted in zip(computed(model, x), before, strict=True):
+        np.testing.assert_allclose(actual, wanted, atol=1e-6)
 
 
 def test_a_matrix_that_two_products_share_is_turned_once():
@@ -476,10 +474,10 @@ def test_a_matrix_that_two_products_share_is_turned_once():
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     a, b = random.normal(size=(2, 1, 3)).astype(np.float32)
     made = narrowed(model).SerializeToString()
-    found = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]).run(None, {"a": a, "b": b})
+    actual = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]).run(None, {"a": a, "b": b})
     # Products of pooled states stay in float32.
-    assert found[0] == pytest.approx(a @ weight.T + bias, abs=1e-6)
-    assert found[1] == pytest.approx(b @ weight.T, abs=1e-6)
+    assert actual[0] == pytest.approx(a @ weight.T + bias, abs=1e-6)
+    assert actual[1] == pytest.approx(b @ weight.T, abs=1e-6)
 
 
 def packed(outputs=("y",), axis=-1, sizes=(4, 4, 4), mask=(), zero=False, **attributes):

@@ -22,15 +22,16 @@ SMALL = {"encoder_layers": 1, "layers": 1}
 
 @pytest.mark.graphs
 @pytest.mark.parametrize("fields", [{"passes": 3}, {"passes": 2, "lengths": 3}])
-def test_outputs_scores_and_passes_are_those_of_our_own_code(fields, graphs):
+@pytest.mark.usefixtures("graphs")
+def test_outputs_scores_and_passes_are_those_of_our_own_code(fields):
     from workflow_src.engines.onnxruntime import open_networks
 
     search, family = registry.searches()["iterative-refinement"], registry.families()["inat"]
-    made = inat(9, 9, seed=4, **SMALL).float()
+    network = inat(9, 9, seed=4, **SMALL).float()
     settings = search.settings(**fields)
-    networks = {MODEL: made}
+    networks = {MODEL: network}
     assert registry.engines()["onnxruntime"].serves(family, search, settings) is None
-    engine = open_networks({"inat": made}, "fast", torch.device("cpu"))
+    engine = open_networks({"inat": network}, "fast", torch.device("cpu"))
     with torch.no_grad():
         wanted = registry.import_object(search.run)(networks, SOURCE, settings)
     alone = [engine.translate([line], settings, True, networks) for line in LINES]

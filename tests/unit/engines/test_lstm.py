@@ -32,22 +32,22 @@ def test_outputs_and_scores_are_those_of_our_own_code(lengths, tmp_path, monkeyp
     torch.manual_seed(4)
     sizes = {"source": SIZE, "target": SIZE, "joint": True}
     # Two layers on each side: the second reads what both directions of the first put out.
-    made = build(family.name, preset | {"source_layers": 2, "target_layers": 2, "max_length_difference": 4}, sizes)
-    made = lively(made, 4, 0.3).float()
+    network = build(family.name, preset | {"source_layers": 2, "target_layers": 2, "max_length_difference": 4}, sizes)
+    network = lively(network, 4, 0.3).float()
     with torch.no_grad():
-        made.projection.weight.mul_(10)
-        made.projection.bias.zero_()
+        network.projection.weight.mul_(10)
+        network.projection.bias.zero_()
     settings = search.settings(lengths=lengths)
     assert registry.engines()["onnxruntime"].serves(family, search, settings) is None
     with torch.no_grad():
-        wanted = registry.import_object(search.run)({MODEL: made}, SOURCE, settings)
+        wanted = registry.import_object(search.run)({MODEL: network}, SOURCE, settings)
     assert len({len(row) for row in wanted.tokens}) > 1 and len({word for row in wanted.tokens for word in row}) > 3
-    engine = open_networks({"tagger": made}, "fast", torch.device("cpu"))
-    alone = [engine.translate([line], settings, True, {MODEL: made}) for line in LINES]
+    engine = open_networks({"tagger": network}, "fast", torch.device("cpu"))
+    alone = [engine.translate([line], settings, True, {MODEL: network}) for line in LINES]
     assert [one.tokens[0] for one in alone] == wanted.tokens
     assert [one.scores[0] for one in alone] == pytest.approx(wanted.scores, abs=1e-5)
     if lengths > 1:
         # Graphs of several sentences, which have padding, take as long to export again.
-        together = engine.translate(LINES, settings, True, {MODEL: made})
+        together = engine.translate(LINES, settings, True, {MODEL: network})
         assert together.tokens == wanted.tokens and together.scores == pytest.approx(wanted.scores, abs=1e-5)
     assert len(list(tmp_path.rglob("*.onnx"))) == (2 if lengths > 1 else 1)

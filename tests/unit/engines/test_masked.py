@@ -23,7 +23,7 @@ SMALL = {"encoder_layers": 1, "layers": 1}
 
 
 @pytest.fixture
-def open_engine(graphs):
+def open_engine(graphs):  # noqa: ARG001
     from workflow_src.engines.onnxruntime import open_networks
 
     return lambda model, mode="fast": open_networks({"cmlm": model}, mode, torch.device("cpu"))
@@ -75,6 +75,6 @@ def test_in_8_bits_outputs_have_the_lengths_that_float32_has(open_engine):
         SEARCH.settings(iterations=3, length_beam=1),
     )
     wanted = our_own({MODEL: model}, settings)
-    found = open_engine(model, "fast-int8").translate(LINES, settings, True)
-    assert [len(row) for row in found.tokens] == [len(row) for row in wanted.tokens]
-    assert found.scores == pytest.approx(wanted.scores, abs=0.3) and found.scores != wanted.scores
+    hypotheses = open_engine(model, "fast-int8").translate(LINES, settings, True)
+    assert [len(row) for row in hypotheses.tokens] == [len(row) for row in wanted.tokens]
+    assert hypotheses.scores == pytest.approx(wanted.scores, abs=0.3) and hypotheses.scores != wanted.scores

@@ -39,16 +39,17 @@ TOGETHER = ("ctc-greedy, blank penalty", "argmax")
     "case",
     [pytest.param(name, marks=() if name == "ctc-greedy, blank penalty" else pytest.mark.graphs) for name in CASES],
 )
-def test_outputs_and_scores_are_those_of_our_own_code(case, graphs, rescorer):
+@pytest.mark.usefixtures("graphs")
+def test_outputs_and_scores_are_those_of_our_own_code(case, rescorer):
     from workflow_src.engines.onnxruntime import open_networks
 
     name, model, fields = CASES[case]
     search = registry.searches()[name]
     wide = {"latent_dim": 3} if model.get("latent") else {}
-    made = nat(SIZE, SIZE, max_length_difference=4, seed=38, **SMALL, **model, **wide).float()
+    network = nat(SIZE, SIZE, max_length_difference=4, seed=38, **SMALL, **model, **wide).float()
     settings = search.settings(**fields)
-    networks = {MODEL: made} | ({"rescorer": rescorer} if "rescorer" in fields else {})
-    models = {"nat": made}
+    networks = {MODEL: network} | ({"rescorer": rescorer} if "rescorer" in fields else {})
+    models = {"nat": network}
     if search.name == "score":
         networks["refiner"] = models["score"] = refiner("score", seed=3).float()
     assert registry.engines()["onnxruntime"].serves(registry.families()["nat"], search, settings) is None

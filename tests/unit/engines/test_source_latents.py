@@ -28,12 +28,13 @@ CASES = {
 
 @pytest.mark.graphs
 @pytest.mark.parametrize("case", CASES)
-def test_outputs_and_scores_are_those_of_our_own_code(case, graphs):
+@pytest.mark.usefixtures("graphs")
+def test_outputs_and_scores_are_those_of_our_own_code(case):
     from workflow_src.engines.onnxruntime import open_networks
 
     search = registry.searches()[case]
-    made, settings = lanmt(SIZE, SIZE, seed=14, encoder_layers=1, layers=1).float(), search.settings(**CASES[case])
-    networks, models = {MODEL: made}, {"lanmt": made}
+    network, settings = lanmt(SIZE, SIZE, seed=14, encoder_layers=1, layers=1).float(), search.settings(**CASES[case])
+    networks, models = {MODEL: network}, {"lanmt": network}
     if REFINER in search.needs:
         networks[REFINER] = models["score"] = refiner("score", seed=3).float()
     assert registry.engines()["onnxruntime"].serves(registry.families()["lanmt"], search, settings) is None

@@ -26,12 +26,12 @@ def test_one_hot_distributions_give_the_logits_and_the_likelihood_of_their_words
     sizes = (V, V) if joint else (13, V)
     model, batch = MODELS[kind](*sizes, joint), pairs([4, 1, 6], [3, 5, 1], sizes)
     states = model.scoring_states(batch.source)
-    found = model.relaxed_logits(states, F.one_hot(batch.target, V).double())
-    assert found.shape == (3, 6, V)
-    assert torch.allclose(found, model.logits(model.hidden(states, batch.target)), atol=1e-12)
+    logits = model.relaxed_logits(states, F.one_hot(batch.target, V).double())
+    assert logits.shape == (3, 6, V)
+    assert torch.allclose(logits, model.logits(model.hidden(states, batch.target)), atol=1e-12)
     # The energy of the distributions is the negative log-likelihood of the words.
     labels = F.one_hot(with_end(batch.target), V) * (with_end(batch.target) != 0)[..., None]
-    energy = -(labels * found.log_softmax(-1)).sum((1, 2))
+    energy = -(labels * logits.log_softmax(-1)).sum((1, 2))
     assert torch.allclose(energy, -model.log_probability(states, batch.target), atol=1e-12)
 
 
@@ -40,7 +40,7 @@ def test_a_distribution_is_read_as_a_word_whose_embedding_is_the_mean(kind):
     """The model with one more row for each relaxed position, which is their mean, reads these rows as words."""
     model, batch = MODELS[kind](13, V), pairs([4, 1, 6], [3, 5, 1])
     soft = distributions(batch.target)
-    found = model.relaxed_logits(model.scoring_states(batch.source), soft)
+    logits = model.relaxed_logits(model.scoring_states(batch.source), soft)
     rows = soft.flatten(0, 1)
     with torch.no_grad():
         weight = model.target_embedding.weight
@@ -48,33 +48,33 @@ def test_a_distribution_is_read_as_a_word_whose_embedding_is_the_mean(kind):
         model.output_bias = nn.Parameter(F.pad(model.output_bias, (0, len(rows))))
     words = V + torch.arange(len(rows)).view(batch.target.shape)
     wanted = model.logits(model.hidden(model.encode(batch.source), words))[..., :V]
-    assert torch.allclose(found, wanted, atol=1e-12)
+    assert torch.allclose(logits, wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_relaxed_outputs_know_neither_later_positions_nor_padding_nor_company(kind):
     model, batch = MODELS[kind](13, V), pairs([4, 1, 6], [3, 5, 1])
     soft = distributions(batch.target)
-    found = model.relaxed_logits(model.scoring_states(batch.source), soft)
+    logits = model.relaxed_logits(model.scoring_states(batch.source), soft)
     later = soft.clone()
     later[:, 3:] = distributions(batch.target[:, 3:], seed=1)
     changed = model.relaxed_logits(model.scoring_states(batch.source), later)
-    assert torch.allclose(changed[:, :4], found[:, :4], atol=1e-12) and not torch.allclose(changed, found)
+    assert torch.allclose(changed[:, :4], logits[:, :4], atol=1e-12) and not torch.allclose(changed, logits)
     wide = F.pad(soft, (0, 0, 0, 3), value=1 / V)
     wider = model.relaxed_logits(model.scoring_states(padded(batch).source), wide)
-    assert torch.allclose(wider[:, : found.size(1)], found, atol=1e-11)
+    assert torch.allclose(wider[:, : logits.size(1)], logits, atol=1e-11)
     for row, length in enumerate((3, 5, 1)):
         states = model.scoring_states(one(batch, row).source)
         alone = model.relaxed_logits(states, soft[row : row + 1, :length])
-        assert torch.allclose(alone[0], found[row, : length + 1], atol=1e-11)
+        assert torch.allclose(alone[0], logits[row, : length + 1], atol=1e-11)
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_an_output_without_words_has_the_end_alone(kind):
     model, source = MODELS[kind](13, V), pairs([4, 2], [1, 1]).source
     states = model.scoring_states(source)
-    found = model.relaxed_logits(states, torch.zeros(2, 0, V, dtype=torch.float64))
-    assert torch.allclose(found, model.logits(model.hidden(states, torch.zeros(2, 0, dtype=torch.int64))), atol=1e-12)
+    logits = model.relaxed_logits(states, torch.zeros(2, 0, V, dtype=torch.float64))
+    assert torch.allclose(logits, model.logits(model.hidden(states, torch.zeros(2, 0, dtype=torch.int64))), atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", MODELS)

@@ -41,8 +41,8 @@ def test_the_loss_is_the_mean_over_sentences_by_themselves(family, operators):
     assert whole.total.item() == pytest.approx(joined.item(), rel=1e-12)
     wanted = sum(part.figures["energy"] for part in parts) / 3
     assert whole.figures["energy"].item() == pytest.approx(wanted.item(), rel=1e-12)
-    found, apart = gradients(model, whole.total), gradients(model, joined)
-    for name, gradient in found.items():
+    grads, apart = gradients(model, whole.total), gradients(model, joined)
+    for name, gradient in grads.items():
         assert torch.allclose(gradient, apart[name], atol=1e-12), name
     wide = loss(model, padded(batch), scorer, operators)
     assert wide.total.item() == pytest.approx(whole.total.item(), rel=1e-12)
@@ -69,7 +69,7 @@ def test_operators_put_out_words_alone_and_draw_each_their_own_noise(family, mon
     model, scorer, batch = network(family), transformer(seed=2), pairs([4, 1, 6], [3, 5, 1])
     seen = []
 
-    def energies(scorer, source, read, scored, mask):
+    def energies(_scorer, _source, read, scored, mask):
         seen.append((read, scored, mask))
         return (read + scored).sum((1, 2))
 
@@ -88,7 +88,7 @@ def test_the_first_operator_is_of_what_is_read_and_the_second_of_what_is_scored(
     model, scorer, batch = network(NETWORKS[0]), transformer(seed=2), pairs([4, 1, 6], [3, 5, 1])
     seen = {}
 
-    def energies(scorer, source, read, scored, mask):
+    def energies(_scorer, _source, read, scored, mask):
         seen.update(read=read[mask], scored=scored[mask])
         return (read + scored).sum((1, 2))
 

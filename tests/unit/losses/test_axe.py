@@ -47,12 +47,12 @@ def cost(scores, row: int, path, penalty: float):
 
 
 def enumerated(scores, penalty: float):
-    found = []
+    actual = []
     for row in range(len(TARGET)):
         tokens = int((TARGET[row] != PAD).sum())
         paths = [cost(scores, row, path, penalty) for path in alignments(tokens, int(PREDICTIONS[row]))]
-        found.append(min(paths, key=torch.Tensor.item))
-    return torch.stack(found)
+        actual.append(min(paths, key=torch.Tensor.item))
+    return torch.stack(actual)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -63,9 +63,9 @@ def test_loss_and_gradients_are_those_of_the_cheapest_of_all_alignments(penalty,
     losses = axe_loss(hidden, weight, bias, MASK, TARGET, SKIP, penalty)
     assert torch.allclose(losses, wanted, rtol=0, atol=1e-12)
     weights = torch.arange(1.0, 7.0, dtype=torch.float64)
-    found = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
+    grads = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
     expected = torch.autograd.grad((wanted * weights).sum(), [hidden, weight, bias])
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(grads, expected, strict=True):
         assert torch.allclose(one, other, rtol=0, atol=1e-12)
 
 
@@ -75,12 +75,12 @@ def test_predictions_in_their_places_cost_their_cross_entropy():
     hidden = 20 * torch.nn.functional.one_hot(target, VOCABULARY).double()
     weight, bias = torch.eye(VOCABULARY, dtype=torch.float64), torch.zeros(VOCABULARY, dtype=torch.float64)
     wanted = torch.nn.functional.cross_entropy(hidden[0], target[0], reduction="sum")
-    found = axe_loss(hidden, weight, bias, torch.ones(1, 3, dtype=torch.bool), target, SKIP, 1.0)
-    assert float(found) == pytest.approx(float(wanted), abs=1e-12)
+    losses = axe_loss(hidden, weight, bias, torch.ones(1, 3, dtype=torch.bool), target, SKIP, 1.0)
+    assert float(losses) == pytest.approx(float(wanted), abs=1e-12)
     # Moved by one: one prediction is skipped and the last token shares one. In their places, three tokens are wrong.
     moved = torch.cat([torch.zeros_like(hidden[:, :1]), hidden[:, :2]], 1)
-    found = axe_loss(moved, weight, bias, torch.ones(1, 3, dtype=torch.bool), target, SKIP, 1.0)
-    assert float(found) == pytest.approx(math.log(VOCABULARY) + 20, abs=1e-6)
+    losses = axe_loss(moved, weight, bias, torch.ones(1, 3, dtype=torch.bool), target, SKIP, 1.0)
+    assert float(losses) == pytest.approx(math.log(VOCABULARY) + 20, abs=1e-6)
 
 
 def test_neither_batch_nor_padding_changes_a_loss():

@@ -20,8 +20,8 @@ from workflow_src.losses.common import gaussian_kl, smoothed_cross_entropy
     ],
 )
 def test_latents_have_collapsed_where_they_cost_and_carry_nothing(kl, prior, posterior, words):
-    found = common.collapsed({"dev_kl": kl, "dev_bleu": prior, "dev_bleu_posterior": posterior})
-    assert (words in found) if words else found is None
+    actual = common.collapsed({"dev_kl": kl, "dev_bleu": prior, "dev_bleu_posterior": posterior})
+    assert (words in actual) if words else actual is None
 
 
 def problem(rows: int, dim: int = 5, classes: int = 7, seed: int = 0, dtype=torch.float64, scale: float = 1.0):
@@ -43,8 +43,8 @@ def test_values_and_gradients_are_torchs(monkeypatch, smoothing, cells):
     assert nll.item() == pytest.approx(F.cross_entropy(logits, labels, reduction="sum").item(), rel=1e-12)
     inputs = (hidden, weight, bias)
     # A factor, because losses are divided by their counts.
-    found, target = torch.autograd.grad(loss / 3, inputs), torch.autograd.grad(wanted / 3, inputs)
-    for a, b in zip(found, target, strict=True):
+    grads, target = torch.autograd.grad(loss / 3, inputs), torch.autograd.grad(wanted / 3, inputs)
+    for a, b in zip(grads, target, strict=True):
         assert torch.allclose(a, b, atol=1e-12)
 
 
@@ -76,11 +76,11 @@ def test_under_bfloat16_autocast(smoothing):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss, _ = smoothed_cross_entropy(hidden, weight, bias, labels, smoothing)
         narrow, _ = smoothed_cross_entropy(hidden.bfloat16(), weight, bias, labels, smoothing)
-    found = torch.autograd.grad(loss, inputs)
+    grads = torch.autograd.grad(loss, inputs)
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(wanted.item(), rel=2e-3)
     assert narrow.item() == pytest.approx(wanted.item(), rel=2e-3)
-    for a, b in zip(found, target, strict=True):
+    for a, b in zip(grads, target, strict=True):
         assert a.dtype == torch.float32
         assert (a - b).norm() < 0.01 * b.norm()
 
@@ -92,10 +92,10 @@ def test_gaussian_kl_is_that_of_torch_distributions(seed):
     deviations = [torch.randn(2, 3, 4, generator=generator, dtype=torch.float64).exp() for _ in range(2)]
     q, p = (torch.distributions.Normal(m, d) for m, d in zip(means, deviations, strict=True))
     wanted = torch.distributions.kl_divergence(q, p).sum(-1)
-    found = gaussian_kl(means[0], deviations[0], means[1], deviations[1])
-    assert found.shape == (2, 3)
-    assert torch.allclose(found, wanted, rtol=1e-12, atol=1e-12)
-    assert (found >= 0).all()
+    losses = gaussian_kl(means[0], deviations[0], means[1], deviations[1])
+    assert losses.shape == (2, 3)
+    assert torch.allclose(losses, wanted, rtol=1e-12, atol=1e-12)
+    assert (losses >= 0).all()
 
 
 def test_gaussian_kl_of_equal_distributions_is_zero():

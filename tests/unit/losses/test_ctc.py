@@ -39,11 +39,11 @@ def log_probability(scores, row: int, path) -> torch.Tensor:
 
 def enumerated(scores) -> torch.Tensor:
     """-log p of every target; 0 where there is no alignment."""
-    found = []
+    actual = []
     for row in range(len(SLOTS)):
         paths = [log_probability(scores, row, path) for path in alignments(row)]
-        found.append(-torch.logsumexp(torch.stack(paths), 0) if paths else torch.zeros((), dtype=torch.float64))
-    return torch.stack(found)
+        actual.append(-torch.logsumexp(torch.stack(paths), 0) if paths else torch.zeros((), dtype=torch.float64))
+    return torch.stack(actual)
 
 
 def test_loss_and_gradients_are_those_of_the_sum_over_all_alignments():
@@ -55,9 +55,9 @@ def test_loss_and_gradients_are_those_of_the_sum_over_all_alignments():
     assert reachable.tolist() == [True, True, True, False, True]
     # Every sentence with a weight of its own, so that none hides another.
     weights = torch.arange(1.0, 6.0, dtype=torch.float64)
-    found = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
+    grads = torch.autograd.grad((losses * weights).sum(), [hidden, weight, bias])
     expected = torch.autograd.grad((wanted * weights).sum(), [hidden, weight, bias])
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(grads, expected, strict=True):
         assert torch.allclose(one, other, atol=1e-12)
 
 
@@ -74,9 +74,9 @@ def test_loss_is_that_of_torch_on_long_targets_over_many_blocks_of_rows(monkeypa
     scores = (hidden @ weight.T + bias).log_softmax(-1).transpose(0, 1)
     wanted = torch.nn.functional.ctc_loss(scores, target, slots, lengths, blank=39, reduction="none")
     assert reachable.all() and torch.allclose(losses, wanted, atol=1e-10)
-    found = torch.autograd.grad(losses.sum(), [hidden, weight, bias])
+    grads = torch.autograd.grad(losses.sum(), [hidden, weight, bias])
     expected = torch.autograd.grad(wanted.sum(), [hidden, weight, bias])
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(grads, expected, strict=True):
         assert torch.allclose(one, other, atol=1e-10)
 
 

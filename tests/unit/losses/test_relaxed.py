@@ -40,25 +40,25 @@ def test_the_settings_allow_the_operators_of_the_paper():
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_backward_pass_is_the_jacobian_of_table_1(operator):
     z, noise = logits(5), gumbel(torch.tensor([7]), (5,))[0]
-    found = jacobian(lambda x: relaxed(operator, x, noise), z)
+    actual = jacobian(lambda x: relaxed(operator, x, noise), z)
     moved = z + noise if operator in ("SG", "GX") else z
     q = moved.exp() / moved.exp().sum()
     # dq_i / dz_j = q_i (1[i = j] - q_j)
     wanted = torch.eye(5, dtype=torch.float64) if operator == "STL" else torch.diag(q) - torch.outer(q, q)
-    assert torch.allclose(found, wanted, atol=1e-14)
+    assert torch.allclose(actual, wanted, atol=1e-14)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_forward_pass_is_a_distribution_or_a_word(operator):
     z, noise = logits(4, 3, 6), gumbel(torch.arange(4), (3, 6))
-    found = relaxed(operator, z, noise)
+    actual = relaxed(operator, z, noise)
     moved = z + noise if operator in ("SG", "GX") else z
     if operator in ("SX", "GX"):
-        assert torch.allclose(found, torch.exp(moved - moved.logsumexp(-1, keepdim=True)), atol=1e-15)
+        assert torch.allclose(actual, torch.exp(moved - moved.logsumexp(-1, keepdim=True)), atol=1e-15)
     else:
         # Exactly one-hot: nothing is left of the difference that carries the gradient.
-        assert torch.equal(found, torch.nn.functional.one_hot(moved.argmax(-1), 6).double())
-    assert torch.equal(found.argmax(-1), moved.argmax(-1))
+        assert torch.equal(actual, torch.nn.functional.one_hot(moved.argmax(-1), 6).double())
+    assert torch.equal(actual.argmax(-1), moved.argmax(-1))
 
 
 def test_gumbel_numbers_have_their_distribution():
@@ -77,13 +77,13 @@ def test_with_one_hot_distributions_the_energy_is_the_negative_log_likelihood(fa
     model, batch = scorer(family), pairs([4, 1, 6], [3, 5, 1])
     words = torch.nn.functional.one_hot(batch.target, SIZE).double()
     mask = batch.target != PAD
-    found = energies(model, batch.source, words, words, mask)
+    energy = energies(model, batch.source, words, words, mask)
     wanted = -model.log_probabilities(batch.source, batch.target)
-    assert found.shape == (3, 6) and torch.allclose(found, wanted, atol=1e-12)
+    assert energy.shape == (3, 6) and torch.allclose(energy, wanted, atol=1e-12)
     # The end symbol is counted, and nothing behind it.
-    assert (found[2, 2:] == 0).all() and (found[2, :2] > 0).all()
+    assert (energy[2, 2:] == 0).all() and (energy[2, :2] > 0).all()
     whole = model.log_probability(model.scoring_states(batch.source), batch.target)
-    assert torch.allclose(found.sum(1), -whole, atol=1e-12)
+    assert torch.allclose(energy.sum(1), -whole, atol=1e-12)
 
 
 @pytest.mark.parametrize("family", SCORERS)
@@ -93,7 +93,7 @@ def test_the_energy_is_linear_in_what_is_scored(family):
     model, batch = scorer(family), pairs([4], [3])
     fed = torch.nn.functional.one_hot(batch.target, SIZE).double()
     chosen, mask = logits(1, 3, SIZE).softmax(-1), torch.ones(1, 3, dtype=torch.bool)
-    found = energies(model, batch.source, fed, chosen, mask)[0]
+    energy = energies(model, batch.source, fed, chosen, mask)[0]
     for place in range(3):
         total = 0.0
         for word in range(3, SIZE):
@@ -104,7 +104,7 @@ def test_the_energy_is_linear_in_what_is_scored(family):
         kept[..., :3] = 0
         part = energies(model, batch.source, fed, kept, mask)[0]
         assert part[place].item() == pytest.approx(float(total), rel=1e-12)
-    assert found[3].item() == pytest.approx(-model.log_probabilities(batch.source, batch.target)[0, 3].item())
+    assert energy[3].item() == pytest.approx(-model.log_probabilities(batch.source, batch.target)[0, 3].item())
 
 
 @pytest.mark.parametrize("family", SCORERS)
@@ -120,8 +120,8 @@ def test_padding_and_company_change_no_energy(family):
     for row in range(3):
         alone, length = one(batch, row), int(mask[row].sum())
         parts = (x[row : row + 1, :length] for x in (read, chosen, mask))
-        found = energies(model, alone.source, *parts)[0]
-        assert torch.allclose(found, together[row, : length + 1], atol=1e-12)
+        energy = energies(model, alone.source, *parts)[0]
+        assert torch.allclose(energy, together[row, : length + 1], atol=1e-12)
 
 
 @pytest.mark.parametrize("family", SCORERS)

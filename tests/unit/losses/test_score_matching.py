@@ -46,9 +46,9 @@ def test_loss_is_the_squared_error_up_to_a_constant(batch, kind, end):
     assert terms.total.item() == pytest.approx((squared - constant).item(), rel=1e-9)
     assert terms.figures["squared_error"].item() == pytest.approx(squared.item(), rel=1e-12)
     assert terms.figures["cosine"].item() == pytest.approx(cosine(direction, goal - z, mask).nanmean().item())
-    found, wanted = gradients(network, terms.total), gradients(network, squared)
+    grads, wanted = gradients(network, terms.total), gradients(network, squared)
     compared = 0
-    for name, gradient in found.items():
+    for name, gradient in grads.items():
         if gradient is not None:
             assert torch.allclose(gradient, wanted[name], atol=1e-12), name
             compared += bool(gradient.any())
@@ -104,7 +104,7 @@ class Counting(nn.Module):
         self.calls: list[tuple[bool, bool]] = []
         self.scale = nn.Parameter(torch.ones((), dtype=torch.float64))
 
-    def direction(self, memory, z, target_mask, differentiable=False):
+    def direction(self, _memory, z, _target_mask, differentiable=False):
         self.calls.append((differentiable, self.training))
         return self.scale * (1 - z)
 
@@ -121,9 +121,9 @@ def test_own_steps_come_only_after_their_share_of_training(frozen, batch, step, 
 def test_own_steps_are_as_frequent_as_asked(frozen):
     network, small = Counting(), pairs([1], [1])
     objective = ScoreMatching(ScoreMatchingConfig(pre_update_probability=0.3, delta_steps=1))
-    given = context(99, frozen=frozen)
+    training = context(99, frozen=frozen)
     for _ in range(200):
-        objective.draw(network, small, small.target_mask, given)
+        objective.draw(network, small, small.target_mask, training)
     assert abs(len(network.calls) / 200 - 0.3) < 0.12
 
 
@@ -131,8 +131,8 @@ def test_an_own_step_moves_the_latent_before_its_goal_is_computed(frozen, batch)
     drawn = []
     for probability in (0.0, 1.0):
         config = ScoreMatchingConfig(pre_update_probability=probability, step_size=0.5)
-        given = context(99, seed=1, frozen=frozen)
-        drawn.append(ScoreMatching(config).draw(Counting(), batch, batch.target_mask, given))
+        training = context(99, seed=1, frozen=frozen)
+        drawn.append(ScoreMatching(config).draw(Counting(), batch, batch.target_mask, training))
     (plain, _, memory), (moved, goal, _) = drawn
     assert torch.allclose(moved, plain + 0.5 * (1 - plain), atol=1e-12)
     assert torch.allclose(goal, refine(moved, delta_step(frozen, memory, batch.target_mask), 4), atol=1e-12)
@@ -188,13 +188,13 @@ class Toy(nn.Module):
         states = torch.zeros(*source.shape, 16)
         return Memory(states, mask, None)
 
-    def prior(self, memory, mask):
+    def prior(self, _memory, mask):
         return torch.zeros(*mask.shape, 1), torch.full((*mask.shape, 1), 1.5)
 
-    def posterior(self, memory, target, mask):
+    def posterior(self, _memory, target, mask):
         return (2.0 * (target == 4) - 1)[..., None], torch.ones(*mask.shape, 1)
 
-    def decode(self, memory, z, mask):
+    def decode(self, _memory, z, mask):
         return torch.cat([torch.zeros(*mask.shape, 3), -z, z], -1)
 
 
@@ -207,13 +207,13 @@ def test_networks_trained_on_a_toy_reach_its_analytic_field(kind, updates):
     network = {"score": ScoreNetwork, "energy": EnergyNetwork}[kind](settings)
     objective = ScoreMatching(ScoreMatchingConfig(noise_power=0.2, pre_update_probability=0.0))
     batch = pairs([1] * 128, [1] * 128)
-    given = context(frozen=Toy().eval())
+    training = context(frozen=Toy().eval())
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-2)
     for update in range(updates):
         for group in optimiser.param_groups:
             group["lr"] = 1e-2 * (1 - update / updates)
         optimiser.zero_grad()
-        objective(network, batch, given).total.backward()
+        objective(network, batch, training).total.backward()
         optimiser.step()
     z = torch.tensor([-2.5, -2.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0, 2.5])[:, None, None]
     memory = Toy().encode(torch.full((10, 2), 2))

@@ -47,8 +47,8 @@ def test_attention_is_a_softmax_over_what_may_be_seen(fused, causal):
         bias, allowed = causal_bias(5, query.device), torch.ones(5, 5).tril().bool().expand(3, 5, 5)
     else:
         bias, allowed = attention_bias(mask), mask[:, None, :].expand(3, 5, 5)
-    found = attend(query, key, value, bias, fused)
-    assert torch.allclose(found, naive_attention(query, key, value, allowed), atol=1e-13)
+    actual = attend(query, key, value, bias, fused)
+    assert torch.allclose(actual, naive_attention(query, key, value, allowed), atol=1e-13)
 
 
 def test_no_bias_where_every_position_is_real():
@@ -96,10 +96,10 @@ def test_with_skips_the_input_is_added_after_each_layer(norm, layers):
     plain.load_state_dict(stack.state_dict())
     x, states = torch.randn(2, 4, 16).double(), torch.randn(2, 3, 16).double()
     memory = Memory(states, torch.ones(2, 3, dtype=torch.bool), None)
-    found = x
+    actual = x
     for layer in stack.layers:
-        found = (x + layer(found, None, memory, False)) / math.sqrt(2)
-    wanted = F.layer_norm(found, (16,)) if norm == "pre" else found
+        actual = (x + layer(actual, None, memory, False)) / math.sqrt(2)
+    wanted = F.layer_norm(actual, (16,)) if norm == "pre" else actual
     assert torch.allclose(stack(x, None, memory), wanted, atol=1e-13)
     assert not torch.allclose(plain(x, None, memory), wanted, atol=1e-2)
 
@@ -124,13 +124,13 @@ def test_memory_selects_sentences():
 def test_dropout_drops_its_share_and_keeps_the_mean(probability):
     torch.manual_seed(1)
     cells = 40_003  # no multiple of eight
-    found = dropout(torch.ones(cells, dtype=torch.float64), probability, training=True)
+    actual = dropout(torch.ones(cells, dtype=torch.float64), probability, training=True)
     rate = round(256 * probability) / 256
     deviation = math.sqrt(rate * (1 - rate) / cells)
-    assert abs((found == 0).double().mean() - rate) < 6 * deviation
+    assert abs((actual == 0).double().mean() - rate) < 6 * deviation
     assert abs(rate - probability) <= 1 / 512 + 1e-12
-    assert found[found != 0].unique().tolist() == pytest.approx([1 / (1 - rate)])
-    assert abs(found.mean() - 1) < 6 * deviation / (1 - rate)
+    assert actual[actual != 0].unique().tolist() == pytest.approx([1 / (1 - rate)])
+    assert abs(actual.mean() - 1) < 6 * deviation / (1 - rate)
 
 
 def test_dropout_masks_are_fresh_and_independent():

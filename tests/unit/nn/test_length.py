@@ -134,9 +134,9 @@ def test_where_there_are_fewer_lengths_the_most_probable_fills_up():
     """A length of 1 would be an output of its own, and the mean log-probability prefers short ones."""
     model = cmlm(max_positions=12)
     memory = model.encode(pairs([11, 11], [1, 1]).source)
-    found = model.length.likely(memory, 9)
-    assert found[:, :6].sort(1).values.tolist() == [[7, 8, 9, 10, 11, 12]] * 2
-    assert torch.equal(found[:, 6:], found[:, :1].expand(2, 3))
+    lengths = model.length.likely(memory, 9)
+    assert lengths[:, :6].sort(1).values.tolist() == [[7, 8, 9, 10, 11, 12]] * 2
+    assert torch.equal(lengths[:, 6:], lengths[:, :1].expand(2, 3))
 
 
 def test_an_end_symbol_takes_one_of_the_positions():
@@ -154,7 +154,7 @@ def test_a_quantile_is_the_shortest_length_that_is_seldom_exceeded(quantile):
     model = lvm()
     memory = model.encode(pairs([4, 1, 6, 2], [3, 5, 1, 4]).source)
     probabilities = model.length(memory).detach().softmax(-1)
-    found = model.predict_lengths(memory, quantile)
+    lengths = model.predict_lengths(memory, quantile)
     for row in range(4):
         source = int(memory.mask[row].sum()) - 1
         total = 0.0
@@ -162,4 +162,4 @@ def test_a_quantile_is_the_shortest_length_that_is_seldom_exceeded(quantile):
             total += float(probabilities[row, index])
             if total >= quantile:
                 break
-        assert int(found[row]) == max(1, index - model.length.limit + source)
+        assert int(lengths[row]) == max(1, index - model.length.limit + source)

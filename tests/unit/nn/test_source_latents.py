@@ -31,14 +31,14 @@ def latents(width: int = 3, positions: int = max(SOURCES)) -> torch.Tensor:
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 4.0])
 def test_weights_are_those_of_the_formula_and_sum_to_one(sigma):
-    found = transformation(sigma).weights(masked(SOURCES), torch.tensor(LENGTHS), max(LENGTHS))
+    actual = transformation(sigma).weights(masked(SOURCES), torch.tensor(LENGTHS), max(LENGTHS))
     for row, (source, target) in enumerate(zip(SOURCES, LENGTHS, strict=True)):
         for j in range(1, target + 1):
             scores = [-((k - source / target * j) ** 2) / (2 * sigma**2) for k in range(1, source + 1)]
             total = math.fsum(map(math.exp, scores))
             wanted = [math.exp(score) / total for score in scores] + [0.0] * (max(SOURCES) - source)
-            assert found[row, j - 1].tolist() == pytest.approx(wanted, abs=1e-12)
-    assert torch.allclose(found.sum(-1)[masked(LENGTHS)], torch.ones(sum(LENGTHS), dtype=torch.float64), atol=1e-12)
+            assert actual[row, j - 1].tolist() == pytest.approx(wanted, abs=1e-12)
+    assert torch.allclose(actual.sum(-1)[masked(LENGTHS)], torch.ones(sum(LENGTHS), dtype=torch.float64), atol=1e-12)
 
 
 def test_equal_lengths_change_nothing_as_sigma_goes_to_zero():
@@ -81,8 +81,8 @@ def test_padding_of_the_source_has_no_weight():
     z, mask = latents(), masked(SOURCES)
     module, lengths = transformation(1.3), torch.tensor(LENGTHS)
     wide = torch.nn.functional.pad(z, (0, 0, 0, 4), value=9.0)
-    found = module(wide, masked(SOURCES, 4), lengths, max(LENGTHS) + 2)
-    assert torch.allclose(found[:, : max(LENGTHS)], module(z, mask, lengths, max(LENGTHS)), atol=1e-12)
+    actual = module(wide, masked(SOURCES, 4), lengths, max(LENGTHS) + 2)
+    assert torch.allclose(actual[:, : max(LENGTHS)], module(z, mask, lengths, max(LENGTHS)), atol=1e-12)
 
 
 def test_lengths_come_from_the_mean_of_real_latents():

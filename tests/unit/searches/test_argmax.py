@@ -32,14 +32,14 @@ def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_by
     assert same.tokens == plain.tokens and same.scores == pytest.approx(plain.scores, abs=1e-12)
     wanted = torch.tensor([2, 5, 1, 7])
     # Candidates that a search ranks are not asked for.
-    found = at_lengths({MODEL: model}, SOURCE, ArgmaxSettings(lengths=3, rescorer="teacher"), wanted)
-    assert [len(row) for row in found.tokens] == wanted.tolist()
+    hypotheses = at_lengths({MODEL: model}, SOURCE, ArgmaxSettings(lengths=3, rescorer="teacher"), wanted)
+    assert [len(row) for row in hypotheses.tokens] == wanted.tolist()
     for row, length in enumerate(wanted):
         alone = model.encode(SOURCE[row : row + 1])
         hidden, _ = model.hidden(alone, length[None])
         chances, words = model.logits(hidden)[0].log_softmax(-1).max(-1)
-        assert found.tokens[row] == words.tolist()
-        assert found.scores[row] == pytest.approx(float(chances.mean()), abs=1e-12)
+        assert hypotheses.tokens[row] == words.tolist()
+        assert hypotheses.scores[row] == pytest.approx(float(chances.mean()), abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -49,7 +49,7 @@ def test_of_several_lengths_the_best_by_the_length_penalty_wins(kind):
     lengths = model.length.likely(model.encode(SOURCE), 4)
     every = [at_lengths({MODEL: model}, SOURCE, ArgmaxSettings(), lengths[:, k]) for k in range(4)]
     for penalty in (0.0, 1.0, 3.0):
-        found = run({MODEL: model}, SOURCE, ArgmaxSettings(lengths=4, length_penalty=penalty))
+        hypotheses = run({MODEL: model}, SOURCE, ArgmaxSettings(lengths=4, length_penalty=penalty))
         for row in range(4):
             scores = {
                 # The mean is over symbols; of these models none is dropped.
@@ -57,8 +57,10 @@ def test_of_several_lengths_the_best_by_the_length_penalty_wins(kind):
                 for one in every
             }
             best = max(scores, key=scores.__getitem__)
-            assert tuple(found.tokens[row]) == best and found.scores[row] == pytest.approx(scores[best], abs=1e-12)
-        longest.append(sum(map(len, found.tokens)))
+            assert tuple(hypotheses.tokens[row]) == best and hypotheses.scores[row] == pytest.approx(
+                scores[best], abs=1e-12
+            )
+        longest.append(sum(map(len, hypotheses.tokens)))
     assert longest[0] < longest[-1]
 
 
@@ -70,11 +72,11 @@ def test_refined_outputs_of_several_lengths_are_ranked_alike():
     every = [passed(model, memory, lengths[:, k], 3, scored=True) for k in range(4)]
     settings = IterativeRefinementSettings(passes=3, lengths=4, length_penalty=penalty)
     for stop in ("fixed", "adaptive"):
-        found = refine({MODEL: model}, SOURCE, settings.model_copy(update={"stop": stop, "patience": 3}))
+        hypotheses = refine({MODEL: model}, SOURCE, settings.model_copy(update={"stop": stop, "patience": 3}))
         for row in range(4):
             scores = [float(gains[row]) * int(lengths[row, k]) ** (1 - penalty) for k, (_, gains) in enumerate(every)]
             best = max(range(4), key=scores.__getitem__)
-            assert found.tokens[row] == every[best][0][row, : lengths[row, best]].tolist()
-            assert found.scores[row] == pytest.approx(scores[best], abs=1e-12)
+            assert hypotheses.tokens[row] == every[best][0][row, : lengths[row, best]].tolist()
+            assert hypotheses.scores[row] == pytest.approx(scores[best], abs=1e-12)
     plain = refine({MODEL: model}, SOURCE, settings.model_copy(update={"length_penalty": 1.0}))
-    assert plain.tokens != found.tokens
+    assert plain.tokens != hypotheses.tokens

@@ -25,7 +25,7 @@ def longest(monkeypatch):
         for search in ("beam", "greedy"):
             monkeypatch.setattr(
                 f"workflow_src.searches.{search}.search.limits",
-                lambda source, ratio, positions: torch.full((source.size(0),), length),
+                lambda source, _ratio, _positions: torch.full((source.size(0),), length),
             )
 
     return set_longest
@@ -64,11 +64,11 @@ def test_a_wide_beam_with_a_language_model_finds_the_best_sum(longest, seed, fam
     # At the longest length an output ends whatever its end costs.
     extra = torch.tensor([language_model.log_probability(words) for words in outputs])
     divisors = torch.tensor([len(words) + 1.0 for words in outputs], dtype=torch.float64)
-    found = beam_search(model, batch.source, beam=V**3, language_model=language_model, lm_weight=0.8)
+    hypotheses = beam_search(model, batch.source, beam=V**3, language_model=language_model, lm_weight=0.8)
     for row in range(2):
         wanted = (scores(model, one(batch, row).source, outputs) + 0.8 * extra) / divisors
-        assert found.tokens[row] == list(outputs[int(wanted.argmax())])
-        assert found.scores[row] == pytest.approx(float(wanted.max()), rel=1e-6)
+        assert hypotheses.tokens[row] == list(outputs[int(wanted.argmax())])
+        assert hypotheses.scores[row] == pytest.approx(float(wanted.max()), rel=1e-6)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
@@ -80,11 +80,11 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(longest, penalty, seed, 
     batch = pairs([4, 1], [1, 1], seed=seed)
     outputs = [words for n in range(length + 1) for words in itertools.product(range(3, V), repeat=n)]
     divisors = torch.tensor([(len(words) + 1.0) ** penalty for words in outputs], dtype=torch.float64)
-    found = beam_search(model, batch.source, beam=V**length, length_penalty=penalty)
+    hypotheses = beam_search(model, batch.source, beam=V**length, length_penalty=penalty)
     for row in range(2):
         wanted = scores(model, one(batch, row).source, outputs) / divisors
-        assert found.tokens[row] == list(outputs[int(wanted.argmax())])
-        assert found.scores[row] == pytest.approx(wanted.max().item(), abs=1e-12)
+        assert hypotheses.tokens[row] == list(outputs[int(wanted.argmax())])
+        assert hypotheses.scores[row] == pytest.approx(wanted.max().item(), abs=1e-12)
 
 
 @pytest.mark.parametrize("width", range(1, 2 * V + 2))
@@ -105,8 +105,8 @@ def test_no_output_has_a_special_symbol_however_wide_the_beam(longest, width, fa
 def test_scores_are_the_models_own(beam, penalty, family):
     model = peaked(family, 3, size=11)
     batch = pairs([4, 1, 6], [1, 1, 1])
-    found = beam_search(model, batch.source, beam, penalty)
-    for row, (words, score) in enumerate(zip(found.tokens, found.scores, strict=True)):
+    hypotheses = beam_search(model, batch.source, beam, penalty)
+    for row, (words, score) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
         total = scores(model, one(batch, row).source, [tuple(words)]).item()
         assert score == pytest.approx(total / (len(words) + 1) ** penalty, abs=1e-12)
 
@@ -160,9 +160,9 @@ def test_the_longest_length_is_respected_and_reached(search, family):
         model.output_bias[EOS] = -1000.0
     batch = pairs([2, 1, 7], [1, 1, 1])
     for ratio, wanted in ((2.0, [14, 12, 19]), (0.0, [10, 10, 10])):
-        found = search(model, batch.source, max_length_ratio=ratio)
-        assert [len(words) for words in found.tokens] == wanted
-    for row, (words, score) in enumerate(zip(found.tokens, found.scores, strict=True)):
+        hypotheses = search(model, batch.source, max_length_ratio=ratio)
+        assert [len(words) for words in hypotheses.tokens] == wanted
+    for row, (words, score) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
         total = scores(model, one(batch, row).source, [tuple(words)]).item()
         assert score == pytest.approx(total / (len(words) + 1), rel=1e-12), "the end that was forced is paid for"
 
@@ -172,9 +172,9 @@ def test_an_output_may_be_empty(search, family):
     model = AUTOREGRESSIVE[family]()
     with torch.no_grad():
         model.output_bias[EOS] = 1000.0
-    found = search(model, pairs([2, 3], [1, 1]).source)
-    assert found.tokens == [[], []]
-    assert found.scores == pytest.approx([0.0, 0.0])
+    hypotheses = search(model, pairs([2, 3], [1, 1]).source)
+    assert hypotheses.tokens == [[], []]
+    assert hypotheses.scores == pytest.approx([0.0, 0.0])
 
 
 def test_limits():

@@ -33,27 +33,27 @@ def one_pass(**more):
 
 
 @torch.no_grad()
-def by_alignments(model, source, outputs=None) -> dict[tuple[int, ...], float]:
+def by_alignments(model, source, _outputs=None) -> dict[tuple[int, ...], float]:
     """log p(y|x) / (|y| + 1) of every output that has an alignment, by enumeration, of one sentence without padding."""
     hidden, mask = model.hidden(model.encode(source))
     assert mask.all()
     logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
     scores = logits.log_softmax(-1)
-    found: dict[tuple[int, ...], float] = {}
+    actual: dict[tuple[int, ...], float] = {}
     for path in itertools.product(range(3, V + 1), repeat=len(scores)):
         output = tuple(collapse(list(path), model.blank))
         p = math.exp(sum(float(scores[slot, symbol]) for slot, symbol in enumerate(path)))
-        found[output] = found.get(output, 0.0) + p
-    return {output: math.log(p) / (len(output) + 1) for output, p in found.items()}
+        actual[output] = actual.get(output, 0.0) + p
+    return {output: math.log(p) / (len(output) + 1) for output, p in actual.items()}
 
 
 @torch.no_grad()
 def word_by_word(model, source, outputs=OUTPUTS) -> dict[tuple[int, ...], float]:
-    found = {}
+    actual = {}
     for words in outputs:
         values = model.log_probabilities(source, torch.tensor([words], dtype=torch.int64))
-        found[words] = float(values.sum()) / (len(words) + 1)
-    return found
+        actual[words] = float(values.sum()) / (len(words) + 1)
+    return actual
 
 
 KINDS = {"nat": (one_pass, by_alignments), "transformer": (lambda: transformer(V, V, seed=2), word_by_word)}
@@ -64,15 +64,15 @@ def test_a_ranked_list_is_sorted_by_brute_force(kind):
     make, wanted = KINDS[kind]
     model = make()
     with torch.no_grad():
-        found = rescored(model, SOURCE, [dict.fromkeys(OUTPUTS, 0.0)] * 3)
+        actual = rescored(model, SOURCE, [dict.fromkeys(OUTPUTS, 0.0)] * 3)
     for row in range(3):
         right = wanted(model, one(BATCH, row).source)
         able = [words for words in OUTPUTS if words in right]
-        assert [found[row][words] for words in able] == pytest.approx([right[words] for words in able], abs=1e-9)
-        ranked = sorted(OUTPUTS, key=found[row].__getitem__, reverse=True)
+        assert [actual[row][words] for words in able] == pytest.approx([right[words] for words in able], abs=1e-9)
+        ranked = sorted(OUTPUTS, key=actual[row].__getitem__, reverse=True)
         assert ranked[: len(able)] == sorted(able, key=right.__getitem__, reverse=True)
         # What no alignment gives comes last.
-        assert all(found[row][words] == -math.inf for words in ranked[len(able) :])
+        assert all(actual[row][words] == -math.inf for words in ranked[len(able) :])
 
 
 def test_the_score_of_a_one_pass_model_is_its_loss():
@@ -81,10 +81,10 @@ def test_the_score_of_a_one_pass_model_is_its_loss():
     hidden, mask = model.hidden(memory)
     target = pad([[3, 4], [5], [4, 4, 4]], eos=False)
     losses, reachable = ctc_loss(hidden, model.target_embedding.weight, model.output_bias, mask, target, model.blank)
-    found = model.log_probability(model.scoring_states(SOURCE), target)
+    log_probabilities = model.log_probability(model.scoring_states(SOURCE), target)
     assert reachable.tolist() == [True, True, False]
-    assert torch.allclose(found[reachable], -losses[reachable], atol=1e-10)
-    assert (found[~reachable] == -math.inf).all()
+    assert torch.allclose(log_probabilities[reachable], -losses[reachable], atol=1e-10)
+    assert (log_probabilities[~reachable] == -math.inf).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,12 +108,12 @@ def test_nobody_is_asked_about_an_only_candidate_unless_its_score_is(monkeypatch
     candidates = [{OUTPUTS[1]: -7.0}, dict.fromkeys(OUTPUTS[2:5], 0.0), {OUTPUTS[3]: -9.0}]
     with torch.no_grad():
         wanted = rescored(model, SOURCE, candidates)
-        found = rescored(model, SOURCE, candidates, scored=False)
+        ranked = rescored(model, SOURCE, candidates, scored=False)
         assert len(asked) == 2 and len(asked[1]) == 1
         assert rescored(model, SOURCE[:1], candidates[:1], scored=False) == candidates[:1]
     assert len(asked) == 2
-    assert best_of(found).tokens == best_of(wanted).tokens and best_of(found).candidates == [1, 3, 1]
-    assert found[1] == pytest.approx(wanted[1]) and found[0] == candidates[0] != wanted[0]
+    assert best_of(ranked).tokens == best_of(wanted).tokens and best_of(ranked).candidates == [1, 3, 1]
+    assert ranked[1] == pytest.approx(wanted[1]) and ranked[0] == candidates[0] != wanted[0]
 
 
 @pytest.mark.parametrize("weight", [None, 0.0, 0.4, 3.0])
@@ -121,12 +121,12 @@ def test_nobody_is_asked_about_an_only_candidate_unless_its_score_is(monkeypatch
 def test_a_beam_ranked_by_a_rescorer_finds_the_best_sum(kind, weight, monkeypatch):
     """A beam that holds every output of up to three words."""
     monkeypatch.setattr(
-        "workflow_src.searches.beam.search.limits", lambda source, ratio, most: torch.full((len(source),), 3)
+        "workflow_src.searches.beam.search.limits", lambda source, _ratio, _most: torch.full((len(source),), 3)
     )
     (make, right), model = KINDS[kind], transformer(V, V, seed=9)
     rescorer = make()
     settings = BeamSettings(beam=V**3, rescorer="other", rescorer_weight=weight)
-    found = run({"model": model, "rescorer": rescorer}, SOURCE, settings)
+    hypotheses = run({"model": model, "rescorer": rescorer}, SOURCE, settings)
     for row in range(3):
         source = one(BATCH, row).source
         own, other = word_by_word(model, source), right(rescorer, source)
@@ -141,21 +141,21 @@ def test_a_beam_ranked_by_a_rescorer_finds_the_best_sum(kind, weight, monkeypatc
             else own
         )
         best = max(ranked, key=ranked.__getitem__)
-        assert tuple(found.tokens[row]) == best and found.scores[row] == pytest.approx(ranked[best], abs=1e-9)
-        assert found.candidates[row] == len(OUTPUTS)
+        assert tuple(hypotheses.tokens[row]) == best and hypotheses.scores[row] == pytest.approx(ranked[best], abs=1e-9)
+        assert hypotheses.candidates[row] == len(OUTPUTS)
     if weight == 0:
-        assert found.tokens == run({"model": model}, SOURCE, BeamSettings(beam=V**3)).tokens
+        assert hypotheses.tokens == run({"model": model}, SOURCE, BeamSettings(beam=V**3)).tokens
 
 
 def test_a_beams_list_has_its_best_hypotheses_in_order():
     model = transformer(V, V, seed=9)
     for beam in (1, 3):
-        for row, found in enumerate(n_best(model, SOURCE, beam)):
-            scores = [score for score, _ in found]
-            assert len(found) == beam == len({tuple(words) for _, words in found})
+        for row, actual in enumerate(n_best(model, SOURCE, beam)):
+            scores = [score for score, _ in actual]
+            assert len(actual) == beam == len({tuple(words) for _, words in actual})
             assert scores == sorted(scores, reverse=True)
             alone = n_best(model, one(BATCH, row).source, beam)[0]
-            assert [words for _, words in alone] == [words for _, words in found]
+            assert [words for _, words in alone] == [words for _, words in actual]
 
 
 def test_candidates_that_a_rescorer_cannot_score_keep_their_own_scores():
@@ -163,10 +163,10 @@ def test_candidates_that_a_rescorer_cannot_score_keep_their_own_scores():
     # A sentence of one subword and its end has three slots.
     candidates = [{long: -1.0, (*long, 3): -0.5}, {long: -9.0, (3,): -10.0}, {}]
     with torch.no_grad():
-        found = rescored(model, SOURCE, candidates, weight=2.0)
-    assert found[0] == candidates[0] and found[2] == {}
-    assert found[1][long] == -math.inf and math.isfinite(found[1][3,])
-    assert best_of(found[:2]).tokens == [[*long, 3], [3]]
+        ranked = rescored(model, SOURCE, candidates, weight=2.0)
+    assert ranked[0] == candidates[0] and ranked[2] == {}
+    assert ranked[1][long] == -math.inf and math.isfinite(ranked[1][3,])
+    assert best_of(ranked[:2]).tokens == [[*long, 3], [3]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -174,24 +174,24 @@ def test_prefixes_of_a_one_pass_model_are_ranked_by_any_scorer(kind):
     (make, right), model = KINDS[kind], one_pass(copy_source="uniform")
     settings = CtcBeamSettings(beam=10**6, min_ratio=0.0, rescorer="other")
     rescorer = make()
-    found = ctc_beam(model, SOURCE, settings, rescorer=rescorer)
+    hypotheses = ctc_beam(model, SOURCE, settings, rescorer=rescorer)
     for row in range(3):
         source = one(BATCH, row).source
         ranked = right(rescorer, source, outputs=by_alignments(model, source))
         best = max(ranked, key=ranked.__getitem__)
-        assert tuple(found.tokens[row]) == best and found.scores[row] == pytest.approx(ranked[best], abs=1e-9)
+        assert tuple(hypotheses.tokens[row]) == best and hypotheses.scores[row] == pytest.approx(ranked[best], abs=1e-9)
 
 
 def test_latent_search_is_ranked_by_a_one_pass_model():
     model, rescorer = lvm(V, V), one_pass()
     plan = Candidates(lengths=3, samples=4, seed=1)
-    found = latent_search(model, SOURCE, None, 0, plan, rescorer)
+    hypotheses = latent_search(model, SOURCE, None, 0, plan, rescorer)
     for row in range(3):
         source = one(BATCH, row).source
         alone = latent_search(model, source, None, 0, plan, rescorer)
         right = by_alignments(rescorer, source)
-        assert alone.tokens[0] == found.tokens[row]
-        assert found.scores[row] == pytest.approx(right[tuple(found.tokens[row])], abs=1e-9)
+        assert alone.tokens[0] == hypotheses.tokens[row]
+        assert hypotheses.scores[row] == pytest.approx(right[tuple(hypotheses.tokens[row])], abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -207,14 +207,14 @@ def test_a_sentence_by_itself_is_scored_without_padding(kind, monkeypatch):
 
     monkeypatch.setattr(ranking.Scoring, "forward", watched)
     candidates = [dict.fromkeys(OUTPUTS[1:3], 0.0) for _ in SOURCE]
-    found = rescored(rescorer, SOURCE, candidates)
+    ranked = rescored(rescorer, SOURCE, candidates)
     assert any(len(source) == 1 and source.size(1) < SOURCE.size(1) for source in seen)
     assert all((source != 0).any(0).all() for source in seen)
     whole = [
         rescored(rescorer, SOURCE[row][SOURCE[row] != 0][None], candidates[row : row + 1])[0]
         for row in range(len(SOURCE))
     ]
-    for one_of, other in zip(found, whole, strict=True):
+    for one_of, other in zip(ranked, whole, strict=True):
         assert one_of == pytest.approx(other, abs=1e-9)
 
 
@@ -240,18 +240,18 @@ def test_equal_candidates_are_ranked_only_where_scores_are_wanted():
     scores = torch.tensor([-1.0, -0.5, -2.0, -3.0, -1.5, -1.0])
     wanted = winners(outputs, scores, 2, SOURCE, rescorer)
     assert rescorer.asked == 4
-    found = winners(outputs, scores, 2, SOURCE, rescorer, scored=False)
-    assert rescorer.asked == 4 + 2 and found.tokens == wanted.tokens and found.candidates == [1, 2, 1]
-    assert found.scores == pytest.approx([-0.5, wanted.scores[1], -1.0], abs=1e-12)
+    ranked = winners(outputs, scores, 2, SOURCE, rescorer, scored=False)
+    assert rescorer.asked == 4 + 2 and ranked.tokens == wanted.tokens and ranked.candidates == [1, 2, 1]
+    assert ranked.scores == pytest.approx([-0.5, wanted.scores[1], -1.0], abs=1e-12)
 
 
 @torch.no_grad()
 def test_latent_search_asks_about_different_outputs_alone():
-    made, rescorer = lvm(V, V, seed=1), Counted(transformer(V, V, seed=2))
-    every = latent_search(made, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer)
+    network, rescorer = lvm(V, V, seed=1), Counted(transformer(V, V, seed=2))
+    every = latent_search(network, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer)
     assert rescorer.asked == 3
-    found = latent_search(made, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer, scored=False)
-    assert rescorer.asked == 3 and found.tokens == every.tokens
+    hypotheses = latent_search(network, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer, scored=False)
+    assert rescorer.asked == 3 and hypotheses.tokens == every.tokens
 
 
 def test_a_sentence_beyond_the_rescorers_positions_keeps_its_own_scores():
@@ -261,9 +261,9 @@ def test_a_sentence_beyond_the_rescorers_positions_keeps_its_own_scores():
     own = [dict(zip(outputs, (-1.0, -2.0, -3.0, -4.0), strict=True)) for _ in range(2)]
     small = transformer(V, V, seed=2, max_positions=7)
     for weight in (None, 0.5):
-        found = rescored(small, sentences, own, weight)
-        assert found[0] == own[0]
+        actual = rescored(small, sentences, own, weight)
+        assert actual[0] == own[0]
         wanted = word_by_word(small, sentences[1:, :3], outputs)
         for words in outputs:
             ranked = wanted[words] if weight is None else own[1][words] + weight * wanted[words]
-            assert found[1][words] == pytest.approx(ranked, rel=1e-4)
+            assert actual[1][words] == pytest.approx(ranked, rel=1e-4)

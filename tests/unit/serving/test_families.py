@@ -30,14 +30,27 @@ def check(bundle, search, settings, folder):
     source.write_text("".join(f"{line}\n" for line in LINES))
     words = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     command.main(
-        ["--bundle", str(bundle), "--search", search, *words, "--engine", "eager", "--device", "cpu"]
-        + ["--input", str(source), "--output", str(written)]
+        [
+            "--bundle",
+            str(bundle),
+            "--search",
+            search,
+            *words,
+            "--engine",
+            "eager",
+            "--device",
+            "cpu",
+            "--input",
+            str(source),
+            "--output",
+            str(written),
+        ]
     )
     assert written.read_text().splitlines() == outputs
 
 
 @pytest.mark.parametrize("family", SEARCHES)
-def test_a_trained_system_translates(family, tiny, training_words, export_words, run_stage, tmp_path):
+def test_a_trained_system_translates(family, training_words, export_words, run_stage, tmp_path):
     run_stage("train", training_words(family, tmp_path / "model"))
     run_stage("export_bundle", export_words(tmp_path / "model/model.safetensors", None, tmp_path / "bundle"))
     check(tmp_path / "bundle", *SEARCHES[family], tmp_path)
@@ -48,7 +61,7 @@ def test_a_trained_system_translates(family, tiny, training_words, export_words,
     assert (narrow.precision == "float32") == (family == "tagger")
 
 
-def test_weights_of_other_heads_are_not_continued(tiny, training_words, run_stage, refused, tmp_path):
+def test_weights_of_other_heads_are_not_continued(training_words, run_stage, refused, tmp_path):
     """Heads shape no tensor: the network would be another with the same weights."""
     run_stage("train", training_words("transformer", tmp_path / "energy", max_steps=2, validate_every=2))
     run_stage("train", training_words("cmlm", tmp_path / "start", max_steps=2, validate_every=2))
@@ -69,7 +82,7 @@ def test_weights_of_other_heads_are_not_continued(tiny, training_words, run_stag
     ],
 )
 def test_a_network_that_learned_from_an_energy_translates_without_it(
-    family, start, search, tiny, training_words, export_words, run_stage, tmp_path
+    family, start, search, training_words, export_words, run_stage, tmp_path
 ):
     run_stage("train", training_words("transformer", tmp_path / "energy", max_steps=2, validate_every=2))
     run_stage("train", training_words(start, tmp_path / "start"))

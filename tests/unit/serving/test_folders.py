@@ -21,8 +21,8 @@ def seeming_gpu(monkeypatch):
 
 
 def opened(folder, device, settings):
-    found = open_engine(folder, device, "auto", 1, settings)
-    return found, (found.device, found.precision, found.engine)
+    actual = open_engine(folder, device, "auto", 1, settings)
+    return actual, (actual.device, actual.precision, actual.engine)
 
 
 def test_a_decode_without_an_engine_is_computed_eagerly(tiny_bundles):
@@ -33,7 +33,8 @@ def test_a_decode_without_an_engine_is_computed_eagerly(tiny_bundles):
 
 
 @pytest.mark.parametrize(("compute_type", "mode"), [("float32", "fast"), ("int8", "fast-int8")])
-def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, seeming_gpu, compute_type, mode):
+@pytest.mark.usefixtures("seeming_gpu")
+def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, compute_type, mode):
     """There, device auto would mean captured graphs instead, and refuse 8 bits."""
     pytest.importorskip("onnxruntime")
     settings = {"engine": "onnxruntime", "compute_type": compute_type}
@@ -43,20 +44,22 @@ def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, seemin
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
-def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, seeming_gpu, device):
+@pytest.mark.usefixtures("seeming_gpu")
+def test_what_ranks_is_where_onnx_runtime_computes(tiny_bundles, device):
     """Its tensors are handed over; and the decode says the engine, whatever device the other jobs of a run have."""
     pytest.importorskip("onnxruntime")
     settings = {"engine": "onnxruntime", "compute_type": "int8"}
     assert opened(tiny_bundles["lvm"], device, settings)[1] == ("cpu", "float32", "fast-int8")
     folders, machine = {"rescorer": tiny_bundles["transformer"]}, Machine(device=device)
-    ranks = load_systems(folders, machine, settings)["rescorer"]
-    assert (ranks.device, ranks.precision, ranks.engine) == ("cpu", "float32", "eager")
-    with pytest.raises((RuntimeError, AssertionError), match="CUDA|NVIDIA"):
+    rescorer = load_systems(folders, machine, settings)["rescorer"]
+    assert (rescorer.device, rescorer.precision, rescorer.engine) == ("cpu", "float32", "eager")
+    with pytest.raises((RuntimeError, AssertionError), match=r"CUDA|NVIDIA"):
         load_systems(folders, machine, {})
 
 
-def test_without_an_engine_device_auto_is_the_gpu(tiny_bundles, seeming_gpu):
-    with pytest.raises((RuntimeError, AssertionError), match="CUDA|NVIDIA"):
+@pytest.mark.usefixtures("seeming_gpu")
+def test_without_an_engine_device_auto_is_the_gpu(tiny_bundles):
+    with pytest.raises((RuntimeError, AssertionError), match=r"CUDA|NVIDIA"):
         open_engine(tiny_bundles["lvm"], "auto", "auto", 1, {})
 
 
@@ -84,7 +87,7 @@ def test_float16_needs_a_gpu(exported):
     """So device auto is not turned into cpu for it, and without a GPU it is refused."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    with pytest.raises(ValueError, match=r'^device "cuda:7" is not there \(0 CUDA devices found\); use cpu or auto\.$'):
+    with pytest.raises(ValueError, match='device "cuda:7"'):
         open_engine(exported, "cuda:7", "auto", 1, {"engine": "ctranslate2", "compute_type": "float32"})
-    with pytest.raises(ValueError, match="compute_type float16 does not run on this cpu"):
+    with pytest.raises(ValueError, match="compute_type float16"):
         open_engine(exported, "auto", "auto", 1, {"engine": "ctranslate2", "compute_type": "float16"})

@@ -15,7 +15,7 @@ SEARCH = "iterative-refinement"
 
 
 @pytest.fixture(scope="module")
-def made(tiny, training_words, export_words, run_stage, tmp_path_factory):
+def made(training_words, export_words, run_stage, tmp_path_factory):
     """Folders of a teacher and of a system that starts from it, and the system's bundle."""
     root = tmp_path_factory.mktemp("made")
     run_stage("train", training_words("transformer", root / "teacher", max_steps=2, validate_every=2))
@@ -30,7 +30,7 @@ def translator(made):
     return Translator.load(made / "bundle", device="cpu", threads=1, engine="eager")
 
 
-def test_training_starts_from_the_teacher_and_logs_what_it_measures(made, tiny, training_words, run_stage, tmp_path):
+def test_training_starts_from_the_teacher_and_logs_what_it_measures(made, training_words, run_stage, tmp_path):
     logged = [json.loads(line) for line in (made / "inat/training.jsonl").read_text().splitlines()]
     figures = {name for line in logged for name in line}
     assert {"nll", "nll_first", "nll_last", "length_nll", "dev_loss", "dev_loss_first", "dev_bleu"} <= figures

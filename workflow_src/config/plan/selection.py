@@ -41,7 +41,7 @@ def refinements(loaded: Loaded, trait: str) -> list[Entry]:
         if not (search.step and search.traceable) or decode.tune or not decode.own_engine:
             continue
         model = model_of(loaded.systems[decode.system], loaded, trait)
-        if model is None or not plain(values):
+        if model is None or values is None or not plain(values):
             continue
         own = entry(decode.system, decode.search, values)
         entries[tuple(own.values())] = own | {"model": model.name}
@@ -121,7 +121,8 @@ def at_reference_lengths(loaded: Loaded) -> list[Entry]:
     split = main_split(loaded)
     entries: dict[tuple[str, str], Entry] = {}
     for decode in loaded.decodes:
-        free = {*decode.values.named("length"), *decode.values.named("role")}
+        values = searches()[decode.search].settings
+        free = {*values.named("length"), *values.named("role")}
         if split not in decode.splits or not decode.own_engine or not free.issuperset(decode.tune or ()):
             continue
         settings = {name: value for name, value in decode.settings.items() if name not in free}

@@ -65,7 +65,7 @@ class Entry(Record):
 
     @property
     def settings(self) -> dict[str, Scalar]:
-        """What tells it from other entries, by the names of the file."""
+        """System, search and kept settings: together they differ between entries."""
         return {"system": self.system, "search": self.search, **self.kept}
 
 

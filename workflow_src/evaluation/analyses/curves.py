@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from workflow_src.config.manifest import Manifest, differing, words
 from workflow_src.evaluation.analyses.content import Curves, Entry, Figures, GainPoint
 from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.figures import DASHES, STYLE, _figure, _label_ends, finite, is_curve, style_of
 from workflow_src.evaluation.report.markdown import signed
 
@@ -26,7 +27,7 @@ def start_title(manifest: Manifest) -> str:
 def curve_block(
     content: Curves[Figures],
     manifest: Manifest,
-    caption: str,
+    caption: Caption,
     heads: list[str],
     cells: Callable[[Figures], list[str]],
     panels: Sequence[Followed],
@@ -77,7 +78,7 @@ def _style(entry: Entry, entries: Sequence[Entry], manifest: Manifest) -> dict[s
 
 
 def curve_label(entry: Entry, entries: Sequence[Entry], manifest: Manifest) -> str:
-    """The search, with its system and the settings that tell it from others that share the search."""
+    """The search, with its system and the settings in which it differs from other entries of the search."""
     own, every = entry.settings, [other.settings for other in entries]
     name = manifest.title(entry.search)
     name += f" · {entry.system}" if differing(own, every, ["system"]) else ""

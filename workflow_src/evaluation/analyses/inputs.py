@@ -118,7 +118,7 @@ def outputs(path: Path, ids: dict[str, int], count: int) -> list[list[int]]:
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Standard error of a mean over sentences; 0 for one sentence, which tells nothing about others."""
+    """Standard error of a mean over sentences; 0 for one sentence."""
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 

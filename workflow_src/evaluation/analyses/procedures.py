@@ -58,7 +58,7 @@ def procedure(translator: Translator, settings: SearchSettings) -> Procedure:
     search = search_of(settings)
     label = search.row_label(settings)
     if search.at_lengths:
-        # How many lengths are tried does nothing at given ones, and its default may be more than the model has.
+        # At given lengths none are tried, and the default number of them may be more than the model has.
         counts = {name: 1 for name in LENGTH_COUNTS if name in type(settings).model_fields}
         settings = settings.model_copy(update=counts)
     networks = translator.networks(settings)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import markupsafe
 
+from workflow_src.evaluation.report.captions import Caption
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -39,7 +41,7 @@ class Block:
 
     Without its picture, where nothing can be drawn, a block is its table, or nothing.
 
-    caption   of the picture, and of the table where there is no picture
+    caption   of the picture, and of the table where there is no picture: a line, and notes that pages fold
     title     its heading; None: that of the analysis for the first block, none for others
     table     heads and rows of words
     figure    draws the picture; returns None where there is nothing to draw
@@ -49,7 +51,7 @@ class Block:
     examples  sentences above the picture
     """
 
-    caption: str
+    caption: Caption
     title: str | None = None
     table: Table | None = None
     figure: Callable[[], Figure | None] | None = None
@@ -62,3 +64,8 @@ class Block:
 def first_sentences(count: int, split: str) -> str:
     """The sentences that were looked at, for captions."""
     return f"the first {count:,} sentences of {split}"
+
+
+def sentence(words: str) -> str:
+    """Words from within a sentence as one by themselves."""
+    return f"{words[0].upper()}{words[1:]}."

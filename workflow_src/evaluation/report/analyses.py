@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.content import Content, check
 from workflow_src.evaluation.analyses.shown import Block
-from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
+from workflow_src.evaluation.report.captions import Caption
+from workflow_src.evaluation.report.markdown import markdown_table, plain
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import analyses, import_object
 
@@ -43,7 +44,7 @@ class Shown:
     picture: str | None
     figure: int | None = None
     table: int | None = None
-    table_caption: str = ""
+    table_caption: Caption = Caption("")
 
 
 def blocks(contents: Mapping[str, Content], manifest: Manifest) -> list[Shown]:
@@ -89,7 +90,7 @@ def context_of(
             continue
         caption = block.caption
         if drawn:
-            caption = f"What Figure {figure} shows{', with its errors' if block.errors else ''}."
+            caption = Caption(f"What Figure {figure} shows{', with its errors' if block.errors else ''}.")
         numbers = figure if drawn else None, table if numbered else None
         shown.append(dataclasses.replace(one, figure=numbers[0], table=numbers[1], table_caption=caption))
         figure, table = figure + drawn, table + numbered
@@ -116,10 +117,11 @@ def markdown(context: dict[str, Any]) -> str:
             continue
         block = one.block
         parts += [f"### {one.title}"] if one.title else []
-        carried = context["carried"] if block.table else ""
-        parts.append(paragraph(f"{block.caption} {carried}"))
+        caption = block.caption
         if block.table:
-            parts.append(markdown_table(block.table.heads, block.table.rows))
+            caption = dataclasses.replace(caption, line=f"{caption.line} {context['carried']}")
+            parts.append(caption.around(markdown_table(block.table.heads, block.table.rows)))
         else:
-            parts += ["\n".join(f"- {line.name}: {plain(line.text)}" for line in lines) for lines in block.examples]
+            lines = ["\n".join(f"- {line.name}: {plain(line.text)}" for line in lines) for lines in block.examples]
+            parts.append(caption.around("\n\n".join(lines)))
     return "\n\n".join(parts)

@@ -65,7 +65,7 @@ FAMILY = Family(
     layers=lambda model: model.encoder_layers + model.layers,
     traits=frozenset({LENGTHS, MASKED}),
     conflict=conflict,
-    refuses=lambda model, search, settings: (
+    refuses=lambda model, _search, settings: (
         iterations_refusal(model.max_positions, settings) or lengths_refusal(model.max_length_difference, settings)
     ),
     symbols=(MASK,),

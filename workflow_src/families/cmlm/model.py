@@ -1,7 +1,8 @@
 """The conditional masked language model (Ghazvininejad et al. 2019): p(masked subwords | the others, x), in one pass.
 
 The decoder is that of a Transformer without its causal mask. Positions of a target hold subwords or the mask symbol,
-and the output distribution of every position depends on all of them. How many positions there are, a length head says.
+and the output distribution of every position depends on all of them. A length head predicts the number
+of positions.
 """
 
 from __future__ import annotations
@@ -34,11 +35,15 @@ class MaskedLanguageModel(nn.Module):
         self.output_bias = nn.Parameter(torch.zeros(target_size))
         initialise(self)
 
+    # 1. The source.
+
     def encode(self, source: Tensor) -> Memory:
         """Source (B, S) -> states (B, S, D) for the decoder and the length head."""
         mask = source != PAD
         bias = attention_bias(mask)
         return Memory(self.encoder(self.source_embedding(source), bias), mask, bias)
+
+    # 2. The decoder over a target with masked places.
 
     def states(self, memory: Memory, target: Tensor, mask: Tensor) -> Tensor:
         """Last decoder states (C, N, D) of target (C, N), some of it the mask symbol, at the positions of mask (C, N).
@@ -51,6 +56,8 @@ class MaskedLanguageModel(nn.Module):
         """`states` (C, N, D) where every subword of targets of these lengths (C,) is masked, and their mask (C, N)."""
         _, mask = places(lengths, self.target_embedding.positions.size(0))
         return self.states(memory, torch.where(mask, self.mask_symbol, PAD), mask), mask
+
+    # 3. Subwords.
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Scores over the whole vocabulary, as they are trained, (..., D) -> (..., V)."""

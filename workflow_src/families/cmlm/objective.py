@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.families.cmlm import CmlmObjectiveConfig
-from workflow_src.losses.common import length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import cross_entropy_at, length_loss
 from workflow_src.losses.draws import sentence_keys, subset, uniform
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
@@ -57,9 +57,4 @@ def masked_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Sums over masked places (B, T) of target (B, T): the label-smoothed loss, and -log p in nats without gradient."""
     hidden = model.states(memory, torch.where(masked, model.mask_symbol, target), target != PAD)
-    if not bool(masked.any()):
-        nothing = hidden.sum() * 0
-        return nothing, nothing.detach()
-    return smoothed_cross_entropy(
-        hidden[masked], model.target_embedding.weight, model.output_bias, target[masked], smoothing
-    )
+    return cross_entropy_at(masked, hidden, model.target_embedding.weight, model.output_bias, target, smoothing)

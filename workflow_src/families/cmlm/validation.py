@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from workflow_src.families.cmlm.model import MaskedLanguageModel
 
 
-def validate(dev: DevSet, objective: CmlmObjectiveConfig, base: None = None) -> Validation:
+def validate(dev: DevSet, objective: CmlmObjectiveConfig, _base: None = None) -> Validation:
     """Loss in nats a masked subword, with the same masks at every validation; exact lengths; and BLEU.
 
     `dev_bleu` is that of `dev_iterations` passes at the most probable length, `dev_bleu_one_pass` that of the first.
-    BLEU says which weights are best: that is what is trained for.
+    BLEU selects weights.
     """
 
     @torch.no_grad()

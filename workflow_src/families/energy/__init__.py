@@ -14,7 +14,7 @@ class EnergyConfig(RefinerConfig):
     energy_pooling: Literal["mean", "sum"] = Field("mean", description="how the energy pools positions")
 
 
-def weights(model: RefinerConfig, vocabulary: int) -> dict[str, int]:
+def weights(model: RefinerConfig, _vocabulary: int) -> dict[str, int]:
     return refiner_weights(model, 1)
 
 

@@ -52,6 +52,6 @@ class EnergyNetwork(LatentStack):
         return -gradient
 
 
-def build(config: EnergyConfig, source_size: int, target_size: int, joint: bool) -> EnergyNetwork:
+def build(config: EnergyConfig, _source_size: int, _target_size: int, _joint: bool) -> EnergyNetwork:
     """It reads latents and the source states of its base: no vocabulary."""
     return EnergyNetwork(config)

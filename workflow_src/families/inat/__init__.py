@@ -13,7 +13,7 @@ from workflow_src.spec import ITERATIVE, LENGTHS, MODEL, Family, Frozen, Look, W
 
 Corruption = Literal["swap", "replace", "repeat"]
 CORRUPTIONS: tuple[Corruption, ...] = ("swap", "replace", "repeat")
-# Passes of an update, where an objective says no other number.
+# Default passes of an update.
 PASSES = 4
 
 
@@ -57,7 +57,7 @@ class InatObjectiveConfig(Frozen):
         return value
 
 
-def conflict(model: InatConfig, objective: InatObjectiveConfig) -> str | None:
+def conflict(_model: InatConfig, objective: InatObjectiveConfig) -> str | None:
     """Settings of corruption where nothing is corrupted, and of guesses where nothing reads them."""
     for name in ("corruption_share", "corruptions"):
         if objective.dae_mix == 0 and getattr(objective, name) != type(objective).model_fields[name].default:
@@ -105,5 +105,5 @@ FAMILY = Family(
     start="workflow_src.families.inat.model:start",
     look=Look("#b15928", dark="#d98e5f"),
     order=5,
-    refuses=lambda model, search, settings: lengths_refusal(model.max_length_difference, settings),
+    refuses=lambda model, _search, settings: lengths_refusal(model.max_length_difference, settings),
 )

@@ -51,7 +51,7 @@ def applied(target: Tensor, kind: Tensor, words: Tensor) -> Tensor:
     arrives = carries.roll(1, 1)
     arrives[:, :1] = False
     origin = torch.where(arrives, 0, places).cummax(1).values
-    found = target.gather(1, origin)
-    found = torch.where((kind == SWAP) & ~last, after, found)
-    found = torch.where(kind == REPLACE, words, found)
-    return found.masked_fill(target == PAD, PAD)
+    corrupted_words = target.gather(1, origin)
+    corrupted_words = torch.where((kind == SWAP) & ~last, after, corrupted_words)
+    corrupted_words = torch.where(kind == REPLACE, words, corrupted_words)
+    return corrupted_words.masked_fill(target == PAD, PAD)

@@ -48,11 +48,15 @@ class IterativeModel(nn.Module):
         self.output_bias = nn.Parameter(torch.zeros(target_size))
         initialise(self)
 
+    # 1. The source.
+
     def encode(self, source: Tensor) -> CopiedMemory:
         """Source (B, S) -> states (B, S, D) for both decoders and the length head."""
         mask = source != PAD
         bias = attention_bias(mask)
         return CopiedMemory(self.encoder(self.source_embedding(source), bias), mask, bias, source)
+
+    # 2. The first decoder: p(y^1|x).
 
     def copied(self, memory: CopiedMemory, lengths: Tensor, place: Tensor) -> Tensor:
         """The source's ids that positions begin with, (B, N), from output lengths (B,) and places (N,).
@@ -71,6 +75,8 @@ class IterativeModel(nn.Module):
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.decoder(inputs, attention_bias(mask), memory), mask
 
+    # 3. The second decoder: p(y^l | y^(l-1), x).
+
     def refine(self, memory: CopiedMemory, guess: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
         """A later pass: states (B, N, D) of the second decoder.
 
@@ -80,6 +86,8 @@ class IterativeModel(nn.Module):
         if self.config.carry_states:
             inputs = inputs + hidden.detach()
         return self.refiner(inputs, attention_bias(mask), memory)
+
+    # 4. Words.
 
     def symbol_bias(self) -> Tensor:
         """The output bias (V,) with -inf for padding, start and end symbols, which are no words."""
@@ -95,9 +103,9 @@ class IterativeModel(nn.Module):
 
 
 def start(
-    model: IterativeModel, tensors: dict[str, Tensor] | None, family: str | None, base: nn.Module | None
+    model: IterativeModel, tensors: dict[str, Tensor] | None, family: str | None, _base: nn.Module | None
 ) -> list[str] | None:
-    """Start from given weights where names and shapes agree; returns the names of the parameters that were set.
+    """Start from weights where names and shapes agree; returns the names of the parameters that were set.
 
     Both decoders begin as the decoder of weights that have only one, such as a teacher's.
     """

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.corruption import corrupted
-from workflow_src.losses.common import block_rows, length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import block_rows, cross_entropy_at, length_loss
 from workflow_src.losses.draws import sentence_keys, uniform
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
@@ -73,12 +73,8 @@ def pass_loss(
     smoothing; the second has no gradient."""
     # An empty target has a position, and nothing to learn there.
     labels = target[:, : mask.size(1)]
-    learned = mask & (labels != PAD)
-    if not bool(learned.any()):
-        nothing = hidden.sum() * 0
-        return nothing, nothing.detach()
     weight, bias = model.target_embedding.weight, model.output_bias
-    return smoothed_cross_entropy(hidden[learned], weight, bias, labels[learned], smoothing)
+    return cross_entropy_at(mask & (labels != PAD), hidden, weight, bias, labels, smoothing)
 
 
 @torch.no_grad()
@@ -121,16 +117,16 @@ def guessed(model: IterativeModel, hidden: Tensor, mask: Tensor, drawn: Tensor |
     """
     states = hidden[mask]
     numbers = None if drawn is None else drawn[mask]
-    found, rows = [], block_rows(states, model.output_bias.size(0))
+    guesses, rows = [], block_rows(states, model.output_bias.size(0))
     for begin in range(0, len(states), rows):
         logits = wide(model.logits(states[begin : begin + rows]))
         if numbers is None:
-            found.append(logits.argmax(-1))
+            guesses.append(logits.argmax(-1))
             continue
         total = logits.double().softmax(-1).cumsum(-1)
         # Rounding may leave the sum of all beside 1.
         reached = numbers[begin : begin + rows, None] * total[:, -1:]
-        found.append((total < reached).sum(-1))
+        guesses.append((total < reached).sum(-1))
     words = torch.full(mask.shape, PAD, dtype=torch.int64, device=mask.device)
-    words[mask] = torch.cat(found)
+    words[mask] = torch.cat(guesses)
     return words

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from workflow_src.families.inat.model import IterativeModel
 
 
-def validate(dev: DevSet, objective: InatObjectiveConfig, base: None = None) -> Validation:
+def validate(dev: DevSet, objective: InatObjectiveConfig, _base: None = None) -> Validation:
     """Loss in nats a subword of the target of the first and the last of K passes, at the reference's length and with
     the best words as guesses; the share of exact lengths; BLEU of K passes at predicted lengths.
 
-    BLEU says which weights are best: the loss rises on dev while BLEU rises.
+    BLEU selects weights: the loss rises on dev while BLEU rises.
     """
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ from workflow_src.losses.settings import RelaxedEnergyConfig, relaxed_energy_cos
 from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, MODEL, Family, Look, Role, Weights
 
 
-def training_cost(objective: RelaxedEnergyConfig, sizes: Weights) -> float:
+def training_cost(_objective: RelaxedEnergyConfig, sizes: Weights) -> float:
     return relaxed_energy_cost(sizes[MODEL], sizes["energy"])
 
 

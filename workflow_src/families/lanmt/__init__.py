@@ -53,5 +53,5 @@ FAMILY = Family(
     rule="train_lvm",
     look=Look("#3d6b1f", dark="#9ccc65"),
     order=5,
-    refuses=lambda model, search, settings: lengths_refusal(model.max_length_difference, settings),
+    refuses=lambda model, _search, settings: lengths_refusal(model.max_length_difference, settings),
 )

@@ -4,7 +4,7 @@
 
 with z of shape (S, Z), the source's end symbol counted. Targets have an end symbol, so that l = |y| + 1 positions are
 compared with S = |x| + 1; a position of an output that puts out an end symbol stays empty. The length is a function of
-z (and of x, with `length_reads: states`): who moves the latents moves the length too.
+z (and of x, with `length_reads: states`): so that moving the latents moves the length too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from workflow_src.types import EOS, PAD, wide, with_end
 
 
 class SourceLatentVariableModel(nn.Module):
-    # Latents are those of source positions, and say how long the output is (`types.LatentLengthModel`).
+    """p(z|x), q(z|x,y), p(l|z) and p(y|x,z,l) (`types.LatentLengthModel`)."""
+
+    # Latents are those of source positions, and determine the length of the output (`types.LatentLengthModel`).
     source_latents = True
     latent_lengths = True
     # Positions of an output beside those of its words: that of the end symbol.
@@ -112,7 +114,7 @@ class SourceLatentVariableModel(nn.Module):
 
 
 def start(
-    model: SourceLatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, base: None
+    model: SourceLatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, _base: None
 ) -> list[str] | None:
     """Start from a teacher's weights, or from another model's where names and shapes agree; at random without any.
 
@@ -134,5 +136,5 @@ def _places(name: str) -> list[str]:
     """Where a teacher's parameter goes."""
     for prefix, own in PLACES.items():
         if name.startswith(prefix):
-            return [one + name.removeprefix(prefix) for one in own]
+            return [place + name.removeprefix(prefix) for place in own]
     return [name]

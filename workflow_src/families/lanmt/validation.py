@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workflow_src.families.lanmt.model import SourceLatentVariableModel
 
 
-def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validation:
+def validate(dev: DevSet, objective: ElboConfig, _base: None = None) -> Validation:
     """ELBO in nats a target position, KL in nats a source position, exact lengths, and BLEU.
 
     The ELBO has the length's probability in it (Shu et al. 2020, equation 5); its draws follow from a sentence's row in

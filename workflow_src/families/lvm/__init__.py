@@ -56,5 +56,5 @@ FAMILY = Family(
     rule="train_lvm",
     look=Look("#0072b2", dark="#56b4e9"),
     order=1,
-    refuses=lambda model, search, settings: lengths_refusal(model.max_length_difference, settings),
+    refuses=lambda model, _search, settings: lengths_refusal(model.max_length_difference, settings),
 )

@@ -19,6 +19,8 @@ from workflow_src.types import PAD, with_end
 
 
 class LatentVariableModel(nn.Module):
+    """p(z|x), q(z|y,x) and p(y|z,x), and a head of target lengths (`types.LatentModel`)."""
+
     def __init__(self, config: LvmConfig, source_size: int, target_size: int, joint: bool):
         super().__init__()
         self.config = config
@@ -45,6 +47,8 @@ class LatentVariableModel(nn.Module):
             for head in (self.prior_head, self.posterior_head):
                 head.linear.weight.mul_(config.head_scale)
 
+    # 1. Targets, the source, and the length.
+
     @property
     def extra_positions(self) -> int:
         """Latents of a sentence beside those of its words: one for the end symbol, where targets have one."""
@@ -61,7 +65,10 @@ class LatentVariableModel(nn.Module):
         return Memory(self.encoder(self.source_embedding(source), bias), mask, bias)
 
     def predict_lengths(self, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
+        """Target lengths in words, (B,): the most probable, or a quantile."""
         return self.length.predict(memory, quantile, lengthening)
+
+    # 2. Prior and posterior.
 
     def positions(self, target_mask: Tensor) -> Tensor:
         """Position codes (T, D) for a mask (B, T). Raises ValueError beyond the model's positions."""
@@ -81,6 +88,8 @@ class LatentVariableModel(nn.Module):
         inputs = self.target_embedding(target)
         return self.posterior_head(self.posterior_stack(inputs, attention_bias(target_mask), memory))
 
+    # 3. The decoder over latents.
+
     def decoder_hidden(self, memory: Memory, z: Tensor, target_mask: Tensor) -> Tensor:
         """Last decoder states (B, T, D) given latents (B, T, Z)."""
         inputs = self.latent_projection(z.to(self.latent_projection.weight.dtype)) + self.positions(target_mask)
@@ -88,26 +97,25 @@ class LatentVariableModel(nn.Module):
         return self.decoder_stack(inputs, attention_bias(target_mask), memory)
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """Scores over the vocabulary, (..., D) -> (..., V)."""
         return F.linear(hidden, self.target_embedding.weight, self.output_bias)
 
     def decode(self, memory: Memory, z: Tensor, target_mask: Tensor) -> Tensor:
         """Logits (B, T, V) of p(y|z,x) at every position."""
         return self.logits(self.decoder_hidden(memory, z, target_mask))
 
-    def start_from(self, weights: dict[str, Tensor], family: str | None = None) -> list[str]:
-        """Start from another model where names and shapes agree; returns the names of the parameters that were set.
-
-        Of a transformer, encoder, embeddings and output bias are taken, and its decoder layers for all three stacks;
-        of a latent-variable model, everything.
-        """
-        return copy_places(self, weights, _own_names if family == "transformer" else None)
-
 
 def start(
-    model: LatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, base: None
+    model: LatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, _base: None
 ) -> list[str] | None:
-    """Start from a teacher's weights, or from another model's of the same kind; at random without any."""
-    return None if tensors is None else model.start_from(tensors, family)
+    """Start from another model where names and shapes agree, at random without `tensors`.
+
+    Of a transformer, encoder, embeddings and output bias are taken, and its decoder layers for all three stacks; of a
+    latent-variable model, everything. Returns the names of the parameters that were set.
+    """
+    if tensors is None:
+        return None
+    return copy_places(model, tensors, _own_names if family == "transformer" else None)
 
 
 def _own_names(teacher_name: str) -> list[str]:

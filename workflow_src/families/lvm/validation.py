@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from workflow_src.nn.layers import Memory
 
 
-def validate(dev: DevSet, objective: ElboConfig, base: None = None) -> Validation:
+def validate(dev: DevSet, objective: ElboConfig, _base: None = None) -> Validation:
     """ELBO and KL in nats a target token, exact lengths, BLEU from the prior mean and from the posterior mean.
 
-    The latter sees the reference: it says whether latents carry the sentence.
+    The latter reads the reference: it shows whether latents carry the sentence. The ELBO selects weights.
     """
 
     @torch.no_grad()

@@ -23,9 +23,9 @@ from workflow_src.spec import (
 )
 
 BLANK = "blank"
-# In place of a symbol of the reference: none is shown at a slot.
-NOTHING = -1
-# Latents as wide as the paper's, where none is said.
+# Marks slots at which no symbol of the reference is shown.
+NOT_SHOWN = -1
+# The default width of latents is the paper's.
 LATENT_DIM = 8
 
 
@@ -49,7 +49,7 @@ class NatConfig(StackConfig):
     latent: Literal["none", "vae"] = Field(
         "none", description="vae: a Gaussian latent of each source position is added to its state"
     )
-    latent_dim: int = Field(0, ge=0, description="width Z of one latent; 8 where latent is vae and none is said")
+    latent_dim: int = Field(0, ge=0, description="width Z of one latent; default 8 where latent is vae")
     posterior_layers: int = Field(
         3, gt=0, description="vae: layers of the posterior's encoder and of its decoder, each"
     )
@@ -76,7 +76,7 @@ class NatConfig(StackConfig):
 
 
 class NatObjectiveConfig(Budget):
-    """How it learns, beside the loss that its model says."""
+    """Settings of training; which loss it is, is a setting of the model."""
 
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="ce: of the labels")
     length_weight: float = Field(1.0, gt=0, description="axe and ce: times the loss of the length head is added")
@@ -98,7 +98,7 @@ class NatObjectiveConfig(Budget):
     glance_end: float = Field(0.3, ge=0, le=1, description="glat: the share when training ends; linear between the two")
 
 
-# What each setting is for: a switch of the model, and the values with which the setting does something.
+# The switch of the model that a setting belongs to, and the values of the switch with which it has an effect.
 MODEL_SETTINGS = {
     "posterior_layers": ("latent", ("vae",)),
     "head_scale": ("latent", ("vae",)),
@@ -113,7 +113,7 @@ OBJECTIVE_SETTINGS = {
 
 
 def conflict(model: NatConfig, objective: NatObjectiveConfig) -> str | None:
-    """Settings that differ from their defaults and do nothing with the switches of this model."""
+    """Why a setting that was changed has no effect with the switches of this model; None where all have one."""
     for section, config, needs in (("model", model, MODEL_SETTINGS), ("objective", objective, OBJECTIVE_SETTINGS)):
         for name, (switch, values) in needs.items():
             if _changed(config, name) and getattr(model, switch) not in values:
@@ -139,13 +139,13 @@ def _changed(config: NatConfig | NatObjectiveConfig, name: str) -> bool:
 
 
 def lacks(model: NatConfig) -> frozenset[str]:
-    """Only CTC has alignments, which also score outputs of any length; lengths and latents are switched."""
-    found = {LENGTHS} if model.loss == "ctc" else {ALIGNED, SCORER}
-    return frozenset(found if model.latent == "vae" else found | {LATENT, SOURCE_LATENT})
+    """CTC has alignments, which score outputs of any length; other losses have a length head; `latent` adds a prior."""
+    absent = {LENGTHS} if model.loss == "ctc" else {ALIGNED, SCORER}
+    return frozenset(absent if model.latent == "vae" else absent | {LATENT, SOURCE_LATENT})
 
 
 def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str | None:
-    """Alignments are read off slots, lengths off a head, latents off a prior, and a model has what it learned."""
+    """Searches of alignments need CTC, those of lengths a length head, those of latents a prior."""
     trait = search.needs[MODEL].trait
     if trait == ALIGNED and model.loss != "ctc":
         return f"needs model.loss: ctc, and that is {model.loss}; use search argmax"
@@ -164,27 +164,27 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
 
 
 def weights(model: NatConfig, vocabulary: int) -> dict[str, int]:
-    found = {
+    parts = {
         "encoder": model.encoder_layers * encoder_layer(model),
         "decoder": model.layers * decoder_layer(model),
         "output": vocabulary * model.dim,
     }
     if model.latent == "vae":
         heads = 2 * model.dim * model.latent_dim
-        found["prior"] = heads + model.latent_dim * model.dim
-        found["posterior"] = heads + model.posterior_layers * (encoder_layer(model) + decoder_layer(model))
-    return found
+        parts["prior"] = heads + model.latent_dim * model.dim
+        parts["posterior"] = heads + model.posterior_layers * (encoder_layer(model) + decoder_layer(model))
+    return parts
 
 
 def repeats(model: NatConfig) -> dict[str, float]:
-    """What works on slots is computed for each of them."""
+    """Decoder and output projection are computed for every slot."""
     return {"decoder": model.upsample, "output": model.upsample} if model.loss == "ctc" else {}
 
 
 def training_cost(objective: NatObjectiveConfig, sizes: Weights) -> float:
     """Operations for a position: 6 for each weight, and the pass before that glancing takes.
 
-    `random` takes it with CTC alone, for its alignment; it is counted with any loss, which no setting here tells.
+    `random` takes it with CTC alone, and is counted with any loss: the loss is no setting of the objective.
     """
     own = sizes[MODEL]
     first = 2.0 * (own["decoder"] + own["output"]) if objective.glance != "none" else 0.0

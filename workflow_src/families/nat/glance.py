@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.families.nat import NOTHING, NatObjectiveConfig
+from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.losses.ctc import Lattice, viterbi
 from workflow_src.losses.draws import subset, uniform
@@ -40,7 +40,7 @@ def shown_symbols(
     keys: Tensor,
     part: float,
 ) -> Tensor | None:
-    """Symbols (B, N) that are shown, NOTHING elsewhere; None where none can be.
+    """Symbols (B, N) that are shown, NOT_SHOWN elsewhere; None where none can be.
 
     slots (B,) of each sentence, target (B, T), random keys (B,) of sentences; `part` is the share of wrong symbols.
     """
@@ -55,7 +55,7 @@ def shown_symbols(
         count = (part * wrong.double() + 1e-9).floor()
     else:
         count = poisson(part * wrong.double(), drawn, reference.size(1))
-    return torch.where(subset(keys, slots, count, reference.size(1), WHICH), reference, NOTHING)
+    return torch.where(subset(keys, slots, count, reference.size(1), WHICH), reference, NOT_SHOWN)
 
 
 def _reference(

@@ -1,8 +1,8 @@
 """The fully non-autoregressive model (Gu & Kong 2021): source states, copied to slots, through one parallel decoder.
 
 With `loss: ctc` there are more slots than the output has subwords. Every slot puts out a subword or the blank; equal
-neighbours merge, blanks go (`decoding/ctc.py`), and the output's length follows from that. With `axe` and `ce`, a
-length head says how many slots there are, one for each subword; `axe` may leave some empty by the blank.
+neighbours merge and blanks are dropped (`decoding/ctc.py`), which also gives the output's length. With `axe` and `ce`,
+a length head predicts the number of slots, one for each subword; with `axe`, some may put out the blank.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import kept_symbols
 from workflow_src.decoding.passes import places
-from workflow_src.families.nat import NOTHING, NatConfig
+from workflow_src.families.nat import NOT_SHOWN, NatConfig
 from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
 from workflow_src.nn.copying import soft_copy
 from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, barred, initialise
@@ -71,7 +71,7 @@ class NonAutoregressiveModel(nn.Module):
         target = with_end(target[:, : self.target_embedding.positions.size(0) - 1])
         return self.latents.posterior(memory, self.target_embedding(target), target != PAD)
 
-    # 2. How many slots there are, and what they begin with.
+    # 2. The number of slots, and their inputs.
 
     def slots(self, memory: Memory) -> Tensor:
         """Slots of each sentence, (B,) int64: `upsample` times the source's subwords, rounded up, the end counted.
@@ -107,7 +107,7 @@ class NonAutoregressiveModel(nn.Module):
         """Last decoder states (B, N, D) and the mask (B, N) of real slots.
 
         `slots` (B,) replace those that the model counts or predicts, latents z (B, S, Z) the prior's mean. Slots of
-        `shown` (B, N) that are not NOTHING begin with that symbol's embedding in place of source states.
+        `shown` (B, N) that are not NOT_SHOWN begin with that symbol's embedding in place of source states.
         """
         slots = self.slots(memory) if slots is None else slots
         if self.latents is not None:
@@ -117,7 +117,7 @@ class NonAutoregressiveModel(nn.Module):
         inputs = self.copied(memory, slots, place)
         if shown is not None:
             symbols = F.embedding(shown.clamp(min=0), self.target_embedding.weight) * self.target_embedding.scale
-            inputs = torch.where((shown == NOTHING)[..., None], inputs, symbols.to(inputs.dtype))
+            inputs = torch.where((shown == NOT_SHOWN)[..., None], inputs, symbols.to(inputs.dtype))
         inputs = inputs + codes[: place.size(0)]
         return self.decoder(inputs, attention_bias(mask), memory), mask
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.families.nat import NOTHING, NatObjectiveConfig
+from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.glance import share, shown_symbols
 from workflow_src.losses.axe import axe_loss
-from workflow_src.losses.common import budget, length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import budget, cross_entropy_at, length_loss
 from workflow_src.losses.ctc import ctc_loss
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.source_latents import sampled_latents
@@ -52,7 +52,7 @@ class NatObjective:
         if config.glance != "none":
             assert keys is not None, "what draws has keys"
             shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, part)
-            real = (shown != NOTHING).sum() / slots.sum() if shown is not None else 0.0
+            real = (shown != NOT_SHOWN).sum() / slots.sum() if shown is not None else 0.0
             figures |= {"glanced": real}
         hidden, mask = model.hidden(memory, slots, z, shown)
         nll, learned, more = output_loss(config, model, hidden, mask, batch.target, shown)
@@ -93,9 +93,6 @@ def output_loss(
     labels = target[:, : mask.size(1)]
     learned = mask & (labels != PAD)
     if shown is not None:
-        learned = learned & (shown == NOTHING)
-    if not bool(learned.any()):
-        nothing = hidden.sum() * 0
-        return nothing.detach(), nothing, {}
-    smooth, nll = smoothed_cross_entropy(hidden[learned], weight, bias, labels[learned], config.label_smoothing)
+        learned = learned & (shown == NOT_SHOWN)
+    smooth, nll = cross_entropy_at(learned, hidden, weight, bias, labels, config.label_smoothing)
     return nll, smooth, {}

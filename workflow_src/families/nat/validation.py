@@ -18,37 +18,37 @@ if TYPE_CHECKING:
     from workflow_src.families.nat.model import NonAutoregressiveModel
 
 
-def validate(dev: DevSet, objective: NatObjectiveConfig, base: None = None) -> Validation:
+def validate(dev: DevSet, objective: NatObjectiveConfig, _base: None = None) -> Validation:
     """Loss in nats a target token, and BLEU of the best symbols.
 
     With CTC, the share of targets without an alignment; where lengths are predicted, the share of exact ones, and the
     loss is that of the reference's length. With latents, the loss is that at the posterior mean and has the KL added,
     which is also reported by itself, a source position; `dev_bleu` is that of the prior mean and `dev_bleu_posterior`
-    that of the posterior mean of the reference, at the same lengths. The latents carry nothing where the KL is near 0
-    and the two BLEUs are alike: `dev_bleu_carried`, their difference, says so.
+    that of the posterior mean of the reference, at the same lengths. Latents that carry nothing have a KL near 0
+    and no difference of the two BLEUs, `dev_bleu_carried`.
 
-    BLEU says which weights are best: the loss rises on dev while BLEU rises.
+    BLEU selects weights: the loss rises on dev while BLEU rises.
     """
 
     @torch.no_grad()
     def figures(model: NonAutoregressiveModel) -> dict[str, float]:
         parts = dev.over_batches(lambda batch: _measured(model, objective, batch))
         sums = {name: sum(part[0][name] for part in parts) for name in parts[0][0]}
-        found = {"dev_loss": (sums["nll"] + sums["kl"]) / sums["tokens"]}
+        measured = {"dev_loss": (sums["nll"] + sums["kl"]) / sums["tokens"]}
         if model.length is None:
-            found["dev_unreachable"] = sums["unreachable"] / sums["sentences"]
+            measured["dev_unreachable"] = sums["unreachable"] / sums["sentences"]
         else:
-            found["dev_length_accuracy"] = sums["exact"] / sums["sentences"]
-        found["dev_bleu"] = dev.bleu(lambda source: best_outputs(model, source))
+            measured["dev_length_accuracy"] = sums["exact"] / sums["sentences"]
+        measured["dev_bleu"] = dev.bleu(lambda source: best_outputs(model, source))
         if model.latents is not None:
             best = {row: tokens for part in parts for row, tokens in part[1].items()}
             posterior = dev.bleu_of([best[row] for row in range(dev.sentences)])
-            found["dev_kl"] = sums["kl"] / sums["positions"]
-            found["dev_bleu_posterior"] = posterior
-            found["dev_bleu_carried"] = posterior - found["dev_bleu"]
-        return found
+            measured["dev_kl"] = sums["kl"] / sums["positions"]
+            measured["dev_bleu_posterior"] = posterior
+            measured["dev_bleu_carried"] = posterior - measured["dev_bleu"]
+        return measured
 
-    return Validation(figures, "dev_bleu", fault=lambda found: collapsed(found) if "dev_kl" in found else None)
+    return Validation(figures, "dev_bleu", fault=lambda measured: collapsed(measured) if "dev_kl" in measured else None)
 
 
 def _measured(

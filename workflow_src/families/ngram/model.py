@@ -25,7 +25,7 @@ COLUMNS = ("context", "words", "logp", "backoff", "suffix")
 class NgramLanguageModel(nn.Module):
     """Tables of n-grams as parameters that have no gradient: `order-2.logp` and so on."""
 
-    def __init__(self, config: NgramConfig, source_size: int, target_size: int, joint: bool):
+    def __init__(self, config: NgramConfig, _source_size: int, _target_size: int, _joint: bool):
         super().__init__()
         self.config = config
         for n in range(1, config.order + 1):
@@ -51,7 +51,7 @@ class NgramLanguageModel(nn.Module):
 
     @functools.cached_property
     def scorer(self) -> NgramModel:
-        """What searches ask for probabilities."""
+        """The tables as a language model of searches."""
         tables = []
         for n in range(1, self.config.order + 1):
             part = self.get_submodule(f"order-{n}")
@@ -93,22 +93,22 @@ def evenly(count: int, most: int | None) -> Sequence[int]:
 
 def _from_file(path: Path, order: int, subwords: Subwords) -> NgramModel:
     pieces = subwords.names()["target"]
-    found = read_arpa(path, {piece: i for i, piece in enumerate(pieces)}, subwords.target_size)
-    if found.model.order != order:
+    arpa = read_arpa(path, {piece: i for i, piece in enumerate(pieces)}, subwords.target_size)
+    if arpa.model.order != order:
         raise ValueError(
-            f"{path} has n-grams of up to {found.model.order} words, model.order is {order}; set model.order to "
-            f"{found.model.order}."
+            f"{path} has n-grams of up to {arpa.model.order} words, model.order is {order}; set model.order to "
+            f"{arpa.model.order}."
         )
-    if found.left_out:
-        log.info("%d n-grams of %s were left out: the subwords lack a word of them", found.left_out, path)
-    if found.absent:
+    if arpa.left_out:
+        log.info("%d n-grams of %s were left out: the subwords lack a word of them", arpa.left_out, path)
+    if arpa.absent:
         log.warning(
             "warning: %s has neither <unk> nor %d of the %d target subwords, such as %s; they get log10 p = %g, as in "
             "KenLM, and will hardly be put out: estimate the file on text in these subwords, with an <unk>",
             path,
-            len(found.absent),
+            len(arpa.absent),
             len(pieces),
-            pieces[found.absent[0]],
+            pieces[arpa.absent[0]],
             ABSENT,
         )
-    return found.model
+    return arpa.model

@@ -7,7 +7,7 @@ from workflow_src.nn.settings import RefinerConfig, refiner_weights
 from workflow_src.spec import BASE, LATENT, REFINER, VECTOR_FIELD, Family, Look, Role, Weights
 
 
-def weights(model: RefinerConfig, vocabulary: int) -> dict[str, int]:
+def weights(model: RefinerConfig, _vocabulary: int) -> dict[str, int]:
     return refiner_weights(model, model.latent_dim)
 
 

@@ -22,10 +22,11 @@ class ScoreNetwork(LatentStack):
             self.head.weight.mul_(0.1)
 
     def direction(self, memory: Memory, z: Tensor, target_mask: Tensor, differentiable: bool = False) -> Tensor:
-        del differentiable  # the output is a plain forward pass either way
+        """The direction (B, T, Z), a plain forward pass: it has gradients also where not `differentiable`."""
+        del differentiable
         return wide(self.head(self.hidden(memory, z, target_mask)))
 
 
-def build(config: RefinerConfig, source_size: int, target_size: int, joint: bool) -> ScoreNetwork:
+def build(config: RefinerConfig, _source_size: int, _target_size: int, _joint: bool) -> ScoreNetwork:
     """It reads latents and the source states of its base: no vocabulary."""
     return ScoreNetwork(config)

@@ -85,8 +85,8 @@ class Seq2Seq(Autoregressive):
         """
         x, _ = self.decoder(self.target_embedding(with_start(target)), (memory.hidden, memory.cell))
         bias = None if memory.bias is None else memory.bias[:, 0]
-        found = attentional_states(self.attentional, x, memory.keys, memory.states, bias)
-        return dropout(found, self.config.dropout, self.training)
+        states = attentional_states(self.attentional, x, memory.keys, memory.states, bias)
+        return dropout(states, self.config.dropout, self.training)
 
     def start(self, memory: SourceStates) -> CachedDecoder:
         return CachedDecoder(self, memory)
@@ -130,8 +130,8 @@ class CachedDecoder:
             self.hidden[index] = x
         # The hypotheses of a sentence are to its source what positions are in a whole pass.
         rows = x.view(self.sentences, -1, x.size(-1))
-        found = attentional_states(self.model.attentional, rows, self.keys, self.states, self.bias)
-        return self.model.logits(found.flatten(0, 1))
+        states = attentional_states(self.model.attentional, rows, self.keys, self.states, self.bias)
+        return self.model.logits(states.flatten(0, 1))
 
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue what row `rows[i]` has read; also widens from one row a sentence to several."""

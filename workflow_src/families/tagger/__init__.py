@@ -47,5 +47,5 @@ FAMILY = Family(
     look=Look("#9e9d24", dark="#d4e157"),
     order=6,
     static=False,
-    refuses=lambda model, search, settings: lengths_refusal(model.max_length_difference, settings),
+    refuses=lambda model, _search, settings: lengths_refusal(model.max_length_difference, settings),
 )

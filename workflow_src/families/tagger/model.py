@@ -1,7 +1,8 @@
 """A BiLSTM tagger (Tu et al. 2020, section 4.3): LSTM layers, and a linear layer onto the vocabulary at every position.
 
 The paper leaves open how a source of S words is tagged with T target words. Here the first layer reads the source, its
-states are copied to T positions, and the second layer reads these. How many positions there are, a length head says.
+states are copied to T positions, and the second layer reads these. A length head predicts the number of
+positions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from workflow_src.types import EOS, PAD
 class Tagger(nn.Module):
     """The output layer has weights of its own, also where source and target share a vocabulary."""
 
-    def __init__(self, config: TaggerConfig, source_size: int, target_size: int, joint: bool):
+    def __init__(self, config: TaggerConfig, source_size: int, target_size: int, _joint: bool):
         super().__init__()
         self.config = config
         states = 2 * config.dim
@@ -33,10 +34,14 @@ class Tagger(nn.Module):
         self.projection = nn.Linear(states, target_size)
         initialise(self)
 
+    # 1. The source.
+
     def encode(self, source: Tensor) -> Memory:
         """Source (B, S) -> states (B, S, 2D) for the positions of the target and the length head."""
         mask = source != PAD
         return Memory(self.encoder(self.embedding(source), mask)[0], mask, None)
+
+    # 2. The layers over the positions of the target.
 
     def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Last states (B, N, 2D) at the positions of targets of lengths (B,), and the mask (B, N) of real ones."""
@@ -45,6 +50,8 @@ class Tagger(nn.Module):
         copied = soft_copy(memory, lengths, place, config.copy_temperature).to(memory.states.dtype)
         states = self.decoder(dropout(copied, config.dropout, self.training), mask)[0]
         return dropout(states, config.dropout, self.training), mask
+
+    # 3. Words.
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary, (..., 2D) -> (..., V): -inf for padding, start and end symbols."""

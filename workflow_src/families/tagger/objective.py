@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from workflow_src.losses.common import length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import cross_entropy_at, length_loss
 from workflow_src.losses.settings import OnePassConfig
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
@@ -24,7 +24,7 @@ class CrossEntropy:
     def __init__(self, config: OnePassConfig):
         self.config = config
 
-    def __call__(self, model: Tagger, batch: Batch, context: TrainingContext) -> LossTerms:
+    def __call__(self, model: Tagger, batch: Batch, _context: TrainingContext) -> LossTerms:
         memory = model.encode(batch.source)
         loss, nll = words_loss(model, memory, batch, self.config.label_smoothing)
         length, exact = length_loss(model, memory, batch)
@@ -44,9 +44,4 @@ def words_loss(model: Tagger, memory: Memory, batch: Batch, smoothing: float = 0
     labels = batch.target[:, : mask.size(1)]
     # An empty target has a position, and nothing to learn there.
     learned = mask & (labels != PAD) if labels.size(1) else torch.zeros_like(mask)
-    if not bool(learned.any()):
-        nothing = hidden.sum() * 0
-        return nothing, nothing.detach()
-    return smoothed_cross_entropy(
-        hidden[learned], model.projection.weight, model.projection.bias, labels[learned], smoothing
-    )
+    return cross_entropy_at(learned, hidden, model.projection.weight, model.projection.bias, labels, smoothing)

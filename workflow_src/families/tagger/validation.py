@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from workflow_src.families.tagger.model import Tagger
 
 
-def validate(dev: DevSet, objective: OnePassConfig, base: None = None) -> Validation:
+def validate(dev: DevSet, _objective: OnePassConfig, _base: None = None) -> Validation:
     """Loss in nats a word at the reference's length, exact lengths, and BLEU at the predicted length."""
 
     @torch.no_grad()

@@ -42,7 +42,7 @@ class ArgmaxPass(nn.Module):
 
 def _pass(model, settings: ArgmaxSettings, scored: bool) -> ArgmaxPass:
     """Candidates are ranked by their scores where there is no rescorer."""
-    return ArgmaxPass(model, settings, settings.lengths > 1 and settings.rescorer is None or scored)
+    return ArgmaxPass(model, settings, (settings.lengths > 1 and settings.rescorer is None) or scored)
 
 
 def _read(
@@ -69,7 +69,7 @@ def program(networks: Mapping[str, Any], settings: ArgmaxSettings, scored: bool)
 
 @torch.no_grad()
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: ArgmaxSettings, scored: bool = True, trace: bool = False
+    models: Mapping[str, Any], source: Tensor, settings: ArgmaxSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what outputs were ranked by."""
     outputs, scores = _pass(models[MODEL], settings, scored)(source)
@@ -77,8 +77,8 @@ def run(
 
 
 @torch.no_grad()
-def at_lengths(models: Mapping[str, Any], source: Tensor, settings: ArgmaxSettings, lengths: Tensor) -> Hypotheses:
-    """Translate source (B, S) at lengths (B,) that are given, such as the references'; scores as without a rescorer."""
+def at_lengths(models: Mapping[str, Any], source: Tensor, _settings: ArgmaxSettings, lengths: Tensor) -> Hypotheses:
+    """Translate source (B, S) at lengths (B,), such as the references'; scores as without a rescorer."""
     model = models[MODEL]
     hidden, mask = model.hidden(model.encode(source), lengths)
     return _read(source, *read_symbols(model, wide(model.logits(hidden)), mask, True), None)

@@ -22,7 +22,7 @@ from workflow_src.types import BOS, EOS, Hypotheses, LanguageModel, wide
 
 def beam_search(model, source: Tensor, *settings: Any, **more: Any) -> Hypotheses:
     """The best finished hypothesis of a beam for each sentence of source (B, S); arguments are those of `n_best`."""
-    best = [found[0] for found in n_best(model, source, *settings, **more)]
+    best = [hypotheses[0] for hypotheses in n_best(model, source, *settings, **more)]
     return Hypotheses([tokens for _, tokens in best], [score for score, _ in best])
 
 
@@ -49,7 +49,7 @@ def n_best(
     decoder = model.start(model.encode(source))
     device, count = source.device, source.size(0)
     longest = limits(source, max_length_ratio, model.config.max_positions).tolist()
-    found: list[list[tuple[float, list[int]]]] = [[] for _ in range(count)]
+    finished: list[list[tuple[float, list[int]]]] = [[] for _ in range(count)]
     running = list(range(count))
     tokens = torch.full((count,), BOS, device=device)
     scores = torch.zeros(count, 1, device=device)
@@ -62,8 +62,8 @@ def n_best(
         done: list[int] = []
         (ending,) = on_cpu(ends[:, :beam])
         if bool(ending.any()):
-            _collect(found, running, scores, origins, ending, history, (position + 1) ** length_penalty)
-            done = [i for i, sentence in enumerate(running) if full[i] or len(found[sentence]) >= beam]
+            _collect(finished, running, scores, origins, ending, history, (position + 1) ** length_penalty)
+            done = [i for i, sentence in enumerate(running) if full[i] or len(finished[sentence]) >= beam]
             if len(done) == len(running):
                 break
             # Each hypothesis ends in one way only, so at least `beam` of the 2 * beam candidates do not end. With a
@@ -88,10 +88,10 @@ def n_best(
             scores, tokens, history = scores[left], tokens[left], history[left]
         tokens = tokens.reshape(-1)
     # Of equal scores the first comes first.
-    return [sorted(hypotheses, key=lambda pair: pair[0], reverse=True)[:beam] for hypotheses in found]
+    return [sorted(of_sentence, key=lambda pair: pair[0], reverse=True)[:beam] for of_sentence in finished]
 
 
-# Continuations of a hypothesis, for each of the beam, that a language model is asked about.
+# Continuations of a hypothesis, for each of the beam, that a language model scores.
 FUSED = 4
 
 
@@ -105,11 +105,11 @@ class _Fusion:
     def scores(self, tokens: Tensor) -> Tensor:
         """weight log p_LM of tokens (B, W, C) after each hypothesis."""
         step = self.model.step
-        found = [
+        log_probabilities = [
             [[step(state, word)[0] for word in words] for state, words in zip(states, rows, strict=True)]
             for states, rows in zip(self.states, tokens.tolist(), strict=True)
         ]
-        return self.weight * torch.tensor(found, device=tokens.device)
+        return self.weight * torch.tensor(log_probabilities, device=tokens.device)
 
     def go_on(self, origins: Tensor, tokens: Tensor) -> None:
         """Hypotheses become those `origins` (B, W) with one more of `tokens` (B, W)."""
@@ -143,18 +143,18 @@ def _candidates(
     return top, index // wanted, tokens.view(B, -1).gather(1, index)
 
 
-def _collect(found, running, scores: Tensor, origins: Tensor, ends: Tensor, history: Tensor, divisor: float) -> None:
-    """Add to `found` the hypotheses that end now: those at True in `ends` (B, beam), of the CPU, that are possible."""
+def _collect(finished, running, scores: Tensor, origins: Tensor, ends: Tensor, history: Tensor, divisor: float) -> None:
+    """Add to `finished` the hypotheses that end now: those at `ends` (B, beam), on the CPU, that are possible."""
     places = ends.nonzero()
     rows, slots = places.to(scores.device, non_blocking=True).unbind(1)
     ended = on_cpu(scores[rows, slots], history[rows, origins[rows, slots]])
     for row, score, tokens in zip(places[:, 0].tolist(), *(part.tolist() for part in ended), strict=True):
         if score > float("-inf"):
-            found[running[row]].append((score / divisor, tokens))
+            finished[running[row]].append((score / divisor, tokens))
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: BeamSettings, scored: bool = True, trace: bool = False
+    models: Mapping[str, Any], source: Tensor, settings: BeamSettings, _scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what hypotheses were ranked by."""
     arguments = (
@@ -168,6 +168,6 @@ def run(
     )
     if RESCORER not in models:
         return beam_search(*arguments)
-    candidates = [{tuple(tokens): score for score, tokens in found} for found in n_best(*arguments)]
+    candidates = [{tuple(tokens): score for score, tokens in hypotheses} for hypotheses in n_best(*arguments)]
     with torch.no_grad():
         return best_of(rescored(models[RESCORER], source, candidates, settings.rescorer_weight))

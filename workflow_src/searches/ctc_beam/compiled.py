@@ -3,8 +3,8 @@
 The steps stand in the same order as there, down to the order in which equal prefixes are kept. A prefix is a row of two
 arrays, a state of the language model a node of its trie.
 
-Numba keeps what it compiled on disk, until this file changes; no other file counts. So constants of others are
-arguments here, and no class is: a file that names one could not be read once it has another name.
+Numba caches compiled code on disk until this file changes; other files do not count. So constants of other modules are
+arguments here. No class is an argument: a cached file that names a class cannot be read after the class is renamed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PART = 256
 ROOM = 16
 # Slots of more symbols on average are sorted by NumPy first.
 FEW = 64
-# Continuations that are remembered from sentence to sentence, a power of two; later ones replace earlier ones.
+# Continuations that are cached across sentences, a power of two; later ones replace earlier ones.
 REMEMBERED = 2**15
 SPREAD = 7919
 # Columns of a node: integers, and numbers.
@@ -45,15 +45,14 @@ SCORE, ENDED, OPEN = range(3)
 GROWS, BY, AFTER = range(3)
 
 
-# Raises RuntimeError where there is no folder to keep it in: to compile in every process takes longer than Python.
+# Raises RuntimeError where no folder can be a cache: compiling in every process takes longer than Python.
 _compiled: Callable = numba.njit(cache=True, error_model="numpy")
 # Of what allocates nothing. Counting references to its arrays would take most of its time.
 _WITHOUT_COUNTS: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
 _plain: Callable = numba.njit(**_WITHOUT_COUNTS)
 
 
-# What words add to scores is one argument of what is compiled: a trie, what was found in it, the weight of its
-# logarithms, and the bonus.
+# `words`, which add to scores, is one argument: a trie, a cache of its probabilities, their weight, and the bonus.
 Trie = tuple[np.ndarray, np.ndarray, np.ndarray, int, int, int]
 
 
@@ -136,22 +135,22 @@ def _many(part, floor):
 @_plain
 def _probable(logits, best, below, least, counts, symbols, values):
     """Fills the fields of `slots.Row` and gives the number of symbols, or -1 where there is no room for them."""
-    found = 0
+    total = 0
     for slot in range(logits.shape[0]):
-        floor, before = max(best[slot] + below, least), found
+        floor, before = max(best[slot] + below, least), total
         for begin in range(0, logits.shape[1], PART):
             end = min(logits.shape[1], begin + PART)
             many = _many(logits[slot, begin:end], floor)
             if not many:
                 continue
-            if found + many > len(symbols):
+            if total + many > len(symbols):
                 return -1
             for i in range(begin, end):
                 if logits[slot, i] >= floor:
-                    symbols[found], values[found] = i, logits[slot, i] - best[slot]
-                    found += 1
-        counts[slot] = found - before
-    return found
+                    symbols[total], values[total] = i, logits[slot, i] - best[slot]
+                    total += 1
+        counts[slot] = total - before
+    return total
 
 
 @_compiled
@@ -318,7 +317,13 @@ def _continued(
                 entries[number, SCORE], entries[number, ENDED], entries[number, OPEN] = score, added, probability
                 places[number, GROWS], places[number, BY], places[number, AFTER] = parent, symbol, node
                 number += 1
-    for i in range(beams):
+    return _unchanged(slot, log_blank, p_blank, prefix, beam, tree, masses, opened[:reached], entries, places, number)
+
+
+@_plain
+def _unchanged(slot, log_blank, p_blank, prefix, beam, tree, masses, opened, entries, places, number):
+    """Adds prefixes that exist, after a blank or one more of their last symbol, to `number` continuations."""
+    for i in range(len(prefix)):
         parent, again, ended = prefix[i], 0.0, (beam[i, ENDED] + beam[i, OPEN]) * p_blank
         if tree[parent, OPENED] == slot:
             again, tree[parent, OPENED] = masses[parent, MASS], -1
@@ -331,7 +336,7 @@ def _continued(
         entries[number, ENDED], entries[number, OPEN] = ended, again
         places[number, GROWS], places[number, BY] = parent, -1
         number += 1
-    for i in range(reached):
+    for i in range(len(opened)):
         child = opened[i]
         if tree[child, OPENED] == slot and masses[child, MASS]:
             entries[number, SCORE] = log(masses[child, MASS]) + masses[child, EXTRA]
@@ -350,6 +355,16 @@ def _within(entries, places, number, gap):
             entries[kept], places[kept] = entries[i], places[i]
             kept += 1
     return kept
+
+
+@_compiled
+def _chosen(entries, places, number, gap, width):
+    """The places of the `width` best continuations that are within the gap."""
+    if gap < inf:
+        number = _within(entries, places, number, gap)
+    if number > width:
+        return _best(entries[:number, SCORE], places[:number, GROWS], places[:number, BY], width)
+    return np.arange(number)
 
 
 @_plain
@@ -429,13 +444,8 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
         number = _continued(slot, own, logs, shares, *about)
         if not number:
             return beam[:0, SCORE], symbols[:0], counts[:0]
-        if gap < inf:
-            number = _within(entries, places, number, gap)
-        if number > width:
-            order = _best(entries[:number, SCORE], places[:number, GROWS], places[:number, BY], width)
-        else:
-            order = np.arange(number)
-        if number != len(prefix):
+        order = _chosen(entries, places, number, gap, width)
+        if len(order) != len(prefix):
             prefix, beam = np.empty(len(order), np.int64), np.empty((len(order), 3))
         used = _next(entries, places, order, prefix, beam, tree, masses, used)
     scores, (trie, _, weight, _) = beam[:, SCORE] + scale, words
@@ -469,9 +479,9 @@ class PrefixBeam:
         counts, room = np.empty(len(logits), np.int64), ROOM * len(logits)
         while True:
             symbols, values = np.empty(room, np.int64), np.empty(room)
-            found = _probable(logits, best, kind(below(min_ratio)), kind(LEAST), counts, symbols, values)
-            if found >= 0:
-                return counts, symbols[:found], values[:found]
+            total = _probable(logits, best, kind(below(min_ratio)), kind(LEAST), counts, symbols, values)
+            if total >= 0:
+                return counts, symbols[:total], values[:total]
             room = logits.size
 
     def __call__(self, row: Row) -> list[Output]:
@@ -492,7 +502,7 @@ class PrefixBeam:
             order = np.lexsort((-values, np.repeat(np.arange(len(counts)), counts)))
             symbols, values = symbols[order], values[order]
         # NumPy's exponential, as in Python: another one may differ in the last digit, which decides between equal ones.
-        found = search(
+        outputs = search(
             counts,
             symbols,
             values,
@@ -506,17 +516,17 @@ class PrefixBeam:
             SMALLEST,
             wanted,
         )
-        if not len(found[0]):
+        if not len(outputs[0]):
             raise ValueError(VANISHED)
-        return found
+        return outputs
 
 
 def try_out() -> None:
-    """Compiles both functions, or reads them from disk, and runs them."""
-    made = PrefixBeam(1, 1, None, None, 0.0, 0.0)
-    made.best(Row(*made.probable(np.zeros((1, 2), np.float32), 0.5), 0.0))
+    """Compile the search, or read it from the cache, and run it."""
+    beam = PrefixBeam(1, 1, None, None, 0.0, 0.0)
+    beam.best(Row(*beam.probable(np.zeros((1, 2), np.float32), 0.5), 0.0))
 
 
 def is_kept() -> bool:
-    """Whether a file of an earlier process, perhaps of another processor or version, is there."""
+    """Whether an earlier process, perhaps on another processor or of another version, has cached its code."""
     return any(Path(search.stats.cache_path).glob(f"{Path(__file__).stem}.search-*.nbi"))

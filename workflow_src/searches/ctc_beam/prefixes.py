@@ -4,9 +4,9 @@ An output's probability is the sum over its alignments. The search goes through 
 each with the probability of its alignments that end in a blank and of those that end in its last symbol.
 
 This is plain Python on numbers: a slot has few symbols, and tensors of a handful of elements cost more than they
-compute. A prefix is a number, and what is known of it stands in lists, because objects cost as much as the search.
-`compiled` holds the same steps for Numba, which takes less time; this module is what it is tested against, and what
-serves without Numba and with language models that are no n-grams.
+compute. A prefix is a number, an index into lists of its properties, because objects cost as much as the search.
+`compiled` has the same steps for Numba, which takes less time. This module is its reference in tests, and computes
+where Numba is missing or the language model is no n-gram model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workflow_src.searches.ctc_beam import slots
 from workflow_src.searches.ctc_beam.slots import Row
 from workflow_src.types import EOS, LanguageModel
 
-# Continuations that are remembered across sentences, at most: some 40 MB.
+# Continuations that are cached across sentences, at most: some 40 MB.
 REMEMBERED = 2**17
 VANISHED = "no translation has a probability any more: use smaller values of lm_weight and word_bonus."
 # Below this, probabilities are scaled before they vanish.
@@ -52,14 +52,14 @@ def slots_of(row: Row, blank: int) -> list[Slot]:
     """The slots of a sentence, their symbols sorted; of equally probable ones the first comes first."""
     probabilities = np.exp(row.values).tolist()
     every = zip(row.symbols.tolist(), row.values.tolist(), probabilities, strict=True)
-    found = []
+    slots_of_row = []
     for count in row.counts.tolist():
         first = next(every)
         if count > 1:
-            found.append(_slot([first, *itertools.islice(every, count - 1)], blank))
+            slots_of_row.append(_slot([first, *itertools.islice(every, count - 1)], blank))
         else:
-            found.append(Slot(NO_BLANK, [first]) if first[0] != blank else BLANK_ALONE)
-    return found
+            slots_of_row.append(Slot(NO_BLANK, [first]) if first[0] != blank else BLANK_ALONE)
+    return slots_of_row
 
 
 _VALUE = operator.itemgetter(1)
@@ -75,7 +75,7 @@ def _slot(symbols: list[tuple[int, float, float]], blank: int) -> Slot:
 
 
 class Following(dict[int, tuple[float, "Following"]]):
-    """Word -> what it adds to a score after a state of the language model, and what follows it; filled when asked."""
+    """Word -> what it adds to a score after a state of the language model, and what follows it; filled on demand."""
 
     __slots__ = ("extra", "state")
 
@@ -84,14 +84,14 @@ class Following(dict[int, tuple[float, "Following"]]):
         self.extra, self.state = extra, state
 
     def __missing__(self, word: int) -> tuple[float, Following]:
-        found = self[word] = self.extra.step(self, word)
-        return found
+        following = self[word] = self.extra.step(self, word)
+        return following
 
 
 class Extra:
     """What words add to the score of a prefix y: lm_weight log p_LM(y) + word_bonus |y|.
 
-    One object serves many sentences and remembers what it was asked.
+    One object serves many sentences and caches what the language model computes.
     """
 
     def __init__(self, language_model: LanguageModel | None, lm_weight: float, word_bonus: float):
@@ -153,18 +153,15 @@ class Prefixes:
         return number
 
     def tokens(self, prefix: int) -> tuple[int, ...]:
-        found = []
+        words = []
         while prefix:
-            found.append(self.last[prefix])
+            words.append(self.last[prefix])
             prefix = self.parent[prefix]
-        return tuple(reversed(found))
+        return tuple(reversed(words))
 
 
 class PrefixBeam:
-    """The search with its settings; what words add is remembered from sentence to sentence.
-
-    Called with the row of a sentence, it gives what `prefix_beam` gives.
-    """
+    """`prefix_beam` of the row of a sentence; the scores of the language model are cached across sentences."""
 
     probable = staticmethod(slots.probable)
 
@@ -185,12 +182,15 @@ class PrefixBeam:
 
     def best(self, row: Row) -> tuple[Output, int]:
         """The first of what a call gives, and how many there are."""
-        found = self(row)
-        return found[0], len(found)
+        outputs = self(row)
+        return outputs[0], len(outputs)
 
 
 # Score, prefix, and the probabilities of its alignments that end in a blank and in its last symbol.
 Beam = list[tuple[float, int, float, float]]
+# Score, prefix, the symbol that it grows by (-1: none), the probability of alignments that end in the last symbol, and
+# of a prefix that grows (what the symbol adds, what follows it), else the probability of those that end in a blank.
+Continuation = tuple[float, int, int, float, Any]
 
 
 def prefix_beam(slots: Sequence[Slot], width: int, extra: Extra, threshold: float | None = None) -> list[Output]:
@@ -261,13 +261,35 @@ def _after(
     most: float,
 ) -> Beam:
     """The beam after a slot. A continuation by one word adds at most `most` to a score: log p_LM is at most 0."""
-    log_blank, p_blank = blank
+    continued, opens = _longer(symbols, beam, prefixes, max(beam)[0] + blank[0] - gap, most)
+    continued += _unchanged(blank, beam, prefixes, opens)
+    if not continued:
+        raise ValueError(VANISHED)
+    if gap < inf:
+        least = max(continued)[0] - gap
+        continued = [continuation for continuation in continued if continuation[0] >= least]
+    if len(continued) > width:
+        continued.sort(reverse=True)
+        del continued[width:]
+    after = []
+    for score, prefix, symbol, probability, step in continued:
+        if symbol < 0:
+            after.append((score, prefix, step, probability))
+        else:
+            added, following = step
+            number = prefixes.add(prefix, symbol, prefixes.extra[prefix] + added, following)
+            after.append((score, number, 0.0, probability))
+    return after
+
+
+def _longer(
+    symbols: Sequence[tuple[int, float, float]], beam: Beam, prefixes: Prefixes, least: float, most: float
+) -> tuple[list[Continuation], dict[int, float]]:
+    """New prefixes of one more symbol with a score of at least `least`; and for prefixes that exist, the probability of
+    the alignments that end in their last symbol at this slot."""
     lasts, extras, followings, trees = prefixes.last, prefixes.extra, prefixes.following, prefixes.children
-    # Probabilities of prefixes that exist. New ones come from one prefix each: score, parent, symbol, probability.
     opens: dict[int, float] = {}
-    every: list[tuple[float, int, int, float, Any]] = []
-    best = max(beam)[0] + log_blank
-    least = best - gap
+    longer: list[Continuation] = []
     for own, prefix, ended, open_ in beam:
         both, last, children, following = ended + open_, lasts[prefix], trees[prefix], followings[prefix]
         for symbol, value, p in symbols:
@@ -290,31 +312,24 @@ def _after(
             step = following[symbol]
             score += step[0]
             if score >= least and probability:
-                every.append((score, prefix, symbol, probability, step))
+                longer.append((score, prefix, symbol, probability, step))
+    return longer, opens
+
+
+def _unchanged(
+    blank: tuple[float, float], beam: Beam, prefixes: Prefixes, opens: dict[int, float]
+) -> list[Continuation]:
+    """Prefixes that exist, after a blank or one more of their last symbol; empties `opens` of those in the beam."""
+    log_blank, p_blank = blank
+    extras, unchanged = prefixes.extra, []
     for own, prefix, ended, open_ in beam:
         again = opens.pop(prefix, 0.0)
         if again:
             ended = (ended + open_) * p_blank
-            every.append((log(ended + again) + extras[prefix], prefix, -1, again, ended))
+            unchanged.append((log(ended + again) + extras[prefix], prefix, -1, again, ended))
         elif p_blank:
-            every.append((own + log_blank, prefix, -1, 0.0, (ended + open_) * p_blank))
+            unchanged.append((own + log_blank, prefix, -1, 0.0, (ended + open_) * p_blank))
     for prefix, open_ in opens.items():
         if open_:
-            every.append((log(open_) + extras[prefix], prefix, -1, open_, 0.0))
-    if not every:
-        raise ValueError(VANISHED)
-    if gap < inf:
-        least = max(every)[0] - gap
-        every = [one for one in every if one[0] >= least]
-    if len(every) > width:
-        every.sort(reverse=True)
-        del every[width:]
-    after = []
-    for score, prefix, symbol, probability, step in every:
-        if symbol < 0:
-            after.append((score, prefix, step, probability))
-        else:
-            added, following = step
-            number = prefixes.add(prefix, symbol, extras[prefix] + added, following)
-            after.append((score, number, 0.0, probability))
-    return after
+            unchanged.append((log(open_) + extras[prefix], prefix, -1, open_, 0.0))
+    return unchanged

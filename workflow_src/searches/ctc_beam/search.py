@@ -1,4 +1,4 @@
-"""Reading the best output off the slots of a non-autoregressive model by a prefix beam, and ranking what it found."""
+"""Prefix beam search over the slots of a non-autoregressive model, and ranking of its outputs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel
 
 @functools.lru_cache(maxsize=1)
 def _beam(blank: int, width: int, threshold: float | None, language_model: LanguageModel | None, *weights) -> Beam:
-    """Kept from batch to batch: what it remembers of one serves the next."""
+    """Cached, because the next batch can use what it computed of the language model."""
     usable = language_model is None or isinstance(language_model, NgramModel)
     module = (_compiled() if usable else None) or prefixes
     return module.PrefixBeam(blank, width, threshold, language_model, *weights)
@@ -90,7 +90,7 @@ def _beam(blank: int, width: int, threshold: float | None, language_model: Langu
 
 def _compared(settings: CtcBeamSettings, rescorer: Any, scored: bool) -> bool:
     """Whether what all outputs of a row share counts: the part of scores from the best symbols."""
-    return scored and rescorer is None or settings.draws > 1
+    return (scored and rescorer is None) or settings.draws > 1
 
 
 def searched(
@@ -103,22 +103,22 @@ def searched(
 ) -> Hypotheses:
     """The translations of source (B, S) from as many rows, or of K draws from K times as many.
 
-    An output's score is that of the draw in which it is the largest. Unless `scored`, a rescorer is not asked about
-    sentences whose beam holds one output at the end.
+    An output's score is that of the draw in which it is the largest. Unless `scored`, a rescorer skips
+    sentences whose beam has one output at the end.
     """
     each = max(1, settings.draws)
     if rescorer is None and each == 1:
         best = [beam.best(row) for row in rows]
         scores = [score + row.base for ((score, _), _), row in zip(best, rows, strict=True)]
         return Hypotheses([list(output) for (_, output), _ in best], scores, candidates=[count for _, count in best])
-    found: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
+    candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // each)]
     for number, row in enumerate(rows):
-        outputs = found[number // each]
+        outputs = candidates[number // each]
         for score, output in beam(row):
             outputs[output] = max(score + row.base, outputs.get(output, -math.inf))
     if rescorer is not None:
-        found = rescored(rescorer, source, found, scored=scored)
-    return best_of(found)
+        candidates = rescored(rescorer, source, candidates, scored=scored)
+    return best_of(candidates)
 
 
 @torch.no_grad()
@@ -156,7 +156,7 @@ def _others(networks: Mapping[str, Any]) -> tuple[LanguageModel | None, Rescorer
 def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool) -> Pass:
     """The pass in a graph; the prefixes, the language model and the rescorer beside it.
 
-    The graph hands out all logits: to find the most probable symbols, ONNX Runtime's TopK takes longer than this.
+    The graph puts out all logits: ONNX Runtime's TopK takes longer than looking for the probable symbols here.
     """
     model, (language_model, rescorer) = networks[MODEL], _others(networks)
     beam = beam_of(model.blank, settings, language_model)
@@ -177,6 +177,6 @@ def program(networks: Mapping[str, Any], settings: CtcBeamSettings, scored: bool
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: CtcBeamSettings, scored: bool = True, trace: bool = False
+    models: Mapping[str, Any], source: Tensor, settings: CtcBeamSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     return ctc_beam(models[MODEL], source, settings, *_others(models), scored)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# What is below may not be put out.
+# Symbols with lower logits may not be put out.
 LEAST = -1e30
 
 
@@ -20,7 +20,7 @@ class Row(NamedTuple):
     counts  (N,) int64, symbols of each slot
     symbols (K,) int64, ascending within a slot
     values  (K,) float64, log-probabilities relative to the best of the slot
-    base    sum of the log-probabilities of the best, which scores are relative to; 0 where nobody compares
+    base    sum of the log-probabilities of the best, which scores are relative to; 0 where scores are not compared
     """
 
     counts: np.ndarray
@@ -76,8 +76,8 @@ def rows_of_tensors(logits: Tensor, slots: Tensor, min_ratio: float, compared: b
     width = logits.size(1)
     best = logits.amax(-1, keepdim=True)
     mask = torch.arange(width, device=logits.device) < slots[:, None]
-    found = (logits >= (best + below(min_ratio)).clamp(min=LEAST)) & mask[..., None]
-    row, place, symbols = found.nonzero(as_tuple=True)
+    probable_enough = (logits >= (best + below(min_ratio)).clamp(min=LEAST)) & mask[..., None]
+    row, place, symbols = probable_enough.nonzero(as_tuple=True)
     values = logits[row, place, symbols] - best[row, place, 0]
     sums = ((best[..., 0] - logits.logsumexp(-1)) * mask).sum(1) if compared else torch.zeros_like(slots)
     # Integers of this size are exact in float64, so that all may travel together.

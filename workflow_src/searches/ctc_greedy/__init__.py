@@ -13,7 +13,7 @@ class CtcGreedySettings(SearchSettings):
     )
 
 
-def cost(settings: CtcGreedySettings, weights: Weights, length: float) -> float:
+def cost(_settings: CtcGreedySettings, weights: Weights, length: float) -> float:
     model = weights[MODEL]
     return 2.0 * length * (model["encoder"] + model.get("prior", 0) + model["decoder"] + model["output"])
 

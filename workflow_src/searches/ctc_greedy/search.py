@@ -20,8 +20,8 @@ from workflow_src.types import Hypotheses
 def ctc_greedy(model, source: Tensor, blank_penalty: float = 0.0, scored: bool = True) -> Hypotheses:
     """Translate source (B, S); scores are mean log-probabilities of a slot's symbol, 0 unless `scored`."""
     best, slots, *scores = (part.tolist() for part in on_cpu(*GreedyPass(model, blank_penalty, scored)(source)))
-    found = [collapse(row[:count], model.blank) for row, count in zip(best, slots, strict=True)]
-    return Hypotheses(found, scores[0] if scored else [0.0] * len(found))
+    outputs = [collapse(row[:count], model.blank) for row, count in zip(best, slots, strict=True)]
+    return Hypotheses(outputs, scores[0] if scored else [0.0] * len(outputs))
 
 
 class GreedyPass(nn.Module):
@@ -50,6 +50,6 @@ def run(
     source: Tensor,
     settings: CtcGreedySettings,
     scored: bool = True,
-    trace: bool = False,
+    _trace: bool = False,
 ) -> Hypotheses:
     return ctc_greedy(models[MODEL], source, settings.blank_penalty, scored)

@@ -14,7 +14,7 @@ from workflow_src.types import Hypotheses
 
 
 def step(models: Mapping[str, Any], settings: SearchSettings) -> StepMaker:
-    """The maker of delta steps; where each step has a length of its own, settings say how it is chosen."""
+    """The maker of delta steps, with the settings' choice of lengths where latents determine these."""
     choice = LengthChoice(getattr(settings, "length_quantile", None), getattr(settings, "lengthening", 0.0))
     return lambda memory, mask: delta_step(models[MODEL], memory, mask, choice)
 

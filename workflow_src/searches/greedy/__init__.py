@@ -9,7 +9,7 @@ class GreedySettings(SearchSettings):
     max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
 
 
-def cost(settings: GreedySettings, weights: Weights, length: float) -> float:
+def cost(_settings: GreedySettings, weights: Weights, length: float) -> float:
     model = weights[MODEL]
     return 2.0 * length * (model["encoder"] + model["decoder"] + model["output"])
 

@@ -67,8 +67,8 @@ def greedy(model, source: Tensor, max_length_ratio: float = 2.0, scored: bool = 
 def _mean_gains(gains: list[tuple[list[int], Tensor]], outputs: list[list[int]]) -> list[float]:
     """Log-probability of each output and its end symbol, divided by their number; idle rows' gains are left out."""
     totals = [0.0] * len(outputs)
-    found = on_cpu(*(values for _, values in gains))
-    for position, ((running, _), values) in enumerate(zip(gains, found, strict=True)):
+    columns = on_cpu(*(values for _, values in gains))
+    for position, ((running, _), values) in enumerate(zip(gains, columns, strict=True)):
         for sentence, value in zip(running, values.tolist(), strict=True):
             if position <= len(outputs[sentence]):
                 totals[sentence] += value
@@ -76,7 +76,7 @@ def _mean_gains(gains: list[tuple[list[int], Tensor]], outputs: list[list[int]])
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: GreedySettings, scored: bool = True, trace: bool = False
+    models: Mapping[str, Any], source: Tensor, settings: GreedySettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S)."""
     return greedy(models[MODEL], source, settings.max_length_ratio, scored)

@@ -52,7 +52,7 @@ class IterativeRefinementSettings(SearchSettings):
     def _fixed_passes_need_no_patience(self):
         if self.stop == "fixed" and self.patience > 1:
             raise ValueError(f"patience is {self.patience}, and stop is fixed; remove patience, or say stop: adaptive")
-        # One pass of patience is the default, and says nothing.
+        # The default is allowed with any number of passes.
         if self.patience > 1 and self.patience >= self.passes:
             raise ValueError(
                 f"patience is {self.patience}, and of {self.passes} passes at most {self.passes - 1} repeat the one "

@@ -38,15 +38,15 @@ class RefinementPass(nn.Module):
 
 def _ranks(settings: IterativeRefinementSettings, scored: bool) -> bool:
     """Whether scores are needed: candidates are ranked by them where there is no rescorer."""
-    return settings.lengths > 1 and settings.rescorer is None or scored
+    return (settings.lengths > 1 and settings.rescorer is None) or scored
 
 
 def program(networks: Mapping[str, Any], settings: IterativeRefinementSettings, scored: bool) -> Pass:
     rescorer = networks.get(RESCORER)
 
     @torch.no_grad()
-    def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
-        outputs, scores = map(torch.from_numpy, found)
+    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
+        outputs, scores = map(torch.from_numpy, arrays)
         used = torch.full((len(outputs),), settings.passes)
         return _best(torch.from_numpy(source), outputs, scores, used, rescorer, scored, settings)
 
@@ -76,12 +76,12 @@ def run(
     else:
         outputs, scores = passed(model, memory, lengths, settings.passes, ranks, watch)
         used = torch.full_like(lengths, settings.passes)
-    found = _best(source, outputs, scores, used, models.get(RESCORER), scored, settings)
+    best = _best(source, outputs, scores, used, models.get(RESCORER), scored, settings)
     if trace:
         # Sentences that stopped early keep what they had.
         seen += [outputs] * (settings.passes - len(seen))
-        found.traces = followed(found.tokens, [unpadded(part) for part in seen])
-    return found
+        best.traces = followed(best.tokens, [unpadded(part) for part in seen])
+    return best
 
 
 def _best(
@@ -96,6 +96,6 @@ def _best(
     """The best of the K candidates (B * K, N) of every sentence, and the passes that its candidates took."""
     each = len(outputs) // len(source)
     outputs, scores, used = on_cpu(outputs, scores, used)
-    found = winners(outputs, scores, each, source, rescorer, scored, settings.length_penalty)
-    found.steps = used.view(len(source), -1).amax(1).tolist()
-    return found
+    best = winners(outputs, scores, each, source, rescorer, scored, settings.length_penalty)
+    best.steps = used.view(len(source), -1).amax(1).tolist()
+    return best

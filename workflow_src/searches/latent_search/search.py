@@ -4,8 +4,8 @@ The most probable target lengths times draws from the prior p(z|x) give candidat
 turned into words, stripped of duplicates and ranked: by an autoregressive model's log p(y|x) a symbol, computed for all
 of them in one parallel pass, or without one by the model's own mean log p(y_t|z,x).
 
-Where latents are those of source positions and say the length, samples come first: each is refined, and then decoded at
-the most probable lengths under its own p(l|z).
+Where latents are those of source positions and determine the length, samples come first: each is refined, and then
+decoded at the most probable lengths under its own p(l|z).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def prior_noise(source: list[int], count: int, length: int, width: int, seed: in
 
 
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: LatentSearchSettings, scored: bool = True, trace: bool = False
+    models: Mapping[str, Any], source: Tensor, settings: LatentSearchSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what candidates were ranked by."""
     candidates = Candidates(
@@ -88,8 +88,8 @@ def latent_search(
     """Translate source (B, S) by latent search, refining with `steps` steps (0 steps, or None: samples as drawn).
 
     Scores are the winners': the rescorer's log p(y|x) / (|y| + 1), end symbol counted, or the model's own mean
-    log p(y_t|z,x). Of equal candidates the first wins, in the order of candidates. Unless `scored`, a rescorer is not
-    asked about sentences all of whose candidates are equal.
+    log p(y_t|z,x). Of equal candidates the first wins, in the order of candidates. Unless `scored`, a rescorer skips
+    sentences all of whose candidates are equal.
     """
     steps = steps if make_step else 0
     if says_lengths(model):
@@ -135,8 +135,8 @@ def _at_target(
         z = mean + deviation * noise[part, : mask.size(1)].to(mean)
         if make_step and steps:
             z = refine(z, make_step(own, mask), steps)
-        found, own_scores = words(model, own, z, mask, scored=rescorer is None)
-        tokens += found
+        rows_of_words, own_scores = words(model, own, z, mask, scored=rescorer is None)
+        tokens += rows_of_words
         scores += own_scores
     return tokens, scores
 
@@ -144,8 +144,8 @@ def _at_target(
 def _at_source(
     model: LatentLengthModel, source: Tensor, make_step, steps: int, candidates: Candidates, rescorer: Rescorer | None
 ) -> tuple[list[list[int]], list[float]]:
-    """Candidates and their own scores in the order sentence, sample, length: each sample says its own lengths, at the
-    end of its refinement."""
+    """Candidates and their own scores in the order sentence, sample, length: each sample has lengths of its own, those
+    after its refinement."""
     memory, each = model.encode(source), candidates.samples
     noise = _source_noise(model, source, candidates)
     rows = torch.arange(source.size(0), device=source.device).repeat_interleave(each)
@@ -162,9 +162,9 @@ def _at_source(
             lengths = lengths.clamp(max=_longest(model, rescorer))
         every = torch.arange(len(z), device=z.device).repeat_interleave(lengths.size(1))
         logits, mask = model.decode(own.select(every), z[every], lengths.flatten())
-        found, own_scores = read_symbols(model, wide(logits), mask, rescorer is None)
-        found, own_scores = on_cpu(found, own_scores)
-        tokens += unpadded(found)
+        outputs, own_scores = read_symbols(model, wide(logits), mask, rescorer is None)
+        outputs, own_scores = on_cpu(outputs, own_scores)
+        tokens += unpadded(outputs)
         scores += own_scores.tolist()
     return tokens, scores
 
@@ -174,29 +174,29 @@ def _noise(model, source: Tensor, lengths: Tensor, candidates: Candidates) -> Te
     source, positions = on_cpu(source, lengths + model.extra_positions)
     longest, width = int(positions.max()), model.config.latent_dim
     per_sentence = lengths.size(1) * candidates.samples
-    made = torch.zeros(source.size(0), per_sentence, longest, width, dtype=torch.float64)
+    noise = torch.zeros(source.size(0), per_sentence, longest, width, dtype=torch.float64)
     for i, (row, length) in enumerate(zip(source.tolist(), positions.amax(1).tolist(), strict=True)):
         ids = [token for token in row if token != PAD]
-        made[i, :, :length] = prior_noise(ids, per_sentence, length, width, candidates.seed)
+        noise[i, :, :length] = prior_noise(ids, per_sentence, length, width, candidates.seed)
     if candidates.mean_first:
-        made[:, :: candidates.samples] = 0
-    return made.flatten(0, 1).to(lengths.device, non_blocking=True)
+        noise[:, :: candidates.samples] = 0
+    return noise.flatten(0, 1).to(lengths.device, non_blocking=True)
 
 
 def _source_noise(model, source: Tensor, candidates: Candidates) -> Tensor:
     """Noise (B * samples, S, Z) for samples of latents of source positions."""
     width = model.config.latent_dim
-    made = torch.zeros(source.size(0), candidates.samples, source.size(1), width, dtype=torch.float64)
+    noise = torch.zeros(source.size(0), candidates.samples, source.size(1), width, dtype=torch.float64)
     for i, row in enumerate(source.tolist()):
         ids = [token for token in row if token != PAD]
-        made[i, :, : len(ids)] = prior_noise(ids, candidates.samples, len(ids), width, candidates.seed)
+        noise[i, :, : len(ids)] = prior_noise(ids, candidates.samples, len(ids), width, candidates.seed)
     if candidates.mean_first:
-        made[:, 0] = 0
-    return made.flatten(0, 1).to(source.device, non_blocking=True)
+        noise[:, 0] = 0
+    return noise.flatten(0, 1).to(source.device, non_blocking=True)
 
 
-def _distinct(found: list[tuple[tuple[int, ...], float]]) -> dict[tuple[int, ...], float]:
+def _distinct(candidates: list[tuple[tuple[int, ...], float]]) -> dict[tuple[int, ...], float]:
     best: dict[tuple[int, ...], float] = {}
-    for choice, score in found:
-        best[choice] = max(score, best.get(choice, float("-inf")))
+    for output, score in candidates:
+        best[output] = max(score, best.get(output, float("-inf")))
     return best

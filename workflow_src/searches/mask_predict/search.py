@@ -63,8 +63,8 @@ def program(networks: Mapping[str, Any], settings: MaskPredictSettings, scored: 
     rescorer = networks.get(RESCORER)
 
     @torch.no_grad()
-    def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
-        outputs, scores = map(torch.from_numpy, found)
+    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
+        outputs, scores = map(torch.from_numpy, arrays)
         return _read(torch.from_numpy(source), [(outputs, scores)], rescorer, scored, settings.length_penalty)
 
     return Pass(MaskPredictPass(networks[MODEL], settings), outputs=("outputs", "scores"), read=read)
@@ -93,15 +93,15 @@ def run(
             next(passes).extend(unpadded(model.output(symbols, mask)))
 
         parts.append(network(part, watch if trace else None))
-    found = _read(source, parts, models.get(RESCORER), scored, settings.length_penalty)
+    best = _read(source, parts, models.get(RESCORER), scored, settings.length_penalty)
     if trace:
-        found.traces = followed(found.tokens, seen)
-    return found
+        best.traces = followed(best.tokens, seen)
+    return best
 
 
 @torch.no_grad()
 def at_lengths(models: Mapping[str, Any], source: Tensor, settings: MaskPredictSettings, lengths: Tensor) -> Hypotheses:
-    """Translate source (B, S) at lengths (B,) that are given, such as the references'; scores as without a rescorer."""
+    """Translate source (B, S) at lengths (B,), such as the references'; scores as without a rescorer."""
     model = models[MODEL]
     symbols, chances, mask = mask_predict(model, model.encode(source), lengths, settings.iterations)
     return _read(source, [(model.output(symbols, mask), mean_chance(chances, mask))], None)

@@ -35,7 +35,7 @@ class DrawsPass(nn.Module):
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         memory, z = drawn(self.model, self.model.encode(source), self.noise, self.settings.temperature)
-        # Where latents say lengths, the draws of one sentence differ in them, also in a graph of single sentences.
+        # Where latents determine lengths, draws of one sentence differ in length, also in a graph of single sentences.
         several = self.settings.draws > 1 and says_lengths(self.model)
         with with_padding() if several else contextlib.nullcontext():
             logits, mask = self.model.decode(memory, z)
@@ -59,8 +59,8 @@ def program(networks: Mapping[str, Any], settings: NpdSettings, scored: bool) ->
     rescorer = networks.get(RESCORER)
 
     @torch.no_grad()
-    def read(source: np.ndarray, found: list[np.ndarray]) -> Hypotheses:
-        outputs, scores = map(torch.from_numpy, found)
+    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
+        outputs, scores = map(torch.from_numpy, arrays)
         return _read(torch.from_numpy(source), [(outputs, scores)], settings.draws, rescorer, scored)
 
     return Pass(_pass(networks[MODEL], settings, scored), outputs=("outputs", "scores"), read=read)
@@ -68,7 +68,7 @@ def program(networks: Mapping[str, Any], settings: NpdSettings, scored: bool) ->
 
 @torch.no_grad()
 def run(
-    models: Mapping[str, Any], source: Tensor, settings: NpdSettings, scored: bool = True, trace: bool = False
+    models: Mapping[str, Any], source: Tensor, settings: NpdSettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are what outputs were ranked by."""
     network = _pass(models[MODEL], settings, scored)

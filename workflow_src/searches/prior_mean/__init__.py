@@ -9,7 +9,7 @@ class PriorMeanSettings(SearchSettings):
     lengthening: Lengthening
 
 
-def cost(settings: PriorMeanSettings, weights: Weights, length: float) -> float:
+def cost(_settings: PriorMeanSettings, weights: Weights, length: float) -> float:
     return refinement_cost(weights, 0, 0.0, length)
 
 

@@ -28,6 +28,10 @@ def _page(found):
     return str(analyses.render(analyses.context_of(found, MANIFEST, figures=DRAWN), pictures, ("de", "en")))
 
 
+def _words(caption):
+    return " ".join([caption.line, *(text for _, text in caption.shown)])
+
+
 def _blocks(found, manifest=MANIFEST):
     """Blocks of a report by the name of the analysis, with the number of the block where there are several."""
     blocks = {}
@@ -39,7 +43,7 @@ def _blocks(found, manifest=MANIFEST):
 
 def test_tables_say_the_figures():
     blocks = _blocks(analysed.found(*analysed.EVERY))
-    captions = {name: block.caption for name, block in blocks.items()}
+    captions = {name: _words(block.caption) for name, block in blocks.items()}
     tables = {name: block.table for name, block in blocks.items() if block.table}
     marginal, tokens = tables["marginal"].rows, tables["tokens"].rows
     # The prior mean, which both procedures start from, stands once.
@@ -61,14 +65,14 @@ def test_tables_say_the_figures():
     assert tables["lengths 1"].rows[1] == ["score, L = 1", "36.5", "38.8", "43.8"]
     assert "500 samples" in captions["marginal"] and "1,200 sentences of dev" in captions["marginal"]
     assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in captions["marginal"]
-    assert "words that repeat the one before are removed" in captions["lengths 1"]
+    assert "Words that repeat the one before are removed" in captions["lengths 1"]
     paths = tables["latent_paths"].rows
     assert paths[0] == ["prior mean", "0", "0.000 ± 0.062", "", "0.000 ± 0.062", *["−1.00 ± 0.06"] * 2, "", "", ""]
     assert paths[1] == ["delta", "1", *["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25"]
     # Where no latents move there is no direction.
     assert paths[4][-3:] == ["", "0", "50"]
     caption = captions["latent_paths"]
-    assert "the first 100 sentences of dev, from the prior mean, z_0" in caption and "nats a position" in caption
+    assert "the first 100 sentences of dev, from the prior mean, z_0" in caption and "In nats a position" in caption
     assert tables["components"].heads[3] == "components that hold 95 %"
     assert tables["reordering"].rows == [
         ["one-pass", "the same", "60", "12.5", "0.50", "0.25", "+0.26"],
@@ -76,8 +80,8 @@ def test_tables_say_the_figures():
         ["lanmt", "another", "60", "12.5", "0.50", "0.00", ""],
     ]
     caption = captions["reordering"]
-    assert "line 7: “a <b> c” and “c a”, 50 % of whose pairs" in caption and "translation of teacher" in caption
-    assert "Beside them, where a model has alignments" in caption
+    assert "Line 7: “a <b> c” and “c a”, 50 % of whose pairs" in caption and "translation of teacher" in caption
+    assert "Where a model has alignments" in caption
     assert "the 120 of the first 200 sentences of dev" in caption
     assert tables["components"].rows[1] == ["lvm-raw", "1,234", "3", "2", "1.88", "0.123", "2.5"]
 
@@ -89,7 +93,7 @@ def test_energies_are_of_the_references_and_of_every_row():
         ["teacher, beam 4", "9.0 ± 0.5", "0.81", "2"],
         ["lvm, delta, L = 2", "–", "–", "2"],
     ]
-    assert "in nats under teacher" in block.caption
+    assert "in nats under teacher" in _words(block.caption)
 
 
 def _several():
@@ -123,7 +127,7 @@ def test_every_scorer_has_columns_of_its_own():
         ["teacher, beam 4", "9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"],
         ["lvm, delta, L = 2", "–", "–", "2", "33.2 ± 1.0", "1.50", "0"],
     ]
-    assert "in nats under teacher and seq2seq, the mean" in block.caption
+    assert "in nats under teacher and seq2seq, the mean" in _words(block.caption)
     # Columns of the main table are under the first alone.
     assert "in nats under teacher, the mean" in energy_words(row_energies(_several().values()).scorer)
 
@@ -135,7 +139,7 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
         expected_convention="intl-lowercase",
     )
     block = _blocks(_several(), told)["energies 1"]
-    table, caption = block.table, block.caption
+    table, caption = block.table, _words(block.caption)
     assert table.heads[:5] == [
         "",
         "sacreBLEU",
@@ -148,7 +152,7 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
         ["lvm, delta, L = 2", "20.0", "21.0", "23.0", "19.6", *energy],
         ["lvm, prior mean", "20.0", "21.0", "23.0", "–", *energy],
     ]
-    assert "Published figures (A paper) are at these lengths too: compare them with the column international" in caption
+    assert "Figures (A paper) at these lengths too: compare them with the column international" in caption
     assert "Repetitions are kept." in caption and "first seed" not in caption
     context = analyses.context_of(_several(), told)
     text = str(analyses.render(context, {}, ("de", "en")))
@@ -190,7 +194,7 @@ def test_the_panel_of_an_end_symbol_is_told_and_drawn():
     pieces = plain["pieces"] | {"2": "</s>"}
     ended = analysed.read(plain | {"end_symbol": 2, "panels": [*panels, last], "outputs": outputs, "pieces": pieces})
     pair = (analysed.read(plain), ended)
-    captions = [_blocks(found)["latent_space"].caption for found in pair]
+    captions = [_blocks(found)["latent_space"].caption.line for found in pair]
     assert "a panel for each target subword, at the reference's length." in captions[0]
     assert captions[1] == captions[0].replace(
         "subword, at", "subword and one for the end symbol (</s>: nothing is said), at"

@@ -27,24 +27,24 @@ def masks(pairs_) -> torch.Tensor:
 def test_numbers_of_masked_places_are_uniform_and_every_place_is_as_likely():
     count, length = 40000, 5
     keys = torch.arange(count) * 104729
-    found = masked_places(keys, torch.full((count,), length), 7)
-    assert not found[:, length:].any()
-    numbers = found.sum(1)
+    actual = masked_places(keys, torch.full((count,), length), 7)
+    assert not actual[:, length:].any()
+    numbers = actual.sum(1)
     shares = torch.bincount(numbers, minlength=length + 1) / count
     # Standard error of a share of 1/5: 0.002.
     assert shares[0] == 0 and (shares[1:] - 1 / length).abs().max() < 0.01
     for number in range(1, length + 1):
-        places = found[numbers == number][:, :length].double().mean(0)
+        places = actual[numbers == number][:, :length].double().mean(0)
         assert (places - number / length).abs().max() < 0.03
 
 
 def test_masks_of_a_sentence_depend_on_neither_padding_nor_its_batch():
-    found, wider = masks(batch()), masks(padded(batch(), 4))
-    assert torch.equal(wider[:, :6], found) and not wider[:, 6:].any()
+    actual, wider = masks(batch()), masks(padded(batch(), 4))
+    assert torch.equal(wider[:, :6], actual) and not wider[:, 6:].any()
     for row in range(4):
         alone = dataclasses.replace(one(batch(), row), indices=(row,))
-        assert torch.equal(masks(alone)[0], found[row, : alone.target.size(1)])
-    assert (found.sum(1) >= 1).all() and not (found & (batch().target == PAD)).any()
+        assert torch.equal(masks(alone)[0], actual[row, : alone.target.size(1)])
+    assert (actual.sum(1) >= 1).all() and not (actual & (batch().target == PAD)).any()
 
 
 def test_other_updates_mask_other_places():

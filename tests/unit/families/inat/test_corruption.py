@@ -64,9 +64,9 @@ def test_corruptions_are_those_of_a_loop_over_words():
     target = target.masked_fill(torch.arange(11) >= lengths[:, None], PAD)
     kinds = torch.randint(NONE, 3, target.shape, generator=generator)
     words = torch.randint(50, 90, target.shape, generator=generator)
-    found = applied(target, kinds, words).tolist()
+    actual = applied(target, kinds, words).tolist()
     for row, length, kind, word, mine in zip(
-        target.tolist(), lengths.tolist(), kinds.tolist(), words.tolist(), found, strict=True
+        target.tolist(), lengths.tolist(), kinds.tolist(), words.tolist(), actual, strict=True
     ):
         assert mine == one_after_another(row[:length], kind, word) + [PAD] * (11 - length)
 
@@ -75,14 +75,14 @@ def test_corruptions_are_those_of_a_loop_over_words():
 def test_neither_padding_nor_the_batch_changes_what_is_drawn(kinds):
     target = torch.randint(4, 30, (4, 9), generator=torch.Generator().manual_seed(1))
     target[1, 5:] = PAD
-    found = corrupted(target, KEYS, 3, 0.6, kinds, 30)
-    assert (found != target).any() and (corrupted(target, KEYS, 4, 0.6, kinds, 30) != found).any()
+    actual = corrupted(target, KEYS, 3, 0.6, kinds, 30)
+    assert (actual != target).any() and (corrupted(target, KEYS, 4, 0.6, kinds, 30) != actual).any()
     wider = corrupted(torch.nn.functional.pad(target, (0, 4)), KEYS, 3, 0.6, kinds, 30)
-    assert torch.equal(wider[:, :9], found) and (wider[:, 9:] == PAD).all()
+    assert torch.equal(wider[:, :9], actual) and (wider[:, 9:] == PAD).all()
     turned = corrupted(target.flip(0), KEYS.flip(0), 3, 0.6, kinds, 30)
-    assert torch.equal(turned.flip(0), found)
+    assert torch.equal(turned.flip(0), actual)
     alone = corrupted(target[1:2, :5], KEYS[1:2], 3, 0.6, kinds, 30)
-    assert torch.equal(alone, found[1:2, :5])
+    assert torch.equal(alone, actual[1:2, :5])
 
 
 def test_shares_are_those_asked_for():
@@ -90,8 +90,8 @@ def test_shares_are_those_asked_for():
     # Words of a sentence differ from their neighbours and from each other's replacements.
     target = torch.arange(1000, 1006).expand(20000, -1)
     for kind in CORRUPTIONS:
-        found = corrupted(target, keys, 1, 0.3, (kind,), 1000)
-        first = found[:, 0] != target[:, 0] if kind != "repeat" else found[:, 1] == target[:, 0]
+        actual = corrupted(target, keys, 1, 0.3, (kind,), 1000)
+        first = actual[:, 0] != target[:, 0] if kind != "repeat" else actual[:, 1] == target[:, 0]
         # Standard error of a share of 0.3: 0.0032.
         assert first.double().mean() == pytest.approx(0.3, abs=0.013), kind
     replaced = corrupted(target, keys, 1, 1.0, ("replace",), 1000)

@@ -57,8 +57,8 @@ def test_the_second_decoder_reads_guess_and_states(carry):
     hidden, mask = model.hidden(memory, torch.tensor([3]))
     inputs = model.target_embedding.weight[data.target[0]] * 4.0 + model.target_embedding.positions[:3]
     inputs = inputs[None] + (hidden if carry else 0)
-    found = model.refine(memory, data.target, hidden, mask)
-    assert torch.allclose(found, model.refiner(inputs, None, memory), atol=1e-12)
+    actual = model.refine(memory, data.target, hidden, mask)
+    assert torch.allclose(actual, model.refiner(inputs, None, memory), atol=1e-12)
 
 
 @pytest.mark.parametrize("passes", [1, 3])
@@ -84,17 +84,17 @@ def test_no_gradient_goes_from_a_pass_to_the_one_before():
     through the third pass itself."""
     model, data = inat(), batch()
     weight = torch.randn(4, 6, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = gradients(model, (second(model, data, 2)[0] * weight).sum())
-    for name, gradient in found.items():
+    grads = gradients(model, (second(model, data, 2)[0] * weight).sum())
+    for name, gradient in grads.items():
         assert (gradient is None) == name.startswith(("decoder.", "length.", "output_bias")), name
     memory = model.encode(data.source)
     before, mask = second(model, data, 2)
     guess = model.output(model.logits(before).argmax(-1), mask)
     constant = before.detach().clone()
     third = gradients(model, (model.refine(memory, guess, constant, mask) * weight).sum())
-    found = gradients(model, (second(model, data, 3)[0] * weight).sum())
+    grads = gradients(model, (second(model, data, 3)[0] * weight).sum())
     for name, gradient in third.items():
-        assert gradient is None and found[name] is None or torch.allclose(gradient, found[name], atol=1e-12), name
+        assert (gradient is None and grads[name] is None) or torch.allclose(gradient, grads[name], atol=1e-12), name
 
 
 def test_states_that_are_not_carried_count_for_nothing():

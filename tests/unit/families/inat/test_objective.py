@@ -54,7 +54,7 @@ def by_hand(model, data: Batch, inputs: list[torch.Tensor], smoothing: float, le
 def test_the_loss_is_the_sum_over_passes_of_every_sentence(settings):
     model, data = inat(), batch()
     config = InatObjectiveConfig(**settings)
-    found = loss(model, data, **settings)
+    terms = loss(model, data, **settings)
     keys = sentence_keys(data, context().generator)
     total = 0.0
     for row in range(4):
@@ -72,22 +72,22 @@ def test_the_loss_is_the_sum_over_passes_of_every_sentence(settings):
             inputs.append(read)
             hidden = model.refine(memory, read, hidden, mask)
         total = total + by_hand(model, pair, inputs, config.label_smoothing, config.length_weight)
-    assert found.count == data.num_target_tokens
-    assert found.total.item() * found.count == pytest.approx(total.item(), rel=1e-9)
-    wanted = gradients(model, total / found.count)
-    for name, gradient in gradients(model, found.total).items():
+    assert terms.count == data.num_target_tokens
+    assert terms.total.item() * terms.count == pytest.approx(total.item(), rel=1e-9)
+    wanted = gradients(model, total / terms.count)
+    for name, gradient in gradients(model, terms.total).items():
         assert torch.allclose(gradient, wanted[name], atol=1e-10), name
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_neither_padding_nor_the_order_of_a_batch_changes_the_loss(settings):
     model, data = inat(), batch()
-    found = loss(model, data, **settings).total.item()
+    terms = loss(model, data, **settings).total.item()
     turned = Batch(data.source.flip(0), data.target.flip(0), data.indices[::-1])
     for other in (padded(data), turned):
-        assert loss(model, other, **settings).total.item() == pytest.approx(found, rel=1e-11)
+        assert loss(model, other, **settings).total.item() == pytest.approx(terms, rel=1e-11)
     if settings["dae_mix"] or settings.get("guess"):
-        assert loss(model, data, seed=1, **settings).total.item() != found
+        assert loss(model, data, seed=1, **settings).total.item() != terms
 
 
 def test_a_share_of_sentences_is_denoised():
@@ -138,7 +138,7 @@ def test_guesses_of_many_words_are_those_of_few(monkeypatch):
     hidden, mask = model.hidden(memory, data.target_lengths)
     drawn = uniform(torch.arange(4), (mask.size(1),))
     whole = [guessed(model, hidden, mask, x) for x in (None, drawn)]
-    monkeypatch.setattr("workflow_src.families.inat.objective.block_rows", lambda hidden, classes: 5)
+    monkeypatch.setattr("workflow_src.families.inat.objective.block_rows", lambda _hidden, _classes: 5)
     parts = [guessed(model, hidden, mask, x) for x in (None, drawn)]
     assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
     assert torch.equal(whole[0], model.output(model.logits(hidden).argmax(-1), mask))
@@ -147,8 +147,8 @@ def test_guesses_of_many_words_are_those_of_few(monkeypatch):
 def test_an_empty_target_learns_its_length_only():
     model = inat()
     data = Batch(torch.tensor([[4, 5, 2]]), torch.tensor([[PAD]]), (0,))
-    found = loss(model, data)
-    assert float(found.figures["nll"]) == 0 and torch.isfinite(found.total) and float(found.total.detach()) > 0
+    terms = loss(model, data)
+    assert float(terms.figures["nll"]) == 0 and torch.isfinite(terms.total) and float(terms.total.detach()) > 0
     both = pairs([4, 2], [3, 1])
     both.target[1] = PAD
     assert torch.isfinite(loss(model, both).total)
@@ -169,7 +169,7 @@ class FakeDev:
 
     references: list[str]
     sentences: int = 4
-    group: Group = Group()
+    group: Group = dataclasses.field(default_factory=Group)
 
     @staticmethod
     def detokenise(rows):
@@ -178,7 +178,7 @@ class FakeDev:
     def generator(self):
         return torch.Generator().manual_seed(0)
 
-    def over_batches(self, measure, pass_by=None):
+    def over_batches(self, measure, _pass_by=None):
         data = batch()
         parts = ([0, 2], [1, 3])
         return [measure(Batch(data.source[rows], data.target[rows], tuple(rows))) for rows in parts]
@@ -212,9 +212,9 @@ def test_validation_is_that_of_sentences_one_by_one():
     checked = validate(dev, InatObjectiveConfig(passes=3))
     # No pass puts out an end symbol.
     words = sum(map(len, rows))
-    found = checked.figures(model)
+    figures = checked.figures(model)
     assert checked.criterion == "dev_bleu"
-    assert found["dev_loss_first"] == pytest.approx(sums[0] / words, rel=1e-9)
-    assert found["dev_loss"] == pytest.approx(sums[1] / words, rel=1e-9)
-    assert found["dev_length_accuracy"] == exact / 4
-    assert found["dev_bleu"] == sacrebleu.corpus_bleu(FakeDev.detokenise(outputs), [dev.references]).score
+    assert figures["dev_loss_first"] == pytest.approx(sums[0] / words, rel=1e-9)
+    assert figures["dev_loss"] == pytest.approx(sums[1] / words, rel=1e-9)
+    assert figures["dev_length_accuracy"] == exact / 4
+    assert figures["dev_bleu"] == sacrebleu.corpus_bleu(FakeDev.detokenise(outputs), [dev.references]).score

@@ -109,7 +109,7 @@ def test_a_chosen_quantile_is_the_length_of_every_step(model, batch):
     memory = model.encode(batch.source)
     z = model.prior(memory)[0]
     with torch.no_grad():
-        found = delta_step(model, memory, memory.mask, choice)(z)
+        actual = delta_step(model, memory, memory.mask, choice)(z)
         for row in range(4):
             single = one(batch, row).source
             own = model.encode(single)
@@ -120,7 +120,7 @@ def test_a_chosen_quantile_is_the_length_of_every_step(model, batch):
             logits, mask = model.decode(own, start, torch.tensor([length]))
             assert mask.size(1) == length + 1
             wanted = model.posterior(own, model.output(logits.argmax(-1), mask))[0]
-            assert torch.allclose(found[row, : words + 1], wanted[0], atol=1e-12)
+            assert torch.allclose(actual[row, : words + 1], wanted[0], atol=1e-12)
     longer = translate_batch(model, batch.source, "delta", 2, length_quantile=0.9, lengthening=0.5)
     assert longer.tokens != translate_batch(model, batch.source, "delta", 2).tokens
 
@@ -133,7 +133,7 @@ class PriorAsPosterior:
     def __init__(self, model):
         self.encode, self.prior, self.decode, self.output = model.encode, model.prior, model.decode, model.output
 
-    def posterior(self, memory, target):
+    def posterior(self, memory, _target):
         return self.prior(memory)
 
 
@@ -182,29 +182,29 @@ def test_the_budget_falls_as_training_goes_on(model, batch):
     schedule = ElboConfig(kl_budget=4.0, budget_hold=0.2, budget_until=0.6, budget_end=0.5)
     for step, free in ((0, 4.0), (19, 4.0), (40, 2.25), (60, 0.5), (99, 0.5)):
         held = ElboConfig(kl_budget=free, budget_hold=1.0, budget_until=1.0)
-        found = Elbo(schedule)(model, batch, context(step=step, total=100, seed=2))
+        terms = Elbo(schedule)(model, batch, context(step=step, total=100, seed=2))
         expected = Elbo(held)(model, batch, context(seed=2))
-        assert found.total.item() == pytest.approx(expected.total.item(), rel=1e-12)
-        assert found.figures["kl_budget"] == pytest.approx(free)
+        assert terms.total.item() == pytest.approx(expected.total.item(), rel=1e-12)
+        assert terms.figures["kl_budget"] == pytest.approx(free)
 
 
 def test_padding_and_company_change_no_loss(model, batch):
     """Each sentence has noise of its own, so that no draw has to be replaced."""
     objective = Elbo(ElboConfig())
-    found, wider = (objective(model, x, context(seed=2)) for x in (batch, padded(batch, 4)))
-    assert found.total.item() == pytest.approx(wider.total.item(), rel=1e-12)
+    terms, wider = (objective(model, x, context(seed=2)) for x in (batch, padded(batch, 4)))
+    assert terms.total.item() == pytest.approx(wider.total.item(), rel=1e-12)
     parts = [objective(model, one(batch, row), context(seed=2)) for row in range(4)]
     joined = sum(part.total * part.count for part in parts) / sum(part.count for part in parts)
-    assert joined.item() == pytest.approx(found.total.item(), rel=1e-12)
+    assert joined.item() == pytest.approx(terms.total.item(), rel=1e-12)
 
 
 def test_the_reconstruction_reaches_the_posterior_through_the_sample(model, batch):
     """Without a KL there still is a gradient: that of the sampled latents."""
     terms = Elbo(ElboConfig(kl_budget=1e6, budget_hold=1.0, budget_until=1.0))(model, batch, context(seed=2))
-    found = gradients(model, terms.total)
-    assert found["latents.posterior_head.linear.weight"].abs().max() > 1e-6
+    grads = gradients(model, terms.total)
+    assert grads["latents.posterior_head.linear.weight"].abs().max() > 1e-6
     # The KL is below its budget, and nothing else reads the prior.
-    assert not found["latents.prior_head.linear.weight"].any()
+    assert not grads["latents.prior_head.linear.weight"].any()
 
 
 def test_the_bound_is_its_equation(model, batch):
@@ -263,12 +263,12 @@ def test_a_teacher_gives_encoders_decoders_and_embeddings():
     assert start(model, None, None, None) is None
     other = lanmt(seed=9)
     assert set(start(other, weights_of(lanmt(seed=2)), "lanmt", None)) == set(dict(other.named_parameters()))
-    with pytest.raises(ValueError, match="both need the same subwords"):
+    with pytest.raises(ValueError, match="embedding of"):
         start(model, weights_of(transformer(target_size=12)), "transformer", None)
 
 
 @pytest.mark.parametrize("kind", ["score", "energy"])
-def test_refiners_learn_delta_steps_at_source_positions(kind, model, batch):
+def test_refiners_learn_delta_steps_at_source_positions(kind, batch):
     frozen, network = lanmt(seed=3).requires_grad_(False), refiner(kind)
     config = ScoreMatchingConfig(delta_steps=2, pre_update_probability=0.0)
     terms = ScoreMatching(config)(network, batch, context(seed=3, frozen=frozen))
@@ -280,10 +280,10 @@ def test_refiners_learn_delta_steps_at_source_positions(kind, model, batch):
     assert terms.total.item() == pytest.approx((squared / mask.sum()).item(), rel=1e-9)
     took = refiners.start(refiner(kind), None, None, frozen)
     assert {"latent_projection.weight", "stack.layers.0.cross_attention.query.weight"} <= set(took)
-    found = translate_batch(frozen, batch.source, kind, 2, 0.5, network)
+    hypotheses = translate_batch(frozen, batch.source, kind, 2, 0.5, network)
     for row in range(4):
         alone = translate_batch(frozen, one(batch, row).source, kind, 2, 0.5, network)
-        assert alone.tokens[0] == found.tokens[row]
+        assert alone.tokens[0] == hypotheses.tokens[row]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,7 +293,7 @@ class FakeDev:
     data: Batch
     groups: tuple[tuple[int, ...], ...] = ((0, 2), (1, 3))
     sentences: int = 4
-    group: Group = Group()
+    group: Group = dataclasses.field(default_factory=Group)
 
     @property
     def references(self):
@@ -306,7 +306,7 @@ class FakeDev:
     def generator(self):
         return torch.Generator().manual_seed(0)
 
-    def over_batches(self, measure, pass_by=None):
+    def over_batches(self, measure, _pass_by=None):
         return [measure(Batch(self.data.source[[*rows]], self.data.target[[*rows]], rows)) for rows in self.groups]
 
     def bleu(self, search) -> float:
@@ -319,7 +319,7 @@ class FakeDev:
 
 def test_validation_is_that_of_sentences_one_by_one(model, batch):
     dev = FakeDev(batch)
-    found = validate(dev, ElboConfig(dev_samples=2)).figures(model)
+    figures = validate(dev, ElboConfig(dev_samples=2)).figures(model)
     keys = sentence_keys(batch, torch.Generator().manual_seed(0))
     elbo = kl = exact = 0.0
     outputs, moved = [], []
@@ -328,31 +328,31 @@ def test_validation_is_that_of_sentences_one_by_one(model, batch):
         memory = model.encode(pair.source)
         bound, divergence = evidence_lower_bound(model, memory, pair.target, 2, keys[row : row + 1])
         elbo, kl = elbo + bound.item(), kl + divergence.item()
-        (first, second), (length, _) = naive(model, pair.source, 1)
+        (_, second), (length, _) = naive(model, pair.source, 1)
         exact += length == pair.target.size(1)
         moved.append(second)
         logits, mask = model.decode(memory, model.posterior(memory, pair.target)[0])
         outputs.append([i for i in model.output(logits.argmax(-1), mask)[0].tolist() if i != PAD])
     bleu = lambda rows: sacrebleu.corpus_bleu(dev.detokenise(rows), [dev.references]).score  # noqa: E731
-    assert found["dev_elbo"] == pytest.approx(elbo / batch.num_target_tokens, rel=1e-9)
-    assert found["dev_kl"] == pytest.approx(kl / int(batch.source_mask.sum()), rel=1e-9)
-    assert found["dev_length_accuracy"] == exact / 4
-    assert found["dev_bleu_posterior"] == pytest.approx(bleu(outputs))
-    assert found["dev_bleu_delta"] == pytest.approx(bleu(moved))
-    assert found["dev_bleu_carried"] == pytest.approx(bleu(outputs) - found["dev_bleu"])
-    assert all(map(math.isfinite, found.values()))
+    assert figures["dev_elbo"] == pytest.approx(elbo / batch.num_target_tokens, rel=1e-9)
+    assert figures["dev_kl"] == pytest.approx(kl / int(batch.source_mask.sum()), rel=1e-9)
+    assert figures["dev_length_accuracy"] == exact / 4
+    assert figures["dev_bleu_posterior"] == pytest.approx(bleu(outputs))
+    assert figures["dev_bleu_delta"] == pytest.approx(bleu(moved))
+    assert figures["dev_bleu_carried"] == pytest.approx(bleu(outputs) - figures["dev_bleu"])
+    assert all(map(math.isfinite, figures.values()))
     # However dev is cut into batches.
     again = validate(FakeDev(batch, ((3,), (0, 1, 2))), ElboConfig(dev_samples=2)).figures(model)
-    assert again == pytest.approx(found, rel=1e-9)
+    assert again == pytest.approx(figures, rel=1e-9)
     assert validate(dev, ElboConfig()).criterion == "dev_elbo"
 
 
 def test_latents_without_a_gap_carry_nothing(batch):
     """With a posterior that is the prior, the KL is 0 and both translations are alike: what a collapse looks like."""
     model = lanmt(seed=3)
-    model.posterior = lambda memory, target: model.prior(memory)
-    found = validate(FakeDev(batch), ElboConfig(dev_samples=1)).figures(model)
-    assert found["dev_kl"] == pytest.approx(0, abs=1e-12) and found["dev_bleu_carried"] == 0
+    model.posterior = lambda memory, _target: model.prior(memory)
+    figures = validate(FakeDev(batch), ElboConfig(dev_samples=1)).figures(model)
+    assert figures["dev_kl"] == pytest.approx(0, abs=1e-12) and figures["dev_bleu_carried"] == 0
 
 
 def test_parts_have_the_sizes_that_costs_are_counted_from():

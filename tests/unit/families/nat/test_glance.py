@@ -9,7 +9,7 @@ import torch
 from miniatures import context, gradients, nat, one, padded, pairs
 
 from workflow_src.decoding.ctc import collapse
-from workflow_src.families.nat import NOTHING, NatObjectiveConfig
+from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.glance import WHICH, poisson, share, shown_symbols
 from workflow_src.families.nat.objective import NatObjective, training_slots
 from workflow_src.losses.draws import normal, sentence_keys, subset, uniform
@@ -20,8 +20,10 @@ LOSSES = ["ctc", "axe", "ce"]
 
 def batch() -> Batch:
     """Targets without UNK (3) and without the blank (10)."""
-    made = pairs([4, 1, 6, 5], [3, 2, 1, 6], (13, 10))
-    return Batch(made.source, made.target.masked_fill(made.target == 3, 4), made.indices)
+    pairs_of_batch = pairs([4, 1, 6, 5], [3, 2, 1, 6], (13, 10))
+    return Batch(
+        pairs_of_batch.source, pairs_of_batch.target.masked_fill(pairs_of_batch.target == 3, 4), pairs_of_batch.indices
+    )
 
 
 def shown(model, batch: Batch, part: float = 0.5, seed: int = 0, **settings):
@@ -45,17 +47,17 @@ def mistakes(model, batch: Batch, row: int, reference: list[int]) -> int:
 def test_all_that_is_wrong_may_be_shown_and_it_is_the_reference(loss):
     """With a share of 1, as many symbols are shown as are wrong, each the one that its slot has in the reference."""
     model, pairs = nat(loss=loss, seed=3), batch()
-    found, slots = shown(model, pairs, 1.0)
+    actual, slots = shown(model, pairs, 1.0)
     everything = shown_symbols_of_all(model, pairs)
     for row in range(4):
         count = int(slots[row])
         reference = everything[row, :count].tolist()
         words = pairs.target[row][pairs.target[row] != PAD].tolist()
         assert (collapse(reference, model.blank) if loss == "ctc" else reference) == words
-        own = found[row, :count]
-        assert all(symbol in (NOTHING, wanted) for symbol, wanted in zip(own.tolist(), reference, strict=True))
-        assert int((own != NOTHING).sum()) == mistakes(model, pairs, row, reference)
-        assert (found[row, count:] == NOTHING).all()
+        own = actual[row, :count]
+        assert all(symbol in (NOT_SHOWN, wanted) for symbol, wanted in zip(own.tolist(), reference, strict=True))
+        assert int((own != NOT_SHOWN).sum()) == mistakes(model, pairs, row, reference)
+        assert (actual[row, count:] == NOT_SHOWN).all()
 
 
 def shown_symbols_of_all(model, batch: Batch) -> torch.Tensor:
@@ -64,28 +66,28 @@ def shown_symbols_of_all(model, batch: Batch) -> torch.Tensor:
         bias = model.output_bias.clone()
         # UNK is in no target of these batches, and so is never right.
         model.output_bias[3] += 1e4
-        found, slots = shown(model, batch, 1.0)
+        actual, slots = shown(model, batch, 1.0)
         model.output_bias.copy_(bias)
     # The alignment's own scores shift alike in every slot, so that it is the same.
-    real = torch.arange(found.size(1)) < slots[:, None]
-    assert (found[real] != NOTHING).all()
-    return found
+    real = torch.arange(actual.size(1)) < slots[:, None]
+    assert (actual[real] != NOT_SHOWN).all()
+    return actual
 
 
 @pytest.mark.parametrize("settings", [{"glance": "random"}, {"glance_count": "poisson"}, {"glance_count": "share"}])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_neither_padding_nor_the_order_of_a_batch_changes_what_is_shown(loss, settings):
     model, pairs = nat(loss=loss, seed=3), batch()
-    found, slots = shown(model, pairs, 0.6, **settings)
+    actual, slots = shown(model, pairs, 0.6, **settings)
     wider, _ = shown(model, padded(pairs), 0.6, **settings)
-    assert torch.equal(found, wider[:, : found.size(1)]) and (wider[:, found.size(1) :] == NOTHING).all()
+    assert torch.equal(actual, wider[:, : actual.size(1)]) and (wider[:, actual.size(1) :] == NOT_SHOWN).all()
     turned = Batch(pairs.source.flip(0), pairs.target.flip(0), pairs.indices[::-1])
-    assert torch.equal(shown(model, turned, 0.6, **settings)[0].flip(0), found)
+    assert torch.equal(shown(model, turned, 0.6, **settings)[0].flip(0), actual)
     for row in range(4):
         count = int(slots[row])
         alone, _ = shown(model, one(pairs, row), 0.6, **settings)
-        assert torch.equal(alone[0, :count], found[row, :count])
-    assert (found != NOTHING).any() and (shown(model, pairs, 0.6, seed=1, **settings)[0] != found).any()
+        assert torch.equal(alone[0, :count], actual[row, :count])
+    assert (actual != NOT_SHOWN).any() and (shown(model, pairs, 0.6, seed=1, **settings)[0] != actual).any()
 
 
 @pytest.mark.parametrize("count", ["poisson", "share"])
@@ -122,10 +124,10 @@ def test_cross_entropy_learns_nothing_of_what_is_shown():
         model.output_bias[3] += 1e4
     config = NatObjectiveConfig(glance="glat", glance_count="share", glance_share=1.0, glance_end=1.0)
     terms = NatObjective(config)(model, batch(), context())
-    found = gradients(model, terms.total)
+    grads = gradients(model, terms.total)
     assert float(terms.figures["nll"]) == 0 and float(terms.figures["glanced"]) == 1
     # The path from the length head is the only one.
-    assert not found["decoder.layers.0.self_attention.output.weight"].any() and found["length.outer.weight"].any()
+    assert not grads["decoder.layers.0.self_attention.output.weight"].any() and grads["length.outer.weight"].any()
 
 
 def test_the_share_falls_linearly():
@@ -138,7 +140,7 @@ def test_the_loss_shows_the_share_of_the_time_that_training_has_reached(loss):
     """Of every mistake at the start, of none at the end, of half of them in between."""
     model, pairs = nat(loss=loss, seed=3), batch()
     everything = shown_symbols_of_all(model, pairs)
-    slots = (everything != NOTHING).sum(1)
+    slots = (everything != NOT_SHOWN).sum(1)
     wrong = [mistakes(model, pairs, row, everything[row, : slots[row]].tolist()) for row in range(4)]
     config = NatObjectiveConfig(glance="glat", glance_count="share", glance_share=1.0, glance_end=0.0)
     for step, part in ((0, 1.0), (50, 0.5), (100, 0.0)):
@@ -154,11 +156,11 @@ def test_how_many_are_shown_over_many_draws(loss):
     wide = Batch(pair.source.expand(many, -1), pair.target.expand(many, -1), list(range(many)))
     everything = shown_symbols_of_all(model, Batch(pair.source, pair.target, [0]))[0].tolist()
     wrong = mistakes(model, pair, 0, everything)
-    counts = (shown(model, wide, 0.3, glance_count="poisson")[0] != NOTHING).sum(1).double()
+    counts = (shown(model, wide, 0.3, glance_count="poisson")[0] != NOT_SHOWN).sum(1).double()
     mean = 0.3 * wrong
     # At most all slots are shown, which cuts off next to nothing of the mean.
     assert wrong > 3 and abs(float(counts.mean()) - mean) < 5 * math.sqrt(mean / many) and counts.max() > mean + 2
-    counts = (shown(model, wide, 0.3, glance="random")[0] != NOTHING).sum(1)
+    counts = (shown(model, wide, 0.3, glance="random")[0] != NOT_SHOWN).sum(1)
     size = len(everything)
     shares = torch.bincount(counts, minlength=size).double() / many
     assert len(shares) == size and (shares - 1 / size).abs().max() < 5 * math.sqrt(1 / size / many)
@@ -170,41 +172,41 @@ def test_what_is_wrong_is_told_at_the_latents_of_the_update():
     memory, keys = model.encode(pairs.source), sentence_keys(pairs, torch.Generator().manual_seed(0))
     slots = training_slots(model, memory, pairs)
     config = NatObjectiveConfig(glance="glat", glance_count="share")
-    found = []
+    actual = []
     for seed in range(8):
         z = 10 * torch.randn(*memory.states.shape[:2], 8, generator=torch.Generator().manual_seed(seed)).double()
         shown_here = shown_symbols(config, model, memory, slots, z, pairs.target, keys, 1.0)
         hidden, mask = model.hidden(memory, slots, z)
         wrong = (model.logits(hidden).argmax(-1) != pairs.target[:, : mask.size(1)]) & mask
-        found.append((shown_here != NOTHING).sum(1).tolist())
-        assert found[-1] == wrong.sum(1).tolist()
-    assert len({tuple(counts) for counts in found}) > 1
+        actual.append((shown_here != NOT_SHOWN).sum(1).tolist())
+        assert actual[-1] == wrong.sum(1).tolist()
+    assert len({tuple(counts) for counts in actual}) > 1
 
 
 @torch.no_grad()
 def test_a_shown_slot_begins_with_the_embedding_of_its_symbol():
     model, pairs = nat(seed=3), batch()
     seen = []
-    model.decoder.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    model.decoder.register_forward_pre_hook(lambda _module, given: seen.append(given[0]))
     memory = model.encode(pairs.source)
     slots = model.slots(memory)
     everything = shown_symbols_of_all(model, pairs)
-    some = everything.where(torch.arange(everything.size(1)) % 2 == 0, NOTHING)
+    some = everything.where(torch.arange(everything.size(1)) % 2 == 0, NOT_SHOWN)
     for symbols in (None, some):
         model.hidden(memory, slots, shown=symbols)
-    plain, found = seen[-2:]
+    plain, actual = seen[-2:]
     wanted = model.target_embedding(some.clamp(min=0))
-    assert torch.allclose(found, torch.where((some == NOTHING)[..., None], plain, wanted), rtol=0, atol=1e-12)
-    assert (some != NOTHING).any() and (found - plain).abs().max() > 0.1
+    assert torch.allclose(actual, torch.where((some == NOT_SHOWN)[..., None], plain, wanted), rtol=0, atol=1e-12)
+    assert (some != NOT_SHOWN).any() and (actual - plain).abs().max() > 0.1
 
 
 def test_poisson_numbers_invert_the_distribution():
     means = torch.tensor([0.0, 0.3, 2.0, 7.5], dtype=torch.float64).repeat_interleave(99)
     drawn = (torch.arange(99, dtype=torch.float64) + 0.5).repeat(4) / 99
-    found = poisson(means, drawn, 40)
-    for mean, u, count in zip(means.tolist(), drawn.tolist(), found.tolist(), strict=True):
+    actual = poisson(means, drawn, 40)
+    for mean, u, count in zip(means.tolist(), drawn.tolist(), actual.tolist(), strict=True):
         below = 0.0
-        for wanted in range(41):  # noqa: B007
+        for wanted in range(41):
             below += math.exp(-mean) * mean**wanted / math.factorial(wanted)
             if u <= below:
                 break
@@ -215,10 +217,10 @@ def test_poisson_numbers_invert_the_distribution():
 def test_every_slot_is_as_likely_to_be_shown():
     keys = torch.arange(40000) * 7919
     slots = torch.tensor([5]).expand(40000)
-    found = subset(keys, slots, torch.full((40000,), 2), 7, WHICH)
-    assert (found.sum(1) == 2).all() and not found[:, 5:].any()
+    actual = subset(keys, slots, torch.full((40000,), 2), 7, WHICH)
+    assert (actual.sum(1) == 2).all() and not actual[:, 5:].any()
     # Standard error of a share of 0.4: 0.0025.
-    assert (found[:, :5].double().mean(0) - 0.4).abs().max() < 0.01
+    assert (actual[:, :5].double().mean(0) - 0.4).abs().max() < 0.01
     assert torch.equal(subset(keys[:3], slots[:3], torch.tensor([9, 0, 5]), 7, WHICH).sum(1), torch.tensor([5, 0, 5]))
 
 
@@ -244,5 +246,5 @@ def test_splitmix_is_the_published_one():
     published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     from workflow_src.losses.draws import GOLDEN, _mixed, _signed
 
-    found = _mixed(_signed(GOLDEN) * (torch.arange(3) + 1))
-    assert [value % 2**64 for value in found.tolist()] == published
+    actual = _mixed(_signed(GOLDEN) * (torch.arange(3) + 1))
+    assert [value % 2**64 for value in actual.tolist()] == published

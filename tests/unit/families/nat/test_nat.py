@@ -40,23 +40,23 @@ def test_soft_copy_weighs_source_states_by_their_distance():
     source = pairs([4, 2], [1, 1]).source
     memory = model.encode(source)
     slots = model.slots(memory)
-    found = model.copied(memory, slots, torch.arange(int(slots.max())))
+    actual = model.copied(memory, slots, torch.arange(int(slots.max())))
     for row in range(2):
         length, count = int(memory.mask[row].sum()), int(slots[row])
         for slot in range(count):
             centre = (slot + 0.5) * length / count - 0.5
             weights = [math.exp(-abs(j - centre) / 0.7) for j in range(length)]
             wanted = sum(w / sum(weights) * memory.states[row, j] for j, w in enumerate(weights))
-            assert torch.allclose(found[row, slot], wanted, atol=1e-6)
+            assert torch.allclose(actual[row, slot], wanted, atol=1e-6)
 
 
 def test_uniform_copy_repeats_source_states_in_order():
     model = nat(upsample=2.0, copy_source="uniform")
     source = pairs([4, 2], [1, 1]).source
     memory = model.encode(source)
-    found = model.copied(memory, model.slots(memory), torch.arange(10))
-    assert torch.equal(found[0], memory.states[0].repeat_interleave(2, 0))
-    assert torch.equal(found[1, :6], memory.states[1, :3].repeat_interleave(2, 0))
+    actual = model.copied(memory, model.slots(memory), torch.arange(10))
+    assert torch.equal(actual[0], memory.states[0].repeat_interleave(2, 0))
+    assert torch.equal(actual[1, :6], memory.states[1, :3].repeat_interleave(2, 0))
 
 
 @pytest.mark.parametrize("joint", [False, True])

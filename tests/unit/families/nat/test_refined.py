@@ -56,8 +56,8 @@ def frozen_copy(frozen: nn.Module) -> nn.Module:
 def test_padding_changes_no_loss(monkeypatch):
     monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
     frozen, network = base(), refiner("score")
-    found, wider = (ScoreMatching(CONFIG)(network, x, context(frozen=frozen)) for x in (batch(), padded(batch(), 3)))
-    assert found.count == wider.count and found.total.item() == pytest.approx(wider.total.item(), rel=1e-11)
+    terms, wider = (ScoreMatching(CONFIG)(network, x, context(frozen=frozen)) for x in (batch(), padded(batch(), 3)))
+    assert terms.count == wider.count and terms.total.item() == pytest.approx(wider.total.item(), rel=1e-11)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class FakeDev:
 
     references: list[str]
     sentences: int = 4
-    group: Group = Group()
+    group: Group = dataclasses.field(default_factory=Group)
 
     @staticmethod
     def detokenise(rows):
@@ -80,7 +80,7 @@ class FakeDev:
         for rows in ([0, 2], [1, 3]):
             yield Batch(data.source[rows], data.target[rows], tuple(rows))
 
-    def over_batches(self, measure, pass_by=None):
+    def over_batches(self, measure, _pass_by=None):
         return [measure(part) for part in self.parts()]
 
     def bleu(self, search) -> float:
@@ -125,15 +125,15 @@ def test_validation_is_that_of_sentences_one_by_one(loss):
         hidden, mask = model.hidden(memory, None, mean)
         path = model.output(model.logits(hidden).argmax(-1), mask)[0]
         outputs.append([i for i in path.tolist() if i != PAD])
-    found = validate(dev(), settings).figures(model)
-    assert found["dev_loss"] == pytest.approx((nll + divergence) / tokens, rel=1e-6)
-    assert found["dev_kl"] == pytest.approx(divergence / positions, rel=1e-6)
+    figures = validate(dev(), settings).figures(model)
+    assert figures["dev_loss"] == pytest.approx((nll + divergence) / tokens, rel=1e-6)
+    assert figures["dev_kl"] == pytest.approx(divergence / positions, rel=1e-6)
     if loss != "ctc":
-        assert found["dev_length_accuracy"] == exact / 4
+        assert figures["dev_length_accuracy"] == exact / 4
     posterior = sacrebleu.corpus_bleu(FakeDev.detokenise(outputs), [dev().references]).score
-    assert found["dev_bleu_posterior"] == pytest.approx(posterior)
-    assert found["dev_bleu_carried"] == pytest.approx(posterior - found["dev_bleu"])
-    assert all(map(math.isfinite, found.values()))
+    assert figures["dev_bleu_posterior"] == pytest.approx(posterior)
+    assert figures["dev_bleu_carried"] == pytest.approx(posterior - figures["dev_bleu"])
+    assert all(map(math.isfinite, figures.values()))
 
 
 def test_without_latents_nothing_more_is_reported():
@@ -141,8 +141,8 @@ def test_without_latents_nothing_more_is_reported():
 
 
 def test_refiners_are_validated_on_such_a_base():
-    found = refiners.validate(dev(), CONFIG, base()).figures(refiner("score"))
-    assert -1 <= found["dev_cosine_noise0"] <= 1 and found["dev_offset_norm"] > 0 and "dev_bleu" in found
+    figures = refiners.validate(dev(), CONFIG, base()).figures(refiner("score"))
+    assert -1 <= figures["dev_cosine_noise0"] <= 1 and figures["dev_offset_norm"] > 0 and "dev_bleu" in figures
 
 
 def test_a_refiner_starts_from_the_decoder_of_its_base():

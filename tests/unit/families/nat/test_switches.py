@@ -37,21 +37,21 @@ def test_latents_are_added_before_slots_are_copied_and_before_the_decoder_attend
     model, pairs = nat(latent="vae", seed=2), batch()
     memory = model.encode(pairs.source)
     z = torch.randn(*memory.states.shape[:2], 8, generator=torch.Generator().manual_seed(1)).double()
-    found, mask = model.hidden(memory, z=z)
+    actual, mask = model.hidden(memory, z=z)
     states = memory.states + z @ model.latents.projection.weight.T + model.latents.projection.bias
     moved = Memory(states, memory.mask, memory.bias)
     place, slots = torch.arange(mask.size(1)), model.slots(memory)
     inputs = model.copied(moved, slots, place) + model.source_embedding.positions[: mask.size(1)]
     wanted = model.decoder(inputs, attention_bias(mask), moved)
-    assert torch.allclose(found[mask], wanted[mask], rtol=0, atol=1e-10)
+    assert torch.allclose(actual[mask], wanted[mask], rtol=0, atol=1e-10)
     elsewhere = model.decoder(inputs, attention_bias(mask), memory)
-    assert (found[mask] - elsewhere[mask]).abs().max() > 1e-3
+    assert (actual[mask] - elsewhere[mask]).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_cross_entropy_is_that_of_the_references_positions(smoothing):
     model, pairs = nat(loss="ce"), batch()
-    found = terms(model, label_smoothing=smoothing, length_weight=0.5)
+    actual = terms(model, label_smoothing=smoothing, length_weight=0.5)
     wanted = 0.0
     for row in range(4):
         pair = one(pairs, row)
@@ -62,12 +62,12 @@ def test_cross_entropy_is_that_of_the_references_positions(smoothing):
         logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
         wanted += torch.nn.functional.cross_entropy(logits, pair.target[0], reduction="sum", label_smoothing=smoothing)
         wanted += 0.5 * length_loss(model, memory, pair)[0]
-    assert float(found.total.detach()) * found.count == pytest.approx(wanted.item(), rel=1e-12)
+    assert float(actual.total.detach()) * actual.count == pytest.approx(wanted.item(), rel=1e-12)
 
 
 def test_aligned_cross_entropy_has_as_many_predictions_as_the_reference():
     model, pairs = nat(loss="axe"), batch()
-    found = terms(model, skip_penalty=3.0, length_weight=0.5)
+    actual = terms(model, skip_penalty=3.0, length_weight=0.5)
     wanted = 0.0
     for row in range(4):
         pair = one(pairs, row)
@@ -75,15 +75,15 @@ def test_aligned_cross_entropy_has_as_many_predictions_as_the_reference():
         weight, bias = model.target_embedding.weight, model.output_bias
         wanted += float(axe_loss(hidden, weight, bias, mask, pair.target, model.blank, 3.0).detach())
         wanted += 0.5 * float(length_loss(model, model.encode(pair.source), pair)[0].detach())
-    assert float(found.total.detach()) * found.count == pytest.approx(wanted, rel=1e-12)
+    assert float(actual.total.detach()) * actual.count == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize("loss, latent", SWITCHES)
 def test_padding_changes_neither_loss_nor_gradients(loss, latent):
     model = nat(loss=loss, latent=latent)
-    found, wider = terms(model), terms(model, padded(batch(), 4))
-    assert float(found.total.detach()) == pytest.approx(float(wider.total.detach()), rel=1e-11)
-    ours, theirs = gradients(model, found.total), gradients(model, wider.total)
+    actual, wider = terms(model), terms(model, padded(batch(), 4))
+    assert float(actual.total.detach()) == pytest.approx(float(wider.total.detach()), rel=1e-11)
+    ours, theirs = gradients(model, actual.total), gradients(model, wider.total)
     for name, gradient in ours.items():
         # Sinusoidal positions of nothing: the length head's table has rows that no sentence uses.
         assert gradient is None or torch.allclose(gradient, theirs[name], atol=1e-10), name
@@ -92,20 +92,20 @@ def test_padding_changes_neither_loss_nor_gradients(loss, latent):
 @pytest.mark.parametrize("loss", ["ctc", "axe", "ce"])
 def test_the_divergence_is_that_of_torch_and_is_added_to_the_loss(loss):
     model, pairs = nat(loss=loss, latent="vae", latent_dim=3), batch()
-    found = terms(model, kl_budget=0.0)
+    actual = terms(model, kl_budget=0.0)
     memory = model.encode(pairs.source)
     (mean_p, scale_p), (mean_q, scale_q) = model.prior(memory), model.posterior(memory, pairs.target)
     divergence = torch.distributions.kl_divergence(
         torch.distributions.Normal(mean_q, scale_q), torch.distributions.Normal(mean_p, scale_p)
     ).sum(-1)
     wanted = divergence[pairs.source != PAD]
-    assert float(found.figures["kl"]) == pytest.approx(wanted.mean().item(), rel=1e-12)
+    assert float(actual.figures["kl"]) == pytest.approx(wanted.mean().item(), rel=1e-12)
     keys = sentence_keys(pairs, torch.Generator().manual_seed(0))
     z = mean_q + scale_q * normal(keys, tuple(mean_q.shape[1:]))
     # A budget that is never reached costs itself at every source position.
     free = terms(model, kl_budget=1e3, budget_end=1e3)
     positions = int((pairs.source != PAD).sum())
-    assert float(free.total - found.total) * found.count == pytest.approx(
+    assert float(free.total - actual.total) * actual.count == pytest.approx(
         (1e3 * positions - wanted.sum()).item(), rel=1e-9
     )
     assert torch.isfinite(model.hidden(memory, z=z)[0]).all()
@@ -113,8 +113,8 @@ def test_the_divergence_is_that_of_torch_and_is_added_to_the_loss(loss):
 
 def test_the_budget_is_held_and_falls_to_nothing():
     model = nat(latent="vae")
-    found = [terms(model, step=step).figures["kl_budget"] for step in (0, 9, 25, 40, 100)]
-    assert found == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0], abs=1e-12)
+    actual = [terms(model, step=step).figures["kl_budget"] for step in (0, 9, 25, 40, 100)]
+    assert actual == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0], abs=1e-12)
 
 
 def test_the_posterior_shares_embeddings_alone():
@@ -136,7 +136,7 @@ def test_a_delta_step_is_argmax_collapse_and_posterior_mean(loss):
     model, source = nat(loss=loss, latent="vae", seed=4, upsample=2.0), batch().source
     memory = model.encode(source)
     z = model.prior(memory)[0] + 0.5
-    found = delta_step(model, memory, memory.mask)(z)
+    actual = delta_step(model, memory, memory.mask)(z)
     lengths = set()
     for row in range(4):
         own = source[row][source[row] != PAD][None]
@@ -146,7 +146,7 @@ def test_a_delta_step_is_argmax_collapse_and_posterior_mean(loss):
         words = collapse(path, model.blank) if loss == "ctc" else [symbol for symbol in path if symbol != model.blank]
         lengths.add(len(words))
         wanted, _ = model.posterior(alone, torch.tensor([words], dtype=torch.int64))
-        assert mask.all() and torch.allclose(found[row, : own.size(1)], wanted[0], atol=1e-10)
+        assert mask.all() and torch.allclose(actual[row, : own.size(1)], wanted[0], atol=1e-10)
     assert len(lengths) > 1
 
 
@@ -155,8 +155,8 @@ def test_outputs_are_read_off_symbols(loss):
     model = nat(loss=loss, target_size=8)
     symbols = torch.tensor([[4, 4, 7, 4, 5, 5], [7, 7, 7, 7, 7, 7], [5, 6, 6, 7, 7, 4]])
     mask = torch.tensor([6, 5, 4])[:, None] > torch.arange(6)
-    found = [[i for i in row if i != PAD] for row in model.output(symbols, mask).tolist()]
-    assert found == ([[4, 4, 5], [], [5, 6]] if loss == "ctc" else [[4, 4, 4, 5, 5], [], [5, 6, 6]])
+    actual = [[i for i in row if i != PAD] for row in model.output(symbols, mask).tolist()]
+    assert actual == ([[4, 4, 5], [], [5, 6]] if loss == "ctc" else [[4, 4, 4, 5, 5], [], [5, 6, 6]])
 
 
 def test_cross_entropy_never_puts_out_a_blank_and_aligned_cross_entropy_may():
@@ -221,8 +221,8 @@ def test_searches_that_a_model_did_not_learn_for_are_refused(model, search, sett
 )
 def test_bundles_say_the_searches_that_their_model_learned_for(model, known, default):
     sizes = {"dim": 8, "feed_forward": 8, "heads": 1, "encoder_layers": 1, "layers": 1}
-    found = bundle.describe(FAMILY, models=[{**sizes, **model}])
-    assert set(found["searches"]) == known and found["defaults"] == {"search": default}
+    description = bundle.describe(FAMILY, models=[{**sizes, **model}])
+    assert set(description["searches"]) == known and description["defaults"] == {"search": default}
     network = {"dim": 8, "feed_forward": 8, "heads": 1, "layers": 1}
     # A refiner of such a base moves latents of source positions.
     refined = bundle.describe(registry.families()["score"], FAMILY, models=[network, {**sizes, "latent": "vae"}])

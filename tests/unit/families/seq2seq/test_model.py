@@ -47,7 +47,7 @@ def by_hand(model, source: list[int], target: list[int]) -> Tensor:
     layers, own = model.config.decoder_layers, model.target_embedding
     hidden = list((model.first_hidden.weight @ hidden_end + model.first_hidden.bias).chunk(layers))
     cell = list((model.first_cell.weight @ cell_end + model.first_cell.bias).chunk(layers))
-    found = []
+    actual = []
     for word in [BOS, *target]:
         x = own.weight[word] * own.weight.size(1) ** 0.5
         for layer in range(layers):
@@ -56,8 +56,8 @@ def by_hand(model, source: list[int], target: list[int]) -> Tensor:
         scores = torch.stack([x @ model.key.weight @ state for state in states])
         context = sum(share * state for share, state in zip(scores.softmax(0), states, strict=True))
         vector = (model.attentional.weight @ torch.cat([context, x]) + model.attentional.bias).tanh()
-        found.append((own.weight @ vector + model.output_bias).log_softmax(0))
-    return torch.stack(found)
+        actual.append((own.weight @ vector + model.output_bias).log_softmax(0))
+    return torch.stack(actual)
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -97,9 +97,9 @@ def test_cached_steps_give_the_log_probabilities_of_a_whole_pass(shape, dtype, t
         for position in range(41):
             wanted = labels[:, position].clone()
             wanted[position == batch.target_lengths] = EOS
-            found = decoder.step(read).log_softmax(-1).gather(1, wanted[:, None])[:, 0]
+            log_probabilities = decoder.step(read).log_softmax(-1).gather(1, wanted[:, None])[:, 0]
             real = position <= batch.target_lengths
-            assert torch.allclose(found[real], whole[real, position], rtol=0, atol=tolerance)
+            assert torch.allclose(log_probabilities[real], whole[real, position], rtol=0, atol=tolerance)
             read = labels[:, position]
 
 
@@ -115,11 +115,11 @@ def test_kept_and_reordered_rows_continue_their_own_prefixes():
     prefixes: list[list[int]] = [[] for _ in sentences]
     last = torch.full((4,), BOS)
     for position in range(12):
-        found = decoder.step(last).log_softmax(-1)
+        log_probabilities = decoder.step(last).log_softmax(-1)
         for row, prefix in enumerate(prefixes):
             sentence = source[sentences[row // width]]
             wanted = uncached(model, sentence[sentence != PAD], prefix)
-            assert torch.allclose(found[row], wanted, rtol=0, atol=1e-12), (position, row)
+            assert torch.allclose(log_probabilities[row], wanted, rtol=0, atol=1e-12), (position, row)
         wider = 3 if position == 0 else width
         if position in (0, 2, 5, 8):
             rows = torch.cat([i * width + draw(width, wider) for i in range(len(sentences))])
@@ -140,14 +140,14 @@ def test_states_end_where_sentences_do():
     torch.manual_seed(0)
     lstm, x = BidirectionalLSTM(5, 4, 2, 0.0).double(), torch.randn(3, 6, 5, dtype=torch.float64)
     mask = torch.arange(6) < torch.tensor([2, 5, 1])[:, None]
-    found = lstm(x, mask)
+    actual = lstm(x, mask)
     noisy = lstm(torch.where(mask[..., None], x, 1e3), mask)
-    assert all(torch.equal(before, after) for before, after in zip(found, noisy, strict=True))
-    assert found[0].shape == (3, 6, 8) and (found[0][~mask] == 0).all()
+    assert all(torch.equal(before, after) for before, after in zip(actual, noisy, strict=True))
+    assert actual[0].shape == (3, 6, 8) and (actual[0][~mask] == 0).all()
     for row, length in enumerate((2, 5, 1)):
         alone = lstm(x[row : row + 1, :length], mask[row : row + 1, :length])
-        assert torch.allclose(alone[0][0], found[0][row, :length], atol=1e-14)
-        assert all(torch.allclose(alone[i][0], found[i][row], atol=1e-14) for i in (1, 2))
+        assert torch.allclose(alone[0][0], actual[0][row, :length], atol=1e-14)
+        assert all(torch.allclose(alone[i][0], actual[i][row], atol=1e-14) for i in (1, 2))
 
 
 def test_training_loss_is_a_mean_that_parts_join_to():
@@ -186,7 +186,7 @@ def test_too_many_positions_are_refused_by_number():
     model = seq2seq(max_positions=8)
     fits = pairs([7], [7])
     assert model.log_probabilities(fits.source, fits.target).shape == (1, 8)
-    message = r"a sentence has 9 subwords, the model has 8 positions \(model.max_positions\): split the sentence or"
+    message = r"\b9\b.*\b8\b.*max_positions"
     for long in (pairs([8], [1]), pairs([1], [8])):
         with pytest.raises(ValueError, match=message):
             model.log_probabilities(long.source, long.target)

@@ -27,7 +27,7 @@ def weights(tiny, training_words, run_stage):
 
 
 @pytest.fixture(scope="module")
-def bundle(tiny, weights, export_words, run_stage):
+def bundle(weights, export_words, run_stage):
     run_stage("export_bundle", export_words(weights, None, weights.parent / "bundle"))
     return weights.parent / "bundle"
 

@@ -42,12 +42,12 @@ def by_hand(model, batch: Batch, smoothing: float, length_weight: float) -> tupl
 @pytest.mark.parametrize(("smoothing", "length_weight"), [(0.0, 1.0), (0.1, 0.5)])
 def test_the_loss_is_cross_entropy_of_every_word_at_its_place_and_of_the_length(smoothing, length_weight):
     model, batch = tagger(seed=1), pairs(*LENGTHS)
-    found = loss_of(model, batch, label_smoothing=smoothing, length_weight=length_weight)
+    terms = loss_of(model, batch, label_smoothing=smoothing, length_weight=length_weight)
     wanted, nll = by_hand(model, batch, smoothing, length_weight)
     words = sum(LENGTHS[1])
-    assert found.count == words and float(found.figures["nll"]) == pytest.approx(nll / words, rel=1e-12)
-    assert float(found.total.detach()) == pytest.approx(float(wanted.detach()) / words, rel=1e-12)
-    own, other = gradients(model, found.total), gradients(model, wanted / words)
+    assert terms.count == words and float(terms.figures["nll"]) == pytest.approx(nll / words, rel=1e-12)
+    assert float(terms.total.detach()) == pytest.approx(float(wanted.detach()) / words, rel=1e-12)
+    own, other = gradients(model, terms.total), gradients(model, wanted / words)
     for name, gradient in own.items():
         assert torch.allclose(gradient, other[name], rtol=1e-9, atol=1e-12), name
 
@@ -64,16 +64,16 @@ def test_figures_on_dev_are_those_of_sentences_one_by_one():
         over_batches=lambda measure: [measure(one(batch, row)) for row in (2, 0)] + [measure(_rows(batch, [1, 3]))],
         bleu=lambda translate: translated.append(translate(batch.source).tokens) or 12.5,
     )
-    found = validate(dev, OnePassConfig(label_smoothing=0.3)).figures(model)
+    figures = validate(dev, OnePassConfig(label_smoothing=0.3)).figures(model)
     # Whatever is smoothed in training, the figure is -log p itself.
-    assert found["dev_loss"] == pytest.approx(by_hand(model, batch, 0.0, 1.0)[1] / sum(LENGTHS[1]), rel=1e-12)
+    assert figures["dev_loss"] == pytest.approx(by_hand(model, batch, 0.0, 1.0)[1] / sum(LENGTHS[1]), rel=1e-12)
     exact, wanted = 0, []
     for row in range(4):
         memory = model.encode(one(batch, row).source)
         length = int(model.length.predict(memory))
         exact += length == LENGTHS[1][row]
         wanted.append(model.logits(model.hidden(memory, torch.tensor([length]))[0])[0].argmax(-1).tolist())
-    assert found["dev_length_accuracy"] == exact / 4 and found["dev_bleu"] == 12.5 and translated == [wanted]
+    assert figures["dev_length_accuracy"] == exact / 4 and figures["dev_bleu"] == 12.5 and translated == [wanted]
 
 
 def _rows(batch: Batch, rows: list[int]) -> Batch:

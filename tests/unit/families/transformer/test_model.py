@@ -35,9 +35,9 @@ def test_cached_steps_give_the_log_probabilities_of_a_whole_pass(norm, joint, dt
             wanted = labels[:, position].clone()
             wanted[position == batch.target_lengths] = EOS
             scores = decoder.step(read).log_softmax(-1)
-            found = scores.gather(1, wanted[:, None])[:, 0]
+            log_probabilities = scores.gather(1, wanted[:, None])[:, 0]
             real = position <= batch.target_lengths
-            assert torch.allclose(found[real], whole[real, position], rtol=0, atol=tolerance)
+            assert torch.allclose(log_probabilities[real], whole[real, position], rtol=0, atol=tolerance)
             assert (whole[~real, position] == 0).all()
             read = labels[:, position]
 
@@ -52,8 +52,8 @@ def test_padding_and_company_change_nothing(norm, joint):
     for row in range(3):
         alone = one(batch, row)
         length = alone.target.size(1) + 1
-        found = model.log_probabilities(alone.source, alone.target)[0]
-        assert torch.allclose(found, together[row, :length], atol=1e-12)
+        log_probabilities = model.log_probabilities(alone.source, alone.target)[0]
+        assert torch.allclose(log_probabilities, together[row, :length], atol=1e-12)
         assert (together[row, length:] == 0).all()
 
 
@@ -86,12 +86,12 @@ def test_kept_and_reordered_rows_continue_their_own_prefixes(norm):
     prefixes: list[list[int]] = [[] for _ in sentences]
     last = torch.full((4,), BOS)
     for position in range(40):
-        found = decoder.step(last).log_softmax(-1)
+        log_probabilities = decoder.step(last).log_softmax(-1)
         if position in (0, 1, 2, 5, 6, 20, 31, 32, 33, 39):
             for row, prefix in enumerate(prefixes):
                 sentence = source[sentences[row // width]]
                 wanted = uncached(model, sentence[sentence != PAD], prefix)
-                assert torch.allclose(found[row], wanted, rtol=0, atol=1e-12), (position, row)
+                assert torch.allclose(log_probabilities[row], wanted, rtol=0, atol=1e-12), (position, row)
         wider = 3 if position == 0 else width
         if position in (0, 2, 5, 30, 32):
             rows = torch.cat([i * width + draw(width, wider) for i in range(len(sentences))])
@@ -118,7 +118,7 @@ def test_too_many_positions_are_refused_by_number():
     model, _ = make("pre", False, max_positions=8)
     fits = pairs([7], [7])
     assert model.log_probabilities(fits.source, fits.target).shape == (1, 8)
-    message = r"a sentence has 9 subwords, the model has 8 positions \(model.max_positions\): split the sentence or"
+    message = r"\b9\b.*\b8\b.*max_positions"
     for long in (pairs([8], [1]), pairs([1], [8])):
         with pytest.raises(ValueError, match=message):
             model.log_probabilities(long.source, long.target)

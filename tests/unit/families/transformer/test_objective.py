@@ -34,8 +34,8 @@ def test_loss_is_the_mean_over_words_and_end_symbols(joint, smoothing):
     assert terms.count == count == 12
     assert terms.total.item() == pytest.approx(loss.item() / count, rel=1e-12)
     assert terms.figures["nll"].item() == pytest.approx(plain.item() / count, rel=1e-12)
-    found, wanted = gradients(model, terms.total), gradients(model, loss / count)
-    for name, gradient in found.items():
+    grads, wanted = gradients(model, terms.total), gradients(model, loss / count)
+    for name, gradient in grads.items():
         assert torch.allclose(gradient, wanted[name], atol=1e-12), name
 
 

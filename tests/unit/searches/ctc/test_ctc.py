@@ -47,21 +47,21 @@ def outputs(model, row: int) -> dict[tuple[int, ...], float]:
     """log p of every output of a sentence, over all alignments with symbols that may be put out."""
     logits, mask = slot_logits(model, SOURCE)
     scores = logits[row, mask[row]].log_softmax(-1)
-    found: dict[tuple[int, ...], list[float]] = {}
+    actual: dict[tuple[int, ...], list[float]] = {}
     for path in itertools.product(range(3, SIZE), repeat=len(scores)):
         value = sum(float(scores[slot, symbol]) for slot, symbol in enumerate(path))
-        found.setdefault(tuple(collapse(list(path), model.blank)), []).append(value)
-    return {output: math.log(sum(map(math.exp, values))) for output, values in found.items()}
+        actual.setdefault(tuple(collapse(list(path), model.blank)), []).append(value)
+    return {output: math.log(sum(map(math.exp, values))) for output, values in actual.items()}
 
 
 def test_greedy_puts_out_the_best_symbol_of_every_slot(model):
     logits, mask = slot_logits(model, SOURCE)
-    found = ctc_greedy(model, SOURCE)
+    hypotheses = ctc_greedy(model, SOURCE)
     for row in range(len(SOURCE)):
         path = logits[row, mask[row]].argmax(-1)
-        assert found.tokens[row] == collapse(path.tolist(), model.blank)
+        assert hypotheses.tokens[row] == collapse(path.tolist(), model.blank)
         own = logits[row, mask[row]].log_softmax(-1).gather(-1, path[:, None])
-        assert found.scores[row] == pytest.approx(float(own.mean()), abs=1e-9)
+        assert hypotheses.scores[row] == pytest.approx(float(own.mean()), abs=1e-9)
 
 
 def test_collapsing_keeps_what_is_no_blank_and_differs_from_the_slot_before():
@@ -79,12 +79,12 @@ def test_a_blank_penalty_is_taken_off_the_logits_of_the_blank(model, penalty):
     logits, mask = slot_logits(model, SOURCE)
     lowered = logits.clone()
     lowered[..., model.blank] -= penalty
-    found = ctc_greedy(model, SOURCE, penalty)
+    hypotheses = ctc_greedy(model, SOURCE, penalty)
     paths = [lowered[row, mask[row]].argmax(-1).tolist() for row in range(len(SOURCE))]
-    assert found.tokens == [collapse(path, model.blank) for path in paths]
+    assert hypotheses.tokens == [collapse(path, model.blank) for path in paths]
     for row, path in enumerate(paths):
         own = lowered[row, mask[row]].log_softmax(-1)[torch.arange(len(path)), path]
-        assert found.scores[row] == pytest.approx(float(own.mean()), abs=1e-9)
+        assert hypotheses.scores[row] == pytest.approx(float(own.mean()), abs=1e-9)
     # It changes something.
     assert paths != [logits[row, mask[row]].argmax(-1).tolist() for row in range(len(SOURCE))]
 
@@ -97,16 +97,16 @@ def test_a_blank_penalty_makes_outputs_longer(model):
 @pytest.mark.parametrize("with_model", [False, True])
 def test_an_unlimited_beam_finds_the_best_of_all_outputs(model, language_model, with_model):
     settings = CtcBeamSettings(**EVERYTHING, lm_weight=0.7, word_bonus=0.9)
-    found = ctc_beam(model, SOURCE, settings, language_model if with_model else None)
+    hypotheses = ctc_beam(model, SOURCE, settings, language_model if with_model else None)
     for row in range(len(SOURCE)):
         every = {
             output: value + 0.9 * len(output) + (0.7 * language_model.log_probability(output) if with_model else 0)
             for output, value in outputs(model, row).items()
         }
         best = max(every, key=every.__getitem__)
-        assert tuple(found.tokens[row]) == best
-        assert found.scores[row] == pytest.approx(every[best], abs=1e-9)
-        assert found.candidates[row] == len(every)
+        assert tuple(hypotheses.tokens[row]) == best
+        assert hypotheses.scores[row] == pytest.approx(every[best], abs=1e-9)
+        assert hypotheses.candidates[row] == len(every)
 
 
 def test_a_beam_of_one_over_certain_slots_is_greedy(model):
@@ -125,7 +125,7 @@ def test_neither_batch_nor_padding_changes_a_translation(model, language_model):
 
 def test_a_rescorer_ranks_what_the_beam_found(model):
     rescorer = transformer(SIZE, SIZE, seed=2)
-    found = ctc_beam(model, SOURCE, CtcBeamSettings(**EVERYTHING), rescorer=rescorer)
+    hypotheses = ctc_beam(model, SOURCE, CtcBeamSettings(**EVERYTHING), rescorer=rescorer)
     for row, source in enumerate(SOURCE):
         source = source[source != 0][None]
         scores = {
@@ -134,14 +134,14 @@ def test_a_rescorer_ranks_what_the_beam_found(model):
             for output in outputs(model, row)
         }
         best = max(scores, key=scores.__getitem__)
-        assert tuple(found.tokens[row]) == best and found.scores[row] == pytest.approx(scores[best], abs=1e-9)
+        assert tuple(hypotheses.tokens[row]) == best and hypotheses.scores[row] == pytest.approx(scores[best], abs=1e-9)
 
 
 def test_many_slots_do_not_underflow():
     model = nat(target_size=SIZE, source_size=SIZE, upsample=8, seed=4, max_positions=4000)
     source = tokens([300], SIZE, end=True)
-    found = ctc_beam(model, source, CtcBeamSettings(beam=2, min_ratio=0.0))
-    assert math.isfinite(found.scores[0]) and found.scores[0] < -300
+    hypotheses = ctc_beam(model, source, CtcBeamSettings(beam=2, min_ratio=0.0))
+    assert math.isfinite(hypotheses.scores[0]) and hypotheses.scores[0] < -300
 
 
 def textbook(slots, width, extra):
@@ -195,12 +195,12 @@ def random_row(generator, count):
 
 def searches():
     """The search in plain Python, and where Numba is installed the compiled one."""
-    found = [pytest.param(prefixes.PrefixBeam, id="python")]
+    actual = [pytest.param(prefixes.PrefixBeam, id="python")]
     if importlib.util.find_spec("numba") is None:
-        return [*found, pytest.param(None, id="compiled", marks=pytest.mark.skip("needs numba (the extra fast)"))]
+        return [*actual, pytest.param(None, id="compiled", marks=pytest.mark.skip("needs numba (the extra fast)"))]
     from workflow_src.searches.ctc_beam.compiled import PrefixBeam
 
-    return [*found, pytest.param(PrefixBeam, id="compiled")]
+    return [*actual, pytest.param(PrefixBeam, id="compiled")]
 
 
 @pytest.fixture
@@ -219,9 +219,9 @@ def test_a_pruned_beam_keeps_what_the_textbook_keeps(language_model, width, with
     for _ in range(40):
         row = random_row(generator, 12)
         slots = prefixes.slots_of(row, SIZE - 1)
-        found, wanted = beam(row), textbook(slots, width, Extra(*about))
-        assert [output for _, output in found] == [output for _, output in wanted]
-        assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-9)
+        actual, wanted = beam(row), textbook(slots, width, Extra(*about))
+        assert [output for _, output in actual] == [output for _, output in wanted]
+        assert [score for score, _ in actual] == pytest.approx([score for score, _ in wanted], abs=1e-9)
         kinds |= {(min(len(slot.symbols), 2), slot.blank is prefixes.NO_BLANK) for slot in slots}
     assert kinds == {(0, False), (1, False), (1, True), (2, False), (2, True)}
 
@@ -259,10 +259,10 @@ def test_the_compiled_search_finds_what_plain_python_finds(
     every = every[:7] if width == 10**6 else every * times
     about = SIZE - 1, width, threshold, language_models[order], *weights
     row = row_of([list(slot.items()) for slot in every])
-    found, wanted = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
-    assert [output for _, output in found] == [output for _, output in wanted]
-    assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-9)
-    assert compiled.PrefixBeam(*about).best(row) == (found[0], len(found))
+    actual, wanted = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
+    assert [output for _, output in actual] == [output for _, output in wanted]
+    assert [score for score, _ in actual] == pytest.approx([score for score, _ in wanted], abs=1e-9)
+    assert compiled.PrefixBeam(*about).best(row) == (actual[0], len(actual))
     assert prefixes.PrefixBeam(*about).best(row) == (wanted[0], len(wanted))
 
 
@@ -273,9 +273,9 @@ def test_slots_of_very_many_symbols_are_sorted(compiled, language_model):
     row = Row(*compiled.PrefixBeam.probable(logits, 0.0), 0.0)
     assert all(map(np.array_equal, row[:3], probable(logits, 0.0)))
     about = len(logits[0]) - 1, 20, None, language_model, 0.3, 1.0
-    found, wanted = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
-    assert [output for _, output in found] == [output for _, output in wanted]
-    assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-9)
+    actual, wanted = compiled.PrefixBeam(*about)(row), prefixes.PrefixBeam(*about)(row)
+    assert [output for _, output in actual] == [output for _, output in wanted]
+    assert [score for score, _ in actual] == pytest.approx([score for score, _ in wanted], abs=1e-9)
 
 
 def test_what_is_remembered_changes_nothing(compiled, language_model, monkeypatch):
@@ -289,7 +289,7 @@ def test_what_is_remembered_changes_nothing(compiled, language_model, monkeypatc
 
 
 @pytest.fixture
-def chosen(compiled):
+def chosen(compiled):  # noqa: ARG001
     """What reads outputs off rows, chosen anew."""
     from workflow_src.searches.ctc_beam import search
 
@@ -338,7 +338,7 @@ def test_users_are_told_that_compiling_takes_a_while(compiled, chosen, monkeypat
 @pytest.mark.parametrize("search", searches())
 def test_rows_that_leave_the_range_of_numbers_are_refused(search):
     row = row_of([[(3, 0.0), (SIZE - 1, value)] for value in (-200.0, -600.0, -1.0)])
-    with pytest.raises(ValueError, match="^no translation has a probability any more: use smaller values of lm_weight"):
+    with pytest.raises(ValueError, match="lm_weight and word_bonus"):
         search(SIZE - 1, 1, None, None, 0.0, -900.0)(row)
 
 
@@ -346,7 +346,7 @@ def test_rows_that_leave_the_range_of_numbers_are_refused(search):
 def test_slots_without_a_symbol_are_refused(value):
     logits = torch.zeros(1, 3, SIZE)
     logits[0, 1] = value
-    message = "^the model forbids every symbol of a slot, or its logits are not numbers: look at its training.$"
+    message = "every symbol of a slot"
     with pytest.raises(ValueError, match=message):
         rows_of_tensors(logits, torch.tensor([3]), 0.1, False)
     for search in (one.values[0] for one in searches() if one.values[0]):
@@ -375,7 +375,8 @@ for number in range(3000):
 
 
 @pytest.mark.slow
-def test_no_array_is_read_or_written_beyond_its_end(compiled, tmp_path):
+@pytest.mark.usefixtures("compiled")
+def test_no_array_is_read_or_written_beyond_its_end(tmp_path):
     """Numba looks at bounds only where it is told to when it compiles."""
     told = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", BOUNDS], env=told, capture_output=True, text=True)
@@ -387,15 +388,15 @@ def test_no_array_is_read_or_written_beyond_its_end(compiled, tmp_path):
 def test_a_threshold_drops_prefixes_and_not_the_probability_of_those_that_stay(model, language_model, threshold):
     fields = {**EVERYTHING, "lm_weight": 0.3, "word_bonus": 0.5}
     every = ctc_beam(model, SOURCE, CtcBeamSettings(**fields), language_model)
-    found = ctc_beam(model, SOURCE, CtcBeamSettings(**fields, beam_threshold=threshold), language_model)
+    hypotheses = ctc_beam(model, SOURCE, CtcBeamSettings(**fields, beam_threshold=threshold), language_model)
     if threshold == 1e3:
-        assert found == every
+        assert hypotheses == every
     else:
-        assert sum(found.candidates) < sum(every.candidates)
+        assert sum(hypotheses.candidates) < sum(every.candidates)
         # Dropped prefixes take alignments with them: scores can only fall.
-        assert all(a <= b + 1e-9 for a, b in zip(found.scores, every.scores, strict=True))
+        assert all(a <= b + 1e-9 for a, b in zip(hypotheses.scores, every.scores, strict=True))
     if threshold == 1e-6:
-        assert found.candidates == [1] * len(SOURCE)
+        assert hypotheses.candidates == [1] * len(SOURCE)
 
 
 @pytest.mark.parametrize("min_ratio", [0.0, 0.05, 1.0])

@@ -44,25 +44,25 @@ def candidates(made, row: int, settings) -> dict[tuple[int, ...], float]:
     memory = made.encode(alone(row))
     mean, deviation = made.prior(memory)
     noise = noise_table(settings.draws, made.config.max_positions, 3, settings.search_seed)
-    found: dict[tuple[int, ...], float] = {}
+    actual: dict[tuple[int, ...], float] = {}
     for draw in range(settings.draws):
         z = mean + settings.temperature * deviation * noise[draw, : mean.size(1)]
         hidden, _ = made.hidden(memory, z=z)
         best, path = made.logits(hidden)[0].log_softmax(-1).max(-1)
         output = tuple(read(made, path.tolist()))
-        found[output] = max(found.get(output, -math.inf), best.mean().item())
-    return found
+        actual[output] = max(actual.get(output, -math.inf), best.mean().item())
+    return actual
 
 
 @pytest.mark.parametrize("loss", ["ctc", "axe", "ce"])
 @pytest.mark.parametrize("ranked", [False, True])
 def test_noisy_parallel_decoding_is_the_best_of_its_draws(loss, ranked):
-    made, settings = model(loss), NpdSettings(draws=6, temperature=2.0)
+    network, settings = model(loss), NpdSettings(draws=6, temperature=2.0)
     rescorer = transformer(SIZE, SIZE, seed=2) if ranked else None
-    found = npd({MODEL: made, "rescorer": rescorer}, SOURCE, settings)
+    hypotheses = npd({MODEL: network, "rescorer": rescorer}, SOURCE, settings)
     counts = []
     for row in range(4):
-        every = candidates(made, row, settings)
+        every = candidates(network, row, settings)
         if ranked:
             every = {
                 output: rescorer.log_probabilities(alone(row), torch.tensor([output], dtype=torch.int64)).sum().item()
@@ -71,31 +71,31 @@ def test_noisy_parallel_decoding_is_the_best_of_its_draws(loss, ranked):
             }
         best = max(every, key=every.__getitem__)
         counts.append(len(every))
-        assert tuple(found.tokens[row]) == best and found.candidates[row] == len(every)
-        assert found.scores[row] == pytest.approx(every[best], abs=1e-9)
+        assert tuple(hypotheses.tokens[row]) == best and hypotheses.candidates[row] == len(every)
+        assert hypotheses.scores[row] == pytest.approx(every[best], abs=1e-9)
     assert max(counts) > 1
 
 
 def test_draws_at_no_temperature_are_the_latents_mean():
-    made = model()
-    greedy = ctc_greedy(made, SOURCE)
+    network = model()
+    greedy = ctc_greedy(network, SOURCE)
     for settings in (NpdSettings(draws=3, temperature=0.0), NpdSettings(draws=1, temperature=0.0)):
-        found = npd({MODEL: made}, SOURCE, settings)
-        assert found.tokens == greedy.tokens and found.scores == pytest.approx(greedy.scores, abs=1e-9)
+        hypotheses = npd({MODEL: network}, SOURCE, settings)
+        assert hypotheses.tokens == greedy.tokens and hypotheses.scores == pytest.approx(greedy.scores, abs=1e-9)
     one, drawn = (CtcBeamSettings(beam=3, draws=draws, temperature=0.0) for draws in (0, 2))
-    plain, found = (ctc_beam(made, SOURCE, settings) for settings in (one, drawn))
-    assert found.tokens == plain.tokens and found.scores == pytest.approx(plain.scores, abs=1e-9)
+    plain, hypotheses = (ctc_beam(network, SOURCE, settings) for settings in (one, drawn))
+    assert hypotheses.tokens == plain.tokens and hypotheses.scores == pytest.approx(plain.scores, abs=1e-9)
 
 
 def test_neither_batch_nor_padding_changes_a_draw():
-    made, networks = model(), transformer(SIZE, SIZE, seed=2)
+    network, networks = model(), transformer(SIZE, SIZE, seed=2)
     for search, settings in (
         (npd, NpdSettings(draws=4, temperature=1.5)),
         (searches_run("ctc-beam"), CtcBeamSettings(beam=2, draws=4, temperature=1.5)),
     ):
-        together = search({MODEL: made, "rescorer": networks}, SOURCE, settings)
+        together = search({MODEL: network, "rescorer": networks}, SOURCE, settings)
         for row in range(4):
-            single = search({MODEL: made, "rescorer": networks}, alone(row), settings)
+            single = search({MODEL: network, "rescorer": networks}, alone(row), settings)
             assert single.tokens[0] == together.tokens[row]
             assert single.scores[0] == pytest.approx(together.scores[row], abs=1e-9)
 
@@ -107,38 +107,38 @@ def searches_run(name: str):
 
 
 def test_prefixes_of_several_draws_keep_their_best_score():
-    made, settings = model(), CtcBeamSettings(beam=4, draws=5, temperature=2.0, word_bonus=0.5, min_ratio=0.0)
-    found = ctc_beam(made, SOURCE, settings)
-    noise = noise_table(5, made.config.max_positions, 3, 1)
+    network, settings = model(), CtcBeamSettings(beam=4, draws=5, temperature=2.0, word_bonus=0.5, min_ratio=0.0)
+    hypotheses = ctc_beam(network, SOURCE, settings)
+    noise = noise_table(5, network.config.max_positions, 3, 1)
     for row in range(4):
-        memory = made.encode(alone(row))
-        mean, deviation = made.prior(memory)
+        memory = network.encode(alone(row))
+        mean, deviation = network.prior(memory)
         every: dict[tuple[int, ...], float] = {}
         for draw in range(5):
-            hidden, mask = made.hidden(memory, z=mean + 2.0 * deviation * noise[draw, : mean.size(1)])
-            logits, slots = made.logits(hidden).detach().numpy(), mask.sum(1).numpy()
+            hidden, mask = network.hidden(memory, z=mean + 2.0 * deviation * noise[draw, : mean.size(1)])
+            logits, slots = network.logits(hidden).detach().numpy(), mask.sum(1).numpy()
             (found_in,) = rows_of_arrays(logits, slots, 0.0, True)
-            for score, output in PrefixBeam(made.blank, 4, None, None, 0.0, 0.5)(found_in):
+            for score, output in PrefixBeam(network.blank, 4, None, None, 0.0, 0.5)(found_in):
                 every[output] = max(every.get(output, -math.inf), score + found_in.base)
         best = max(every, key=every.__getitem__)
-        assert tuple(found.tokens[row]) == best and found.candidates[row] == len(every)
-        assert found.scores[row] == pytest.approx(every[best], abs=1e-9)
+        assert tuple(hypotheses.tokens[row]) == best and hypotheses.candidates[row] == len(every)
+        assert hypotheses.scores[row] == pytest.approx(every[best], abs=1e-9)
 
 
 @pytest.mark.parametrize("loss", ["axe", "ce"])
 @pytest.mark.parametrize("ranked", [False, True])
 def test_argmax_is_the_best_of_its_lengths(loss, ranked):
-    made = nat(SIZE, SIZE, loss=loss, max_length_difference=4, seed=6)
+    network = nat(SIZE, SIZE, loss=loss, max_length_difference=4, seed=6)
     rescorer = transformer(SIZE, SIZE, seed=2) if ranked else None
-    found = argmax({MODEL: made, "rescorer": rescorer}, SOURCE, ArgmaxSettings(lengths=4))
+    hypotheses = argmax({MODEL: network, "rescorer": rescorer}, SOURCE, ArgmaxSettings(lengths=4))
     for row in range(4):
-        memory = made.encode(alone(row))
+        memory = network.encode(alone(row))
         every: dict[tuple[int, ...], float] = {}
-        for length in made.length.likely(memory, 4)[0]:
-            hidden, mask = made.hidden(memory, length[None])
-            best, path = made.logits(hidden)[0].log_softmax(-1).max(-1)
+        for length in network.length.likely(memory, 4)[0]:
+            hidden, mask = network.hidden(memory, length[None])
+            best, path = network.logits(hidden)[0].log_softmax(-1).max(-1)
             assert len(path) == length and mask.all()
-            output = tuple(read(made, path.tolist()))
+            output = tuple(read(network, path.tolist()))
             every[output] = max(every.get(output, -math.inf), best.mean().item())
         if ranked:
             every = {
@@ -147,19 +147,19 @@ def test_argmax_is_the_best_of_its_lengths(loss, ranked):
                 for output in every
             }
         best = max(every, key=every.__getitem__)
-        assert tuple(found.tokens[row]) == best and found.scores[row] == pytest.approx(every[best], abs=1e-9)
+        assert tuple(hypotheses.tokens[row]) == best and hypotheses.scores[row] == pytest.approx(every[best], abs=1e-9)
 
 
 def test_one_length_is_the_predicted_one():
-    made = nat(SIZE, SIZE, loss="ce", max_length_difference=4, seed=6)
-    found = argmax({MODEL: made}, SOURCE, ArgmaxSettings())
-    lengths = made.length.predict(made.encode(SOURCE)).tolist()
-    assert [len(row) for row in found.tokens] == lengths
+    network = nat(SIZE, SIZE, loss="ce", max_length_difference=4, seed=6)
+    hypotheses = argmax({MODEL: network}, SOURCE, ArgmaxSettings())
+    lengths = network.length.predict(network.encode(SOURCE)).tolist()
+    assert [len(row) for row in hypotheses.tokens] == lengths
     for settings in ({"lengthening": 1.0}, {"length_quantile": 0.8}):
-        longer = argmax({MODEL: made}, SOURCE, ArgmaxSettings(**settings))
+        longer = argmax({MODEL: network}, SOURCE, ArgmaxSettings(**settings))
         given = {"quantile" if name == "length_quantile" else name: value for name, value in settings.items()}
-        assert [len(row) for row in longer.tokens] == made.length.predict(made.encode(SOURCE), **given).tolist()
-    with pytest.raises(ValueError, match="length_quantile gives one length"):
+        assert [len(row) for row in longer.tokens] == network.length.predict(network.encode(SOURCE), **given).tolist()
+    with pytest.raises(ValueError, match="length_quantile"):
         ArgmaxSettings(lengths=2, length_quantile=0.6)
 
 
@@ -168,9 +168,9 @@ def test_latents_of_source_positions_are_refined_sentence_by_sentence(search):
     made, network = model(seed=5), refiner("score", seed=3)
     more = {"refiner": network} if search == "score" else {}
     steps = 0 if search == "prior-mean" else 3
-    found = translate_batch(made, SOURCE, search, steps, trace=True, **more)
-    assert len(found.traces) == steps + 1 and found.traces[-1] == found.tokens
-    assert found.traces[0] == ctc_greedy(made, SOURCE).tokens
+    hypotheses = translate_batch(made, SOURCE, search, steps, trace=True, **more)
+    assert len(hypotheses.traces) == steps + 1 and hypotheses.traces[-1] == hypotheses.tokens
+    assert hypotheses.traces[0] == ctc_greedy(made, SOURCE).tokens
     for row in range(4):
         memory = made.encode(alone(row))
         z = made.prior(memory)[0]
@@ -181,15 +181,15 @@ def test_latents_of_source_positions_are_refined_sentence_by_sentence(search):
                 path = made.logits(made.hidden(memory, z=z)[0])[0].argmax(-1).tolist()
                 z = made.posterior(memory, torch.tensor([collapse(path, made.blank)], dtype=torch.int64))[0]
         scores = made.logits(made.hidden(memory, z=z)[0])[0].log_softmax(-1)
-        assert found.tokens[row] == collapse(scores.argmax(-1).tolist(), made.blank)
-        assert found.scores[row] == pytest.approx(scores.amax(-1).mean().item(), abs=1e-9)
+        assert hypotheses.tokens[row] == collapse(scores.argmax(-1).tolist(), made.blank)
+        assert hypotheses.scores[row] == pytest.approx(scores.amax(-1).mean().item(), abs=1e-9)
 
 
 def test_a_sentence_that_stops_leaves_the_others_as_they_are():
     """Also where it was the longest: source states keep the width of the batch."""
-    made = model(seed=5)
+    network = model(seed=5)
     for threshold in (1e-3, 1e-1, 1.0):
-        found = translate_batch(made, SOURCE, "delta", 6, stop_threshold=threshold)
+        hypotheses = translate_batch(network, SOURCE, "delta", 6, stop_threshold=threshold)
         for row in range(4):
-            single = translate_batch(made, alone(row), "delta", 6, stop_threshold=threshold)
-            assert (found.tokens[row], found.steps[row]) == (single.tokens[0], single.steps[0])
+            single = translate_batch(network, alone(row), "delta", 6, stop_threshold=threshold)
+            assert (hypotheses.tokens[row], hypotheses.steps[row]) == (single.tokens[0], single.steps[0])

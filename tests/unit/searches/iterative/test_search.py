@@ -60,92 +60,92 @@ def stopping_model(**more):
 @pytest.mark.parametrize("passes", [1, 2, 4, 7])
 @pytest.mark.parametrize("source", [SOURCE, WIDE], ids=["plain", "padded"])
 def test_passes_are_those_of_each_sentence_by_itself(model, passes, source):
-    found = search(model, source, passes=passes)
+    hypotheses = search(model, source, passes=passes)
     for row in range(len(LENGTHS)):
         outputs, scores = written_out(model, row, passes)
-        assert found.tokens[row] == outputs[-1]
-        assert found.scores[row] == pytest.approx(scores[-1], abs=1e-10)
-    assert found.steps == [passes] * len(LENGTHS)
+        assert hypotheses.tokens[row] == outputs[-1]
+        assert hypotheses.scores[row] == pytest.approx(scores[-1], abs=1e-10)
+    assert hypotheses.steps == [passes] * len(LENGTHS)
     unscored = search(model, source, passes=passes, scored=False)
-    assert unscored.tokens == found.tokens and unscored.scores == [0.0] * len(LENGTHS)
+    assert unscored.tokens == hypotheses.tokens and unscored.scores == [0.0] * len(LENGTHS)
 
 
 def test_one_pass_is_the_first_decoder_alone(model):
-    found, wanted = search(model, passes=1), argmax({MODEL: model}, SOURCE, ArgmaxSettings())
-    assert found.tokens == wanted.tokens and found.scores == wanted.scores
+    hypotheses, wanted = search(model, passes=1), argmax({MODEL: model}, SOURCE, ArgmaxSettings())
+    assert hypotheses.tokens == wanted.tokens and hypotheses.scores == wanted.scores
     # Which the second decoder has no part in.
     changed = inat(seed=4)
     with torch.no_grad():
         for parameter in changed.refiner.parameters():
             parameter.zero_()
-    assert search(changed, passes=1).tokens == found.tokens
+    assert search(changed, passes=1).tokens == hypotheses.tokens
     assert search(changed, passes=2).tokens != search(model, passes=2).tokens
 
 
 @pytest.mark.parametrize(("most", "patience"), [(2, 1), (3, 1), (3, 2), (10, 1), (10, 2), (10, 3)])
 @pytest.mark.parametrize("source", [SOURCE, WIDE], ids=["plain", "padded"])
 def test_adaptive_stopping_is_the_fixed_search_at_the_pass_where_it_stopped(most, source, patience):
-    made = stopping_model()
-    found = search(made, source, passes=most, stop="adaptive", patience=patience, trace=True)
+    network = stopping_model()
+    hypotheses = search(network, source, passes=most, stop="adaptive", patience=patience, trace=True)
     for row in range(len(LENGTHS)):
-        outputs, scores = written_out(made, row, most)
+        outputs, scores = written_out(network, row, most)
         repeats = [
             number
             for number in range(patience, most)
             if all(outputs[number] == outputs[number - back] for back in range(1, patience + 1))
         ]
         wanted = repeats[0] + 1 if repeats else most
-        assert found.steps[row] == wanted
-        assert found.tokens[row] == outputs[wanted - 1]
-        assert found.scores[row] == pytest.approx(scores[wanted - 1], abs=1e-10)
-        told = [texts[row] for texts in found.traces]
+        assert hypotheses.steps[row] == wanted
+        assert hypotheses.tokens[row] == outputs[wanted - 1]
+        assert hypotheses.scores[row] == pytest.approx(scores[wanted - 1], abs=1e-10)
+        told = [texts[row] for texts in hypotheses.traces]
         assert told == outputs[:wanted] + [outputs[wanted - 1]] * (most - wanted)
     # Sentences stop at different passes, so that the batch has shrunk more than once.
-    assert len(set(found.steps)) > (2 if most > 3 else 0)
+    assert len(set(hypotheses.steps)) > (2 if most > 3 else 0)
 
 
 def test_an_output_that_repeats_is_that_of_all_later_passes_where_no_states_are_carried():
-    made = stopping_model(carry_states=False)
-    found = search(made, passes=12, stop="adaptive")
-    stopped = [row for row, used in enumerate(found.steps) if used < 12]
-    assert len(stopped) > 3 and len(set(found.steps)) > 1
+    network = stopping_model(carry_states=False)
+    hypotheses = search(network, passes=12, stop="adaptive")
+    stopped = [row for row, used in enumerate(hypotheses.steps) if used < 12]
+    assert len(stopped) > 3 and len(set(hypotheses.steps)) > 1
     for row, passes in itertools.product(stopped, range(1, 13)):
-        fixed = search(made, passes=passes).tokens[row]
-        assert passes < found.steps[row] or fixed == found.tokens[row]
+        fixed = search(network, passes=passes).tokens[row]
+        assert passes < hypotheses.steps[row] or fixed == hypotheses.tokens[row]
 
 
 def test_a_trace_has_the_output_of_every_pass(model):
-    found = search(model, passes=4, trace=True)
-    assert len(found.traces) == 4 and found.traces[-1] == found.tokens
+    hypotheses = search(model, passes=4, trace=True)
+    assert len(hypotheses.traces) == 4 and hypotheses.traces[-1] == hypotheses.tokens
     for row in range(len(LENGTHS)):
-        assert [texts[row] for texts in found.traces] == written_out(model, row, 4)[0]
+        assert [texts[row] for texts in hypotheses.traces] == written_out(model, row, 4)[0]
 
 
 @pytest.mark.parametrize("stop", ["fixed", "adaptive"])
 def test_several_lengths_are_refined_by_themselves_and_the_best_wins(stop):
-    made = stopping_model()
-    found = search(made, passes=4, lengths=3, stop=stop, trace=True)
+    network = stopping_model()
+    hypotheses = search(network, passes=4, lengths=3, stop=stop, trace=True)
     for row in range(len(LENGTHS)):
         source = SOURCE[row : row + 1, : LENGTHS[row] + 1]
         with torch.no_grad():
-            lengths = made.length.likely(made.encode(source), 3)[0].tolist()
+            lengths = network.length.likely(network.encode(source), 3)[0].tolist()
         candidates = []
         for length in lengths:
-            outputs, scores = written_out(made, row, 4, length)
+            outputs, scores = written_out(network, row, 4, length)
             used = 4
             if stop == "adaptive":
                 used = next((n + 1 for n in range(1, 4) if outputs[n] == outputs[n - 1]), 4)
             candidates.append((scores[used - 1], outputs[used - 1], used, outputs[:used]))
         best = max(candidates)
-        assert found.tokens[row] == best[1] and found.scores[row] == pytest.approx(best[0], abs=1e-10)
-        assert found.steps[row] == max(used for _, _, used, _ in candidates)
-        told = [texts[row] for texts in found.traces]
+        assert hypotheses.tokens[row] == best[1] and hypotheses.scores[row] == pytest.approx(best[0], abs=1e-10)
+        assert hypotheses.steps[row] == max(used for _, _, used, _ in candidates)
+        told = [texts[row] for texts in hypotheses.traces]
         assert told == best[3] + [best[1]] * (4 - best[2])
 
 
 def test_a_rescorer_ranks_lengths(model):
     teacher = transformer(seed=2)
-    found = search(model, passes=2, lengths=4, rescorer=teacher, scored=False)
+    hypotheses = search(model, passes=2, lengths=4, rescorer=teacher, scored=False)
     for row in range(len(LENGTHS)):
         source = SOURCE[row : row + 1, : LENGTHS[row] + 1]
         with torch.no_grad():
@@ -153,7 +153,7 @@ def test_a_rescorer_ranks_lengths(model):
             outputs = [written_out(model, row, 2, length)[0][-1] for length in lengths]
             (ranked,) = rescored(teacher, source, [{tuple(one): 0.0 for one in outputs}])
         best = max(ranked, key=ranked.__getitem__)
-        assert found.tokens[row] == list(best) and found.scores[row] == pytest.approx(ranked[best], abs=1e-10)
+        assert hypotheses.tokens[row] == list(best) and hypotheses.scores[row] == pytest.approx(ranked[best], abs=1e-10)
 
 
 def test_more_lengths_than_there_are_classes(model):
@@ -171,12 +171,12 @@ def test_lengths_can_be_longer(model):
 
 @pytest.mark.parametrize("stop", ["fixed", "adaptive"])
 def test_the_order_of_a_batch_and_its_size_change_nothing(stop):
-    made = stopping_model()
-    whole = search(made, passes=5, stop=stop)
-    turned = search(made, SOURCE.flip(0), passes=5, stop=stop)
+    network = stopping_model()
+    whole = search(network, passes=5, stop=stop)
+    turned = search(network, SOURCE.flip(0), passes=5, stop=stop)
     assert turned.tokens[::-1] == whole.tokens and turned.steps[::-1] == whole.steps
     for row, length in enumerate(LENGTHS):
-        alone = search(made, SOURCE[row : row + 1, : length + 1], passes=5, stop=stop)
+        alone = search(network, SOURCE[row : row + 1, : length + 1], passes=5, stop=stop)
         assert (alone.tokens[0], alone.steps[0]) == (whole.tokens[row], whole.steps[row])
         assert all(token not in (PAD, EOS) for token in alone.tokens[0])
 

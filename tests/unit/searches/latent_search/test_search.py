@@ -40,12 +40,12 @@ def run(model, source, search, steps, plan=PLAN, **more):
 def by_hand_lengths(model, memory, source_length):
     """All lengths of one sentence from 1 on, the most probable first, one class at a time."""
     probabilities = model.length(memory)[0].tolist()
-    found: dict[int, float] = {}
+    actual: dict[int, float] = {}
     for index, value in enumerate(probabilities):
         longest = model.config.max_positions - model.config.end_symbol
         length = max(1, min(index - model.config.max_length_difference + source_length, longest))
-        found[length] = max(value, found.get(length, -math.inf))
-    return sorted(found, key=lambda length: -found[length])
+        actual[length] = max(value, actual.get(length, -math.inf))
+    return sorted(actual, key=lambda length: -actual[length])
 
 
 @torch.no_grad()
@@ -57,7 +57,7 @@ def by_hand(model, source, search, steps, plan, teacher=None):
     end = model.config.end_symbol
     first = EOS if end else EOS + 1
     noise = prior_noise(source[0].tolist(), plan.count, max(lengths) + end, model.config.latent_dim, plan.seed)
-    found = []
+    actual = []
     for rank, sample in itertools.product(range(plan.lengths), range(plan.samples)):
         mask = torch.ones(1, lengths[rank] + end, dtype=torch.bool)
         mean, deviation = model.prior(memory, mask)
@@ -82,8 +82,8 @@ def by_hand(model, source, search, steps, plan, teacher=None):
                 total += float(teacher.logits(hidden)[0, -1].log_softmax(-1)[symbol])
                 prefix.append(symbol)
             own = total / len(symbols)
-        found.append((tokens, own))
-    return found
+        actual.append((tokens, own))
+    return actual
 
 
 @pytest.mark.parametrize("search, steps", [("prior-mean", 0), ("delta", 1), ("score", 2), ("energy", 1)])
@@ -135,14 +135,14 @@ def test_only_empty_candidates_are_one(teacher, batch):
     with torch.no_grad():
         model.output_bias[EOS] += 1000
     for rescorer in (None, teacher):
-        found = run(model, batch.source, "delta", 1, rescorer=rescorer)
-        assert found.tokens == [[]] * 4 and found.candidates == [1] * 4
+        hypotheses = run(model, batch.source, "delta", 1, rescorer=rescorer)
+        assert hypotheses.tokens == [[]] * 4 and hypotheses.candidates == [1] * 4
     for row in range(4):
         # The teacher's probability of ending at once.
         source = one(batch, row).source
         hidden = teacher.hidden(teacher.encode(source), torch.zeros(1, 0, dtype=torch.int64))
         wanted = teacher.logits(hidden)[0, -1].log_softmax(-1)[EOS].item()
-        assert found.scores[row] == pytest.approx(wanted, abs=1e-12)
+        assert hypotheses.scores[row] == pytest.approx(wanted, abs=1e-12)
 
 
 def test_lengthening_makes_all_candidates_longer(batch):
@@ -151,8 +151,8 @@ def test_lengthening_makes_all_candidates_longer(batch):
     with torch.no_grad():
         model.length.outer.bias[-1] += 100
     predicted = model.predict_lengths(model.encode(batch.source))
-    found = run(model, batch.source, "delta", 1, Candidates(lengths=1, samples=2, seed=7, lengthening=0.4))
-    assert [len(words) for words in found.tokens] == (predicted + torch.tensor([2, 0, 2, 1])).tolist()
+    hypotheses = run(model, batch.source, "delta", 1, Candidates(lengths=1, samples=2, seed=7, lengthening=0.4))
+    assert [len(words) for words in hypotheses.tokens] == (predicted + torch.tensor([2, 0, 2, 1])).tolist()
 
 
 def test_padding_and_the_other_sentences_change_nothing(model, teacher, batch):
@@ -186,9 +186,9 @@ def test_one_length_and_the_mean_alone_is_the_plain_search(model, batch):
     plan = Candidates(lengths=1, samples=1, mean_first=True)
     for search, steps in (("prior-mean", 0), ("delta", 2), ("score", 2)):
         plain = translate_batch(model, batch.source, search, steps, refiner=network(search))
-        found = run(model, batch.source, search, steps, plan)
-        assert found.tokens == plain.tokens
-        assert found.scores == pytest.approx(plain.scores, abs=1e-12)
+        hypotheses = run(model, batch.source, search, steps, plan)
+        assert hypotheses.tokens == plain.tokens
+        assert hypotheses.scores == pytest.approx(plain.scores, abs=1e-12)
 
 
 def test_the_most_probable_length_comes_first(model, batch):
@@ -201,26 +201,26 @@ def test_the_most_probable_length_comes_first(model, batch):
 def test_likely_lengths_differ_from_each_other_also_for_the_shortest_sentences(model, batch):
     memory = model.encode(batch.source)
     count = 9
-    for row, found in enumerate(model.length.likely(memory, count).tolist()):
+    for row, lengths in enumerate(model.length.likely(memory, count).tolist()):
         source_length = int(batch.source_mask[row].sum()) - 1
         expected = by_hand_lengths(model, memory.select(torch.tensor([row])), source_length)
-        assert found == expected[:count] + expected[:1] * (count - len(expected))
-        assert len(set(found)) == min(count, len(expected))
+        assert lengths == expected[:count] + expected[:1] * (count - len(expected))
+        assert len(set(lengths)) == min(count, len(expected))
 
 
 def test_candidates_leave_the_rescorer_room_for_its_end_symbol(model):
     """The longest source a bundle takes: predicted lengths reach all positions, which the end symbol must share."""
     longest = model.config.max_positions - 1
     source = pairs([longest], [3]).source
-    found = run(model, source, "delta", 0, Candidates(lengths=5, samples=1, seed=7), rescorer=transformer())
-    assert 1 <= len(found.tokens[0]) <= transformer().config.max_positions - 1
+    hypotheses = run(model, source, "delta", 0, Candidates(lengths=5, samples=1, seed=7), rescorer=transformer())
+    assert 1 <= len(hypotheses.tokens[0]) <= transformer().config.max_positions - 1
     # A model with end symbols may put out a word more than the length.
     model = ending()
     with torch.no_grad():
         model.length.outer.bias[-1] += 100
         model.output_bias[EOS] -= 1000
-    found = run(model, source, "delta", 0, Candidates(lengths=1, samples=1, seed=7), rescorer=transformer())
-    assert len(found.tokens[0]) == transformer().config.max_positions - 1
+    hypotheses = run(model, source, "delta", 0, Candidates(lengths=1, samples=1, seed=7), rescorer=transformer())
+    assert len(hypotheses.tokens[0]) == transformer().config.max_positions - 1
 
 
 def test_noise_is_standard_normal_and_follows_from_the_sentence_and_the_seed():
@@ -240,7 +240,7 @@ class Contraction:
     def __init__(self, rate):
         self.rate = rate
 
-    def direction(self, memory, z, target_mask):
+    def direction(self, _memory, z, _target_mask):
         return -self.rate * z
 
 
@@ -248,7 +248,7 @@ class Contraction:
 def test_sentences_stop_when_their_step_is_short(model, batch, threshold):
     """With z' = (1 - r) z the length of step k is (1 - r)^(k-1) r mean|z0|: the number of steps has a closed form."""
     rate, most = 0.5, 12
-    found = translate_batch(
+    hypotheses = translate_batch(
         model, batch.source, "score", most, refiner=Contraction(rate), trace=True, stop_threshold=threshold
     )
     memory = model.encode(batch.source)
@@ -258,10 +258,12 @@ def test_sentences_stop_when_their_step_is_short(model, batch, threshold):
     for row in range(4):
         lengths = [float(start[row]) * rate * (1 - rate) ** step for step in range(most)]
         short = [step + 1 for step, value in enumerate(lengths) if value < threshold]
-        assert found.steps[row] == (short[0] if short else most)
-        plain = translate_batch(model, one(batch, row).source, "score", found.steps[row], refiner=Contraction(rate))
-        assert plain.tokens[0] == found.tokens[row]
-        assert plain.scores[0] == pytest.approx(found.scores[row], abs=1e-12)
+        assert hypotheses.steps[row] == (short[0] if short else most)
+        plain = translate_batch(
+            model, one(batch, row).source, "score", hypotheses.steps[row], refiner=Contraction(rate)
+        )
+        assert plain.tokens[0] == hypotheses.tokens[row]
+        assert plain.scores[0] == pytest.approx(hypotheses.scores[row], abs=1e-12)
 
 
 @pytest.mark.parametrize("search", ["delta", "score", "energy"])
@@ -276,11 +278,11 @@ def test_a_threshold_that_nothing_reaches_changes_nothing(model, batch, search):
 
 def test_delta_that_stands_still_stops(model, batch):
     """Once the words repeat, a delta step has no length: the step after the repeated words shows it."""
-    found = translate_batch(model, batch.source, "delta", 20, stop_threshold=1e-9)
+    hypotheses = translate_batch(model, batch.source, "delta", 20, stop_threshold=1e-9)
     plain = translate_batch(model, batch.source, "delta", 20, trace=True)
-    assert found.tokens == plain.tokens
-    assert min(found.steps) < 20
-    for row, used in enumerate(found.steps):
+    assert hypotheses.tokens == plain.tokens
+    assert min(hypotheses.steps) < 20
+    for row, used in enumerate(hypotheses.steps):
         words = [step[row] for step in plain.traces]
         # Equal words before steps k and k + 1 mean equal latents after them, so that step k + 1 has no length.
         still = next((k + 2 for k in range(19) if words[k] == words[k + 1]), 20)

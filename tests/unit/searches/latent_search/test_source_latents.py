@@ -40,7 +40,7 @@ def by_hand(model, source, make_step, steps, plan, teacher=None):
     memory, words = model.encode(source), source.size(1) - 1
     mean, deviation = model.prior(memory)
     noise = prior_noise(source[0].tolist(), plan.samples, source.size(1), 3, plan.seed)
-    found = {}
+    actual = {}
     for sample in range(plan.samples):
         first = plan.mean_first and sample == 0
         z = mean + deviation * (0 if first else noise[sample][None])
@@ -56,9 +56,9 @@ def by_hand(model, source, make_step, steps, plan, teacher=None):
             if teacher is not None:
                 target = torch.tensor([list(tokens)], dtype=torch.int64)
                 score = teacher.log_probability(teacher.scoring_states(source), target).item() / (len(tokens) + 1)
-            found[tokens] = max(score, found.get(tokens, score))
-    best = max(found, key=lambda one: found[one])
-    return list(best), found[best], len(found)
+            actual[tokens] = max(score, actual.get(tokens, score))
+    best = max(actual, key=lambda one: actual[one])
+    return list(best), actual[best], len(actual)
 
 
 @pytest.mark.parametrize("search, steps", [("delta", 0), ("delta", 2), ("score", 1)])
@@ -68,22 +68,22 @@ def test_the_winner_is_that_of_one_candidate_at_a_time(model, batch, search, ste
     for plan in (PLAN, Candidates(lengths=2, samples=3, seed=1, mean_first=True)):
         network = refiner("score") if search == "score" else None
         make_step = step_maker(model, search, 1.0, network)
-        found = latent_search(model, batch.source, make_step, steps, plan, teacher)
+        hypotheses = latent_search(model, batch.source, make_step, steps, plan, teacher)
         wider = latent_search(model, padded(batch).source, make_step, steps, plan, teacher)
-        assert found.tokens == wider.tokens and found.steps == [steps] * 4
+        assert hypotheses.tokens == wider.tokens and hypotheses.steps == [steps] * 4
         for row in range(4):
             source = one(batch, row).source
             tokens, score, count = by_hand(model, source, make_step, steps, plan, teacher)
-            assert found.tokens[row] == tokens and found.candidates[row] == count
-            assert found.scores[row] == pytest.approx(score, abs=1e-10)
+            assert hypotheses.tokens[row] == tokens and hypotheses.candidates[row] == count
+            assert hypotheses.scores[row] == pytest.approx(score, abs=1e-10)
 
 
 def test_draws_are_those_of_one_candidate_at_a_time(model, batch):
     npd = searches()["npd"]
     settings = npd.settings(draws=4, temperature=2.0, search_seed=5)
     run = import_object(npd.run)
-    found = run({MODEL: model}, batch.source, settings)
-    assert run({MODEL: model}, padded(batch).source, settings).tokens == found.tokens
+    hypotheses = run({MODEL: model}, batch.source, settings)
+    assert run({MODEL: model}, padded(batch).source, settings).tokens == hypotheses.tokens
     table, lengths = noise_table(4, 64, 3, 5), set()
     for row in range(4):
         memory = model.encode(one(batch, row).source)
@@ -95,5 +95,5 @@ def test_draws_are_those_of_one_candidate_at_a_time(model, batch):
             lengths.add((row, length))
             tried.append(read(model, memory, z, length))
         tokens, score = max(tried, key=lambda pair: pair[1])
-        assert found.tokens[row] == list(tokens) and found.scores[row] == pytest.approx(score, abs=1e-10)
+        assert hypotheses.tokens[row] == list(tokens) and hypotheses.scores[row] == pytest.approx(score, abs=1e-10)
     assert len(lengths) > 4, "no sentence has draws of several lengths: nothing is tested"

@@ -149,16 +149,16 @@ class Scripted:
 
     def __init__(self, table: list[list[tuple[int, float]]]):
         self.table, self.seen = table, []
-        self.length = SimpleNamespace(predict=lambda memory, quantile, lengthening: torch.tensor([len(table[0])]))
+        self.length = SimpleNamespace(predict=lambda _memory, _quantile, _lengthening: torch.tensor([len(table[0])]))
 
-    def encode(self, source):
+    def encode(self, _source):
         return None
 
     def hidden(self, memory, lengths):
         mask = torch.ones(1, int(lengths), dtype=torch.bool)
         return self.states(memory, torch.where(mask, MASK, 0), mask), mask
 
-    def states(self, memory, target, mask):
+    def states(self, _memory, target, _mask):
         """One-hot rows over passes and places, so that logits can be looked up."""
         self.seen.append(target[0].tolist())
         width, row = len(self.table[0]), len(self.seen) - 1
@@ -176,7 +176,7 @@ class Scripted:
             rows.append(rest)
         return torch.stack(rows)[hidden.argmax(-1)]
 
-    def output(self, symbols, mask):
+    def output(self, symbols, _mask):
         return symbols
 
 

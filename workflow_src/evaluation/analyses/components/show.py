@@ -12,16 +12,20 @@ from matplotlib.ticker import MaxNLocator
 from workflow_src.config.manifest import OTHER, Manifest
 from workflow_src.evaluation.analyses.components import Components
 from workflow_src.evaluation.analyses.shown import Block, Table, first_sentences
+from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, _figure
 
 
 def show(content: Components, manifest: Manifest) -> list[Block]:
-    caption = (
-        f"Principal components of the posterior means of q(z|x,y) on "
-        f"{first_sentences(content.sentences, content.split)} and their references, as in "
-        "Figure 5 of Gu & Kong 2021: how many of the Z dimensions the latents use. The participation ratio is the "
-        "number of equally large components that would spread alike. Variances are sums over the dimensions: latents "
-        "whose means vary little beside the variance of q carry little."
+    caption = Caption(
+        "Principal components of the posterior means of q(z|x,y) on "
+        f"{first_sentences(content.sentences, content.split)} and their references, as in Figure 5 of Gu & Kong 2021: "
+        "how many of the Z dimensions the latents use.",
+        {
+            "Participation": "The number of equally large components that would spread alike.",
+            "Variances": "Sums over the dimensions: latents whose means vary little beside the variance of q carry "
+            "little.",
+        },
     )
     label = "Variance of posterior means by principal component"
     return [Block(caption, table=components_table(content), figure=lambda: draw(content, manifest), label=label)]

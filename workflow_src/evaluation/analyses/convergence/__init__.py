@@ -52,7 +52,7 @@ ANALYSIS = Analysis(
     show="workflow_src.evaluation.analyses.convergence.show:show",
     split="dev",
     message="Measuring bound, BLEU and standstill after every step",
-    # Steps differ by less than what bfloat16 tells apart.
+    # Steps differ by less than bfloat16 resolves.
     float32=True,
     order=6,
 )

@@ -123,8 +123,8 @@ def stopped(traces: Sequence[Sequence[Output]]) -> list[float]:
     """Shares of sentences that stop at steps 1, 2, …, from traces[step][sentence]. Raises ValueError without any."""
     if not traces or not traces[0]:
         raise ValueError("there are no outputs to follow: take at least one sentence that is not empty.")
-    found = [standstill([step[number] for step in traces]) for number in range(len(traces[0]))]
-    return [found.count(step) / len(found) for step in range(1, len(traces))]
+    last = [standstill([step[number] for step in traces]) for number in range(len(traces[0]))]
+    return [last.count(step) / len(last) for step in range(1, len(traces))]
 
 
 def point(steps: int, values: Sequence[float], start: Sequence[float]) -> dict[str, float]:

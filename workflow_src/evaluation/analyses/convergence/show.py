@@ -5,7 +5,8 @@ from __future__ import annotations
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.convergence import Convergence, ConvergencePoint
 from workflow_src.evaluation.analyses.curves import Followed, change_cells, curve_block
-from workflow_src.evaluation.analyses.shown import Block, first_sentences
+from workflow_src.evaluation.analyses.shown import Block, first_sentences, sentence
+from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.markdown import signed
 
@@ -18,12 +19,16 @@ def show(content: Convergence, manifest: Manifest) -> list[Block]:
         stopped = f"{100 * point.stopped:.0f}" if point.steps else ""
         return [bound, *change_cells(point), f"{point.bleu:.1f}", stopped]
 
-    caption = (
-        f"Evidence lower bound of what L steps put out, BLEU, and the share of sentences whose output step L is the "
-        f"first to leave as it was, on {first_sentences(content.sentences, content.split)}; as Figures 3 and 4 of Shu "
-        f"et al. 2020. Bounds are in nats a sentence, with {content.samples:,} draws of z for each output; the "
-        "length's probability is part of them where latents say it. Bars are standard errors over sentences. BLEU: "
-        f"{removal_words(content.remove_repetitions)}."
+    caption = Caption(
+        "Evidence lower bound and BLEU of what L steps put out, and sentences that stand still, on "
+        f"{first_sentences(content.sentences, content.split)}; as Figures 3 and 4 of Shu et al. 2020.",
+        {
+            "ELBO": f"In nats a sentence, with {content.samples:,} draws of z for each output; the length's "
+            "probability is part of it where latents say it.",
+            "BLEU": sentence(removal_words(content.remove_repetitions)),
+            "Stopped": "Sentences whose output step L is the first to leave as it was.",
+            "Bars": "Standard errors over sentences.",
+        },
     )
     panels = (
         Followed("bound", "ELBO, nats a sentence", "bound_error"),

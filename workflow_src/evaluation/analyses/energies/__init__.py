@@ -105,7 +105,7 @@ ANALYSIS = Analysis(
     content=RowEnergies,
     show="workflow_src.evaluation.analyses.energies.show:show",
     message="Measuring energies of every row's outputs",
-    # Differences between rows may be smaller than what bfloat16 tells apart.
+    # Rows may differ by less than bfloat16 resolves.
     float32=True,
     order=4,
 )

@@ -86,7 +86,7 @@ def energies(
 ) -> list[float | None]:
     """-log p(y|x) in nats of an output for each source (subword ids without end symbols), ends counted.
 
-    None where the system cannot tell: an empty source, a sequence longer than its positions, an impossible output.
+    None for what the system cannot score: an empty source, a sequence longer than its positions, an impossible output.
     `batch` sentences are scored together, which changes nothing.
     """
     limit = scorer.config.max_positions - 1
@@ -121,7 +121,7 @@ def under(
 ) -> dict[str, Any]:
     """The `summary` of outputs under the first of `scorers`, translators by name; in `others` that under each other.
 
-    Where one scores there are no `others`.
+    With one scorer there are no `others`.
     """
     means = {
         name: summary(energies(one.network, sources, outputs, batch, one.runtime.device), outputs)

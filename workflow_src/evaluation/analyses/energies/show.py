@@ -12,17 +12,22 @@ from workflow_src.evaluation.analyses.energy import (
     ScoredRow,
     energy_words,
 )
-from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.analyses.shown import Block, Table, sentence
+from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words, source_words
 from workflow_src.registry import conventions
 
 
 def show(content: RowEnergies, manifest: Manifest) -> list[Block]:
     scorers = " and ".join(content.by_scorer(content.reference))
-    caption = (
-        f"{energy_words(scorers)} Of {content.split}; ±: standard error over sentences. Outputs are those that "
-        "the main table scores. Not scored are sentences whose output is longer than the scorer's positions or "
-        "impossible for it."
+    caption = Caption(
+        f"Energies of the references and of every row of the main table, on {content.split}.",
+        {
+            "Energy": energy_words(scorers),
+            "±": "Standard error over sentences.",
+            "Outputs": "Those that the main table scores.",
+            "Not scored": "Sentences whose output is longer than the scorer's positions or impossible for it.",
+        },
     )
     blocks = [Block(caption, table=energies_table(content, manifest))]
     if content.at_reference_lengths:
@@ -58,21 +63,21 @@ def reference_lengths_table(content: RowEnergies, manifest: Manifest) -> Table:
     return Table(heads, rows)
 
 
-def _reference_lengths_caption(content: RowEnergies, manifest: Manifest) -> str:
+def _reference_lengths_caption(content: RowEnergies, manifest: Manifest) -> Caption:
     report, entries = manifest.report, content.at_reference_lengths
-    text = (
-        f"BLEU on {content.split}, and energies as above, of what searches put out where lengths are those of the "
-        "references, which no system knows: rows of the main table are at lengths of their own. "
-        f"{removal_words(entries[0].repetitions_removed).capitalize()}."
+    published = (
+        f"Figures{source_words(report)} at these lengths too: compare them with the column {_counted(manifest)}."
     )
-    if len({row.seed for row in manifest.rows}) > 1:
-        text += " Systems are those of the first seed."
-    if report.expected_reference_lengths:
-        text += (
-            f" Published figures{source_words(report)} are at these lengths too: compare them with the column "
-            f"{_counted(manifest)}."
-        )
-    return text
+    several = len({row.seed for row in manifest.rows}) > 1
+    return Caption(
+        f"BLEU on {content.split}, and energies, of what searches put out at the lengths of the references.",
+        {
+            "Lengths": "No system knows those of the references: rows of the main table are at lengths of their own.",
+            "Repetitions": sentence(removal_words(entries[0].repetitions_removed)),
+            "Seeds": "Systems are those of the first seed." if several else "",
+            "Published": published if report.expected_reference_lengths else "",
+        },
+    )
 
 
 def _counted(manifest: Manifest) -> str:

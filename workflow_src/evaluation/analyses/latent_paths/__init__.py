@@ -56,7 +56,7 @@ ANALYSIS = Analysis(
     split="dev",
     rule="follow_latents",
     message="Following latents from step to step",
-    # Steps differ by less than what bfloat16 tells apart.
+    # Steps differ by less than bfloat16 resolves.
     float32=True,
     order=7,
 )

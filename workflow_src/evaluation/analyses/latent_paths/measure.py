@@ -3,7 +3,7 @@
 A path z_0, z_1, … begins at the prior mean, and y_L is what z_L decodes to. Of every z_L, measured are its distances
 from z_0, from z_{L-1} and from the mean of q(z|x,y) of the reference y, and the log-densities log p(z_L|x) and
 log q(z_L|x,y_L). Score and energy networks learn to step where delta inference goes (Lee et al. 2020, equation 4; one
-step of it here): the cosine between z_L - z_{L-1} and the delta step from z_{L-1} tells how far they do.
+step of it here): the cosine between z_L - z_{L-1} and the delta step from z_{L-1} measures how far they do.
 
 Latents of source positions are followed as a search moves them. Those of target positions are followed at the
 reference's length, because a posterior that reads the reference has latents at the reference's positions alone.

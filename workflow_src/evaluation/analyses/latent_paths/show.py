@@ -8,6 +8,7 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.curves import Followed, curve_block, start_title
 from workflow_src.evaluation.analyses.latent_paths import LatentPaths, LatentPathsPoint
 from workflow_src.evaluation.analyses.shown import Block, first_sentences
+from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.markdown import signed
 
 
@@ -28,14 +29,17 @@ def show(content: LatentPaths, manifest: Manifest) -> list[Block]:
         changed = "" if point.changed is None else f"{100 * point.changed:.0f}"
         return [*distances, *densities, cosine, str(point.moving) if point.steps else "", changed]
 
-    caption = (
+    caption = Caption(
         f"Where latents are after L steps, on {first_sentences(content.sentences, content.split)}, from the "
-        f"{start_title(manifest)}, z_0. Distances are "
-        "Euclidean norms of a position's latent: from z_0, from the step before, and from the mean of q(z|x,y) with "
-        "the reference as y. Log-densities are in nats a position: of the prior p(z|x), and of q(z|x,y) with y as what "
-        "z_L decodes to. All are means over positions, then over sentences. Cosine: between a step and the delta step "
-        "from the same point, over the sentences in which both move. Latents of target positions are followed at the "
-        "reference's length. Bars and ± are standard errors over sentences."
+        f"{start_title(manifest)}, z_0.",
+        {
+            "Distances": "Euclidean norms of a position's latent: from z_0, from the step before, and from the mean of "
+            "q(z|x,y) with the reference as y.",
+            "Log-densities": "In nats a position: of the prior p(z|x), and of q(z|x,y) with y as what z_L decodes to.",
+            "Cosine": "Between a step and the delta step from the same point, over the sentences in which both move.",
+            "Means": "Over positions, then over sentences; bars and ± are standard errors over sentences.",
+            "Lengths": "Latents of target positions are followed at the reference's length.",
+        },
     )
     panels = [
         Followed(key, title, f"{key}_error", first=first)

@@ -21,6 +21,7 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.curves import start_title
 from workflow_src.evaluation.analyses.latent_space import LatentSpace, Panel
 from workflow_src.evaluation.analyses.shown import Block, Line
+from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.figures import STYLE, _figure
 
 # Light tints of the palette of Okabe and Ito, in order of a region's size, and hatches that part them in print. A map
@@ -37,14 +38,17 @@ LABELLED_SHARE = 0.06
 def show(content: LatentSpace, manifest: Manifest) -> list[Block]:
     titles = (system.title.lower() for system in manifest.systems if system.name == content.system)
     kind, start = next(titles, "network"), start_title(manifest)
-    caption = (
+    caption = Caption(
         f"The latents of sentence {content.sentence + 1} of {content.split} with the {kind} "
-        f"{content.system}, a panel for each target subword{_and_end(content)}, at the reference's length. "
-        "Background: the subword "
-        f"decoded where only this position moves and the others stay at the {start}. Arrows: the {kind}'s field there. "
-        "Paths move all positions at once, so their ends may decode to another subword "
-        "than the background's; markers shrink from step to step. Above each panel: the subwords decoded from "
-        f"the posterior mean of the reference, the {start}, and after {content.steps} steps."
+        f"{content.system}, a panel for each target subword{_and_end(content)}, at the reference's length.",
+        {
+            "Background": f"The subword decoded where only this position moves and the others stay at the {start}.",
+            "Arrows": f"The {kind}'s field there.",
+            "Paths": "They move all positions at once, so their ends may decode to another subword than the "
+            "background's; markers shrink from step to step.",
+            "Above panels": f"The subwords decoded from the posterior mean of the reference, the {start}, and after "
+            f"{content.steps} steps.",
+        },
     )
     points = [
         ("posterior", "posterior"),
@@ -179,11 +183,11 @@ def _panel(
     axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(length=2, labelsize=6)
-    said = {name: piece_label(pieces[token]) for name, token in tokens.items()}
+    labels = {name: piece_label(pieces[token]) for name, token in tokens.items()}
     # Two a line: long words would run into the next panel.
     lines = [
-        f"posterior: {said['posterior']} · prior: {said['prior']}",
-        " · ".join(f"{manifest.title(name)}: {said[name]}" for name in paths(content)),
+        f"posterior: {labels['posterior']} · prior: {labels['prior']}",
+        " · ".join(f"{manifest.title(name)}: {labels[name]}" for name in paths(content)),
     ]
     axes.set_title(f"{number}   {lines[0]}\n{lines[1]}", fontsize=6.3)
 

@@ -46,7 +46,7 @@ ANALYSIS = Analysis(
     split="dev",
     rule="estimate_marginal",
     message="Estimating the marginal log-probability of every procedure's outputs",
-    # Steps differ by less than what bfloat16 tells apart.
+    # Steps differ by less than bfloat16 resolves.
     float32=True,
     hours=4,
     order=1,

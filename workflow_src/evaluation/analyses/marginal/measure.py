@@ -132,7 +132,7 @@ def marginals(
 ) -> list[Estimate]:
     """An estimate for each output of one sentence (subword ids; `source` with its end symbol).
 
-    A model whose targets have an end symbol is asked for the output with one after its last word: other positions of
+    A model whose targets have an end symbol scores the output with one after its last word: other positions of
     end symbols give the same words, and their probability is left out. Only such a model takes an empty output.
 
     Equal outputs have equal estimates and are computed once. `sentence` is a number that names the sentence.

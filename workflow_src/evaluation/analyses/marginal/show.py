@@ -6,6 +6,7 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.curves import Followed, change_cells, curve_block, start_title
 from workflow_src.evaluation.analyses.marginal import Marginal, MarginalPoint
 from workflow_src.evaluation.analyses.shown import Block, first_sentences
+from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.markdown import signed
 
 
@@ -16,15 +17,17 @@ def show(content: Marginal, manifest: Manifest) -> list[Block]:
         value = f"{signed(point.log_probability)} ± {point.error:.2f}"
         return [value, *change_cells(point), f"{point.effective_samples:.0f}"]
 
-    caption = (
-        "Marginal log-probability of what each procedure puts out after L steps, the mean over "
-        f"{first_sentences(content.sentences, content.split)}, by "
-        f"importance sampling with {content.samples:,} samples of q(z|y,x); given the length, whose own probability "
-        "is left out. "
-        "Bars on the left are standard errors from sampling; on the right, paired standard errors over sentences. "
-        "Compare the shapes of these curves with Figure 1 of Lee, Shu & Cho 2020, not their heights: the paper's "
-        "released code makes the importance weights sum to one and divides log-probabilities by the length; here "
-        "values are log p(y|x) of whole sentences."
+    caption = Caption(
+        "Marginal log-probability of what each procedure puts out after L steps, on "
+        f"{first_sentences(content.sentences, content.split)}.",
+        {
+            "Estimate": f"By importance sampling with {content.samples:,} samples of q(z|y,x), given the length, whose "
+            "own probability is left out; the mean over sentences.",
+            "Bars": "Left: standard errors from sampling; right: paired standard errors over sentences.",
+            "Published": "Compare the shapes of these curves with Figure 1 of Lee, Shu & Cho 2020, not their heights: "
+            "the paper's released code makes the importance weights sum to one and divides log-probabilities by the "
+            "length; here values are log p(y|x) of whole sentences.",
+        },
     )
     panels = (
         Followed("log_probability", "log p(y|x), nats a sentence", "error"),

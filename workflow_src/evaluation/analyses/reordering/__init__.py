@@ -141,7 +141,7 @@ ANALYSIS = Analysis(
     show="workflow_src.evaluation.analyses.reordering.show:show",
     split="test",
     message="Measuring how far posterior means follow another word order",
-    # Means that hardly differ are told apart.
+    # Means may differ by less than bfloat16 resolves.
     float32=True,
     order=9,
 )

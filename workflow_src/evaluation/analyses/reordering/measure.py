@@ -2,7 +2,7 @@
 
 Two translations of one sentence give two posteriors at the same source positions. Where the second translation puts
 words in another order, its means may be those of the first at other positions: an assignment of the least total
-distance tells which. Where outputs are read off slots, the most probable alignment tells where each translation has
+distance finds them. Where outputs are read off slots, the most probable alignment says where each translation has
 its subwords.
 """
 

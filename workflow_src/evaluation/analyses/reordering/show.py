@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.reordering import Alignment, OrderExample, OrderPanel, Reordering
 from workflow_src.evaluation.analyses.shown import Block, Table, first_sentences
+from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.figures import MUTED, STYLE, _figure
 from workflow_src.evaluation.report.markdown import signed
 
@@ -25,29 +26,33 @@ def show(content: Reordering, _: Manifest) -> list[Block]:
     return [Block(_caption(content), table=reordering_table(content), figure=lambda: draw(content), label=label)]
 
 
-def _caption(content: Reordering) -> str:
-    example, made = content.example, content.translations.system
+def _caption(content: Reordering) -> Caption:
+    example, translator = content.example, content.translations.system
     sentences = first_sentences(content.sentences, content.split)
     if example is None:
-        return (
+        return Caption(
             f"Latents and word order, as in Figure 6 of Gu & Kong 2021: none of {sentences} has a translation of "
-            f"{made} that differs from the reference and shares two words with it."
+            f"{translator} that differs from the reference and shares two words with it."
         )
     one, other = example.texts
-    aligned = any(panel.alignments for panel in example.panels)
     slots = (
-        "Beside them, where a model has alignments: the slots that hold each subword of either translation (down) on "
-        "its most probable alignment given its own latents, at their places on the source (across). "
+        "Where a model has alignments: the slots that hold each subword of either translation (down) on its most "
+        "probable alignment given its own latents, at their places on the source (across)."
     )
-    return (
-        f"Means of q(z|x,y) with the reference as y (down) and with the translation of {made} (across), and which of "
-        f"them fit each other best, as in Figure 6 of Gu & Kong 2021: dots are the assignment with the least sum of "
-        f"distances, light is near. Shown is line {example.sentence + 1}: “{one}” and “{other}”, "
-        f"{100 * example.order:.0f} % of whose pairs of shared words stand in the opposite order. "
-        f"{slots if aligned else ''}The table is of "
-        f"the {content.compared:,} of {sentences} whose two translations differ and share two words or more. "
-        "Moved by: positions, the mean. Change / spread: distance at the same position beside that at others. "
-        "Correlation: of the distance moved and the share of pairs in the opposite order, over sentences."
+    return Caption(
+        f"Means of q(z|x,y) with the reference as y (down) and with the translation of {translator} (across), and "
+        "which of them fit each other best, as in Figure 6 of Gu & Kong 2021.",
+        {
+            "Shown": f"Line {example.sentence + 1}: “{one}” and “{other}”, {100 * example.order:.0f} % of whose pairs "
+            "of shared words stand in the opposite order.",
+            "Dots": "The assignment with the least sum of distances; light is near.",
+            "Slots": slots if any(panel.alignments for panel in example.panels) else "",
+            "Table": f"Of the {content.compared:,} of {sentences} whose two translations differ and share two words or "
+            "more.",
+            "Moved by": "Positions, the mean.",
+            "Change / spread": "Distance at the same position beside that at others.",
+            "Correlation": "Of the distance moved and the share of pairs in the opposite order, over sentences.",
+        },
     )
 
 
@@ -112,7 +117,7 @@ def _size(pieces: Sequence[str]) -> float:
 
 
 def _assignment(axes: Axes, example: OrderExample, panel: OrderPanel) -> None:
-    """Distances of latents of the first translation (down) and of the second (across), and who fits whom."""
+    """Distances of latents of the first translation (down) and of the second (across), and which fit each other."""
     pieces, size = example.pieces, _size(example.pieces)
     numbers = np.arange(len(pieces))
     axes.pcolormesh(np.array(panel.distances), cmap="Greys", edgecolors="none", rasterized=False)

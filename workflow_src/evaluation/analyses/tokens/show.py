@@ -6,6 +6,7 @@ from workflow_src.config.manifest import Manifest
 from workflow_src.evaluation.analyses.curves import Followed, curve_block, start_title
 from workflow_src.evaluation.analyses.shown import Block, first_sentences
 from workflow_src.evaluation.analyses.tokens import Tokens, TokensPoint
+from workflow_src.evaluation.report.captions import Caption
 
 
 def show(content: Tokens, manifest: Manifest) -> list[Block]:
@@ -23,10 +24,13 @@ def show(content: Tokens, manifest: Manifest) -> list[Block]:
         return [distance, f"{100 * point.changed:.0f}", repetitions, relative(point)]
 
     start = start_title(manifest)
-    caption = (
-        f"What L steps change on {first_sentences(content.sentences, content.split)}, in subwords: edit distance from "
-        f"the {start}'s output, and subwords that repeat the one before, relative to the {start}'s. Bars are standard "
-        "errors over sentences."
+    caption = Caption(
+        f"What L steps change on {first_sentences(content.sentences, content.split)}, in subwords.",
+        {
+            "Edit distance": f"From the {start}'s output.",
+            "Repetitions": f"Subwords that repeat the one before, relative to the {start}'s.",
+            "Bars": "Standard errors over sentences.",
+        },
     )
     panels = (
         Followed("edit_distance", "edit distance from L = 0, subwords a sentence", "edit_distance_error"),
